@@ -1,0 +1,253 @@
+/** Where in a log an error belongs. Every part is optional, since some errors belong to no entry. */
+export interface Where {
+  readonly log?: string | undefined;
+  readonly segment?: number | undefined;
+  readonly entry?: number | undefined;
+}
+
+export interface ErrorDetails extends Where {
+  /** What a person should do next, as one sentence. */
+  readonly advice?: string;
+  readonly cause?: unknown;
+}
+
+function describeWhere(where: Where): string {
+  const parts: string[] = [];
+  if (where.log !== undefined) parts.push(`log ${where.log}`);
+  if (where.segment !== undefined) parts.push(`segment ${where.segment}`);
+  if (where.entry !== undefined) parts.push(`entry ${where.entry}`);
+  return parts.length === 0 ? '' : ` [${parts.join(', ')}]`;
+}
+
+function describe(reason: string, details: ErrorDetails): string {
+  return `${reason}${describeWhere(details)}${details.advice === undefined ? '' : `. ${details.advice}`}`;
+}
+
+/**
+ * The base of every error that logfold throws on purpose. `code` never changes once released; `message` says what
+ * happened, where, and what to do next.
+ */
+export abstract class LogfoldError extends Error {
+  abstract readonly code: string;
+  /**
+   * True where trying again cannot help because what is stored is wrong: such an error stops its log's snapshots
+   * until a person acts. False where the fault lies with the caller or may pass.
+   */
+  readonly stopsLog: boolean = false;
+  log: string | undefined;
+  segment: number | undefined;
+  entry: number | undefined;
+  readonly advice: string | undefined;
+  /** What happened, without place and advice. */
+  readonly reason: string;
+
+  constructor(reason: string, details: ErrorDetails = {}) {
+    super(describe(reason, details), details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = new.target.name;
+    this.reason = reason;
+    this.log = details.log;
+    this.segment = details.segment;
+    this.entry = details.entry;
+    this.advice = details.advice;
+  }
+
+  /** Adds the place to an error that was thrown without one, where only its catcher knows it. */
+  at(where: Where): this {
+    this.log ??= where.log;
+    this.segment ??= where.segment;
+    this.entry ??= where.entry;
+    this.message = describe(this.reason, this);
+    return this;
+  }
+
+  toJSON(): Record<string, unknown> {
+    return {
+      code: this.code,
+      message: this.message,
+      log: this.log,
+      segment: this.segment,
+      entry: this.entry,
+      advice: this.advice,
+    };
+  }
+}
+
+/** Words or values given by the caller (command line, options, configuration) make no sense. */
+export class UsageError extends LogfoldError {
+  override readonly code: string = 'USAGE';
+}
+
+/** A text that should be a log id is not a UUID. */
+export class LogIdInvalidError extends UsageError {
+  override readonly code = 'LOG_ID_INVALID';
+}
+
+/** A position, segment number or entry number is out of range or malformed. */
+export class PositionInvalidError extends UsageError {
+  override readonly code = 'POSITION_INVALID';
+}
+
+/** A line of an edits file is malformed. `line` counts from 1. */
+export class EditLineInvalidError extends UsageError {
+  override readonly code = 'EDIT_LINE_INVALID';
+  readonly line: number;
+  constructor(line: number, reason: string, details: ErrorDetails = {}) {
+    super(`line ${line}: ${reason}`, details);
+    this.line = line;
+  }
+}
+
+/** A `check` line of an edits file does not agree with the sheet. `line` counts from 1. */
+export class CheckFailedError extends LogfoldError {
+  override readonly code = 'CHECK_FAILED';
+  readonly line: number;
+  constructor(line: number, reason: string, details: ErrorDetails = {}) {
+    super(`line ${line}: ${reason}`, details);
+    this.line = line;
+  }
+}
+
+export class LogNotFoundError extends LogfoldError {
+  override readonly code = 'LOG_NOT_FOUND';
+}
+
+export class SegmentNotFoundError extends LogfoldError {
+  override readonly code = 'SEGMENT_NOT_FOUND';
+}
+
+export class EntryNotFoundError extends LogfoldError {
+  override readonly code = 'ENTRY_NOT_FOUND';
+}
+
+/** A table, bucket or queue that the configuration names does not exist. */
+export class ResourceMissingError extends LogfoldError {
+  override readonly code = 'RESOURCE_MISSING';
+}
+
+/** The SDK found no credentials, or AWS refused them. */
+export class CredentialsError extends LogfoldError {
+  override readonly code = 'CREDENTIALS';
+}
+
+/** The local engine could not be started or joined. */
+export class EngineError extends LogfoldError {
+  override readonly code = 'ENGINE_UNAVAILABLE';
+}
+
+/** An entry with this number exists already: somebody else appended first. Callers retry with the next number. */
+export class EntryExistsError extends LogfoldError {
+  override readonly code = 'ENTRY_EXISTS';
+}
+
+/** Every attempt failed. `attempts` counts them; `cause` is the last failure. */
+export class AttemptsExhaustedError extends LogfoldError {
+  override readonly code = 'ATTEMPTS_EXHAUSTED';
+  readonly attempts: number;
+  constructor(attempts: number, reason: string, details: ErrorDetails = {}) {
+    const last = details.cause instanceof Error ? ` (last cause: ${details.cause.message})` : '';
+    super(`${reason} after ${attempts} attempts${last}`, details);
+    this.attempts = attempts;
+  }
+}
+
+/** A new segment was asked for while the current one has no completed snapshot yet. */
+export class SegmentWithoutSnapshotError extends LogfoldError {
+  override readonly code = 'SEGMENT_WITHOUT_SNAPSHOT';
+}
+
+/** An entry, batch or value is larger than DynamoDB or logfold allows. */
+export class TooLargeError extends LogfoldError {
+  override readonly code = 'TOO_LARGE';
+}
+
+/** A value cannot be stored: a function, a lone surrogate, an integer beyond 64 bits, nesting too deep. */
+export class ValueUnsupportedError extends LogfoldError {
+  override readonly code = 'VALUE_UNSUPPORTED';
+  override readonly stopsLog = true;
+}
+
+/** A map key is of the wrong kind or out of range. */
+export class KeyInvalidError extends LogfoldError {
+  override readonly code = 'KEY_INVALID';
+  override readonly stopsLog = true;
+}
+
+/** An item in the Entry or Segment table, or a stream record, does not have the attributes of the schema. */
+export class ItemInvalidError extends LogfoldError {
+  override readonly code = 'ITEM_INVALID';
+  override readonly stopsLog = true;
+}
+
+/** Entry numbers are not dense: an entry that must exist is not there. */
+export class EntryGapError extends LogfoldError {
+  override readonly code = 'ENTRY_GAP';
+  override readonly stopsLog = true;
+}
+
+export class EntryTypeUnknownError extends LogfoldError {
+  override readonly code = 'ENTRY_TYPE_UNKNOWN';
+  override readonly stopsLog = true;
+}
+
+export class EntryVersionUnknownError extends LogfoldError {
+  override readonly code = 'ENTRY_VERSION_UNKNOWN';
+  override readonly stopsLog = true;
+}
+
+/** The bytes of an entry's body are neither MessagePack nor JSON nor native DynamoDB values. */
+export class BodyUndecodableError extends LogfoldError {
+  override readonly code = 'BODY_UNDECODABLE';
+  override readonly stopsLog = true;
+}
+
+/** An entry's body decodes, but its type's reducer cannot make sense of it. */
+export class BodyInvalidError extends LogfoldError {
+  override readonly code = 'BODY_INVALID';
+  override readonly stopsLog = true;
+}
+
+/** The object that holds an entry's external body is not in the blob store. */
+export class ExternalMissingError extends LogfoldError {
+  override readonly code = 'EXTERNAL_MISSING';
+  override readonly stopsLog = true;
+}
+
+/** The object that holds an entry's external body does not hash to its name. */
+export class ExternalCorruptError extends LogfoldError {
+  override readonly code = 'EXTERNAL_CORRUPT';
+  override readonly stopsLog = true;
+}
+
+/** An edit addresses rows or columns outside the sheet. */
+export class SheetLimitError extends LogfoldError {
+  override readonly code = 'SHEET_LIMIT';
+  override readonly stopsLog = true;
+}
+
+export class ChunkMissingError extends LogfoldError {
+  override readonly code = 'CHUNK_MISSING';
+  override readonly stopsLog = true;
+}
+
+/** A stored chunk or root is truncated, altered, oversized, or of a format this version cannot read. */
+export class ChunkCorruptError extends LogfoldError {
+  override readonly code = 'CHUNK_CORRUPT';
+  override readonly stopsLog = true;
+}
+
+/** A root belongs to another log or position than the entry that names it, or its parts disagree. */
+export class RootInvalidError extends LogfoldError {
+  override readonly code = 'ROOT_INVALID';
+  override readonly stopsLog = true;
+}
+
+/** Two builds of one snapshot gave different states: a reducer that is not deterministic, or tampering. */
+export class SnapshotMismatchError extends LogfoldError {
+  override readonly code = 'SNAPSHOT_MISMATCH';
+  override readonly stopsLog = true;
+}
+
+/** A message or record from a queue or stream has not the form that its producer promises. */
+export class MessageInvalidError extends LogfoldError {
+  override readonly code = 'MESSAGE_INVALID';
+}
