@@ -7,7 +7,7 @@ export interface Where {
 
 export interface ErrorDetails extends Where {
   /** What a person should do next, as one sentence. */
-  readonly advice?: string;
+  readonly advice?: string | undefined;
   readonly cause?: unknown;
 }
 

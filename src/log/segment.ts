@@ -1,0 +1,13 @@
+import type { LogId } from './log-id.ts';
+
+/** One item of the Segment table: a run of entries under one partition key. */
+export interface Segment {
+  readonly log: LogId;
+  readonly segment: number;
+  /** Epoch seconds. */
+  readonly created: number;
+  /** Number of the newest entry of this segment with a completed snapshot; absent while there is none. */
+  readonly lastSnapshot?: number | undefined;
+  /** Key of the object that holds this segment's archive; absent while it has none. */
+  readonly archive?: string | undefined;
+}
