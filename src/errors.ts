@@ -124,6 +124,22 @@ export class ResourceMissingError extends LogfoldError {
   override readonly code = 'RESOURCE_MISSING';
 }
 
+/** A key of the blob store is malformed: absolute, with an empty part or `..`, or not printable ASCII. */
+export class BlobKeyInvalidError extends LogfoldError {
+  override readonly code = 'BLOB_KEY_INVALID';
+  override readonly stopsLog = true;
+}
+
+/** The blob store kept objects that it was told to delete. */
+export class BlobDeleteError extends LogfoldError {
+  override readonly code = 'BLOB_DELETE_FAILED';
+}
+
+/** A message became visible to other consumers again before its receipt was used. It will be delivered again. */
+export class ReceiptExpiredError extends LogfoldError {
+  override readonly code = 'RECEIPT_EXPIRED';
+}
+
 /** The SDK found no credentials, or AWS refused them. */
 export class CredentialsError extends LogfoldError {
   override readonly code = 'CREDENTIALS';

@@ -1,0 +1,57 @@
+/** A growing run of bytes with an end that writers move. */
+export class ByteWriter {
+  bytes: Uint8Array;
+  view: DataView;
+  length = 0;
+
+  constructor(capacity = 256) {
+    this.bytes = new Uint8Array(capacity);
+    this.view = new DataView(this.bytes.buffer);
+  }
+
+  /** Makes room for `more` bytes past the end and returns where they start; the caller fills them. */
+  grow(more: number): number {
+    const start = this.length;
+    const end = start + more;
+    if (end > this.bytes.length) {
+      const wider = new Uint8Array(Math.max(end, this.bytes.length * 2));
+      wider.set(this.bytes.subarray(0, start));
+      this.bytes = wider;
+      this.view = new DataView(wider.buffer);
+    }
+    this.length = end;
+    return start;
+  }
+
+  append(source: Uint8Array): void {
+    const start = this.grow(source.length);
+    this.bytes.set(source, start);
+  }
+
+  /** A copy of what has been written. */
+  take(): Uint8Array {
+    return this.bytes.slice(0, this.length);
+  }
+}
+
+/** True where both hold the same bytes. */
+export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
+/** Lower-case hexadecimal. */
+export function toHex(bytes: Uint8Array): string {
+  let text = '';
+  for (const byte of bytes) text += HEX[byte];
+  return text;
+}
+
+/** The bytes that an even number of hexadecimal digits stand for; writes them into `target` from `at`. */
+export function fromHex(hex: string, target: Uint8Array = new Uint8Array(hex.length / 2), at = 0): Uint8Array {
+  for (let i = 0; i * 2 < hex.length; i++) target[at + i] = Number.parseInt(hex.slice(i * 2, i * 2 + 2), 16);
+  return target;
+}

@@ -1,0 +1,271 @@
+import { ChunkCorruptError } from '../errors.ts';
+import type { Value } from '../log/value.ts';
+
+/** The type of extension that stands for a value stored in a chunk of its own; its 32 bytes are the chunk's id. */
+export const VALUE_REF_TYPE = 1;
+/** Length of an encoded reference to a value chunk, in bytes. */
+export const VALUE_REF_BYTES = 35;
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/** Reads canonical MessagePack one item at a time. Every read checks that it stays inside of the bytes. */
+export class ByteReader {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+  offset: number;
+
+  constructor(bytes: Uint8Array, offset = 0) {
+    this.bytes = bytes;
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.offset = offset;
+  }
+
+  /** Moves past `size` bytes and returns where they start. */
+  advance(size: number): number {
+    const start = this.offset;
+    if (size > this.bytes.length - start) throw corrupt('a value reaches past the end');
+    this.offset = start + size;
+    return start;
+  }
+
+  byte(): number {
+    return this.view.getUint8(this.advance(1));
+  }
+
+  uint(size: 1 | 2 | 4): number {
+    const at = this.advance(size);
+    return size === 1 ? this.view.getUint8(at) : size === 2 ? this.view.getUint16(at) : this.view.getUint32(at);
+  }
+
+  take(size: number): Uint8Array {
+    const at = this.advance(size);
+    return this.bytes.subarray(at, at + size);
+  }
+}
+
+function corrupt(reason: string): ChunkCorruptError {
+  return new ChunkCorruptError(reason, { advice: 'Run verify to see which chunks are damaged, then replay the log' });
+}
+
+/**
+ * Decodes one canonically encoded value that fills the bytes.
+ * @throws ChunkCorruptError where they hold something else
+ */
+export function decodeValue(bytes: Uint8Array): Value {
+  const reader = new ByteReader(bytes);
+  const value = readValue(reader);
+  if (reader.offset !== bytes.length) throw corrupt('bytes follow the end of a value');
+  return value;
+}
+
+/** Reads one value; see {@link decodeValue}. */
+export function readValue(reader: ByteReader): Value {
+  const tag = reader.byte();
+  if (tag < 0x80) return tag;
+  if (tag < 0x90) return readMap(reader, tag & 0x0f);
+  if (tag < 0xa0) return readArray(reader, tag & 0x0f);
+  if (tag < 0xc0) return readText(reader, tag & 0x1f);
+  if (tag >= 0xe0) return tag - 0x100;
+  switch (tag) {
+    case 0xc0:
+      return null;
+    case 0xc2:
+      return false;
+    case 0xc3:
+      return true;
+    case 0xc4:
+      return reader.take(reader.uint(1)).slice();
+    case 0xc5:
+      return reader.take(reader.uint(2)).slice();
+    case 0xc6:
+      return reader.take(reader.uint(4)).slice();
+    case 0xca:
+      return reader.view.getFloat32(reader.advance(4));
+    case 0xcb:
+      return reader.view.getFloat64(reader.advance(8));
+    case 0xd9:
+      return readText(reader, reader.uint(1));
+    case 0xda:
+      return readText(reader, reader.uint(2));
+    case 0xdb:
+      return readText(reader, reader.uint(4));
+    case 0xdc:
+      return readArray(reader, reader.uint(2));
+    case 0xdd:
+      return readArray(reader, reader.uint(4));
+    case 0xde:
+      return readMap(reader, reader.uint(2));
+    case 0xdf:
+      return readMap(reader, reader.uint(4));
+    case 0xd6:
+    case 0xd7:
+    case 0xc7:
+      return readTimestamp(reader, tag);
+    default:
+      return readWideInteger(reader, tag);
+  }
+}
+
+function readWideInteger(reader: ByteReader, tag: number): number | bigint {
+  const view = reader.view;
+  switch (tag) {
+    case 0xcc:
+      return reader.uint(1);
+    case 0xcd:
+      return reader.uint(2);
+    case 0xce:
+      return reader.uint(4);
+    case 0xcf:
+      return narrow(view.getBigUint64(reader.advance(8)));
+    case 0xd0:
+      return view.getInt8(reader.advance(1));
+    case 0xd1:
+      return view.getInt16(reader.advance(2));
+    case 0xd2:
+      return view.getInt32(reader.advance(4));
+    case 0xd3:
+      return narrow(view.getBigInt64(reader.advance(8)));
+    default:
+      throw corrupt(`no value starts with byte 0x${tag.toString(16)}`);
+  }
+}
+
+function narrow(value: bigint): number | bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+function readText(reader: ByteReader, length: number): string {
+  const at = reader.advance(length);
+  const bytes = reader.bytes;
+  if (length < 24) {
+    let text = '';
+    let i = at;
+    for (; i < at + length; i++) {
+      const code = bytes[i] ?? 0;
+      if (code >= 0x80) break;
+      text += String.fromCharCode(code);
+    }
+    if (i === at + length) return text;
+  }
+  try {
+    return utf8.decode(bytes.subarray(at, at + length));
+  } catch {
+    throw corrupt('a string is not UTF-8');
+  }
+}
+
+function readArray(reader: ByteReader, length: number): Value[] {
+  const items: Value[] = [];
+  for (let i = 0; i < length; i++) items.push(readValue(reader));
+  return items;
+}
+
+function readMap(reader: ByteReader, length: number): Value {
+  const map: Record<string, Value> = {};
+  for (let i = 0; i < length; i++) {
+    const key = readValue(reader);
+    if (typeof key !== 'string') throw corrupt('a key of a map is not a string');
+    const value = readValue(reader);
+    // Assignment to `__proto__` would change the prototype instead of making a key.
+    if (key === '__proto__')
+      Object.defineProperty(map, key, { value, enumerable: true, writable: true, configurable: true });
+    else map[key] = value;
+  }
+  return map;
+}
+
+function readTimestamp(reader: ByteReader, tag: number): Date {
+  const size = tag === 0xd6 ? 4 : tag === 0xd7 ? 8 : reader.uint(1);
+  const type = reader.byte();
+  if (type !== 0xff || (tag === 0xc7 && size !== 12)) throw corrupt(`an extension of type ${type} is not a value`);
+  const at = reader.advance(size);
+  if (size === 4) return new Date(reader.view.getUint32(at) * 1000);
+  if (size === 8) {
+    const packed = reader.view.getBigUint64(at);
+    return new Date(Number(packed & 0x3ffffffffn) * 1000 + Number(packed >> 34n) / 1_000_000);
+  }
+  return new Date(Number(reader.view.getBigInt64(at + 4)) * 1000 + reader.view.getUint32(at) / 1_000_000);
+}
+
+/** Reads the header of an array and returns how many items follow. */
+export function readArrayHeader(reader: ByteReader): number {
+  const tag = reader.byte();
+  if (tag >= 0x90 && tag < 0xa0) return tag & 0x0f;
+  if (tag === 0xdc) return reader.uint(2);
+  if (tag === 0xdd) return reader.uint(4);
+  throw corrupt('an array is expected');
+}
+
+/** Moves past one value without decoding it. */
+export function skipValue(reader: ByteReader): void {
+  let pending = 1;
+  while (pending > 0) {
+    pending--;
+    const tag = reader.byte();
+    if (tag < 0x80 || tag >= 0xe0) continue;
+    if (tag < 0x90) pending += (tag & 0x0f) * 2;
+    else if (tag < 0xa0) pending += tag & 0x0f;
+    else if (tag < 0xc0) reader.advance(tag & 0x1f);
+    else pending += skipTagged(reader, tag);
+  }
+}
+
+/** Moves past the payload of a value with a tag of its own and returns how many values lie inside of it. */
+function skipTagged(reader: ByteReader, tag: number): number {
+  switch (tag) {
+    case 0xc0:
+    case 0xc2:
+    case 0xc3:
+      return 0;
+    case 0xcc:
+    case 0xd0:
+      reader.advance(1);
+      return 0;
+    case 0xcd:
+    case 0xd1:
+      reader.advance(2);
+      return 0;
+    case 0xca:
+    case 0xce:
+    case 0xd2:
+      reader.advance(4);
+      return 0;
+    case 0xcb:
+    case 0xcf:
+    case 0xd3:
+      reader.advance(8);
+      return 0;
+    case 0xd6:
+      reader.advance(5);
+      return 0;
+    case 0xd7:
+      reader.advance(9);
+      return 0;
+    case 0xc4:
+    case 0xd9:
+      reader.advance(reader.uint(1));
+      return 0;
+    case 0xc5:
+    case 0xda:
+      reader.advance(reader.uint(2));
+      return 0;
+    case 0xc6:
+    case 0xdb:
+      reader.advance(reader.uint(4));
+      return 0;
+    case 0xc7:
+      reader.advance(reader.uint(1) + 1);
+      return 0;
+    case 0xdc:
+      return reader.uint(2);
+    case 0xdd:
+      return reader.uint(4);
+    case 0xde:
+      return reader.uint(2) * 2;
+    case 0xdf:
+      return reader.uint(4) * 2;
+    default:
+      throw corrupt(`no value starts with byte 0x${tag.toString(16)}`);
+  }
+}

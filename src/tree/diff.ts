@@ -1,0 +1,138 @@
+import { at } from './array.ts';
+import { equalBytes } from './bytes.ts';
+import type { Key } from './key.ts';
+import { isLeaf, itemWeight, type Leaf, type Node, type NodeRef, refTo, valueBytes } from './node.ts';
+import type { NodeStore } from './node-store.ts';
+import { type Item, leafValue } from './read.ts';
+import type { Tree } from './tree.ts';
+
+/** One key whose item differs: `before` is absent where it was added, `after` where it was removed. */
+export interface Difference {
+  readonly key: Key;
+  readonly before?: Item | undefined;
+  readonly after?: Item | undefined;
+}
+
+interface Placed {
+  readonly key: Key;
+  readonly ref: NodeRef;
+}
+
+/**
+ * Where two versions of a map differ, in order of key. Subtrees that they share are passed over unread, so the time is
+ * proportional to the difference, not to the maps. Both must be saved.
+ */
+export async function* diffTrees(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<Difference> {
+  let [left, right] = [topOf(before), topOf(after)];
+  let level = Math.max(before.top?.level ?? 0, after.top?.level ?? 0);
+  // A lower tree stands for itself until the other one has been opened down to its level.
+  for (; level > 0 && (isLower(left, level) || isLower(right, level)); level--) {
+    left = await open(store, left, level);
+    right = await open(store, right, level);
+  }
+  yield* diffLevel(store, left, right, level);
+}
+
+function topOf(tree: Tree): Placed[] {
+  return tree.top === undefined ? [] : [{ key: at(tree.top.keys, 0), ref: refTo(tree.top) }];
+}
+
+function isLower(places: readonly Placed[], level: number): boolean {
+  return places.some(({ ref }) => ref.node !== undefined && ref.node.level < level);
+}
+
+/** The children of those nodes that are of a level; lower ones stay as they are. */
+async function open(store: NodeStore, places: readonly Placed[], level: number): Promise<Placed[]> {
+  const opened: Placed[] = [];
+  for (const place of places) {
+    const node = await store.load(place.ref);
+    if (isLeaf(node) || node.level < level) opened.push(place);
+    else for (const [i, ref] of node.children.entries()) opened.push({ key: at(node.keys, i), ref });
+  }
+  return opened;
+}
+
+/** Compares runs of nodes of one level that cover the same range of keys. */
+async function* diffLevel(
+  store: NodeStore,
+  left: readonly Placed[],
+  right: readonly Placed[],
+  level: number,
+): AsyncGenerator<Difference> {
+  for (const [before, after] of differingRuns(left, right)) {
+    if (level === 0) yield* diffLeaves(store, await loadAll(store, before), await loadAll(store, after));
+    else yield* diffLevel(store, await open(store, before, level), await open(store, after, level), level - 1);
+  }
+}
+
+async function loadAll(store: NodeStore, places: readonly Placed[]): Promise<Node[]> {
+  return Promise.all(places.map(({ ref }) => store.load(ref)));
+}
+
+/** Pairs of the shortest runs that start at the same key on both sides, leaving out the pairs that are one same node. */
+function* differingRuns(left: readonly Placed[], right: readonly Placed[]): Generator<[Placed[], Placed[]]> {
+  let [i, j] = [0, 0];
+  while (i < left.length || j < right.length) {
+    const before = left.slice(i, i + 1);
+    const after = right.slice(j, j + 1);
+    [i, j] = [i + before.length, j + after.length];
+    for (;;) {
+      const [a, b] = [left[i], right[j]];
+      if (a !== undefined && b !== undefined && a.key === b.key) break;
+      if (a !== undefined && (b === undefined || a.key < b.key)) before.push(at(left, i++));
+      else if (b !== undefined) after.push(at(right, j++));
+      else break;
+    }
+    const same = before.length === 1 && after.length === 1 && before[0]?.ref.id !== undefined;
+    if (!(same && before[0]?.ref.id === after[0]?.ref.id)) yield [before, after];
+  }
+}
+
+async function* diffLeaves(
+  store: NodeStore,
+  before: readonly Node[],
+  after: readonly Node[],
+): AsyncGenerator<Difference> {
+  const [left, right] = [leafItems(before), leafItems(after)];
+  const item = async ({ leaf, index }: Place): Promise<Item> => ({
+    key: at(leaf.keys, index),
+    value: await leafValue(store, leaf, index),
+  });
+  let [a, b] = [left.next().value, right.next().value];
+  while (a !== undefined || b !== undefined) {
+    const [aKey, bKey] = [a === undefined ? undefined : keyOf(a), b === undefined ? undefined : keyOf(b)];
+    if (a !== undefined && aKey !== undefined && (bKey === undefined || aKey < bKey)) {
+      yield { key: aKey, before: await item(a) };
+      a = left.next().value;
+    } else if (b !== undefined && bKey !== undefined && (aKey === undefined || bKey < aKey)) {
+      yield { key: bKey, after: await item(b) };
+      b = right.next().value;
+    } else if (a !== undefined && b !== undefined) {
+      if (!sameItem(a, b)) yield { key: keyOf(a), before: await item(a), after: await item(b) };
+      [a, b] = [left.next().value, right.next().value];
+    }
+  }
+}
+
+interface Place {
+  readonly leaf: Leaf;
+  readonly index: number;
+}
+
+function keyOf({ leaf, index }: Place): Key {
+  return at(leaf.keys, index);
+}
+
+function sameItem(a: Place, b: Place): boolean {
+  return (
+    equalBytes(valueBytes(a.leaf, a.index), valueBytes(b.leaf, b.index)) &&
+    itemWeight(a.leaf, a.index) === itemWeight(b.leaf, b.index)
+  );
+}
+
+function* leafItems(nodes: readonly Node[]): Generator<Place, undefined> {
+  for (const leaf of nodes) {
+    if (!isLeaf(leaf)) throw new Error('leaves are compared with leaves only');
+    for (let index = 0; index < leaf.keys.length; index++) yield { leaf, index };
+  }
+}

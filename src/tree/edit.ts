@@ -1,0 +1,244 @@
+import { at } from './array.ts';
+import type { NodeShape } from './boundary.ts';
+import { LevelCursor, type NodePlace } from './cursor.ts';
+import { type Key, lowerBound } from './key.ts';
+import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef } from './node.ts';
+import { type EmitNode, InnerBuilder, LeafBuilder } from './node-builder.ts';
+import type { NodeStore } from './node-store.ts';
+import type { Tree } from './tree.ts';
+
+/** Changes to a map's items: ascending keys without repetition. */
+export interface LeafEdits {
+  readonly keys: readonly Key[];
+  /** Encoded values; the value of edit i is `bytes` from `starts[i]` to `ends[i]`. A start of -1 deletes the key. */
+  readonly bytes: Uint8Array;
+  readonly starts: ArrayLike<number>;
+  readonly ends: ArrayLike<number>;
+  /** Absent where every item weighs 1. */
+  readonly weights: ArrayLike<number> | undefined;
+}
+
+/** Changes to an inner level's items: ascending keys without repetition; an undefined child deletes the key. */
+interface InnerEdits {
+  readonly keys: readonly Key[];
+  readonly children: readonly (NodeRef | undefined)[];
+}
+
+/**
+ * One level's way of merging edits into a node. `merge` feeds the node's items and the edits from index `from` to `to`
+ * to the builder, and says whether anything became different.
+ */
+interface LevelEditor {
+  readonly level: number;
+  readonly keys: readonly Key[];
+  readonly open: () => boolean;
+  readonly merge: (node: Node | undefined, from: number, to: number) => boolean;
+  readonly finish: () => void;
+}
+
+/**
+ * The tree with edits applied. Only nodes that an edit touches are read, and those whose content changes are made anew,
+ * in memory: {@link NodeStore.save} writes them. The result is the same, node for node, as a tree built from nothing
+ * of the resulting items: each touched run of nodes is cut anew until a cut falls on an old one, and the parents' level
+ * is then edited by the same routine, its edits being the nodes that went and came.
+ */
+export async function editTree(store: NodeStore, tree: Tree, edits: LeafEdits): Promise<Tree> {
+  if (edits.keys.length === 0) return tree;
+  const emitted: NodeRef[] = [];
+  const emittedKeys: Key[] = [];
+  const emit = (key: Key, ref: NodeRef): void => {
+    emittedKeys.push(key);
+    emitted.push(ref);
+  };
+  let changes = await editLevel(store, tree.top, leafEditor(store.shape, edits, emit), {
+    keys: emittedKeys,
+    children: emitted,
+  });
+  for (let level = 1; level <= (tree.top?.level ?? 0); level++) {
+    if (changes.keys.length === 0) return tree;
+    changes = await editLevel(store, tree.top, innerEditor(store.shape, level, changes, emit), {
+      keys: emittedKeys,
+      children: emitted,
+    });
+  }
+  if (changes.keys.length === 0) return tree;
+  return { kind: tree.kind, top: await growTop(store, changes, (tree.top?.level ?? 0) + 1) };
+}
+
+/**
+ * Edits one level and returns the edits that follow from it for the level above. `made` collects what the editor's
+ * builder emits, and is left empty.
+ */
+async function editLevel(
+  store: NodeStore,
+  top: Node | undefined,
+  editor: LevelEditor,
+  made: { readonly keys: Key[]; readonly children: NodeRef[] },
+): Promise<InnerEdits> {
+  const keys: Key[] = [];
+  const children: (NodeRef | undefined)[] = [];
+  if (top === undefined) {
+    editor.merge(undefined, 0, editor.keys.length);
+    editor.finish();
+    return takeAll(made);
+  }
+  const cursor = new LevelCursor(store, top, editor.level);
+  for (let edited = 0; edited < editor.keys.length; ) {
+    const gone: Key[] = [];
+    let place: NodePlace | undefined = await cursor.seek(at(editor.keys, edited));
+    let changed = false;
+    while (place !== undefined) {
+      const end = cursor.nextKey();
+      const to = end === undefined ? editor.keys.length : lowerBound(editor.keys, end);
+      gone.push(place.key);
+      changed = editor.merge(place.node, edited, to) || changed;
+      edited = to;
+      if (end === undefined) editor.finish();
+      // Where a cut falls on the end of an old node, all that follows is cut as it was.
+      place = editor.open() ? await cursor.next() : undefined;
+    }
+    const came = takeAll(made);
+    if (changed) mergeChanges(gone, came, keys, children);
+  }
+  return { keys, children };
+}
+
+function takeAll(made: { readonly keys: Key[]; readonly children: NodeRef[] }): {
+  readonly keys: Key[];
+  readonly children: NodeRef[];
+} {
+  return { keys: made.keys.splice(0), children: made.children.splice(0) };
+}
+
+/** Appends, in order of key, a deletion for each key that went and a put for each that came; a put wins. */
+function mergeChanges(
+  gone: readonly Key[],
+  came: { readonly keys: readonly Key[]; readonly children: readonly NodeRef[] },
+  keys: Key[],
+  children: (NodeRef | undefined)[],
+): void {
+  let next = 0;
+  for (const [i, key] of came.keys.entries()) {
+    while (next < gone.length && at(gone, next) < key) {
+      keys.push(at(gone, next++));
+      children.push(undefined);
+    }
+    if (gone[next] === key) next++;
+    keys.push(key);
+    children.push(came.children[i]);
+  }
+  for (; next < gone.length; next++) {
+    keys.push(at(gone, next));
+    children.push(undefined);
+  }
+}
+
+/** The top of a tree whose highest level so far has these nodes, adding levels until one node is enough. */
+async function growTop(store: NodeStore, changes: InnerEdits, firstLevel: number): Promise<Node | undefined> {
+  let nodes = changes.children.filter((child) => child !== undefined);
+  let keys = changes.keys.filter((_, i) => changes.children[i] !== undefined);
+  for (let level = firstLevel; nodes.length > 1; level++) {
+    const made: { keys: Key[]; children: NodeRef[] } = { keys: [], children: [] };
+    const builder = new InnerBuilder(store.shape, level, (key, ref) => {
+      made.keys.push(key);
+      made.children.push(ref);
+    });
+    for (const [i, ref] of nodes.entries()) builder.add(at(keys, i), ref);
+    builder.finish();
+    ({ keys, children: nodes } = made);
+  }
+  const only = nodes[0];
+  if (only === undefined) return undefined;
+  let top = await store.load(only);
+  // A node with one child is no top: from nothing, the child would have been.
+  while (!isLeaf(top) && top.children.length === 1) top = await store.load(at(top.children, 0));
+  return top;
+}
+
+function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEditor {
+  const builder = new LeafBuilder(shape, emit);
+  const put = (edit: number): void =>
+    builder.add(
+      at(edits.keys, edit),
+      edits.bytes,
+      at(edits.starts, edit),
+      at(edits.ends, edit),
+      edits.weights?.[edit] ?? 1,
+    );
+  return {
+    level: 0,
+    keys: edits.keys,
+    open: () => builder.open,
+    finish: () => builder.finish(),
+    merge: (node, from, to) => {
+      const leaf = node === undefined || !isLeaf(node) ? undefined : node;
+      let changed = false;
+      let copied = 0;
+      for (let edit = from; edit < to; edit++) {
+        const key = at(edits.keys, edit);
+        const deletes = at(edits.starts, edit) < 0;
+        const index = leaf === undefined ? 0 : lowerBoundFrom(leaf.keys, key, copied);
+        const found = leaf !== undefined && leaf.keys[index] === key;
+        if (leaf !== undefined) builder.copy(leaf, copied, index);
+        copied = found ? index + 1 : index;
+        if (!deletes) put(edit);
+        changed = changed || (found && leaf !== undefined ? deletes || !sameItem(leaf, index, edits, edit) : !deletes);
+      }
+      if (leaf !== undefined) builder.copy(leaf, copied, leaf.keys.length);
+      return changed;
+    },
+  };
+}
+
+/** As lowerBound, but looks close to `start` first, since edits often follow each other closely. */
+function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): number {
+  let step = 1;
+  let low = start;
+  while (low + step < keys.length && at(keys, low + step) < key) {
+    low += step;
+    step *= 2;
+  }
+  let high = Math.min(keys.length, low + step);
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (at(keys, middle) < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function sameItem(leaf: Leaf, index: number, edits: LeafEdits, edit: number): boolean {
+  const from = index === 0 ? 0 : at(leaf.ends, index - 1);
+  const length = at(leaf.ends, index) - from;
+  const start = at(edits.starts, edit);
+  if (at(edits.ends, edit) - start !== length) return false;
+  if ((edits.weights?.[edit] ?? 1) !== itemWeight(leaf, index)) return false;
+  for (let i = 0; i < length; i++) if (leaf.bytes[from + i] !== edits.bytes[start + i]) return false;
+  return true;
+}
+
+function innerEditor(shape: NodeShape, level: number, edits: InnerEdits, emit: EmitNode): LevelEditor {
+  const builder = new InnerBuilder(shape, level, emit);
+  return {
+    level,
+    keys: edits.keys,
+    open: () => builder.open,
+    finish: () => builder.finish(),
+    merge: (node, from, to) => {
+      const inner: Inner | undefined = node === undefined || isLeaf(node) ? undefined : node;
+      let copied = 0;
+      for (let edit = from; edit < to; edit++) {
+        const key = at(edits.keys, edit);
+        const child = edits.children[edit];
+        if (inner !== undefined) {
+          const index = lowerBoundFrom(inner.keys, key, copied);
+          builder.copy(inner, copied, index);
+          copied = inner.keys[index] === key ? index + 1 : index;
+        }
+        if (child !== undefined) builder.add(key, child);
+      }
+      if (inner !== undefined) builder.copy(inner, copied, inner.keys.length);
+      return to > from;
+    },
+  };
+}

@@ -1,0 +1,38 @@
+import { KeyInvalidError } from '../errors.ts';
+
+/** A map's keys are all numbers (whole, from 0 to 2^53 - 1) or all strings. Both compare with `<`. */
+export type Key = number | string;
+
+/** Which of the two a map's keys are. */
+export type KeyKind = 'number' | 'string';
+
+export const MAX_STRING_KEY_LENGTH = 1024;
+
+/**
+ * Checks a key on its way into a map.
+ * @throws KeyInvalidError where it is of the other kind, out of range, or too long
+ */
+export function checkKey(key: Key, kind: KeyKind): void {
+  if (typeof key === 'number') {
+    if (kind === 'number' && Number.isSafeInteger(key) && key >= 0 && !Object.is(key, -0)) return;
+  } else if (kind === 'string' && key.length <= MAX_STRING_KEY_LENGTH && key.isWellFormed()) return;
+  throw new KeyInvalidError(`${JSON.stringify(key)} cannot be a key of a map with ${kind} keys`, {
+    advice:
+      kind === 'number'
+        ? 'Use whole numbers from 0 to 2^53 - 1'
+        : `Use well-formed strings of at most ${MAX_STRING_KEY_LENGTH} UTF-16 code units`,
+  });
+}
+
+/** Index of the first key that is not less than `key`; the length where all are. */
+export function lowerBound(keys: readonly Key[], key: Key): number {
+  let low = 0;
+  let high = keys.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    // Keys of one map are of one kind, which the type of an array of either cannot say.
+    if ((keys[middle] as Key) < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

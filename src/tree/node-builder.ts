@@ -1,0 +1,155 @@
+import { at } from './array.ts';
+import { NodeCutter, type NodeShape } from './boundary.ts';
+import { ByteWriter } from './bytes.ts';
+import type { Key } from './key.ts';
+import { type Inner, itemWeight, type Leaf, type Node, type NodeRef, refTo, sum } from './node.ts';
+
+/** What an inner node's item counts besides its key: an id, a count and a weight, in bytes. */
+const REF_BYTES = 40;
+
+/** Takes items in order of key and cuts them into nodes. `open` is false exactly where a node has just ended. */
+export interface NodeBuilder<Source extends Node> {
+  readonly open: boolean;
+  /** Adds the items `from` up to but not including `to` of a node. */
+  copy(source: Source, from: number, to: number): void;
+  /** Ends the last node, where one is open. */
+  finish(): void;
+}
+
+/** Receives each node as it ends, with its first key. */
+export type EmitNode = (key: Key, ref: NodeRef) => void;
+
+/** Builds leaves: see {@link NodeBuilder}. */
+export class LeafBuilder implements NodeBuilder<Leaf> {
+  readonly #cutter: NodeCutter;
+  readonly #emit: EmitNode;
+  #keys: Key[] = [];
+  #ends: number[] = [];
+  #bytes = new ByteWriter(64 * 1024);
+  #weights: number[] = [];
+  #weighted = false;
+
+  constructor(shape: NodeShape, emit: EmitNode) {
+    this.#cutter = new NodeCutter(shape, 0);
+    this.#emit = emit;
+  }
+
+  get open(): boolean {
+    return this.#keys.length > 0;
+  }
+
+  /** Adds one item whose value is encoded in `bytes` from `start` to `end`. */
+  add(key: Key, bytes: Uint8Array, start: number, end: number, weight: number): void {
+    const length = end - start;
+    const offset = this.#bytes.grow(length);
+    const target = this.#bytes.bytes;
+    // Values are a few bytes long, for which a loop is faster than making a view to copy from.
+    if (length < 32) for (let i = 0; i < length; i++) target[offset + i] = at(bytes, start + i);
+    else target.set(bytes.subarray(start, end), offset);
+    this.#add(key, length, weight);
+  }
+
+  copy(source: Leaf, from: number, to: number): void {
+    if (from === to) return;
+    const { keys, bytes, ends } = source;
+    let start = from === 0 ? 0 : at(ends, from - 1);
+    // Bytes are copied in runs, up to where a node ends.
+    let runStart = start;
+    for (let i = from; i < to; i++) {
+      const end = at(ends, i);
+      const key = at(keys, i);
+      const length = end - start;
+      start = end;
+      this.#keys.push(key);
+      this.#ends.push(this.#bytes.length + end - runStart);
+      this.#weigh(itemWeight(source, i));
+      if (this.#cutter.endsAfter(key, length)) {
+        this.#bytes.append(bytes.subarray(runStart, end));
+        runStart = end;
+        this.finish();
+      }
+    }
+    this.#bytes.append(bytes.subarray(runStart, start));
+  }
+
+  #add(key: Key, length: number, weight: number): void {
+    this.#keys.push(key);
+    this.#ends.push(this.#bytes.length);
+    this.#weigh(weight);
+    if (this.#cutter.endsAfter(key, length)) this.finish();
+  }
+
+  #weigh(weight: number): void {
+    if (weight !== 1) this.#weighted = true;
+    this.#weights.push(weight);
+  }
+
+  finish(): void {
+    const keys = this.#keys;
+    const first = keys[0];
+    if (first === undefined) return;
+    const weights = this.#weighted ? this.#weights : undefined;
+    const leaf: Leaf = {
+      level: 0,
+      keys,
+      bytes: this.#bytes.take(),
+      ends: Uint32Array.from(this.#ends),
+      weights,
+      count: keys.length,
+      weight: weights === undefined ? keys.length : sum(weights),
+    };
+    this.#keys = [];
+    this.#ends = [];
+    this.#weights = [];
+    this.#weighted = false;
+    this.#bytes.length = 0;
+    this.#cutter.reset();
+    this.#emit(first, refTo(leaf));
+  }
+}
+
+/** Builds inner nodes of one level: see {@link NodeBuilder}. */
+export class InnerBuilder implements NodeBuilder<Inner> {
+  readonly #level: number;
+  readonly #cutter: NodeCutter;
+  readonly #emit: EmitNode;
+  #keys: Key[] = [];
+  #children: NodeRef[] = [];
+
+  constructor(shape: NodeShape, level: number, emit: EmitNode) {
+    this.#cutter = new NodeCutter(shape, level);
+    this.#level = level;
+    this.#emit = emit;
+  }
+
+  get open(): boolean {
+    return this.#keys.length > 0;
+  }
+
+  add(key: Key, child: NodeRef): void {
+    this.#keys.push(key);
+    this.#children.push(child);
+    if (this.#cutter.endsAfter(key, REF_BYTES)) this.finish();
+  }
+
+  copy(source: Inner, from: number, to: number): void {
+    for (let i = from; i < to; i++) this.add(at(source.keys, i), at(source.children, i));
+  }
+
+  finish(): void {
+    const first = this.#keys[0];
+    if (first === undefined) return;
+    const children = this.#children;
+    const node: Inner = {
+      level: this.#level,
+      keys: this.#keys,
+      children,
+      count: sum(children.map((child) => child.count)),
+      weight: sum(children.map((child) => child.weight)),
+    };
+    this.#keys = [];
+    this.#children = [];
+    this.#cutter.reset();
+    this.#emit(first, refTo(node));
+  }
+}

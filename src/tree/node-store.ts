@@ -1,0 +1,151 @@
+import pLimit from 'p-limit';
+import { ChunkMissingError } from '../errors.ts';
+import type { Value } from '../log/value.ts';
+import { NODE_SHAPE, type NodeShape } from './boundary.ts';
+import { decodeValue } from './canonical-reader.ts';
+import type { ChunkId, ChunkPlatform, ChunkStore } from './chunk.ts';
+import { chunkId, openChunk, packChunk } from './chunk-codec.ts';
+import { decodeNode, encodeNode, isLeaf, type Node, type NodeRef } from './node.ts';
+
+export interface NodeStoreOptions {
+  /** Decoded nodes are kept up to this many bytes of canonical form, the least recently used going first. */
+  readonly cacheBytes?: number;
+  /** How trees are cut; only tests give another than the format's. */
+  readonly shape?: NodeShape;
+  /** Chunks that may be on their way to or from the store at once. */
+  readonly concurrency?: number;
+}
+
+export interface NodeStoreCounts {
+  read: number;
+  bytesRead: number;
+  written: number;
+  bytesWritten: number;
+}
+
+interface Cached {
+  readonly node: Node;
+  readonly bytes: number;
+}
+
+const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
+const DEFAULT_CONCURRENCY = 16;
+
+/** One log's nodes and large values, over its chunk store. Whatever is read is checked against its hash. */
+export class NodeStore {
+  readonly platform: ChunkPlatform;
+  readonly shape: NodeShape;
+  /** Chunks read from and written to the chunk store by this object, with their stored sizes in bytes. */
+  readonly counts: NodeStoreCounts = { read: 0, bytesRead: 0, written: 0, bytesWritten: 0 };
+  readonly #chunks: ChunkStore;
+  readonly #limit: ReturnType<typeof pLimit>;
+  readonly #cacheBytes: number;
+  readonly #cache = new Map<ChunkId, Cached>();
+  readonly #values = new Map<ChunkId, Uint8Array>();
+  #cachedBytes = 0;
+
+  constructor(chunks: ChunkStore, platform: ChunkPlatform, options: NodeStoreOptions = {}) {
+    this.#chunks = chunks;
+    this.platform = platform;
+    this.shape = options.shape ?? NODE_SHAPE;
+    this.#cacheBytes = options.cacheBytes ?? DEFAULT_CACHE_BYTES;
+    this.#limit = pLimit(options.concurrency ?? DEFAULT_CONCURRENCY);
+  }
+
+  /** A node that is in memory already. */
+  peek(ref: NodeRef): Node | undefined {
+    return ref.node ?? (ref.id === undefined ? undefined : this.#cached(ref.id));
+  }
+
+  /**
+   * A node, from memory or from the chunk store.
+   * @throws ChunkMissingError, ChunkCorruptError
+   */
+  async load(ref: NodeRef): Promise<Node> {
+    const known = this.peek(ref);
+    if (known !== undefined) return known;
+    if (ref.id === undefined) throw new Error('a node has neither an id nor content');
+    const canonical = await this.#fetch(ref.id);
+    const node = decodeNode(canonical);
+    this.#remember(ref.id, node, canonical.length);
+    return node;
+  }
+
+  /** The value in a chunk of its own. */
+  async loadValue(id: ChunkId): Promise<Value> {
+    return decodeValue(this.#values.get(id) ?? (await this.#fetch(id)));
+  }
+
+  /** Takes in a value that is too large for a leaf; it is written by the next {@link save}. */
+  addValue(canonical: Uint8Array): ChunkId {
+    const id = chunkId(this.platform, canonical);
+    this.#values.set(id, canonical);
+    return id;
+  }
+
+  /**
+   * Writes large values, then every node below the given ones that is only in memory, then returns. The given nodes
+   * themselves are the tops of trees: they travel in the root and are no chunks.
+   */
+  async save(tops: readonly Node[]): Promise<void> {
+    const writes: Promise<void>[] = [];
+    for (const [id, canonical] of this.#values) writes.push(this.#write(id, canonical));
+    for (const top of tops) this.#saveChildren(top, writes);
+    await Promise.all(writes);
+    this.#values.clear();
+  }
+
+  #saveChildren(node: Node, writes: Promise<void>[]): void {
+    if (isLeaf(node)) return;
+    for (const child of node.children) {
+      if (child.node === undefined) continue;
+      this.#saveChildren(child.node, writes);
+      const canonical = encodeNode(child.node);
+      const id = chunkId(this.platform, canonical);
+      child.id = id;
+      this.#remember(id, child.node, canonical.length);
+      child.node = undefined;
+      writes.push(this.#write(id, canonical));
+    }
+  }
+
+  #write(id: ChunkId, canonical: Uint8Array): Promise<void> {
+    return this.#limit(async () => {
+      const stored = packChunk(this.platform, canonical);
+      await this.#chunks.put(id, stored);
+      this.counts.written++;
+      this.counts.bytesWritten += stored.length;
+    });
+  }
+
+  async #fetch(id: ChunkId): Promise<Uint8Array> {
+    const stored = await this.#limit(() => this.#chunks.get(id));
+    if (stored === undefined) {
+      throw new ChunkMissingError(`chunk ${id} is not in the blob store`, {
+        advice: 'Run verify to see what else is missing; restore the object, or replay the log to write it anew',
+      });
+    }
+    this.counts.read++;
+    this.counts.bytesRead += stored.length;
+    return openChunk(this.platform, id, stored);
+  }
+
+  #cached(id: ChunkId): Node | undefined {
+    const cached = this.#cache.get(id);
+    if (cached === undefined) return undefined;
+    this.#cache.delete(id);
+    this.#cache.set(id, cached);
+    return cached.node;
+  }
+
+  #remember(id: ChunkId, node: Node, bytes: number): void {
+    this.#cachedBytes += bytes - (this.#cache.get(id)?.bytes ?? 0);
+    this.#cache.delete(id);
+    this.#cache.set(id, { node, bytes });
+    for (const [oldest, { bytes: freed }] of this.#cache) {
+      if (this.#cachedBytes <= this.#cacheBytes) break;
+      this.#cache.delete(oldest);
+      this.#cachedBytes -= freed;
+    }
+  }
+}

@@ -1,0 +1,204 @@
+import { ChunkCorruptError } from '../errors.ts';
+import { ByteWriter, fromHex, toHex } from './bytes.ts';
+import { writeArrayHeader, writeInteger, writeValue } from './canonical.ts';
+import { ByteReader, readArrayHeader, readValue, skipValue } from './canonical-reader.ts';
+import type { ChunkId } from './chunk.ts';
+import type { Key } from './key.ts';
+
+/** A node that holds items themselves. Values stay encoded, so that editing a leaf copies bytes and decodes nothing. */
+export interface Leaf {
+  readonly level: 0;
+  readonly keys: readonly Key[];
+  /** The values' canonical encodings, one after the other. */
+  readonly bytes: Uint8Array;
+  /** Where in `bytes` each value ends. */
+  readonly ends: Uint32Array;
+  /** Absent where every item weighs 1. */
+  readonly weights: readonly number[] | undefined;
+  readonly count: number;
+  readonly weight: number;
+}
+
+/** A node that holds references to nodes of the level below. */
+export interface Inner {
+  /** Distance from the leaves, 1 or more. */
+  readonly level: number;
+  /** The first key of each child. */
+  readonly keys: readonly Key[];
+  readonly children: readonly NodeRef[];
+  /** Items in the leaves below. */
+  readonly count: number;
+  /** Sum of the weights of these items. */
+  readonly weight: number;
+}
+
+export type Node = Leaf | Inner;
+
+/**
+ * A node as its parent sees it. A node that is in the store has an id; one that is only in memory yet has `node`, and
+ * gets its id when the tree is committed.
+ */
+export interface NodeRef {
+  id: ChunkId | undefined;
+  node: Node | undefined;
+  readonly count: number;
+  readonly weight: number;
+}
+
+export function isLeaf(node: Node): node is Leaf {
+  return node.level === 0;
+}
+
+/** The canonical encoding of the value at an index, as a view. */
+export function valueBytes(leaf: Leaf, index: number): Uint8Array {
+  return leaf.bytes.subarray(index === 0 ? 0 : leaf.ends[index - 1], leaf.ends[index]);
+}
+
+export function itemWeight(leaf: Leaf, index: number): number {
+  return leaf.weights === undefined ? 1 : (leaf.weights[index] ?? 1);
+}
+
+/** A reference to a node in memory. */
+export function refTo(node: Node): NodeRef {
+  return { id: undefined, node, count: node.count, weight: node.weight };
+}
+
+/**
+ * A node's canonical bytes, in MessagePack: a leaf is `[0, keys, values]` with a fourth array of weights unless all are
+ * 1; an inner node is `[level, keys, ids, counts]` with a fifth array of weights unless they equal the counts. Number
+ * keys are the first one, then the difference of each to the one before. Children must have ids.
+ */
+export function encodeNode(node: Node): Uint8Array {
+  const writer = new ByteWriter(
+    isLeaf(node) ? node.bytes.length + node.keys.length * 2 + 64 : node.keys.length * 48 + 64,
+  );
+  const extra = isLeaf(node) ? node.weights !== undefined : node.children.some((child) => child.weight !== child.count);
+  writeArrayHeader(writer, (isLeaf(node) ? 3 : 4) + (extra ? 1 : 0));
+  writeInteger(writer, node.level);
+  writeKeys(writer, node.keys);
+  if (isLeaf(node)) {
+    writeArrayHeader(writer, node.keys.length);
+    writer.append(node.bytes);
+    if (node.weights !== undefined) writeIntegers(writer, node.weights);
+    return writer.take();
+  }
+  writeValue(writer, joinIds(node.children));
+  writeIntegers(
+    writer,
+    node.children.map((child) => child.count),
+  );
+  if (extra)
+    writeIntegers(
+      writer,
+      node.children.map((child) => child.weight),
+    );
+  return writer.take();
+}
+
+function writeKeys(writer: ByteWriter, keys: readonly Key[]): void {
+  writeArrayHeader(writer, keys.length);
+  let previous = 0;
+  for (const key of keys) {
+    if (typeof key === 'number') {
+      writeInteger(writer, key - previous);
+      previous = key;
+    } else writeValue(writer, key);
+  }
+}
+
+function writeIntegers(writer: ByteWriter, numbers: readonly number[]): void {
+  writeArrayHeader(writer, numbers.length);
+  for (const number of numbers) writeInteger(writer, number);
+}
+
+function joinIds(children: readonly NodeRef[]): Uint8Array {
+  const bytes = new Uint8Array(children.length * 32);
+  for (const [i, child] of children.entries()) {
+    if (child.id === undefined) throw new Error('a node was encoded before its children');
+    fromHex(child.id, bytes, i * 32);
+  }
+  return bytes;
+}
+
+/**
+ * Undoes {@link encodeNode}.
+ * @throws ChunkCorruptError where the bytes are no node
+ */
+export function decodeNode(canonical: Uint8Array): Node {
+  const reader = new ByteReader(canonical);
+  const parts = readArrayHeader(reader);
+  const level = readInteger(reader);
+  const keys = readKeys(reader);
+  const node = level === 0 ? readLeaf(reader, keys, parts === 4) : readInner(reader, level, keys, parts === 5);
+  if (reader.offset !== canonical.length) throw notANode('bytes follow its end');
+  return node;
+}
+
+function readLeaf(reader: ByteReader, keys: Key[], weighted: boolean): Leaf {
+  expectLength(readArrayHeader(reader), keys.length);
+  const start = reader.offset;
+  const ends = new Uint32Array(keys.length);
+  for (let i = 0; i < ends.length; i++) {
+    skipValue(reader);
+    ends[i] = reader.offset - start;
+  }
+  const bytes = reader.bytes.subarray(start, reader.offset);
+  const weights = weighted ? readIntegers(reader, keys.length) : undefined;
+  return { level: 0, keys, bytes, ends, weights, count: keys.length, weight: weights ? sum(weights) : keys.length };
+}
+
+function readInner(reader: ByteReader, level: number, keys: Key[], weighted: boolean): Inner {
+  const ids = readValue(reader);
+  if (!(ids instanceof Uint8Array)) throw notANode('it has no ids');
+  expectLength(ids.length, keys.length * 32);
+  const counts = readIntegers(reader, keys.length);
+  const weights = weighted ? readIntegers(reader, keys.length) : counts;
+  const children = counts.map((count, i): NodeRef => {
+    const id = toHex(ids.subarray(i * 32, i * 32 + 32)) as ChunkId;
+    return { id, node: undefined, count, weight: weights[i] ?? count };
+  });
+  return { level, keys, children, count: sum(counts), weight: sum(weights) };
+}
+
+function readKeys(reader: ByteReader): Key[] {
+  const length = readArrayHeader(reader);
+  const keys: Key[] = [];
+  let previous = 0;
+  for (let i = 0; i < length; i++) {
+    const key = readValue(reader);
+    if (typeof key === 'string') keys.push(key);
+    else if (typeof key === 'number' && typeof (keys[0] ?? key) === 'number') {
+      previous += key;
+      keys.push(previous);
+    } else throw notANode('a key is neither number nor string');
+  }
+  return keys;
+}
+
+function readIntegers(reader: ByteReader, length: number): number[] {
+  expectLength(readArrayHeader(reader), length);
+  const numbers: number[] = [];
+  for (let i = 0; i < length; i++) numbers.push(readInteger(reader));
+  return numbers;
+}
+
+function readInteger(reader: ByteReader): number {
+  const value = readValue(reader);
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0) throw notANode('a count is expected');
+  return value;
+}
+
+function expectLength(found: number, expected: number): void {
+  if (found !== expected) throw notANode(`a column has ${found} items where the keys have ${expected}`);
+}
+
+function notANode(reason: string): ChunkCorruptError {
+  return new ChunkCorruptError(`the bytes are no node of a tree: ${reason}`);
+}
+
+/** The sum of whole numbers. */
+export function sum(numbers: readonly number[]): number {
+  let total = 0;
+  for (const number of numbers) total += number;
+  return total;
+}

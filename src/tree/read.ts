@@ -1,0 +1,109 @@
+import type { Value } from '../log/value.ts';
+import { at } from './array.ts';
+import { toHex } from './bytes.ts';
+import { decodeValue, VALUE_REF_BYTES, VALUE_REF_TYPE } from './canonical-reader.ts';
+import type { ChunkId } from './chunk.ts';
+import { childIndex, LevelCursor } from './cursor.ts';
+import { type Key, lowerBound } from './key.ts';
+import { isLeaf, itemWeight, type Leaf, valueBytes } from './node.ts';
+import type { NodeStore } from './node-store.ts';
+import type { Tree } from './tree.ts';
+
+export interface Item {
+  readonly key: Key;
+  readonly value: Value;
+}
+
+/** An item found by weight. */
+export interface WeighedItem extends Item {
+  readonly weight: number;
+  /** Sum of the weights of all items before this one. */
+  readonly start: number;
+}
+
+/** Part of a leaf: the items `from` up to but not including `to`. */
+export interface LeafSlice {
+  readonly leaf: Leaf;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** From `from` up to but not including `to`; open where left out. */
+export interface KeyRange {
+  readonly from?: Key | undefined;
+  readonly to?: Key | undefined;
+}
+
+/** The leaf that holds a key, if any does, and where. */
+export async function findItem(
+  store: NodeStore,
+  tree: Tree,
+  key: Key,
+): Promise<{ readonly leaf: Leaf; readonly index: number } | undefined> {
+  let node = tree.top;
+  while (node !== undefined && !isLeaf(node)) node = await store.load(at(node.children, childIndex(node, key)));
+  if (node === undefined) return undefined;
+  const index = lowerBound(node.keys, key);
+  return node.keys[index] === key ? { leaf: node, index } : undefined;
+}
+
+/** The value under a key. */
+export async function getValue(store: NodeStore, tree: Tree, key: Key): Promise<Value | undefined> {
+  const found = await findItem(store, tree, key);
+  return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
+}
+
+/** The value at an index of a leaf, fetched where it lies in a chunk of its own. */
+export async function leafValue(store: NodeStore, leaf: Leaf, index: number): Promise<Value> {
+  const encoded = valueBytes(leaf, index);
+  const id = referencedId(encoded);
+  return id === undefined ? decodeValue(encoded) : store.loadValue(id);
+}
+
+/** The id of the value chunk that an encoded value refers to, if it is a reference. */
+export function referencedId(encoded: Uint8Array): ChunkId | undefined {
+  const refers = encoded.length === VALUE_REF_BYTES && encoded[0] === 0xc7 && encoded[2] === VALUE_REF_TYPE;
+  return refers ? (toHex(encoded.subarray(3)) as ChunkId) : undefined;
+}
+
+/** The items of a range in order of key, as slices of leaves, loading one leaf after the other. */
+export async function* rangeSlices(store: NodeStore, tree: Tree, range: KeyRange = {}): AsyncGenerator<LeafSlice> {
+  if (tree.top === undefined) return;
+  const cursor = new LevelCursor(store, tree.top, 0);
+  let place = await cursor.seek(range.from ?? (tree.kind === 'number' ? 0 : ''));
+  for (;;) {
+    const leaf = place.node;
+    if (!isLeaf(leaf)) throw new Error('a level cursor at level 0 stands on an inner node');
+    const from = range.from === undefined ? 0 : lowerBound(leaf.keys, range.from);
+    const to = range.to === undefined ? leaf.keys.length : lowerBound(leaf.keys, range.to);
+    if (from < to) yield { leaf, from, to };
+    const nextKey = cursor.nextKey();
+    if (nextKey === undefined || (range.to !== undefined && nextKey >= range.to)) return;
+    const next = await cursor.next();
+    if (next === undefined) return;
+    place = next;
+  }
+}
+
+/** The items of a range in order of key. */
+export async function* rangeItems(store: NodeStore, tree: Tree, range: KeyRange = {}): AsyncGenerator<Item> {
+  for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
+    for (let i = from; i < to; i++) yield { key: at(leaf.keys, i), value: await leafValue(store, leaf, i) };
+  }
+}
+
+/** The item that covers a place in the sum of weights: the one whose start is the last at or before `offset`. */
+export async function itemAtOffset(store: NodeStore, tree: Tree, offset: number): Promise<WeighedItem | undefined> {
+  let node = tree.top;
+  if (node === undefined || offset < 0 || offset >= node.weight) return undefined;
+  let start = 0;
+  while (!isLeaf(node)) {
+    let index = 0;
+    for (; start + at(node.children, index).weight <= offset; index++) start += at(node.children, index).weight;
+    node = await store.load(at(node.children, index));
+  }
+  let index = 0;
+  for (; start + itemWeight(node, index) <= offset; index++) start += itemWeight(node, index);
+  const value = await leafValue(store, node, index);
+  return { key: at(node.keys, index), value, weight: itemWeight(node, index), start };
+}
