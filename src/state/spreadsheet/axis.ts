@@ -1,0 +1,159 @@
+import { generateNKeysBetween } from 'fractional-indexing';
+import type { WeighedItem } from '../../tree/read.ts';
+import type { DraftMap } from '../draft.ts';
+
+/** Ids that follow each other: `id`, `id + 1`, … */
+export interface Run {
+  readonly id: number;
+  readonly length: number;
+}
+
+interface PlacedRun extends Run {
+  /** Key in the map. */
+  readonly key: string;
+  /** Position of its first id. */
+  readonly start: number;
+}
+
+/**
+ * One direction of a sheet: which id stands at which position. It is always a permutation of all ids, held as runs in a
+ * map under fractional-index keys, each weighing its length; an empty map is the identity. So inserting rows into a
+ * sheet of a hundred million moves no cell, and no history of edits can use ids up: an insertion takes its ids from the
+ * end of the axis, where a deletion puts them.
+ */
+export class Axis {
+  readonly size: number;
+  readonly #map: DraftMap;
+  #latest: Run & { readonly start: number } = { id: 0, length: 0, start: 0 };
+
+  constructor(map: DraftMap, size: number) {
+    this.#map = map;
+    this.size = size;
+  }
+
+  /** The id at a position, if it is in the run that was looked at last. */
+  peek(position: number): number | undefined {
+    const offset = position - this.#latest.start;
+    return offset >= 0 && offset < this.#latest.length ? this.#latest.id + offset : undefined;
+  }
+
+  /** The id at a position below `size`. */
+  async idAt(position: number): Promise<number> {
+    const known = this.peek(position);
+    if (known !== undefined) return known;
+    this.#latest = (await this.#find(position)) ?? { id: 0, length: this.size, start: 0 };
+    return this.#latest.id + position - this.#latest.start;
+  }
+
+  /** The runs that cover positions `from` up to but not including `to`, in order, trimmed to that range. */
+  async *runs(from = 0, to = this.size): AsyncGenerator<Run & { readonly start: number }> {
+    let position = from;
+    while (position < to) {
+      const run = (await this.#find(position)) ?? { id: 0, length: this.size, start: 0 };
+      const end = Math.min(run.start + run.length, to);
+      yield { id: run.id + position - run.start, length: end - position, start: position };
+      position = end;
+    }
+  }
+
+  /**
+   * Makes room for `count` ids before a position; as many positions fall off the end of the axis, and their ids are
+   * the ones that now stand in the room.
+   * @returns these ids, of which nothing may be kept
+   */
+  insert(position: number, count: number): Promise<Run[]> {
+    return this.#move(this.size - count, count, position);
+  }
+
+  /**
+   * Takes `count` positions out, so that what follows moves up; the ids go to the end of the axis.
+   * @returns these ids, of which nothing may be kept
+   */
+  delete(position: number, count: number): Promise<Run[]> {
+    return this.#move(position, count, this.size - count);
+  }
+
+  /** Moves `count` ids at position `from` so that the first of them stands at position `to`. */
+  async #move(from: number, count: number, to: number): Promise<Run[]> {
+    this.#latest = { id: 0, length: 0, start: 0 };
+    if (count === 0) return [];
+    const [whole] = generateNKeysBetween(null, null, 1);
+    if (whole !== undefined && (await this.#map.count()) === 0) this.#put(whole, { id: 0, length: this.size });
+    const moved = await this.#take(from, count);
+    await this.#place(to, moved);
+    const first = await this.#find(0);
+    // The identity is the empty map, however one came to it.
+    if (first?.length === this.size) this.#map.delete(first.key);
+    return moved;
+  }
+
+  async #take(from: number, count: number): Promise<Run[]> {
+    await this.#split(from);
+    await this.#split(from + count);
+    const taken: PlacedRun[] = [];
+    for (let position = from; position < from + count; ) {
+      const run = await this.#find(position);
+      if (run === undefined) throw new Error(`an axis ends at ${position} of ${this.size} positions`);
+      taken.push(run);
+      position += run.length;
+    }
+    for (const { key } of taken) this.#map.delete(key);
+    await this.#join(from);
+    return taken.map(({ id, length }) => ({ id, length }));
+  }
+
+  async #place(position: number, runs: readonly Run[]): Promise<void> {
+    await this.#split(position);
+    const before = position === 0 ? undefined : await this.#find(position - 1);
+    const after = await this.#find(position);
+    const keys = generateNKeysBetween(before?.key ?? null, after?.key ?? null, runs.length);
+    let end = position;
+    for (const [i, run] of runs.entries()) {
+      const key = keys[i];
+      if (key !== undefined) this.#put(key, run);
+      end += run.length;
+    }
+    await this.#join(end);
+    await this.#join(position);
+  }
+
+  /** Makes sure that a run starts at a position. */
+  async #split(position: number): Promise<void> {
+    const run = await this.#find(position);
+    if (run === undefined || run.start === position) return;
+    const head = position - run.start;
+    const next = await this.#find(run.start + run.length);
+    const [key] = generateNKeysBetween(run.key, next?.key ?? null, 1);
+    if (key === undefined) return;
+    this.#put(run.key, { id: run.id, length: head });
+    this.#put(key, { id: run.id + head, length: run.length - head });
+  }
+
+  /** Makes one run of two that meet at a position, where the ids go on without a break. */
+  async #join(position: number): Promise<void> {
+    if (position === 0) return;
+    const left = await this.#find(position - 1);
+    const right = await this.#find(position);
+    if (left === undefined || right === undefined || left.key === right.key) return;
+    if (left.id + left.length !== right.id) return;
+    this.#put(left.key, { id: left.id, length: left.length + right.length });
+    this.#map.delete(right.key);
+  }
+
+  #put(key: string, run: Run): void {
+    this.#map.put(key, [run.id, run.length], run.length);
+  }
+
+  async #find(position: number): Promise<PlacedRun | undefined> {
+    const item = await this.#map.atOffset(position);
+    return item === undefined ? undefined : placedRun(item);
+  }
+}
+
+function placedRun({ key, value, start }: WeighedItem): PlacedRun {
+  if (typeof key === 'string' && Array.isArray(value)) {
+    const [id, length] = value;
+    if (typeof id === 'number' && typeof length === 'number') return { key, id, length, start };
+  }
+  throw new Error(`an axis holds something else than a run under ${key}`);
+}

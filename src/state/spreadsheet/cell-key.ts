@@ -1,0 +1,40 @@
+/** Rows of a sheet: ids and positions run from 0 up to but not including this. */
+export const MAX_ROWS = 2 ** 32;
+/** Columns of a sheet. */
+export const MAX_COLUMNS = 2 ** 20;
+/** Columns whose cells lie together. */
+export const STRIPE_COLUMNS = 128;
+
+const ROW_SPAN = STRIPE_COLUMNS;
+const STRIPE_SPAN = MAX_ROWS * ROW_SPAN;
+
+/**
+ * A cell's key, from the ids of its row and column: column stripe (13 bits), row (32), column in its stripe (7). Cells of
+ * neighbouring rows and columns have neighbouring keys, so a rectangle lies in few leaves.
+ */
+export function cellKey(row: number, column: number): number {
+  const inStripe = column % STRIPE_COLUMNS;
+  return stripeStart((column - inStripe) / STRIPE_COLUMNS) + row * ROW_SPAN + inStripe;
+}
+
+/** The first key of a stripe; of the stripe after the last, the first number that is no key. */
+export function stripeStart(stripe: number): number {
+  return stripe * STRIPE_SPAN;
+}
+
+/** The first key of a row in a stripe. */
+export function rowStart(stripe: number, row: number): number {
+  return stripeStart(stripe) + row * ROW_SPAN;
+}
+
+export function keyStripe(key: number): number {
+  return Math.floor(key / STRIPE_SPAN);
+}
+
+export function keyRow(key: number): number {
+  return Math.floor((key % STRIPE_SPAN) / ROW_SPAN);
+}
+
+export function keyColumn(key: number): number {
+  return keyStripe(key) * STRIPE_COLUMNS + (key % STRIPE_COLUMNS);
+}

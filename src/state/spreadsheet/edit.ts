@@ -1,0 +1,72 @@
+import { BodyInvalidError, SheetLimitError } from '../../errors.ts';
+import type { Value } from '../../log/value.ts';
+import { MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
+
+/** The entry types that the spreadsheet reducer folds, each with the highest version of its body. */
+export const SHEET_ENTRY_VERSIONS = {
+  Set: 1,
+  'Insert Rows': 1,
+  'Delete Rows': 1,
+  'Insert Columns': 1,
+  'Delete Columns': 1,
+} as const;
+
+export type SheetEntryType = keyof typeof SHEET_ENTRY_VERSIONS;
+
+/** One cell of a Set: row and column as a person counts them, from 0, and its value; null or '' empties the cell. */
+export type CellEdit = readonly [row: number, column: number, value: Value];
+
+export type SheetEdit =
+  | { readonly type: 'Set'; readonly cells: readonly CellEdit[] }
+  | { readonly type: Exclude<SheetEntryType, 'Set'>; readonly position: number; readonly count: number };
+
+/** The body of an entry that says this edit, in version 1: an array of cells, or `[position, count]`. */
+export function sheetBody(edit: SheetEdit): Value {
+  return edit.type === 'Set' ? edit.cells : [edit.position, edit.count];
+}
+
+/**
+ * Reads the body of a spreadsheet entry, and checks that it stays inside of the sheet.
+ * @throws BodyInvalidError, SheetLimitError
+ */
+export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
+  if (!isArray(body)) throw invalid(type, 'its body is no array');
+  if (type === 'Set') return { type, cells: body.map(parseCell) };
+  const [position, count, ...rest] = body;
+  if (!isNatural(position) || !isNatural(count) || rest.length > 0) {
+    throw invalid(type, 'its body is not [position, count]');
+  }
+  const size = type.endsWith('Rows') ? MAX_ROWS : MAX_COLUMNS;
+  if (position + count > size) {
+    throw new SheetLimitError(`'${type}' at ${position}, ${count} of them, reaches past the last of ${size}`, {
+      advice: LIMITS,
+    });
+  }
+  return { type, position, count };
+}
+
+const LIMITS = `A sheet has rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
+
+function parseCell(cell: Value): CellEdit {
+  if (!isArray(cell) || cell.length !== 3) throw invalid('Set', 'a cell is not [row, column, value]');
+  const [row, column, value] = cell;
+  if (!isNatural(row) || !isNatural(column)) throw invalid('Set', 'a row or column is not a whole number from 0');
+  if (row >= MAX_ROWS || column >= MAX_COLUMNS) {
+    throw new SheetLimitError(`the cell at row ${row}, column ${column} is outside of the sheet`, { advice: LIMITS });
+  }
+  return [row, column, value ?? null];
+}
+
+function isArray(value: Value): value is readonly Value[] {
+  return Array.isArray(value);
+}
+
+function isNatural(value: Value | undefined): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+function invalid(type: string, reason: string): BodyInvalidError {
+  return new BodyInvalidError(`a '${type}' entry cannot be read: ${reason}`, {
+    advice: 'Correct what writes these entries; the snapshot goes on once a reducer can fold this one',
+  });
+}

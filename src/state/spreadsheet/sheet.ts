@@ -1,0 +1,193 @@
+import type { Value } from '../../log/value.ts';
+import type { Draft, DraftMap } from '../draft.ts';
+import { Axis, type Run } from './axis.ts';
+import {
+  cellKey,
+  keyColumn,
+  keyRow,
+  keyStripe,
+  MAX_COLUMNS,
+  MAX_ROWS,
+  rowStart,
+  STRIPE_COLUMNS,
+  stripeStart,
+} from './cell-key.ts';
+
+/** A cell that is not empty, by position. */
+export interface Cell {
+  readonly row: number;
+  readonly column: number;
+  readonly value: Value;
+}
+
+/** A range of positions, `from` up to but not including `to`. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
+
+/** A spreadsheet in a draft: cells under stable row and column ids, and an axis each way from positions to ids. */
+export class Sheet {
+  readonly rows: Axis;
+  readonly columns: Axis;
+  readonly #cells: DraftMap;
+  /** Stripes that may hold cells; known once all of them have been looked up. */
+  #stripes: Set<number> | undefined;
+  readonly #touched = new Set<number>();
+
+  constructor(draft: Draft) {
+    this.#cells = draft.map('cells', 'number');
+    this.rows = new Axis(draft.map('rows', 'string'), MAX_ROWS);
+    this.columns = new Axis(draft.map('columns', 'string'), MAX_COLUMNS);
+  }
+
+  /** Sets the cell at a position; null or '' empties it. */
+  async set(row: number, column: number, value: Value): Promise<void> {
+    const rowId = this.rows.peek(row) ?? (await this.rows.idAt(row));
+    const columnId = this.columns.peek(column) ?? (await this.columns.idAt(column));
+    const key = cellKey(rowId, columnId);
+    if (value === null || value === '') return this.#cells.delete(key);
+    this.#touched.add(keyStripe(key));
+    this.#cells.put(key, value);
+  }
+
+  async insertRows(position: number, count: number): Promise<void> {
+    await this.#dropRows(await this.rows.insert(position, count));
+  }
+
+  async deleteRows(position: number, count: number): Promise<void> {
+    await this.#dropRows(await this.rows.delete(position, count));
+  }
+
+  async insertColumns(position: number, count: number): Promise<void> {
+    this.#dropColumns(await this.columns.insert(position, count));
+  }
+
+  async deleteColumns(position: number, count: number): Promise<void> {
+    this.#dropColumns(await this.columns.delete(position, count));
+  }
+
+  /** The cells of a rectangle that are not empty, in order of row; within a row in no promised order. */
+  async *cells(
+    rows: Span = { from: 0, to: MAX_ROWS },
+    columns: Span = { from: 0, to: MAX_COLUMNS },
+  ): AsyncGenerator<Cell> {
+    const positions = await this.#columnPositions(columns);
+    for await (const run of this.rows.runs(rows.from, rows.to)) {
+      const stripes = (await this.#allStripes()).filter((stripe) => positions.has(stripe));
+      const walks = await Promise.all(stripes.map((stripe) => this.#walk(stripe, run)));
+      for (;;) {
+        const row = Math.min(...walks.map((walk) => walk.row));
+        if (row === Number.POSITIVE_INFINITY) break;
+        for (const walk of walks) {
+          for (; walk.row === row; await walk.advance()) {
+            const column = positions.get(walk.stripe)?.get(walk.column);
+            if (column !== undefined) yield { row: run.start + row - run.id, column, value: walk.value };
+          }
+        }
+      }
+    }
+  }
+
+  async #walk(stripe: number, run: Run): Promise<StripeWalk> {
+    const range = { from: rowStart(stripe, run.id), to: rowStart(stripe, run.id + run.length) };
+    const walk = new StripeWalk(stripe, this.#cells.items(range));
+    await walk.advance();
+    return walk;
+  }
+
+  /** For each stripe that a span of positions touches: from column id to position. */
+  async #columnPositions(columns: Span): Promise<Map<number, Map<number, number>>> {
+    const used = new Set(await this.#allStripes());
+    const positions = new Map<number, Map<number, number>>();
+    for await (const run of this.columns.runs(columns.from, columns.to)) {
+      for (const [stripe, span] of stripeSpans(run)) {
+        if (!used.has(stripe)) continue;
+        const known = positions.get(stripe) ?? new Map<number, number>();
+        positions.set(stripe, known);
+        for (let id = span.from; id < span.to; id++) known.set(id, run.start + id - run.id);
+      }
+    }
+    return positions;
+  }
+
+  async #dropRows(runs: readonly Run[]): Promise<void> {
+    if (runs.length === 0) return;
+    for (const stripe of await this.#allStripes()) {
+      for (const { id, length } of runs) {
+        this.#cells.deleteRange({ from: rowStart(stripe, id), to: rowStart(stripe, id + length) });
+      }
+    }
+  }
+
+  #dropColumns(runs: readonly Run[]): void {
+    for (const run of runs) {
+      for (const [stripe, { from, to }] of stripeSpans(run)) {
+        const whole = to - from === STRIPE_COLUMNS;
+        this.#cells.deleteRange({
+          from: stripeStart(stripe),
+          to: stripeStart(stripe + 1),
+          matches: whole ? undefined : (key) => isBetween(keyColumn(Number(key)), from, to),
+        });
+      }
+    }
+  }
+
+  /** Every stripe that may hold cells, ascending. */
+  async #allStripes(): Promise<number[]> {
+    if (this.#stripes === undefined) {
+      this.#stripes = new Set();
+      for (let stripe = 0; stripe < STRIPES; ) {
+        const key = await this.#cells.firstKey(stripeStart(stripe));
+        if (key === undefined) break;
+        this.#stripes.add(keyStripe(Number(key)));
+        stripe = keyStripe(Number(key)) + 1;
+      }
+    }
+    for (const stripe of this.#touched) this.#stripes.add(stripe);
+    this.#touched.clear();
+    return [...this.#stripes].sort((a, b) => a - b);
+  }
+}
+
+/** Cells of one stripe in order of row. `row` is infinite past the last one. */
+class StripeWalk {
+  readonly stripe: number;
+  row = Number.POSITIVE_INFINITY;
+  column = 0;
+  value: Value = null;
+  readonly #items: AsyncGenerator<{ readonly key: number | string; readonly value: Value }>;
+
+  constructor(stripe: number, items: AsyncGenerator<{ readonly key: number | string; readonly value: Value }>) {
+    this.stripe = stripe;
+    this.#items = items;
+  }
+
+  async advance(): Promise<void> {
+    const next = await this.#items.next();
+    if (next.done === true) {
+      this.row = Number.POSITIVE_INFINITY;
+      return;
+    }
+    const key = Number(next.value.key);
+    this.row = keyRow(key);
+    this.column = keyColumn(key);
+    this.value = next.value.value;
+  }
+}
+
+/** The stripes that a run of column ids touches, each with the ids in it. */
+function* stripeSpans({ id, length }: Run): Generator<[number, Span]> {
+  for (let from = id; from < id + length; ) {
+    const stripe = Math.floor(from / STRIPE_COLUMNS);
+    const to = Math.min(id + length, (stripe + 1) * STRIPE_COLUMNS);
+    yield [stripe, { from, to }];
+    from = to;
+  }
+}
+
+function isBetween(value: number, from: number, to: number): boolean {
+  return value >= from && value < to;
+}

@@ -1,0 +1,152 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { Draft } from '../../src/state/draft.ts';
+import { Axis } from '../../src/state/spreadsheet/axis.ts';
+import { cellKey, keyColumn, keyRow, MAX_COLUMNS, MAX_ROWS } from '../../src/state/spreadsheet/cell-key.ts';
+import type { CellEdit, SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { saveState, stateHash } from '../../src/state/state.ts';
+import type { NodeStore } from '../../src/tree/node-store.ts';
+import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { SheetModel, sheetEdits, sheetEntry, trim } from '../support/sheet-model.ts';
+
+async function readRows(draft: Draft): Promise<string[][]> {
+  const rows: string[][] = [];
+  for await (const { row, column, value } of sheetOf(draft).cells()) {
+    while (rows.length <= row) rows.push([]);
+    const cells = rows[row] ?? [];
+    while (cells.length <= column) cells.push('');
+    cells[column] = String(value);
+  }
+  return trim(rows);
+}
+
+/** Folds edits, saving and starting from the saved state again wherever `saves` says so. */
+async function fold(store: NodeStore, edits: readonly SheetEdit[], saves: readonly boolean[]): Promise<Draft> {
+  let draft = new Draft(store);
+  for (const [i, edit] of edits.entries()) {
+    await spreadsheet.fold(draft, sheetEntry(edit));
+    if (saves[i] !== true) continue;
+    const state = await draft.state();
+    await saveState(store, state);
+    draft = new Draft(store, state);
+  }
+  return draft;
+}
+
+async function hashOf(store: NodeStore, draft: Draft): Promise<string> {
+  const state = await draft.state();
+  await saveState(store, state);
+  return stateHash(store.platform, state);
+}
+
+describe('the spreadsheet reducer', () => {
+  test('folds to what splicing arrays gives, whatever is saved in between', async () => {
+    await fc.assert(
+      fc.asyncProperty(sheetEdits(60), fc.array(fc.boolean(), { maxLength: 60 }), async (edits, saves) => {
+        const model = new SheetModel();
+        for (const edit of edits) model.apply(edit);
+        const draft = await fold(nodeStore({ shape: SMALL_SHAPE }), edits, saves);
+        expect(await readRows(draft)).toEqual(model.trimmed());
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('gives equal state hashes for equal edits, whatever batches they are folded and saved in', async () => {
+    await fc.assert(
+      fc.asyncProperty(sheetEdits(60), fc.array(fc.boolean(), { maxLength: 60 }), async (edits, saves) => {
+        const [one, other] = [nodeStore({ shape: SMALL_SHAPE }), nodeStore({ shape: SMALL_SHAPE })];
+        const whole = await hashOf(one, await fold(one, edits, []));
+        expect(await hashOf(other, await fold(other, edits, saves))).toBe(whole);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('gives equal state hashes for the same cells, in whatever order and grouping they were set', async () => {
+    const cell = fc.tuple(fc.nat({ max: MAX_ROWS - 1 }), fc.nat({ max: MAX_COLUMNS - 1 }), fc.string({ minLength: 1 }));
+    const cells = fc.uniqueArray(cell, {
+      maxLength: 200,
+      size: 'max',
+      selector: ([row, column]) => `${row}/${column}`,
+    });
+    const plan = cells.chain((list) =>
+      fc.record({
+        list: fc.constant<CellEdit[]>(list),
+        shuffled: fc.shuffledSubarray<CellEdit>(list, { minLength: list.length }),
+        group: fc.integer({ min: 1, max: 50 }),
+        saves: fc.array(fc.boolean(), { maxLength: 60 }),
+      }),
+    );
+    await fc.assert(
+      fc.asyncProperty(plan, async ({ list, shuffled, group, saves }) => {
+        const groups: SheetEdit[] = [];
+        for (let i = 0; i < shuffled.length; i += group)
+          groups.push({ type: 'Set', cells: shuffled.slice(i, i + group) });
+        const [one, other] = [nodeStore({ shape: SMALL_SHAPE }), nodeStore({ shape: SMALL_SHAPE })];
+        const whole = await hashOf(one, await fold(one, [{ type: 'Set', cells: list }], []));
+        expect(await hashOf(other, await fold(other, groups, saves))).toBe(whole);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('reads a rectangle as it reads the whole', async () => {
+    const span = fc
+      .tuple(fc.nat({ max: 40 }), fc.nat({ max: 320 }))
+      .map(([a, b]) => ({ from: Math.min(a, b), to: Math.max(a, b) }));
+    await fc.assert(
+      fc.asyncProperty(sheetEdits(40), span, span, async (edits, rows, columns) => {
+        const draft = await fold(nodeStore({ shape: SMALL_SHAPE }), edits, []);
+        const inside = ({ row, column }: { row: number; column: number }) =>
+          row >= rows.from && row < rows.to && column >= columns.from && column < columns.to;
+        const order = (a: { row: number; column: number }, b: { row: number; column: number }) =>
+          a.row - b.row || a.column - b.column;
+        const all = await Array.fromAsync(sheetOf(draft).cells());
+        const found = await Array.fromAsync(sheetOf(draft).cells(rows, columns));
+        expect(found.sort(order)).toEqual(all.filter(inside).sort(order));
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+test('an axis is the permutation that moving blocks of an array gives, and ends as it began where all is undone', async () => {
+  const size = 40;
+  const move = fc.record({ inserts: fc.boolean(), position: fc.nat({ max: size }), count: fc.nat({ max: 10 }) });
+  await fc.assert(
+    fc.asyncProperty(fc.array(move, { maxLength: 30, size: 'max' }), async (moves) => {
+      const map = new Draft(nodeStore({ shape: SMALL_SHAPE })).map('axis', 'string');
+      const axis = new Axis(map, size);
+      const ids = Array.from({ length: size }, (_, id) => id);
+      const done: { readonly inserts: boolean; readonly position: number; readonly count: number }[] = [];
+      for (const { inserts, position, count } of moves) {
+        if (position + count > size) continue;
+        done.push({ inserts, position, count });
+        if (inserts) ids.splice(position, 0, ...ids.splice(size - count, count));
+        else ids.push(...ids.splice(position, count));
+        await (inserts ? axis.insert(position, count) : axis.delete(position, count));
+        const found = await Promise.all(ids.map((_, each) => axis.idAt(each)));
+        expect(found).toEqual(ids);
+      }
+      for (const { inserts, position, count } of done.reverse()) {
+        await (inserts ? axis.delete(position, count) : axis.insert(position, count));
+      }
+      expect(await map.count()).toBe(0);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('a cell key gives back the row and column it was made of, and orders as stripe, row, column', () => {
+  const cell = fc.record({ row: fc.nat({ max: MAX_ROWS - 1 }), column: fc.nat({ max: MAX_COLUMNS - 1 }) });
+  fc.assert(
+    fc.property(cell, cell, (a, b) => {
+      const [keyA, keyB] = [cellKey(a.row, a.column), cellKey(b.row, b.column)];
+      expect([keyRow(keyA), keyColumn(keyA)]).toEqual([a.row, a.column]);
+      const stripe = Math.floor(a.column / 128) - Math.floor(b.column / 128);
+      expect(Math.sign(keyA - keyB)).toBe(Math.sign(stripe || a.row - b.row || a.column - b.column));
+    }),
+  );
+});
