@@ -222,6 +222,17 @@ export class BodyInvalidError extends LogfoldError {
   override readonly stopsLog = true;
 }
 
+/** A reducer threw something else than one of these errors: a fault in its code. */
+export class FoldFailedError extends LogfoldError {
+  override readonly code = 'FOLD_FAILED';
+  override readonly stopsLog = true;
+}
+
+/** The blob store or the tables did not answer, as opposed to answering something wrong. Trying again may help. */
+export class StoreUnavailableError extends LogfoldError {
+  override readonly code = 'STORE_UNAVAILABLE';
+}
+
 /** The object that holds an entry's external body is not in the blob store. */
 export class ExternalMissingError extends LogfoldError {
   override readonly code = 'EXTERNAL_MISSING';
@@ -261,6 +272,11 @@ export class RootInvalidError extends LogfoldError {
 export class SnapshotMismatchError extends LogfoldError {
   override readonly code = 'SNAPSHOT_MISMATCH';
   override readonly stopsLog = true;
+}
+
+/** A small object that logfold keeps for itself does not have the form in which it was written. */
+export class ObjectInvalidError extends LogfoldError {
+  override readonly code = 'OBJECT_INVALID';
 }
 
 /** A message or record from a queue or stream has not the form that its producer promises. */

@@ -32,3 +32,6 @@ export interface ReservedTypes {
 }
 
 export const RESERVED_TYPES: ReservedTypes = { snapshot: 'Snapshot', endSegment: 'End Segment' };
+
+/** Version of the reserved types' entries: they have no body of their own. */
+export const RESERVED_VERSION = 1;

@@ -1,15 +1,15 @@
 import type { Entry } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { Position } from './position.ts';
+import type { RootRef } from './root-ref.ts';
 import type { Segment } from './segment.ts';
+
+export type { RootRef } from './root-ref.ts';
 
 export interface Consistency {
   /** True to see every write that has returned; false (half the price) may miss the newest. */
   readonly consistent: boolean;
 }
-
-/** A completed snapshot's root, as the Snapshot entry carries it: by the key of an object, or whole. */
-export type RootRef = { readonly key: string } | { readonly inline: Uint8Array };
 
 /**
  * The Entry and Segment tables. Each method is one request (paged ones: one a page), so cost is plain to see; what
@@ -62,6 +62,8 @@ export interface LogStore {
    * Writes a root onto a Snapshot entry that has none yet.
    * @returns the root that the entry carries afterwards: the given one, or the one that was there already
    * @throws EntryNotFoundError where there is no such entry
+   * @throws ItemInvalidError where its body is something else than a root
+   * @throws TooLargeError where an inline root makes the item larger than DynamoDB allows
    */
   completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef>;
 
@@ -71,4 +73,11 @@ export interface LogStore {
    * @throws SegmentNotFoundError where there is no such segment
    */
   advanceLastSnapshot(log: LogId, position: Position): Promise<boolean>;
+
+  /**
+   * Whether a request that failed with this error has certainly changed nothing and may succeed when it is sent
+   * again: throttling, a conflict with a transaction. Where it may have been carried out after all (a time-out, a
+   * lost connection) the answer is false, since appending again could append twice.
+   */
+  isRetryable(error: unknown): boolean;
 }

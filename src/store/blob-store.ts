@@ -7,8 +7,10 @@ export interface BlobInfo {
 }
 
 /**
- * Named immutable bytes: S3, a directory, or memory. Keys are slash-separated ASCII. What `put` has returned from,
- * `get` and `list` see, from anywhere.
+ * Named immutable bytes: S3, a directory, or memory. Keys are slash-separated ASCII as `checkBlobKey` wants them, and
+ * none is the folder of another (`a` and `a/b`). What `put` has returned from, `get` and `list` see, from anywhere.
+ *
+ * Every method throws BlobKeyInvalidError for a key of another form.
  */
 export interface BlobStore {
   /** The bytes under a key, or undefined where there are none. */

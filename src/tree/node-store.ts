@@ -1,5 +1,5 @@
 import pLimit from 'p-limit';
-import { ChunkMissingError } from '../errors.ts';
+import { ChunkMissingError, LogfoldError, StoreUnavailableError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
 import { NODE_SHAPE, type NodeShape } from './boundary.ts';
 import { decodeValue } from './canonical-reader.ts';
@@ -119,7 +119,7 @@ export class NodeStore {
   }
 
   async #fetch(id: ChunkId): Promise<Uint8Array> {
-    const stored = await this.#limit(() => this.#chunks.get(id));
+    const stored = await this.#limit(() => this.#read(id));
     if (stored === undefined) {
       throw new ChunkMissingError(`chunk ${id} is not in the blob store`, {
         advice: 'Run verify to see what else is missing; restore the object, or replay the log to write it anew',
@@ -128,6 +128,16 @@ export class NodeStore {
     this.counts.read++;
     this.counts.bytesRead += stored.length;
     return openChunk(this.platform, id, stored);
+  }
+
+  /** A store that fails is told apart from a reducer that fails while it reads: only the first may pass. */
+  async #read(id: ChunkId): Promise<Uint8Array | undefined> {
+    try {
+      return await this.#chunks.get(id);
+    } catch (cause) {
+      if (cause instanceof LogfoldError) throw cause;
+      throw new StoreUnavailableError(`chunk ${id} could not be read: ${String(cause)}`, { cause });
+    }
   }
 
   #cached(id: ChunkId): Node | undefined {

@@ -1,5 +1,7 @@
-import type { LogId } from '../log/log-id.ts';
-import type { Position } from '../log/position.ts';
+import { z } from 'zod';
+import { MessageInvalidError } from '../errors.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
+import { MAX_NUMBER, type Position } from '../log/position.ts';
 
 /** One unit of background work, as it travels in the queue. */
 export interface SnapshotJob {
@@ -10,3 +12,56 @@ export interface SnapshotJob {
 }
 
 export type Job = SnapshotJob;
+
+/** Version of a message's form. A worker refuses what is newer than itself. */
+const FORMAT = 1;
+
+const Envelope = z.looseObject({ format: z.int().min(1) });
+const PositionNumber = z.int().min(0).max(MAX_NUMBER);
+const SnapshotMessage = z.strictObject({
+  format: z.literal(FORMAT),
+  kind: z.literal('snapshot'),
+  log: z.uuid().transform(parseLogId),
+  segment: PositionNumber,
+  entry: PositionNumber,
+});
+
+/** The body of the message that carries a job: JSON, readable by a person who finds it in a dead-letter queue. */
+export function encodeJob(job: Job): string {
+  const { kind, log, position } = job;
+  return JSON.stringify({ format: FORMAT, kind, log, segment: position.segment, entry: position.entry });
+}
+
+/**
+ * The inverse of `encodeJob`.
+ * @throws MessageInvalidError where the text is not JSON, not a job, a malformed job, or of a newer version
+ */
+export function decodeJob(text: string): Job {
+  const json = parseJson(text);
+  const envelope = Envelope.safeParse(json);
+  if (!envelope.success) {
+    throw new MessageInvalidError("the message is not logfold's: it has no format version", {
+      advice: 'Look for who else sends to this queue',
+    });
+  }
+  if (envelope.data.format > FORMAT) {
+    const { format } = envelope.data;
+    throw new MessageInvalidError(`the message has format ${format}, and this version reads up to ${FORMAT}`, {
+      advice: 'Update the workers before whatever sends to them, then send the message again',
+    });
+  }
+  const message = SnapshotMessage.safeParse(json);
+  if (!message.success) {
+    throw new MessageInvalidError(`the message is a malformed job: ${z.prettifyError(message.error)}`);
+  }
+  const { kind, log, segment, entry } = message.data;
+  return { kind, log, position: { segment, entry } };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new MessageInvalidError('the message is not JSON', { cause });
+  }
+}

@@ -1,0 +1,72 @@
+import { open, readFile, rename } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { z } from 'zod';
+import { EngineError } from '../errors.ts';
+
+/** How far a stream has been read: for each shard the sequence number of the last record that is done with. */
+export type StreamPosition = Readonly<Record<string, string>>;
+
+/** Remembers how far one stream has been read. */
+export interface CheckpointStore {
+  /** What was saved last; empty where nothing was. */
+  load(): Promise<StreamPosition>;
+  /** Replaces what is remembered, wholly or not at all. */
+  save(position: StreamPosition): Promise<void>;
+}
+
+const schema = z.object({
+  streamArn: z.string(),
+  position: z.record(z.string(), z.string().regex(/^\d+$/)),
+});
+
+/**
+ * Remembers a stream's position in a file, synced to the disk. It counts for this very stream only: a table that was
+ * deleted and created again has another one, which is read from its beginning.
+ */
+export class FileCheckpointStore implements CheckpointStore {
+  readonly #path: string;
+  readonly #streamArn: string;
+
+  constructor(path: string, streamArn: string) {
+    this.#path = path;
+    this.#streamArn = streamArn;
+  }
+
+  /** @throws EngineError where the file is there but not what `save` wrote */
+  async load(): Promise<StreamPosition> {
+    let text: string;
+    try {
+      text = await readFile(this.#path, 'utf8');
+    } catch (error) {
+      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
+      throw error;
+    }
+    try {
+      const { streamArn, position } = schema.parse(JSON.parse(text));
+      return streamArn === this.#streamArn ? position : {};
+    } catch (cause) {
+      throw new EngineError(`${this.#path} is damaged`, {
+        advice: 'Delete it: the stream is then read from its beginning, and work that is done already is not redone',
+        cause,
+      });
+    }
+  }
+
+  async save(position: StreamPosition): Promise<void> {
+    const temporary = `${this.#path}.${process.pid}.tmp`;
+    const file = await open(temporary, 'w');
+    try {
+      await file.writeFile(JSON.stringify({ streamArn: this.#streamArn, position }, undefined, 2));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, this.#path);
+    const folder = await open(dirname(this.#path), 'r');
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  }
+}

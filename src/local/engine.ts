@@ -1,0 +1,151 @@
+import { spawn } from 'node:child_process';
+import { mkdir, open, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { EngineError, UsageError } from '../errors.ts';
+import { ENGINE_NAMES, engineWords } from './engine-program.ts';
+import { readEngineState, removeEngineState } from './engine-state.ts';
+import { Lease } from './lease.ts';
+import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
+import { withStartLock } from './start-lock.ts';
+
+const KEEPER = fileURLToPath(new URL('./keeper.ts', import.meta.url));
+/** How long a keeper may take to stop its engine and end, in milliseconds. */
+const KEEPER_GRACE_MS = 15_000;
+const ENGINE_GRACE_MS = 5_000;
+
+/** The first line that a keeper prints. */
+const keeperAnswer = z.discriminatedUnion('started', [
+  z.object({ started: z.literal(true) }),
+  z.object({
+    started: z.literal(false),
+    code: z.string().optional(),
+    reason: z.string(),
+    advice: z.string().optional(),
+  }),
+]);
+
+/** A running DynamoDB that this process uses. */
+export interface Engine {
+  /** URL of DynamoDB's API, streams included. */
+  readonly endpoint: string;
+  /** Aborted with an EngineError once the engine is gone before `leave`. */
+  readonly lost: AbortSignal;
+  /**
+   * Says that this process is done with the engine. The last one out stops it: once this resolves either others use
+   * it, or nothing runs any more. Calling it again does nothing.
+   */
+  leave(): Promise<void>;
+}
+
+/**
+ * Joins the engine that runs for a data directory, or starts one. Several processes may use a directory at once, also
+ * when any of them, the keeper or the engine is killed at any moment: whatever a crash left is cleared away by whoever
+ * joins or leaves next. Data and logs (`engine.log`) stay in the directory. Where DYNAMODB_ENDPOINT is set in the
+ * environment, that one is used and nothing is started.
+ * @throws EngineError where no engine can be started
+ * @throws UsageError where DYNAMODB_ENDPOINT or LOGFOLD_ENGINE makes no sense
+ */
+export async function joinEngine(dir: string): Promise<Engine> {
+  const given = process.env.DYNAMODB_ENDPOINT;
+  if (given !== undefined && given !== '') return foreignEngine(given);
+  await mkdir(dir, { recursive: true });
+  const real = await realpath(dir);
+  const lease = (await takeLease(real)) ?? (await withStartLock(real, () => takeLeaseOrStart(real)));
+  let left: Promise<void> | undefined;
+  return {
+    endpoint: lease.state.endpoint,
+    lost: lease.lost,
+    leave() {
+      left ??= leaveEngine(real, lease);
+      return left;
+    },
+  };
+}
+
+function foreignEngine(endpoint: string): Engine {
+  if (!z.url({ protocol: /^https?$/ }).safeParse(endpoint).success) {
+    throw new UsageError(`DYNAMODB_ENDPOINT is '${endpoint}'`, { advice: "Set it to a URL: 'http://127.0.0.1:8000'" });
+  }
+  return { endpoint, lost: new AbortController().signal, leave: async () => {} };
+}
+
+async function takeLease(dir: string): Promise<Lease | undefined> {
+  const state = await readEngineState(dir);
+  return state === undefined ? undefined : await Lease.take(state);
+}
+
+async function takeLeaseOrStart(dir: string): Promise<Lease> {
+  const running = await takeLease(dir);
+  if (running !== undefined) return running;
+  await clearAway(dir);
+  const release = await startKeeper(dir);
+  try {
+    const lease = await takeLease(dir);
+    if (lease !== undefined) return lease;
+  } finally {
+    release();
+  }
+  throw new EngineError(`the engine of ${dir} ended right after its start`, { advice: `See ${dir}/engine.log` });
+}
+
+async function leaveEngine(dir: string, lease: Lease): Promise<void> {
+  if (await lease.leave()) return;
+  await withStartLock(dir, async () => {
+    const state = await readEngineState(dir);
+    // Another token is another engine: somebody has cleared away and started afresh already.
+    if (state === undefined || state.token === lease.state.token) await clearAway(dir);
+  });
+}
+
+/** Ends what a crash left running, once a keeper that is just ending has done so. Only within the start lock. */
+async function clearAway(dir: string): Promise<void> {
+  const keeper = [KEEPER, dir];
+  if (!(await waitForEnd(keeper, KEEPER_GRACE_MS))) {
+    const ids = (await findProcesses(keeper)).join(', ');
+    throw new EngineError(`process ${ids} keeps the engine of ${dir} but does not answer`, {
+      advice: 'End it, then run the command again',
+    });
+  }
+  for (const name of ENGINE_NAMES) await endProcesses(engineWords(name, dir), ENGINE_GRACE_MS);
+  await removeEngineState(dir);
+}
+
+/**
+ * Starts a keeper and waits until its engine serves.
+ * @returns what to call once a lease is held, since the keeper waits for one until then
+ */
+async function startKeeper(dir: string): Promise<() => void> {
+  const log = await open(join(dir, 'engine.log'), 'a');
+  // In a session of its own, so that no Ctrl+C meant for a command reaches it.
+  const keeper = spawn(process.execPath, [KEEPER, dir], {
+    cwd: dir,
+    detached: true,
+    stdio: ['pipe', 'pipe', log.fd],
+  });
+  const { stdin, stdout } = keeper;
+  if (stdin === null || stdout === null) throw new EngineError('the keeper has no pipes');
+  const { promise: answer, resolve, reject } = Promise.withResolvers<string>();
+  createInterface({ input: stdout }).once('line', resolve);
+  keeper.once('error', reject);
+  keeper.once('exit', (code, signal) => reject(new Error(`the keeper ended (${signal ?? `exit code ${code}`})`)));
+  const release = () => {
+    stdin.destroy();
+    stdout.destroy();
+    keeper.unref();
+  };
+  try {
+    const said = keeperAnswer.parse(JSON.parse(await answer));
+    if (said.started) return release;
+    const details = { advice: said.advice };
+    throw said.code === 'USAGE' ? new UsageError(said.reason, details) : new EngineError(said.reason, details);
+  } catch (error) {
+    release();
+    if (error instanceof EngineError || error instanceof UsageError) throw error;
+    throw new EngineError(`the engine of ${dir} did not start`, { advice: `See ${dir}/engine.log`, cause: error });
+  } finally {
+    await log.close();
+  }
+}

@@ -1,0 +1,156 @@
+import { EntryExistsError, EntryNotFoundError, TooLargeError, UsageError } from '../errors.ts';
+import { saveBody } from './body.ts';
+import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
+import type { Entry } from './entry.ts';
+import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
+import { newerSnapshot } from './last-snapshot.ts';
+import type { LogId } from './log-id.ts';
+import type { Consistency } from './log-store.ts';
+import { type Newest, queryNewest } from './newest.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position } from './position.ts';
+import type { Segment } from './segment.ts';
+import type { Value } from './value.ts';
+
+/** An entry that has no position yet. */
+export interface NewEntry {
+  readonly type: string;
+  /** Version of the body's format, for this type. */
+  readonly version: number;
+  /** None by default; null is the same. */
+  readonly body?: Value | undefined;
+  /** Epoch seconds; now by default. */
+  readonly created?: number | undefined;
+}
+
+export interface AppendOptions {
+  /** Only succeed where the first new entry directly follows this one. */
+  readonly after?: Position | undefined;
+  /** The snapshot that the client stands on: it wants to know of a newer one. */
+  readonly snapshot?: Position | undefined;
+}
+
+export interface Appended {
+  /** Positions of the first and the last new entry; all of them are in one segment, without gap. */
+  readonly first: Position;
+  readonly last: Position;
+  /** The newest completed snapshot, where `snapshot` was given and there is a newer one. */
+  readonly lastSnapshot?: Position | undefined;
+}
+
+/**
+ * Appends entries in one request, all or nothing, after the newest entry of the log. Bodies that are too large for
+ * the table are written to the blob store first.
+ *
+ * After any other error than these (a lost connection, say) the entries may have been appended all the same.
+ * @throws UsageError where an entry is malformed
+ * @throws ValueUnsupportedError where a body cannot be stored
+ * @throws TooLargeError where the entries are more or larger than one request may carry, or the segment is full
+ * @throws LogNotFoundError where the log does not exist
+ * @throws EntryExistsError where `after` is not the newest entry any more
+ * @throws EntryNotFoundError where `after` does not exist
+ * @throws AttemptsExhaustedError where others were faster every time
+ */
+export async function append(
+  context: ClientContext,
+  log: LogId,
+  entries: readonly NewEntry[],
+  options: AppendOptions = {},
+): Promise<Appended> {
+  checkEntries(log, entries);
+  const { after, snapshot } = options;
+  const drafts = await Promise.all(entries.map((entry) => draftEntry(context, log, entry)));
+  let segments: readonly Segment[] | undefined;
+  // Only a warm cache makes this a request of its own: otherwise the append asks for the segments anyway.
+  const asked = snapshot !== undefined && context.newest.get(log) !== undefined ? ask(context, log) : undefined;
+
+  const write = async (consistency: Consistency) => {
+    let newest = context.newest.get(log);
+    if (newest === undefined || (after !== undefined && comparePositions(newest, after) < 0)) {
+      const found = await findEnd(context, log, { consistency, after });
+      newest = found.position;
+      segments = found.segments;
+    }
+    if (after !== undefined) checkFollows(log, newest, after);
+    const { segment, entry } = newest;
+    const last = { segment, entry: entry + drafts.length };
+    checkRoom(log, last);
+    await context.store.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: entry + 1 + i } })));
+    context.newest.set(log, last);
+    return { first: { segment, entry: entry + 1 }, last };
+  };
+  const conflict = (error: unknown) => after === undefined && error instanceof EntryExistsError;
+  const appended = await writeWithRetries(context, log, { failure: 'Adding entries failed', conflict }, write);
+
+  const known = segments ?? (await asked);
+  const lastSnapshot = snapshot && known && newerSnapshot(known, snapshot);
+  return { ...appended, ...(lastSnapshot !== undefined && { lastSnapshot }) };
+}
+
+/**
+ * The next place in a segment, for those who write there.
+ * @throws TooLargeError where the segment has no numbers left
+ */
+export function checkRoom(log: LogId, position: Position): void {
+  if (position.segment > MAX_NUMBER || position.entry > MAX_NUMBER) {
+    throw new TooLargeError('There are no numbers left', { log, ...position, advice: 'Start a new segment' });
+  }
+}
+
+function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
+  if (entries.length === 0) throw new UsageError('There is nothing to add', { log });
+  if (entries.length > MAX_TRANSACTION_ITEMS) {
+    throw new TooLargeError(`${entries.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
+      log,
+      advice: 'Add them in several batches',
+    });
+  }
+  for (const { type, version, created = 0 } of entries) {
+    if (type === '') throw new UsageError('An entry needs a type', { log });
+    if (!Number.isSafeInteger(version) || version < 0)
+      throw new UsageError(`Version ${version} is no integer`, { log });
+    if (!Number.isSafeInteger(created) || created < 0) {
+      throw new UsageError(`Created ${created} is no time in epoch seconds`, { log });
+    }
+  }
+}
+
+async function draftEntry(context: ClientContext, log: LogId, entry: NewEntry): Promise<Omit<Entry, 'position'>> {
+  const { type, version, created = nowSeconds(context) } = entry;
+  return { log, created, type, version, ...(await saveBody(context.blobs, log, entry.body ?? null)) };
+}
+
+/** The log's end, read as often as it takes to see `after`, where that is given. */
+async function findEnd(
+  context: ClientContext,
+  log: LogId,
+  { consistency, after }: { readonly consistency: Consistency; readonly after: Position | undefined },
+): Promise<Newest> {
+  const newest = await queryNewest(context, log, consistency);
+  const stale = after !== undefined && comparePositions(newest.position, after) < 0;
+  return stale && !consistency.consistent ? queryNewest(context, log, { consistent: true }) : newest;
+}
+
+function checkFollows(log: LogId, newest: Position, after: Position): void {
+  const order = comparePositions(newest, after);
+  if (order > 0) {
+    throw new EntryExistsError(`Other entries follow ${formatPosition(after)} already`, {
+      log,
+      ...newest,
+      advice: 'Read them, then add again after the newest',
+    });
+  }
+  if (order < 0) {
+    throw new EntryNotFoundError('The entry to follow does not exist', {
+      log,
+      ...after,
+      advice: `The newest is ${formatPosition(newest)}`,
+    });
+  }
+}
+
+/** The two newest segments for a client that wants to hear of snapshots. */
+function ask(context: ClientContext, log: LogId): Promise<readonly Segment[] | undefined> {
+  // Once the entries are written a failure must not be reported: the caller would append them twice. Without an
+  // answer the client stays on its snapshot, and asks again with its next entry.
+  return context.store.newestSegments(log, 2, { consistent: false }).catch(() => undefined);
+}

@@ -1,0 +1,117 @@
+import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
+import { fits64Bits, type Value } from './value.ts';
+
+/** One DynamoDB attribute as we write it. The SDK's `AttributeValue` takes it. */
+export type AttributeValue =
+  | { S: string }
+  | { N: string }
+  | { B: Uint8Array }
+  | { BOOL: boolean }
+  | { NULL: true }
+  | { M: Item }
+  | { L: AttributeValue[] }
+  | { SS: string[] }
+  | { NS: string[] }
+  | { BS: Uint8Array[] };
+
+/** One DynamoDB item as we write it. */
+export type Item = Record<string, AttributeValue>;
+
+/** One DynamoDB attribute as it comes from outside: nothing is promised. The SDK's `AttributeValue` is one. */
+export interface StoredAttribute {
+  readonly S?: string | undefined;
+  readonly N?: string | undefined;
+  readonly B?: Uint8Array | undefined;
+  readonly BOOL?: boolean | undefined;
+  readonly NULL?: boolean | undefined;
+  readonly M?: StoredItem | undefined;
+  readonly L?: readonly StoredAttribute[] | undefined;
+  readonly SS?: readonly string[] | undefined;
+  readonly NS?: readonly string[] | undefined;
+  readonly BS?: readonly Uint8Array[] | undefined;
+}
+
+/** One DynamoDB item as it comes from outside. */
+export type StoredItem = Readonly<Record<string, StoredAttribute | undefined>>;
+
+const EXACT = 2n ** 53n;
+const SIGNIFICANT_DIGITS = 17;
+// What DynamoDB's Number type takes, see https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
+const TOO_LARGE = 1e126;
+const SMALLEST = 1e-130;
+
+/**
+ * What a native attribute says. A set reads as an array. A Number reads
+ * - as a number where it is an integer up to 2^53 either way,
+ * - as a bigint where it is a larger integer of at most 64 bits,
+ * - as a number where it has at most 17 significant digits, which is what a double carries.
+ * @throws ItemInvalidError, without place, where a Number has more digits than that or the attribute has no type
+ */
+export function valueFromAttribute(attribute: StoredAttribute): Value {
+  if (attribute.S !== undefined) return attribute.S;
+  if (attribute.N !== undefined) return numberFromText(attribute.N);
+  if (attribute.B !== undefined) return plainBytes(attribute.B);
+  if (attribute.BOOL !== undefined) return attribute.BOOL;
+  if (attribute.NULL !== undefined) return null;
+  if (attribute.L !== undefined) return attribute.L.map(valueFromAttribute);
+  if (attribute.SS !== undefined) return [...attribute.SS];
+  if (attribute.NS !== undefined) return attribute.NS.map(numberFromText);
+  if (attribute.BS !== undefined) return attribute.BS.map(plainBytes);
+  if (attribute.M !== undefined) {
+    // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
+    return Object.fromEntries(Object.entries(attribute.M).map(([key, item]) => [key, valueFromAttribute(item ?? {})]));
+  }
+  throw new ItemInvalidError('An attribute has none of the types of DynamoDB');
+}
+
+/**
+ * The native attribute for a value: the inverse of {@link valueFromAttribute}, but for whole numbers beyond 2^53,
+ * which come back as bigint where 64 bits hold them, and for -0.
+ * @throws ValueUnsupportedError where DynamoDB has no such type: dates, NaN, infinities, numbers out of its range
+ */
+export function attributeFromValue(value: Value): AttributeValue {
+  if (value === null) return { NULL: true };
+  if (typeof value === 'boolean') return { BOOL: value };
+  if (typeof value === 'string') return { S: value };
+  if (typeof value === 'bigint') return { N: String(value) };
+  if (typeof value === 'number') return { N: textFromNumber(value) };
+  if (value instanceof Uint8Array) return { B: value };
+  if (value instanceof Date) throw new ValueUnsupportedError('DynamoDB has no native type for dates');
+  if (isArray(value)) return { L: value.map(attributeFromValue) };
+  return { M: Object.fromEntries(Object.entries(value).map(([key, item]) => [key, attributeFromValue(item)])) };
+}
+
+/** The same bytes as a plain Uint8Array, whichever subclass an SDK or a runtime hands out. */
+export function plainBytes(bytes: Uint8Array): Uint8Array {
+  return bytes.constructor === Uint8Array ? bytes : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+function numberFromText(text: string): Value {
+  if (/^-?\d+$/.test(text)) {
+    const integer = BigInt(text);
+    if (integer >= -EXACT && integer <= EXACT) return Number(integer);
+    if (fits64Bits(integer)) return integer;
+  }
+  const digits = /^[+-]?(\d*)\.?(\d*)(?:[eE][+-]?\d+)?$/.exec(text);
+  const number = Number(text);
+  const significant = `${digits?.[1]}${digits?.[2]}`.replace(/^0+|0+$/g, '').length;
+  if (text === '' || digits === null || !Number.isFinite(number) || significant > SIGNIFICANT_DIGITS) {
+    throw new ItemInvalidError(`The Number '${text}' cannot be read without losing digits`, {
+      advice: `Write decimals of up to ${SIGNIFICANT_DIGITS} significant digits and integers of up to 64 bits`,
+    });
+  }
+  return number;
+}
+
+function textFromNumber(number: number): string {
+  const size = Math.abs(number);
+  if (!Number.isFinite(number) || size >= TOO_LARGE || (size < SMALLEST && size !== 0)) {
+    throw new ValueUnsupportedError(`DynamoDB's Number type cannot hold ${number}`);
+  }
+  return String(number);
+}
+
+// Array.isArray does not narrow readonly arrays.
+function isArray(value: Value): value is readonly Value[] {
+  return Array.isArray(value);
+}

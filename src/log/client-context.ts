@@ -1,0 +1,67 @@
+import type { BlobStore } from '../store/blob-store.ts';
+import { type RetryLimits, retry } from './backoff.ts';
+import type { ReservedTypes } from './entry.ts';
+import type { LogId } from './log-id.ts';
+import type { LogStore } from './log-store.ts';
+import type { NewestCache } from './newest.ts';
+
+/** Enough for a few dozen clients that append to one log at the same time. */
+export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, baseMs: 20, capMs: 2_000 };
+
+/** What a log client is made of. */
+export interface LogClientDeps {
+  readonly store: LogStore;
+  /** For bodies that are too large for the table. */
+  readonly blobs: BlobStore;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  readonly sleep: (ms: number) => Promise<void>;
+  readonly newLogId: () => LogId;
+  /** {@link RESERVED_TYPES} by default. */
+  readonly types?: ReservedTypes | undefined;
+  /** {@link DEFAULT_RETRIES} by default. */
+  readonly retries?: RetryLimits | undefined;
+}
+
+/** What the operations of one client share. */
+export interface ClientContext extends LogClientDeps {
+  readonly types: ReservedTypes;
+  readonly retries: RetryLimits;
+  readonly newest: NewestCache;
+}
+
+export interface WriteOptions {
+  /** What failed, for a person, such as `Adding an entry failed`. */
+  readonly failure: string;
+  /** Which errors, beside those that the store calls retryable, a new attempt with new queries can mend. */
+  readonly conflict: (error: unknown) => boolean;
+}
+
+/** Epoch seconds. */
+export function nowSeconds(context: ClientContext): number {
+  return Math.floor(context.now() / 1000);
+}
+
+/**
+ * Tries a write with bounded retries. What is known of the log's end is forgotten after every failure.
+ * @param write the write; `consistent` says whether it should query consistently, which is so after a first failure
+ */
+export async function writeWithRetries<T>(
+  context: ClientContext,
+  log: LogId,
+  options: WriteOptions,
+  write: (consistency: { readonly consistent: boolean }) => Promise<T>,
+): Promise<T> {
+  const { sleep, random, retries, store } = context;
+  const retryable = (error: unknown) => store.isRetryable(error) || options.conflict(error);
+  return retry({ ...retries, sleep, random, retryable, failure: options.failure, where: { log } }, async (number) => {
+    try {
+      return await write({ consistent: number > 1 });
+    } catch (error) {
+      context.newest.drop(log);
+      throw error;
+    }
+  });
+}

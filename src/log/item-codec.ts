@@ -1,0 +1,127 @@
+import { ValueUnsupportedError } from '../errors.ts';
+import {
+  type AttributeValue,
+  attributeFromValue,
+  type Item,
+  type StoredItem,
+  valueFromAttribute,
+} from './attribute.ts';
+import type { Entry, StoredBody } from './entry.ts';
+import { ItemReader } from './item-reader.ts';
+import { type LogId, logIdBytes, logIdFromBytes } from './log-id.ts';
+import { MAX_NUMBER, type Position } from './position.ts';
+import type { Segment } from './segment.ts';
+import { decodeSegmentId, encodeSegmentId } from './segment-id.ts';
+
+/** The primary key of an item in either table. */
+export type PrimaryKey = { S: { B: Uint8Array }; N: { N: string } };
+
+/** The primary key of an entry: `S` segment id, `N` entry number. */
+export function entryKey(log: LogId, position: Position): PrimaryKey {
+  return { S: { B: encodeSegmentId(log, position.segment) }, N: { N: String(position.entry) } };
+}
+
+/** The primary key of a segment: `S` log id, `N` segment number. */
+export function segmentKey(log: LogId, segment: number): PrimaryKey {
+  return { S: { B: logIdBytes(log) }, N: { N: String(segment) } };
+}
+
+/**
+ * An entry's item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and where it has them `B` body,
+ * `E` external object, `X` expiry. Names have one letter since they count towards an item's size.
+ * @throws ValueUnsupportedError where a native body is of a kind that DynamoDB would give back as another format
+ */
+export function encodeEntry(entry: Entry): Item {
+  const item: Item = {
+    ...entryKey(entry.log, entry.position),
+    C: { N: String(entry.created) },
+    T: { S: entry.type },
+    V: { N: String(entry.version) },
+  };
+  if (entry.body !== undefined) item.B = encodeStoredBody(entry.body);
+  if (entry.external !== undefined) item.E = { S: entry.external };
+  if (entry.expires !== undefined) item.X = { N: String(entry.expires) };
+  return item;
+}
+
+/**
+ * The inverse of {@link encodeEntry}. `B` may be anything: Binary and String are read as `bytes` and `json`, NULL as
+ * no body, all else as `native`. Attributes that are none of ours are left alone.
+ * @throws ItemInvalidError where an attribute is missing or malformed, or there is a body both inside and outside
+ */
+export function decodeEntry(item: StoredItem): Entry {
+  const reader = new ItemReader(item);
+  const id = reader.binary('S');
+  const { log, segment } = reader.parsed('S', () => decodeSegmentId(id));
+  reader.where = { log, segment };
+  const number = reader.integer('N', MAX_NUMBER);
+  reader.where = { log, segment, entry: number };
+  const entry = {
+    log,
+    position: { segment, entry: number },
+    created: reader.integer('C'),
+    type: reader.string('T'),
+    version: reader.integer('V'),
+  };
+  const body = reader.parsed('B', () => decodeStoredBody(item));
+  const external = reader.optional('E', () => reader.string('E'));
+  const expires = reader.optional('X', () => reader.integer('X'));
+  if (body !== undefined && external !== undefined) reader.fail('B', "stands beside 'E', so there are two bodies");
+  return {
+    ...entry,
+    ...(body !== undefined && { body }),
+    ...(external !== undefined && { external }),
+    ...(expires !== undefined && { expires }),
+  };
+}
+
+/** A segment's item: `S` log id, `N` number, `C` created, and where it has them `L` Last Snapshot, `A` archive. */
+export function encodeSegment(segment: Segment): Item {
+  const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
+  if (segment.lastSnapshot !== undefined) item.L = { N: String(segment.lastSnapshot) };
+  if (segment.archive !== undefined) item.A = { S: segment.archive };
+  return item;
+}
+
+/**
+ * The inverse of {@link encodeSegment}. Attributes that are none of ours are left alone.
+ * @throws ItemInvalidError where an attribute is missing or malformed
+ */
+export function decodeSegment(item: StoredItem): Segment {
+  const reader = new ItemReader(item);
+  const id = reader.binary('S');
+  const log = reader.parsed('S', () => logIdFromBytes(id));
+  reader.where = { log };
+  const segment = reader.integer('N', MAX_NUMBER);
+  reader.where = { log, segment };
+  const created = reader.integer('C');
+  const lastSnapshot = reader.optional('L', () => reader.integer('L', MAX_NUMBER));
+  const archive = reader.optional('A', () => reader.string('A'));
+  return {
+    log,
+    segment,
+    created,
+    ...(lastSnapshot !== undefined && { lastSnapshot }),
+    ...(archive !== undefined && { archive }),
+  };
+}
+
+function encodeStoredBody(body: StoredBody): AttributeValue {
+  if (body.format === 'bytes') return { B: body.bytes };
+  if (body.format === 'json') return { S: body.text };
+  if (body.value === null || typeof body.value === 'string' || body.value instanceof Uint8Array) {
+    throw new ValueUnsupportedError('null, strings and bytes cannot be native bodies, since they mean other formats', {
+      advice: "Store them with format 'bytes'",
+    });
+  }
+  return attributeFromValue(body.value);
+}
+
+function decodeStoredBody(item: StoredItem): StoredBody | undefined {
+  if (item.B === undefined) return undefined;
+  if (item.B.S !== undefined) return { format: 'json', text: item.B.S };
+  const value = valueFromAttribute(item.B);
+  if (value === null) return undefined;
+  if (value instanceof Uint8Array) return { format: 'bytes', bytes: value };
+  return { format: 'native', value };
+}

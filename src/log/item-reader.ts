@@ -1,0 +1,62 @@
+import { ItemInvalidError, LogfoldError, type Where } from '../errors.ts';
+import { plainBytes, type StoredAttribute, type StoredItem } from './attribute.ts';
+
+/** Reads an item's attributes one by one and says which of them, where, is not as it should be. */
+export class ItemReader {
+  /** As much of the place as is known by now. */
+  where: Where = {};
+  readonly #item: StoredItem;
+
+  constructor(item: StoredItem) {
+    this.#item = item;
+  }
+
+  /** @throws ItemInvalidError always */
+  fail(name: string, problem: string, cause?: unknown): never {
+    throw new ItemInvalidError(`Attribute '${name}' ${problem}`, {
+      ...this.where,
+      advice: 'Correct the item, or find out what else writes to this table',
+      cause,
+    });
+  }
+
+  /** What `decode` makes of an attribute; its errors become errors of that attribute. */
+  parsed<T>(name: string, decode: () => T): T {
+    try {
+      return decode();
+    } catch (error) {
+      if (!(error instanceof LogfoldError)) throw error;
+      return this.fail(name, `cannot be read: ${error.reason}`, error);
+    }
+  }
+
+  /** What `read` gives where the attribute is there. */
+  optional<T>(name: string, read: () => T): T | undefined {
+    return this.#item[name] === undefined ? undefined : read();
+  }
+
+  binary(name: string): Uint8Array {
+    const bytes = this.#attribute(name).B;
+    return bytes === undefined ? this.fail(name, 'is not Binary') : plainBytes(bytes);
+  }
+
+  /** A String of at least one character. */
+  string(name: string): string {
+    const text = this.#attribute(name).S;
+    if (text === undefined) return this.fail(name, 'is not a String');
+    return text === '' ? this.fail(name, 'is empty') : text;
+  }
+
+  /** A Number that is an integer from 0 up to `max`. */
+  integer(name: string, max: number = Number.MAX_SAFE_INTEGER): number {
+    const text = this.#attribute(name).N;
+    if (text === undefined) return this.fail(name, 'is not a Number');
+    const integer = Number(text);
+    if (!/^\d+$/.test(text) || integer > max) return this.fail(name, `is '${text}', not an integer from 0 to ${max}`);
+    return integer;
+  }
+
+  #attribute(name: string): StoredAttribute {
+    return this.#item[name] ?? this.fail(name, 'is missing');
+  }
+}

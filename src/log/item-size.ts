@@ -1,0 +1,70 @@
+import { TooLargeError } from '../errors.ts';
+import type { AttributeValue, Item } from './attribute.ts';
+
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+/** The most bytes that one item may have, names included. */
+export const MAX_ITEM_BYTES = 400 * 1024;
+/** The most items that one transaction may write. */
+export const MAX_TRANSACTION_ITEMS = 100;
+/** The most bytes that the items of one transaction may have together. */
+export const MAX_TRANSACTION_BYTES = 4 * 1024 * 1024;
+
+/**
+ * An item's size in bytes by the rules for capacity: names and values as UTF-8, numbers a byte for two digits and
+ * one more, lists and maps 3 bytes and one for each element. AWS calls its rule for numbers approximate; here they
+ * are rounded up.
+ * Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+ */
+export function itemBytes(item: Item): number {
+  return Object.entries(item).reduce((sum, [name, value]) => sum + utf8Bytes(name) + attributeBytes(value), 0);
+}
+
+/**
+ * Holds items to what one write request may carry.
+ * @throws TooLargeError where an item, their number, or all of them together are beyond DynamoDB's limits
+ */
+export function checkWriteSize(items: readonly Item[]): void {
+  if (items.length > MAX_TRANSACTION_ITEMS) {
+    throw new TooLargeError(`${items.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
+      advice: 'Add them in several batches',
+    });
+  }
+  const sizes = items.map(itemBytes);
+  const largest = Math.max(...sizes);
+  if (largest > MAX_ITEM_BYTES) {
+    throw new TooLargeError(`An item of ${largest} bytes is beyond DynamoDB's limit of ${MAX_ITEM_BYTES}`, {
+      advice: 'Put its bulk into an external body',
+    });
+  }
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  if (total > MAX_TRANSACTION_BYTES) {
+    throw new TooLargeError(`${total} bytes are more than the ${MAX_TRANSACTION_BYTES} of one transaction`, {
+      advice: 'Add the entries in several batches',
+    });
+  }
+}
+
+function attributeBytes(value: AttributeValue): number {
+  if ('S' in value) return utf8Bytes(value.S);
+  if ('N' in value) return numberBytes(value.N);
+  if ('B' in value) return value.B.length;
+  if ('SS' in value) return value.SS.reduce((sum, text) => sum + utf8Bytes(text), 0);
+  if ('NS' in value) return value.NS.reduce((sum, text) => sum + numberBytes(text), 0);
+  if ('BS' in value) return value.BS.reduce((sum, bytes) => sum + bytes.length, 0);
+  if ('M' in value) return 3 + Object.keys(value.M).length + itemBytes(value.M);
+  if ('L' in value) return value.L.reduce((sum, item) => sum + 1 + attributeBytes(item), 3);
+  return 1;
+}
+
+function numberBytes(text: string): number {
+  return Math.ceil(text.length / 2) + 1;
+}
+
+function utf8Bytes(text: string): number {
+  let bytes = 0;
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  }
+  return bytes;
+}

@@ -1,0 +1,70 @@
+import { EntryExistsError, SegmentWithoutSnapshotError } from '../errors.ts';
+import { checkRoom } from './append.ts';
+import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
+import { type Entry, RESERVED_VERSION } from './entry.ts';
+import type { LogId } from './log-id.ts';
+import type { Consistency } from './log-store.ts';
+import { type Newest, queryNewest } from './newest.ts';
+import { type Position, START } from './position.ts';
+
+export interface NewSegment {
+  /** Number of the new segment. */
+  readonly segment: number;
+  /** Position of its first entry, a Snapshot entry that nobody has completed yet. */
+  readonly position: Position;
+}
+
+/** Creates a log with its first segment and, in it, a Snapshot entry that stands for the empty state. */
+export async function createLog(context: ClientContext): Promise<LogId> {
+  const log = context.newLogId();
+  const created = nowSeconds(context);
+  // An id that exists already is no conflict that trying again can mend.
+  const options = { failure: 'Creating a log failed', conflict: () => false };
+  await writeWithRetries(context, log, options, async () => {
+    await context.store.createLog({ log, segment: START.segment, created }, snapshotEntry(context, log, START));
+    context.newest.set(log, START);
+  });
+  return log;
+}
+
+/**
+ * Ends a log's newest segment and starts the next, in one transaction.
+ * @throws LogNotFoundError where the log does not exist
+ * @throws SegmentWithoutSnapshotError where the newest segment has no completed snapshot yet
+ * @throws AttemptsExhaustedError where others were faster every time
+ */
+export async function startSegment(context: ClientContext, log: LogId): Promise<NewSegment> {
+  const conflict = (error: unknown) => error instanceof EntryExistsError;
+  return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
+    const newest = await findCovered(context, log, consistency);
+    const end = { segment: newest.position.segment, entry: newest.position.entry + 1 };
+    const position = { segment: end.segment + 1, entry: 0 };
+    checkRoom(log, end);
+    checkRoom(log, position);
+    const created = nowSeconds(context);
+    await context.store.startSegment({
+      end: { log, position: end, created, type: context.types.endSegment, version: RESERVED_VERSION },
+      segment: { log, segment: position.segment, created },
+      first: snapshotEntry(context, log, position),
+    });
+    context.newest.set(log, position);
+    return { segment: position.segment, position };
+  });
+}
+
+/** The log's end, in a segment that has a completed snapshot: a stale read may not show it yet. */
+async function findCovered(context: ClientContext, log: LogId, consistency: Consistency): Promise<Newest> {
+  const newest = await queryNewest(context, log, consistency);
+  const [segment] = newest.segments;
+  if (segment?.lastSnapshot !== undefined) return newest;
+  if (!consistency.consistent) return findCovered(context, log, { consistent: true });
+  throw new SegmentWithoutSnapshotError('The newest segment has no completed snapshot yet', {
+    log,
+    segment: newest.position.segment,
+    advice: 'Wait until its snapshot is completed, then start the segment',
+  });
+}
+
+function snapshotEntry(context: ClientContext, log: LogId, position: Position): Entry {
+  return { log, position, created: nowSeconds(context), type: context.types.snapshot, version: RESERVED_VERSION };
+}

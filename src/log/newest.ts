@@ -1,0 +1,100 @@
+import { EntryExistsError, EntryGapError, LogNotFoundError } from '../errors.ts';
+import type { ReservedTypes } from './entry.ts';
+import type { LogId } from './log-id.ts';
+import type { Consistency, LogStore } from './log-store.ts';
+import type { Position } from './position.ts';
+import type { Segment } from './segment.ts';
+
+/**
+ * How long a client trusts what it knows of a log's end, in milliseconds. It must be far below the age at which a
+ * segment may expire: once the End Segment entry is gone, a put after it would succeed and be lost.
+ */
+export const TRUST_MS = 60_000;
+
+const MAX_CACHED_LOGS = 10_000;
+
+const EVENTUAL: Consistency = { consistent: false };
+const CONSISTENT: Consistency = { consistent: true };
+
+/** The newest entry of each log that one client met lately: it saves the queries before a put. */
+export class NewestCache {
+  readonly #now: () => number;
+  readonly #known = new Map<LogId, { readonly position: Position; readonly seenMs: number }>();
+
+  /** @param now epoch milliseconds */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  get(log: LogId): Position | undefined {
+    const known = this.#known.get(log);
+    if (known === undefined) return undefined;
+    const age = this.#now() - known.seenMs;
+    // A clock that was set back says nothing of the age.
+    if (age >= 0 && age < TRUST_MS) return known.position;
+    this.drop(log);
+    return undefined;
+  }
+
+  /** To be called right after the store has shown, or written, the log's newest entry. */
+  set(log: LogId, position: Position): void {
+    this.#known.delete(log);
+    this.#known.set(log, { position, seenMs: this.#now() });
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > MAX_CACHED_LOGS && oldest !== undefined) this.drop(oldest);
+  }
+
+  drop(log: LogId): void {
+    this.#known.delete(log);
+  }
+}
+
+/** A log's end as the store shows it. */
+export interface Newest {
+  readonly position: Position;
+  /** The two newest segments, newest first. */
+  readonly segments: readonly Segment[];
+}
+
+/**
+ * The two newest segments, newest first: reading two costs the same as reading one. An eventually consistent read
+ * first; a log that it does not show is looked for consistently.
+ * @throws LogNotFoundError where the log does not exist
+ */
+export async function queryNewestSegments(
+  store: LogStore,
+  log: LogId,
+  consistency: Consistency = EVENTUAL,
+): Promise<[Segment, ...Segment[]]> {
+  const [newest, ...older] = await store.newestSegments(log, 2, consistency);
+  if (newest !== undefined) return [newest, ...older];
+  if (!consistency.consistent) return queryNewestSegments(store, log, CONSISTENT);
+  throw new LogNotFoundError(`There is no log ${log}`, { advice: 'Check the id, or create the log first' });
+}
+
+/**
+ * Where a log ends, in two queries; one that was too stale to be of use is repeated consistently.
+ * @throws LogNotFoundError where the log does not exist
+ * @throws EntryExistsError where the segment ended between the two queries
+ * @throws EntryGapError where the newest segment has no entry
+ */
+export async function queryNewest(
+  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  log: LogId,
+  consistency: Consistency,
+): Promise<Newest> {
+  const segments = await queryNewestSegments(source.store, log, consistency);
+  const { segment } = segments[0];
+  const entry = await source.store.newestEntry(log, segment, consistency);
+  if (entry !== undefined && entry.type !== source.types.endSegment) return { position: entry.position, segments };
+  if (!consistency.consistent) return queryNewest(source, log, CONSISTENT);
+  if (entry === undefined) {
+    throw new EntryGapError('The newest segment has no entry', {
+      log,
+      segment,
+      entry: 0,
+      advice: 'Restore the Entry table from a backup',
+    });
+  }
+  throw new EntryExistsError('The segment ended just now', { log, segment, entry: entry.position.entry });
+}

@@ -1,0 +1,167 @@
+import { EntryGapError, PositionInvalidError } from '../errors.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from './entry.ts';
+import type { LogId } from './log-id.ts';
+import type { LogStore } from './log-store.ts';
+import { queryNewestSegments } from './newest.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position } from './position.ts';
+
+export interface EntrySource {
+  readonly store: LogStore;
+  /** {@link RESERVED_TYPES} by default. */
+  readonly types?: ReservedTypes | undefined;
+  /** Entries of one request, 500 by default. Bodies lie inside up to 16 KB, so this bounds memory too. */
+  readonly rangeEntries?: number | undefined;
+  /** Requests under way at once, 4 by default. */
+  readonly concurrency?: number | undefined;
+}
+
+export interface EntryRange {
+  readonly from: Position;
+  /** Exclusive. */
+  readonly to: Position | 'end';
+  /** Number of a segment known to be the newest a moment ago: with `to: 'end'` it saves a query. */
+  readonly newestSegment?: number | undefined;
+}
+
+interface Reading {
+  readonly store: LogStore;
+  readonly log: LogId;
+  readonly endSegment: string;
+  readonly rangeEntries: number;
+  readonly concurrency: number;
+}
+
+/** Entry numbers of one segment; `to` is exclusive. */
+interface Numbers {
+  readonly segment: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Every entry from one place up to another, in order, across segments, in pages that are never empty. Since numbers
+ * are dense, ranges are read in parallel, and what a cheap eventually consistent read does not show is read again
+ * consistently before it is called missing. With `to: 'end'` the newest entries may be missed, but never one
+ * before another that is given.
+ * @throws EntryGapError where an entry does not exist, a segment before the newest does not end with an End Segment
+ * entry, or `to` lies beyond the end of the log
+ * @throws PositionInvalidError where `to` lies before `from`
+ * @throws LogNotFoundError where `to` is `end` and the log does not exist
+ */
+export async function* readEntries(source: EntrySource, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
+  const { store, types = RESERVED_TYPES, rangeEntries = 500, concurrency = 4 } = source;
+  const reading: Reading = { store, log, endSegment: types.endSegment, rangeEntries, concurrency };
+  const { from, to } = range;
+  let next = from;
+  if (to === 'end') {
+    const newest = range.newestSegment ?? (await queryNewestSegments(store, log))[0].segment;
+    while (yield* readRest(reading, next, next.segment >= newest)) next = { segment: next.segment + 1, entry: 0 };
+    return;
+  }
+  const order = comparePositions(from, to);
+  if (order > 0) {
+    throw new PositionInvalidError(`${formatPosition(to)} lies before ${formatPosition(from)}`, { log });
+  }
+  while (next.segment < to.segment) {
+    yield* readRest(reading, next, false);
+    next = { segment: next.segment + 1, entry: 0 };
+  }
+  yield* readNumbers(reading, { segment: to.segment, from: next.entry, to: to.entry });
+}
+
+/**
+ * The rest of a segment whose length is not known.
+ * @param mayBeOpen whether the segment may be the newest, which has no End Segment entry yet
+ * @returns whether the segment has ended, so that there is a next one
+ */
+async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean): AsyncGenerator<Entry[], boolean> {
+  const { store, log, rangeEntries } = reading;
+  const { segment } = start;
+  // The entry before is read too: it shows a reader who has come to the end whether the segment ended there, and
+  // one who is beyond the end that nothing is there.
+  const from = Math.max(0, start.entry - 1);
+  const first = await readDense(reading, { segment, from, to: from + rangeEntries }, 1);
+  const wanted = first.slice(start.entry - from);
+  if (wanted.length > 0) yield wanted;
+  let last = first.at(-1);
+  let next = from + first.length;
+
+  if (first.length === rangeEntries && last?.type !== reading.endSegment) {
+    const newest = await store.newestEntry(log, segment, { consistent: false });
+    for await (const page of readNumbers(reading, { segment, from: next, to: (newest?.position.entry ?? 0) + 1 })) {
+      yield page;
+      last = page.at(-1);
+      next += page.length;
+    }
+  }
+  if (last?.type === reading.endSegment) return true;
+  if (mayBeOpen) return false;
+
+  const rest = { segment, from: next, to: MAX_NUMBER + 1 };
+  for await (const page of store.entries(log, rest, { consistent: true })) {
+    if (countDense(page, next) < page.length) throw missing(reading, segment, next + countDense(page, next));
+    if (page.length > 0) yield page;
+    last = page.at(-1) ?? last;
+    next += page.length;
+  }
+  if (last?.type === reading.endSegment) return true;
+  throw new EntryGapError(`The segment is not the newest, but ends without '${reading.endSegment}'`, {
+    log,
+    segment,
+    entry: next,
+    advice: ADVICE,
+  });
+}
+
+/** Entries that must exist, by ranges in parallel, handed out in order. */
+async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): AsyncGenerator<Entry[]> {
+  const running: Promise<Entry[]>[] = [];
+  let next = from;
+  while (next < to || running.length > 0) {
+    while (next < to && running.length < reading.concurrency) {
+      const end = Math.min(next + reading.rangeEntries, to);
+      const page = readDense(reading, { segment, from: next, to: end }, end - next);
+      // Each is awaited below in its turn: a failure before that must not count as unhandled.
+      page.catch(() => undefined);
+      running.push(page);
+      next = end;
+    }
+    const page = await running.shift();
+    if (page !== undefined) yield page;
+  }
+}
+
+/**
+ * The entries of one range, without gap from its first number on.
+ * @param atLeast how many of them must exist
+ */
+async function readDense({ store, log }: Reading, numbers: Numbers, atLeast: number): Promise<Entry[]> {
+  const { segment, from } = numbers;
+  const seen = await collect(store.entries(log, numbers, { consistent: false }));
+  const dense = seen.slice(0, countDense(seen, from));
+  if (dense.length === seen.length && dense.length >= atLeast) return dense;
+
+  const next = from + dense.length;
+  const again = await collect(store.entries(log, { ...numbers, from: next }, { consistent: true }));
+  const more = countDense(again, next);
+  if (more < again.length || dense.length + more < atLeast) throw missing({ log }, segment, next + more);
+  return [...dense, ...again];
+}
+
+/** How many entries follow one another from a number on. */
+function countDense(entries: readonly Entry[], from: number): number {
+  const gap = entries.findIndex((entry, i) => entry.position.entry !== from + i);
+  return gap === -1 ? entries.length : gap;
+}
+
+async function collect(pages: AsyncIterable<Entry[]>): Promise<Entry[]> {
+  const all: Entry[] = [];
+  for await (const page of pages) all.push(...page);
+  return all;
+}
+
+const ADVICE = 'Restore the Entry table from a backup, or the segment from its archive';
+
+function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number): EntryGapError {
+  return new EntryGapError('An entry that must exist is not there', { log, segment, entry, advice: ADVICE });
+}

@@ -1,0 +1,41 @@
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import type { LogId } from '../log/log-id.ts';
+import { queryNewestSegments } from '../log/newest.ts';
+import { type Position, START } from '../log/position.ts';
+import { readEntries } from '../log/read-entries.ts';
+import { Draft } from '../state/draft.ts';
+import type { Reducer } from '../state/reducer.ts';
+import { otherReducer } from './build.ts';
+import { foldEntries } from './fold.ts';
+import { findSnapshot, loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
+
+export interface LoadDeps extends SnapshotStores {
+  readonly reducer: Reducer;
+  readonly types?: ReservedTypes | undefined;
+}
+
+export interface Loaded {
+  readonly draft: Draft;
+  /** The snapshot that was loaded; undefined where loading started from the log's beginning. */
+  readonly snapshot: Position | undefined;
+  /** Entries of the tail that were folded on top. */
+  readonly tailEntries: number;
+}
+
+/**
+ * Loads a state as a client does: the newest completed snapshot and the entries since, up to the end of the log or to
+ * a position. Writes nothing. Of the snapshot, only what the entries and later reads touch is fetched.
+ * @throws LogNotFoundError, EntryGapError, and whatever stops a log
+ */
+export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Promise<Loaded> {
+  const types = deps.types ?? RESERVED_TYPES;
+  const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
+  const end = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
+  const found = await findSnapshot(deps.store, log, at ?? end);
+  const root = found && (await loadRoot(deps, { log, position: found.position }, found.ref));
+  const base = root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
+  const draft = new Draft(nodeStore(deps, log), base?.state);
+  const pages = readEntries({ store: deps.store, types }, log, { from: base?.position ?? START, to: at ?? 'end' });
+  const tailEntries = await foldEntries(draft, pages, { reducer: deps.reducer, blobs: deps.blobs, types });
+  return { draft, snapshot: base?.position, tailEntries };
+}

@@ -1,0 +1,139 @@
+import { ChunkCorruptError, LogfoldError, RootInvalidError } from '../errors.ts';
+import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
+import { comparePositions, formatPosition, type Position } from '../log/position.ts';
+import type { Value } from '../log/value.ts';
+import { type State, stateHash } from '../state/state.ts';
+import { fromHex, toHex } from '../tree/bytes.ts';
+import { encodeValue } from '../tree/canonical.ts';
+import { decodeValue } from '../tree/canonical-reader.ts';
+import type { ChunkId, ChunkPlatform } from '../tree/chunk.ts';
+import { chunkId, packChunk, unpackChunk } from '../tree/chunk-codec.ts';
+import type { KeyKind } from '../tree/key.ts';
+import { decodeNode, encodeNode } from '../tree/node.ts';
+import type { Tree } from '../tree/tree.ts';
+
+/** Version of the root's form; readers refuse others. */
+const ROOT_FORMAT = 1;
+
+/** The reducer that made a snapshot. */
+export interface ReducerId {
+  readonly name: string;
+  readonly version: number;
+}
+
+/** The small object that describes one snapshot. */
+export interface Root {
+  readonly log: LogId;
+  /** The state is that of every entry before this position. */
+  readonly position: Position;
+  readonly reducer: ReducerId;
+  /** Of the state alone; see {@link stateHash}. */
+  readonly stateHash: string;
+  readonly state: State;
+}
+
+export interface EncodedRoot {
+  /** SHA-256 of the canonical bytes, in hexadecimal. */
+  readonly id: ChunkId;
+  readonly stored: Uint8Array;
+}
+
+/**
+ * A root in its stored form. The top node of every tree travels in it, so that a small state is one object and a large
+ * one saves a fetch. The state must be saved.
+ */
+export function encodeRoot(platform: ChunkPlatform, root: Root): EncodedRoot {
+  const maps = [...root.state.maps].flatMap(([name, { kind, top }]) =>
+    top === undefined ? [] : [[name, kind, encodeNode(top)]],
+  );
+  const canonical = encodeValue({
+    format: ROOT_FORMAT,
+    log: logIdBytes(root.log),
+    position: [root.position.segment, root.position.entry],
+    reducer: [root.reducer.name, root.reducer.version],
+    hash: fromHex(root.stateHash),
+    meta: root.state.meta,
+    maps,
+  });
+  return { id: chunkId(platform, canonical), stored: packChunk(platform, canonical) };
+}
+
+/**
+ * Reads a stored root, and checks that it is whole: that it is the root of this log and position, that it hashes to its
+ * id where one is known, and that its state hashes to what it says.
+ * @throws ChunkCorruptError, RootInvalidError
+ */
+export function decodeRoot(
+  platform: ChunkPlatform,
+  stored: Uint8Array,
+  expected: { readonly log: LogId; readonly position: Position; readonly id?: string | undefined },
+): Root {
+  try {
+    const canonical = unpackChunk(platform, stored);
+    if (expected.id !== undefined && chunkId(platform, canonical) !== expected.id) {
+      throw new ChunkCorruptError('the root does not hash to its name', { advice: REPAIR });
+    }
+    const root = parseRoot(decodeValue(canonical));
+    if (root.log !== expected.log || comparePositions(root.position, expected.position) !== 0) {
+      throw new RootInvalidError(`the root is that of log ${root.log} at ${formatPosition(root.position)}`, {
+        advice: 'Objects of the bucket were exchanged or copied; restore them, or replay the log',
+      });
+    }
+    if (stateHash(platform, root.state) !== root.stateHash) throw invalid('its state does not hash to what it says');
+    return root;
+  } catch (error) {
+    throw error instanceof LogfoldError ? error.at({ log: expected.log, ...expected.position }) : error;
+  }
+}
+
+const REPAIR = 'Run verify to see how much is damaged; restore the object, or replay the log to write it anew';
+
+function parseRoot(value: Value): Root {
+  const fields = asRecord(value);
+  if (fields.format !== ROOT_FORMAT) {
+    throw new RootInvalidError(`the root is of form ${String(fields.format)}, and only form ${ROOT_FORMAT} is known`, {
+      advice: 'Read it with the release of logfold that wrote it, or a newer one',
+    });
+  }
+  const { log, hash } = fields;
+  const [segment, entry] = asArray(fields.position);
+  const [name, version] = asArray(fields.reducer);
+  if (!(log instanceof Uint8Array) || !(hash instanceof Uint8Array)) throw invalid('log or hash is missing');
+  if (typeof segment !== 'number' || typeof entry !== 'number') throw invalid('the position is missing');
+  if (typeof name !== 'string' || typeof version !== 'number') throw invalid('the reducer is missing');
+  return {
+    log: logIdFromBytes(log),
+    position: { segment, entry },
+    reducer: { name, version },
+    stateHash: toHex(hash),
+    state: { meta: asRecord(fields.meta), maps: new Map(asArray(fields.maps).map(parseMap)) },
+  };
+}
+
+function parseMap(value: Value): [string, Tree] {
+  const [name, kind, top] = asArray(value);
+  if (typeof name !== 'string' || !isKind(kind) || !(top instanceof Uint8Array)) throw invalid('a map is malformed');
+  return [name, { kind, top: decodeNode(top) }];
+}
+
+function isKind(value: Value | undefined): value is KeyKind {
+  return value === 'number' || value === 'string';
+}
+
+function asArray(value: Value | undefined): readonly Value[] {
+  if (!Array.isArray(value)) throw invalid('an array is missing');
+  return value;
+}
+
+function asRecord(value: Value | undefined): { readonly [key: string]: Value } {
+  if (!isRecord(value)) throw invalid('a record is missing');
+  return value;
+}
+
+function isRecord(value: Value | undefined): value is { readonly [key: string]: Value } {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+}
+
+function invalid(reason: string): RootInvalidError {
+  return new RootInvalidError(`the root cannot be read: ${reason}`, { advice: REPAIR });
+}

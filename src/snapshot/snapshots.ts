@@ -1,0 +1,111 @@
+import { ChunkMissingError, RootInvalidError } from '../errors.ts';
+import type { Entry } from '../log/entry.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { comparePositions, type Position } from '../log/position.ts';
+import { type RootRef, rootOf } from '../log/root-ref.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { chunkKey, parseKey, rootKey } from '../store/keys.ts';
+import type { ChunkPlatform, ChunkStore } from '../tree/chunk.ts';
+import { NodeStore, type NodeStoreOptions } from '../tree/node-store.ts';
+import { decodeRoot, type EncodedRoot, type Root } from './root.ts';
+
+/** A root that is no longer than this, in bytes, travels in its Snapshot entry: writing it costs no more than an object. */
+export const INLINE_ROOT_BYTES = 4096;
+
+/** What reading and writing snapshots needs. */
+export interface SnapshotStores {
+  readonly store: LogStore;
+  readonly blobs: BlobStore;
+  readonly platform: ChunkPlatform;
+}
+
+/** One log's chunks in the bucket. */
+export function chunkStore(blobs: BlobStore, log: LogId): ChunkStore {
+  return {
+    get: (id) => blobs.get(chunkKey(log, id)),
+    put: (id, stored) => blobs.put(chunkKey(log, id), stored),
+  };
+}
+
+/** One log's nodes in the bucket. */
+export function nodeStore(stores: SnapshotStores, log: LogId, options?: NodeStoreOptions): NodeStore {
+  return new NodeStore(chunkStore(stores.blobs, log), stores.platform, options);
+}
+
+/** Writes a root's object where it is too large for its entry, and returns how the entry is to name it. */
+export async function saveRoot(
+  blobs: BlobStore,
+  root: { readonly log: LogId; readonly position: Position },
+  encoded: EncodedRoot,
+): Promise<RootRef> {
+  if (encoded.stored.length <= INLINE_ROOT_BYTES) return { inline: encoded.stored };
+  const key = rootKey(root.log, root.position, encoded.id);
+  await blobs.put(key, encoded.stored);
+  return { key };
+}
+
+/**
+ * The root that a Snapshot entry names.
+ * @throws ChunkMissingError where its object is gone
+ * @throws ChunkCorruptError, RootInvalidError where it is damaged or another snapshot's
+ */
+export async function loadRoot(
+  stores: Pick<SnapshotStores, 'blobs' | 'platform'>,
+  place: { readonly log: LogId; readonly position: Position },
+  ref: RootRef,
+): Promise<Root> {
+  const { log, position } = place;
+  if ('inline' in ref) return decodeRoot(stores.platform, ref.inline, { log, position });
+  const stored = await stores.blobs.get(ref.key);
+  if (stored === undefined) {
+    throw new ChunkMissingError(`the root '${ref.key}' is not in the blob store`, {
+      log,
+      ...position,
+      advice: 'Restore the object, or replay the log to write it anew',
+    });
+  }
+  const parsed = parseKey(ref.key);
+  return decodeRoot(stores.platform, stored, { log, position, id: parsed?.kind === 'root' ? parsed.id : undefined });
+}
+
+/** A completed snapshot: its Snapshot entry and the root which that carries. */
+export interface CompletedSnapshot {
+  readonly position: Position;
+  readonly ref: RootRef;
+}
+
+/**
+ * The newest completed snapshot at or before a position that Last Snapshot of some segment leads to. Where Last
+ * Snapshot of the position's own segment is past the position, the segment before is asked: between the two there may
+ * be others, but finding them would cost as much reading as starting from further back.
+ * @returns undefined where there is none, so that one starts from the empty state at the log's beginning
+ */
+export async function findSnapshot(
+  store: LogStore,
+  log: LogId,
+  notAfter: Position,
+): Promise<CompletedSnapshot | undefined> {
+  for (let number = notAfter.segment; number >= 0; number--) {
+    const segment = await store.getSegment(log, number, { consistent: true });
+    const last = segment?.lastSnapshot;
+    if (last === undefined) continue;
+    const position = { segment: number, entry: last };
+    if (comparePositions(position, notAfter) > 0) continue;
+    const entry = await store.getEntry(log, position, { consistent: true });
+    // Entries of old segments expire, and their snapshots with them: then an older one is of no more use.
+    if (entry === undefined) return undefined;
+    return { position, ref: requireRoot(entry) };
+  }
+  return undefined;
+}
+
+function requireRoot(entry: Entry): RootRef {
+  const ref = rootOf(entry);
+  if (ref !== undefined) return ref;
+  throw new RootInvalidError('Last Snapshot names an entry that carries no root', {
+    log: entry.log,
+    ...entry.position,
+    advice: 'Something else than logfold changed the entry; replay the log to write its root anew',
+  });
+}

@@ -1,0 +1,68 @@
+import { z } from 'zod';
+import { type LogfoldError, ObjectInvalidError } from '../errors.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { stopKey } from '../store/keys.ts';
+import type { ReducerId } from './root.ts';
+
+const schema = z.strictObject({
+  format: z.literal(1),
+  code: z.string(),
+  message: z.string(),
+  segment: z.int().nullable(),
+  entry: z.int().nullable(),
+  reducer: z.strictObject({ name: z.string(), version: z.int() }),
+  /** Epoch milliseconds. */
+  since: z.number(),
+});
+
+/** Why a log's snapshots are stopped, and where; kept beside its chunks until a person acts. */
+export type Stop = Readonly<z.infer<typeof schema>>;
+
+/** Stops a log's snapshots. */
+export async function writeStop(
+  blobs: BlobStore,
+  log: LogId,
+  stop: { readonly error: LogfoldError; readonly reducer: ReducerId; readonly since: number },
+): Promise<Stop> {
+  const { error, reducer, since } = stop;
+  const written: Stop = {
+    format: 1,
+    code: error.code,
+    message: error.message,
+    segment: error.segment ?? null,
+    entry: error.entry ?? null,
+    reducer: { name: reducer.name, version: reducer.version },
+    since,
+  };
+  await blobs.put(stopKey(log), new TextEncoder().encode(`${JSON.stringify(written, undefined, 2)}\n`));
+  return written;
+}
+
+/**
+ * Why a log is stopped; undefined where it is not.
+ * @throws ObjectInvalidError where the note cannot be read
+ */
+export async function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined> {
+  const bytes = await blobs.get(stopKey(log));
+  if (bytes === undefined) return undefined;
+  try {
+    return schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
+  } catch (cause) {
+    throw new ObjectInvalidError(`the object '${stopKey(log)}' cannot be read`, {
+      log,
+      advice: 'Look at it, then remove it with the resume command',
+      cause,
+    });
+  }
+}
+
+/** Lets a log's snapshots go on; no error where they are not stopped. */
+export async function clearStop(blobs: BlobStore, log: LogId): Promise<void> {
+  await blobs.delete([stopKey(log)]);
+}
+
+/** Whether a stop holds for a reducer: deploying another one, or another version, is a person's act and lifts it. */
+export function stopHolds(stop: Stop, reducer: ReducerId): boolean {
+  return stop.reducer.name === reducer.name && stop.reducer.version === reducer.version;
+}

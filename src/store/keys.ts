@@ -1,0 +1,148 @@
+import { BlobKeyInvalidError, LogIdInvalidError } from '../errors.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
+import { MAX_NUMBER, type Position } from '../log/position.ts';
+
+/** What an object of the bucket is, as its key says. `id` is a SHA-256 in 64 lower-case hexadecimal digits. */
+export type ParsedKey =
+  | { readonly kind: 'chunk'; readonly log: LogId; readonly id: string }
+  | { readonly kind: 'root'; readonly log: LogId; readonly position: Position; readonly id: string }
+  | { readonly kind: 'body'; readonly log: LogId; readonly id: string }
+  | { readonly kind: 'stop'; readonly log: LogId };
+
+/** Every object of every log lies under this prefix. */
+export const LOGS_PREFIX = 'logs/';
+
+const SHA256_HEX = /^[0-9a-f]{64}$/;
+// Log ids are tried by parseLogId afterwards; here they only must not swallow a slash.
+const LOG_KEY = /^logs\/([0-9a-f-]{36})\/(.+)$/;
+const ROOT_NAME = /^(\d{10})-(\d{10})-([0-9a-f]{64})$/;
+
+/** Everything that belongs to one log. */
+export function logPrefix(log: LogId): string {
+  return `${LOGS_PREFIX}${log}/`;
+}
+
+/** All chunks of one log. */
+export function chunkPrefix(log: LogId): string {
+  return `${logPrefix(log)}chunks/`;
+}
+
+/** All roots of one log; they list in order of position. */
+export function rootPrefix(log: LogId): string {
+  return `${logPrefix(log)}roots/`;
+}
+
+/** All external bodies of one log. */
+export function bodyPrefix(log: LogId): string {
+  return `${logPrefix(log)}bodies/`;
+}
+
+/**
+ * A chunk, by the SHA-256 of its uncompressed bytes.
+ * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits
+ */
+export function chunkKey(log: LogId, hexId: string): string {
+  return chunkPrefix(log) + checkId(hexId);
+}
+
+/**
+ * A snapshot's root. Numbers are padded with zeros so that byte order is order of position.
+ * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits or a number is out of range
+ */
+export function rootKey(log: LogId, position: Position, hexId: string): string {
+  return `${rootPrefix(log)}${pad(position.segment)}-${pad(position.entry)}-${checkId(hexId)}`;
+}
+
+/**
+ * An entry's external body, by its SHA-256.
+ * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits
+ */
+export function bodyKey(log: LogId, hexId: string): string {
+  return bodyPrefix(log) + checkId(hexId);
+}
+
+/** The note that says why a log's snapshots are stopped. */
+export function stopKey(log: LogId): string {
+  return `${logPrefix(log)}stopped.json`;
+}
+
+/** The inverse of the functions above; undefined for every key that none of them gives. */
+export function parseKey(key: string): ParsedKey | undefined {
+  const match = LOG_KEY.exec(key);
+  const log = parseCanonicalLogId(match?.[1]);
+  const rest = match?.[2];
+  if (log === undefined || rest === undefined) return undefined;
+  if (rest === 'stopped.json') return { kind: 'stop', log };
+  const slash = rest.indexOf('/');
+  const name = rest.slice(slash + 1);
+  switch (rest.slice(0, slash + 1)) {
+    case 'chunks/':
+      return SHA256_HEX.test(name) ? { kind: 'chunk', log, id: name } : undefined;
+    case 'bodies/':
+      return SHA256_HEX.test(name) ? { kind: 'body', log, id: name } : undefined;
+    case 'roots/':
+      return parseRootName(log, name);
+    default:
+      return undefined;
+  }
+}
+
+/** Writes a parsed key as the text that it came from. */
+export function formatKey(key: ParsedKey): string {
+  switch (key.kind) {
+    case 'chunk':
+      return chunkKey(key.log, key.id);
+    case 'root':
+      return rootKey(key.log, key.position, key.id);
+    case 'body':
+      return bodyKey(key.log, key.id);
+    case 'stop':
+      return stopKey(key.log);
+  }
+}
+
+/**
+ * Holds a key to the form that every blob store can keep exactly: 1 to 800 printable ASCII characters without
+ * backslash, in parts separated by single slashes, none of them `.` or `..`.
+ * @returns the key
+ * @throws BlobKeyInvalidError where it has another form
+ */
+export function checkBlobKey(key: string): string {
+  const printable = /^[\x20-\x5b\x5d-\x7e]{1,800}$/.test(key);
+  if (!printable || key.split('/').some((part) => part === '' || part === '.' || part === '..')) {
+    throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object`, {
+      advice: "Keys are printable ASCII in parts separated by single slashes, without '.' and '..' as parts",
+    });
+  }
+  return key;
+}
+
+function parseRootName(log: LogId, name: string): ParsedKey | undefined {
+  const match = ROOT_NAME.exec(name);
+  const id = match?.[3];
+  const position = { segment: Number(match?.[1]), entry: Number(match?.[2]) };
+  if (id === undefined || position.segment > MAX_NUMBER || position.entry > MAX_NUMBER) return undefined;
+  return { kind: 'root', log, position, id };
+}
+
+function parseCanonicalLogId(text: string | undefined): LogId | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return parseLogId(text);
+  } catch (error) {
+    if (error instanceof LogIdInvalidError) return undefined;
+    throw error;
+  }
+}
+
+function checkId(hexId: string): string {
+  if (!SHA256_HEX.test(hexId)) throw new BlobKeyInvalidError(`'${hexId}' is not a SHA-256 in hexadecimal digits`);
+  return hexId;
+}
+
+function pad(number: number): string {
+  if (!Number.isInteger(number) || number < 0 || number > MAX_NUMBER) {
+    throw new BlobKeyInvalidError(`${number} is not a segment or entry number`);
+  }
+  return String(number).padStart(10, '0');
+}

@@ -1,0 +1,86 @@
+import { LogNotFoundError } from '../errors.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { comparePositions, type Position } from '../log/position.ts';
+import type { Segment } from '../log/segment.ts';
+import { readStop, type Stop } from '../snapshot/stop.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { chunkPrefix } from '../store/keys.ts';
+
+export interface StatusDeps {
+  readonly store: LogStore;
+  readonly blobs: BlobStore;
+}
+
+export interface LogStatus {
+  readonly log: LogId;
+  readonly segments: number;
+  readonly entries: number;
+  readonly lastSnapshot: Position | null;
+  /** Entries after the newest completed snapshot's own entry. */
+  readonly lagEntries: number;
+  /** Chunks in the blob store, and their stored size in bytes. */
+  readonly chunks: number;
+  readonly bytes: number;
+  readonly stopped: Stop | null;
+}
+
+/**
+ * How one log stands.
+ * @throws LogNotFoundError
+ */
+export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus> {
+  const segments = await Array.fromAsync(deps.store.segments(log));
+  if (segments.length === 0) {
+    throw new LogNotFoundError('this log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  }
+  const ends = await Promise.all(segments.map((segment) => entryCount(deps.store, segment)));
+  const entries = ends.reduce((total, count) => total + count, 0);
+  const lastSnapshot = newestSnapshot(segments);
+  const folded = segments.reduce((total, { segment }, i) => total + foldedIn(segment, ends[i] ?? 0, lastSnapshot), 0);
+  let chunks = 0;
+  let bytes = 0;
+  for await (const blob of deps.blobs.list(chunkPrefix(log))) {
+    chunks++;
+    bytes += blob.bytes;
+  }
+  const stopped = (await readStop(deps.blobs, log)) ?? null;
+  return {
+    log,
+    segments: segments.length,
+    entries,
+    lastSnapshot,
+    lagEntries: entries - folded,
+    chunks,
+    bytes,
+    stopped,
+  };
+}
+
+/** The ids of all logs, in order. */
+export async function allLogs(store: LogStore): Promise<LogId[]> {
+  const logs = new Set<LogId>();
+  for await (const segment of store.allSegments()) logs.add(segment.log);
+  return [...logs].sort();
+}
+
+async function entryCount(store: LogStore, { log, segment }: Segment): Promise<number> {
+  const newest = await store.newestEntry(log, segment, { consistent: true });
+  return newest === undefined ? 0 : newest.position.entry + 1;
+}
+
+function newestSnapshot(segments: readonly Segment[]): Position | null {
+  let newest: Position | null = null;
+  for (const { segment, lastSnapshot } of segments) {
+    if (lastSnapshot === undefined) continue;
+    const position = { segment, entry: lastSnapshot };
+    if (newest === null || comparePositions(position, newest) > 0) newest = position;
+  }
+  return newest;
+}
+
+/** How many of a segment's entries lie up to and including a snapshot's own. */
+function foldedIn(segment: number, count: number, snapshot: Position | null): number {
+  if (snapshot === null || segment > snapshot.segment) return 0;
+  return segment < snapshot.segment ? count : snapshot.entry + 1;
+}

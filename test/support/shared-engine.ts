@@ -1,0 +1,103 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
+import { onTestFinished } from 'vitest';
+import { joinEngine } from '../../src/local/engine.ts';
+import { ENGINE_NAMES, engineWords } from '../../src/local/engine-program.ts';
+import { readEngineState } from '../../src/local/engine-state.ts';
+import { endProcesses } from '../../src/local/processes.ts';
+
+const MEMBER = fileURLToPath(new URL('./engine-member.ts', import.meta.url));
+
+/** What clients of a local engine need: it takes any region and key. */
+export function clientConfig(endpoint: string) {
+  return { endpoint, region: 'us-east-1', credentials: { accessKeyId: 'local', secretAccessKey: 'local' } };
+}
+
+/** A data directory of its own for this test; no engine of it survives the test. */
+export async function temporaryDirectory(): Promise<string> {
+  const dir = await realpath(await mkdtemp(join(tmpdir(), 'logfold-')));
+  onTestFinished(async () => {
+    for (const name of ENGINE_NAMES) await endProcesses(engineWords(name, dir), 5_000);
+    await rm(dir, { recursive: true, force: true });
+  });
+  return dir;
+}
+
+/** Clients of an engine that runs until the test ends. */
+export async function startEngine(dir: string): Promise<{ db: DynamoDBClient; streams: DynamoDBStreamsClient }> {
+  const engine = await joinEngine(dir);
+  const db = new DynamoDBClient(clientConfig(engine.endpoint));
+  const streams = new DynamoDBStreamsClient(clientConfig(engine.endpoint));
+  onTestFinished(async () => {
+    db.destroy();
+    streams.destroy();
+    await engine.leave();
+  });
+  return { db, streams };
+}
+
+/** Whether a process runs; a zombie does not. */
+export async function isAlive(pid: number): Promise<boolean> {
+  try {
+    process.kill(pid, 0);
+    if (process.platform !== 'linux') return true;
+    return !/^State:\s+Z/m.test(await readFile(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+/** The ids of keeper and engine, as the directory's state has them. */
+export async function enginePids(dir: string): Promise<{ keeper: number; engine: number }> {
+  const state = await readEngineState(dir);
+  if (state === undefined) throw new Error(`no engine runs for ${dir}`);
+  return { keeper: state.keeperPid, engine: state.enginePid };
+}
+
+export interface MemberWord {
+  readonly endpoint?: string;
+  readonly left?: boolean;
+  readonly lost?: { readonly code: string; readonly message: string };
+  readonly failed?: { readonly code: string; readonly message: string };
+}
+
+/** Another process that uses a directory's engine; killed when the test ends. */
+export class Member {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly #words: AsyncIterator<string>;
+  readonly #ended: Promise<number | null>;
+
+  constructor(dir: string, env: NodeJS.ProcessEnv = {}) {
+    this.#child = spawn(process.execPath, [MEMBER, dir], { env: { ...process.env, ...env } });
+    this.#child.stderr.pipe(process.stderr);
+    this.#words = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+    this.#ended = new Promise((resolve) => this.#child.on('exit', resolve));
+    onTestFinished(() => {
+      this.#child.kill('SIGKILL');
+    });
+  }
+
+  /** The next thing that it says. */
+  async hear(): Promise<MemberWord> {
+    const { value, done } = await this.#words.next();
+    if (done === true) throw new Error('the process ended without a word');
+    return JSON.parse(value);
+  }
+
+  /** Tells it to leave. @returns its exit code, once it has ended by itself */
+  async leave(): Promise<number | null> {
+    this.#child.stdin.write('leave\n');
+    return await this.#ended;
+  }
+
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await this.#ended;
+  }
+}
