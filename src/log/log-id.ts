@@ -32,9 +32,11 @@ export function logIdBytes(log: LogId): Uint8Array {
  * @throws LogIdInvalidError where there are not 16 bytes or they are no UUID
  */
 export function logIdFromBytes(bytes: Uint8Array): LogId {
+  // stringify leaves the rest of a longer array alone.
+  if (bytes.length !== 16) throw new LogIdInvalidError(`A log id has 16 bytes, not ${bytes.length}`);
   try {
     return parseLogId(stringify(bytes));
   } catch (cause) {
-    throw new LogIdInvalidError('16 bytes of a log id are expected', { cause });
+    throw new LogIdInvalidError('16 bytes of a log id are no UUID', { cause });
   }
 }

@@ -43,7 +43,8 @@ interface Numbers {
  * are dense, ranges are read in parallel, and what a cheap eventually consistent read does not show is read again
  * consistently before it is called missing. With `to: 'end'` the newest entries may be missed, but never one
  * before another that is given.
- * @throws EntryGapError where an entry does not exist, a segment before the newest does not end with an End Segment
+ * @throws EntryGapError where an entry does not exist (the one right before `from` counts, where the end of its
+ * segment is looked for), a segment before the newest does not end with an End Segment
  * entry, or `to` lies beyond the end of the log
  * @throws PositionInvalidError where `to` lies before `from`
  * @throws LogNotFoundError where `to` is `end` and the log does not exist

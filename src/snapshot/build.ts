@@ -11,7 +11,6 @@ import { foldEntries, saveWhenOver } from './fold.ts';
 import type { Root } from './root.ts';
 import { chunkStore, findSnapshot, loadRoot, type SnapshotStores } from './snapshots.ts';
 
-/** Waiting edits are written out as chunks once they take this much memory, in bytes. */
 const BATCH_BYTES = 64 * 1024 * 1024;
 
 export interface BuildDeps extends SnapshotStores {
@@ -19,6 +18,8 @@ export interface BuildDeps extends SnapshotStores {
   readonly types?: ReservedTypes | undefined;
   /** Where chunks are read and written; the log's own by default. */
   readonly chunks?: ChunkStore | undefined;
+  /** Waiting edits are written out as chunks once they take this much memory, in bytes; 64 MiB by default. */
+  readonly batchBytes?: number | undefined;
   readonly onProgress?: ((entries: number) => void) | undefined;
 }
 
@@ -42,7 +43,7 @@ export async function buildState(
   log: LogId,
   options: { readonly at: Position; readonly fromBeginning?: boolean | undefined },
 ): Promise<Built> {
-  const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform);
+  const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, deps.nodes);
   const found = options.fromBeginning === true ? {} : await findBase(deps, log, options.at);
   const draft = new Draft(nodes, found.root?.state);
   const from = found.root?.position ?? START;
@@ -53,7 +54,7 @@ export async function buildState(
     blobs: deps.blobs,
     types,
     onProgress: deps.onProgress,
-    afterPage: saveWhenOver(nodes, BATCH_BYTES),
+    afterPage: saveWhenOver(nodes, deps.batchBytes ?? BATCH_BYTES),
   });
   const state = await draft.state();
   await saveState(nodes, state);

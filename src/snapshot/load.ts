@@ -1,4 +1,4 @@
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { type Position, START } from '../log/position.ts';
@@ -18,6 +18,8 @@ export interface Loaded {
   readonly draft: Draft;
   /** The snapshot that was loaded; undefined where loading started from the log's beginning. */
   readonly snapshot: Position | undefined;
+  /** The place after the last entry that is in the state. */
+  readonly end: Position;
   /** Entries of the tail that were folded on top. */
   readonly tailEntries: number;
 }
@@ -30,12 +32,20 @@ export interface Loaded {
 export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Promise<Loaded> {
   const types = deps.types ?? RESERVED_TYPES;
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
-  const end = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
-  const found = await findSnapshot(deps.store, log, at ?? end);
+  const anywhere = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
+  const found = await findSnapshot(deps.store, log, at ?? anywhere);
   const root = found && (await loadRoot(deps, { log, position: found.position }, found.ref));
   const base = root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
   const draft = new Draft(nodeStore(deps, log), base?.state);
   const pages = readEntries({ store: deps.store, types }, log, { from: base?.position ?? START, to: at ?? 'end' });
-  const tailEntries = await foldEntries(draft, pages, { reducer: deps.reducer, blobs: deps.blobs, types });
-  return { draft, snapshot: base?.position, tailEntries };
+  let end = base?.position ?? START;
+  async function* followed(): AsyncGenerator<Entry[]> {
+    for await (const page of pages) {
+      const last = page.at(-1);
+      if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
+      yield page;
+    }
+  }
+  const tailEntries = await foldEntries(draft, followed(), { reducer: deps.reducer, blobs: deps.blobs, types });
+  return { draft, snapshot: base?.position, end, tailEntries };
 }

@@ -99,10 +99,10 @@ function parseRoot(value: Value): Root {
   const [segment, entry] = asArray(fields.position);
   const [name, version] = asArray(fields.reducer);
   if (!(log instanceof Uint8Array) || !(hash instanceof Uint8Array)) throw invalid('log or hash is missing');
-  if (typeof segment !== 'number' || typeof entry !== 'number') throw invalid('the position is missing');
+  if (!isNatural(segment) || !isNatural(entry)) throw invalid('the position is missing');
   if (typeof name !== 'string' || typeof version !== 'number') throw invalid('the reducer is missing');
   return {
-    log: logIdFromBytes(log),
+    log: parseLog(log),
     position: { segment, entry },
     reducer: { name, version },
     stateHash: toHex(hash),
@@ -113,11 +113,25 @@ function parseRoot(value: Value): Root {
 function parseMap(value: Value): [string, Tree] {
   const [name, kind, top] = asArray(value);
   if (typeof name !== 'string' || !isKind(kind) || !(top instanceof Uint8Array)) throw invalid('a map is malformed');
-  return [name, { kind, top: decodeNode(top) }];
+  const node = decodeNode(top);
+  if (typeof node.keys[0] !== kind) throw invalid(`the keys of map '${name}' are no ${kind}s`);
+  return [name, { kind, top: node }];
+}
+
+function parseLog(bytes: Uint8Array): LogId {
+  try {
+    return logIdFromBytes(bytes);
+  } catch (cause) {
+    throw invalid(`its log id cannot be read: ${String(cause)}`);
+  }
 }
 
 function isKind(value: Value | undefined): value is KeyKind {
   return value === 'number' || value === 'string';
+}
+
+function isNatural(value: Value | undefined): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 }
 
 function asArray(value: Value | undefined): readonly Value[] {

@@ -18,6 +18,8 @@ export interface SnapshotStores {
   readonly store: LogStore;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
+  /** How nodes are cached and fetched. */
+  readonly nodes?: NodeStoreOptions | undefined;
 }
 
 /** One log's chunks in the bucket. */
@@ -29,8 +31,8 @@ export function chunkStore(blobs: BlobStore, log: LogId): ChunkStore {
 }
 
 /** One log's nodes in the bucket. */
-export function nodeStore(stores: SnapshotStores, log: LogId, options?: NodeStoreOptions): NodeStore {
-  return new NodeStore(chunkStore(stores.blobs, log), stores.platform, options);
+export function nodeStore(stores: SnapshotStores, log: LogId): NodeStore {
+  return new NodeStore(chunkStore(stores.blobs, log), stores.platform, stores.nodes);
 }
 
 /** Writes a root's object where it is too large for its entry, and returns how the entry is to name it. */

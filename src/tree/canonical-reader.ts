@@ -1,12 +1,13 @@
 import { ChunkCorruptError } from '../errors.ts';
-import type { Value } from '../log/value.ts';
+import { MAX_VALUE_DEPTH, type Value } from '../log/value.ts';
 
 /** The type of extension that stands for a value stored in a chunk of its own; its 32 bytes are the chunk's id. */
 export const VALUE_REF_TYPE = 1;
 /** Length of an encoded reference to a value chunk, in bytes. */
 export const VALUE_REF_BYTES = 35;
 
-const utf8 = new TextDecoder('utf-8', { fatal: true });
+// A decoder takes a byte order mark away unless told not to, and texts from spreadsheets do start with one.
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Reads canonical MessagePack one item at a time. Every read checks that it stays inside of the bytes. */
 export class ByteReader {
@@ -59,11 +60,11 @@ export function decodeValue(bytes: Uint8Array): Value {
 }
 
 /** Reads one value; see {@link decodeValue}. */
-export function readValue(reader: ByteReader): Value {
+export function readValue(reader: ByteReader, depth = 0): Value {
   const tag = reader.byte();
   if (tag < 0x80) return tag;
-  if (tag < 0x90) return readMap(reader, tag & 0x0f);
-  if (tag < 0xa0) return readArray(reader, tag & 0x0f);
+  if (tag < 0x90) return readMap(reader, tag & 0x0f, depth);
+  if (tag < 0xa0) return readArray(reader, tag & 0x0f, depth);
   if (tag < 0xc0) return readText(reader, tag & 0x1f);
   if (tag >= 0xe0) return tag - 0x100;
   switch (tag) {
@@ -90,13 +91,13 @@ export function readValue(reader: ByteReader): Value {
     case 0xdb:
       return readText(reader, reader.uint(4));
     case 0xdc:
-      return readArray(reader, reader.uint(2));
+      return readArray(reader, reader.uint(2), depth);
     case 0xdd:
-      return readArray(reader, reader.uint(4));
+      return readArray(reader, reader.uint(4), depth);
     case 0xde:
-      return readMap(reader, reader.uint(2));
+      return readMap(reader, reader.uint(2), depth);
     case 0xdf:
-      return readMap(reader, reader.uint(4));
+      return readMap(reader, reader.uint(4), depth);
     case 0xd6:
     case 0xd7:
     case 0xc7:
@@ -155,18 +156,20 @@ function readText(reader: ByteReader, length: number): string {
   }
 }
 
-function readArray(reader: ByteReader, length: number): Value[] {
+function readArray(reader: ByteReader, length: number, depth: number): Value[] {
+  checkDepth(depth);
   const items: Value[] = [];
-  for (let i = 0; i < length; i++) items.push(readValue(reader));
+  for (let i = 0; i < length; i++) items.push(readValue(reader, depth + 1));
   return items;
 }
 
-function readMap(reader: ByteReader, length: number): Value {
+function readMap(reader: ByteReader, length: number, depth: number): Value {
+  checkDepth(depth);
   const map: Record<string, Value> = {};
   for (let i = 0; i < length; i++) {
-    const key = readValue(reader);
+    const key = readValue(reader, depth + 1);
     if (typeof key !== 'string') throw corrupt('a key of a map is not a string');
-    const value = readValue(reader);
+    const value = readValue(reader, depth + 1);
     // Assignment to `__proto__` would change the prototype instead of making a key.
     if (key === '__proto__')
       Object.defineProperty(map, key, { value, enumerable: true, writable: true, configurable: true });
@@ -175,17 +178,27 @@ function readMap(reader: ByteReader, length: number): Value {
   return map;
 }
 
+function checkDepth(depth: number): void {
+  if (depth >= MAX_VALUE_DEPTH) throw corrupt(`a value is nested deeper than ${MAX_VALUE_DEPTH} levels`);
+}
+
 function readTimestamp(reader: ByteReader, tag: number): Date {
   const size = tag === 0xd6 ? 4 : tag === 0xd7 ? 8 : reader.uint(1);
   const type = reader.byte();
   if (type !== 0xff || (tag === 0xc7 && size !== 12)) throw corrupt(`an extension of type ${type} is not a value`);
   const at = reader.advance(size);
-  if (size === 4) return new Date(reader.view.getUint32(at) * 1000);
+  if (size === 4) return dateOf(reader.view.getUint32(at), 0);
   if (size === 8) {
     const packed = reader.view.getBigUint64(at);
-    return new Date(Number(packed & 0x3ffffffffn) * 1000 + Number(packed >> 34n) / 1_000_000);
+    return dateOf(Number(packed & 0x3ffffffffn), Number(packed >> 34n));
   }
-  return new Date(Number(reader.view.getBigInt64(at + 4)) * 1000 + reader.view.getUint32(at) / 1_000_000);
+  return dateOf(Number(reader.view.getBigInt64(at + 4)), reader.view.getUint32(at));
+}
+
+function dateOf(seconds: number, nanoseconds: number): Date {
+  const date = new Date(seconds * 1000 + nanoseconds / 1_000_000);
+  if (nanoseconds >= 1_000_000_000 || Number.isNaN(date.getTime())) throw corrupt('a timestamp is out of range');
+  return date;
 }
 
 /** Reads the header of an array and returns how many items follow. */

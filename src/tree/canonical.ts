@@ -1,9 +1,7 @@
 import { ValueUnsupportedError } from '../errors.ts';
-import type { Value } from '../log/value.ts';
+import { MAX_VALUE_DEPTH, type Value } from '../log/value.ts';
 import { ByteWriter } from './bytes.ts';
 
-/** Values may be nested this deep, so that no stored value can exhaust a reader's stack. */
-const MAX_DEPTH = 128;
 const TIMESTAMP_TYPE = 0xff;
 const TWO_32 = 2 ** 32;
 const TWO_34 = 2 ** 34;
@@ -44,9 +42,11 @@ export function writeValue(writer: ByteWriter, value: Value, depth = 0): void {
 
 function writeObject(writer: ByteWriter, value: Extract<Value, object> | null, depth: number): void {
   if (value === null) return writeByte(writer, 0xc0);
-  if (depth >= MAX_DEPTH) throw new ValueUnsupportedError(`a value is nested deeper than ${MAX_DEPTH} levels`);
   if (value instanceof Uint8Array) return writeBinary(writer, value);
   if (value instanceof Date) return writeDate(writer, value);
+  if (depth >= MAX_VALUE_DEPTH) {
+    throw new ValueUnsupportedError(`a value is nested deeper than ${MAX_VALUE_DEPTH} levels`);
+  }
   if (isArray(value)) {
     writeArrayHeader(writer, value.length);
     for (const item of value) writeValue(writer, item, depth + 1);

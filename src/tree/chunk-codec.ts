@@ -1,4 +1,4 @@
-import { ChunkCorruptError } from '../errors.ts';
+import { ChunkCorruptError, LogfoldError } from '../errors.ts';
 import { toHex } from './bytes.ts';
 import type { ChunkId, ChunkPlatform } from './chunk.ts';
 
@@ -79,6 +79,7 @@ function readPayload(platform: ChunkPlatform, stored: Uint8Array, length: number
       try {
         return platform.decompress(payload, length);
       } catch (cause) {
+        if (cause instanceof LogfoldError) throw cause;
         throw damaged('its Zstandard frame is truncated, altered or longer than claimed', cause);
       }
     default:

@@ -11,8 +11,9 @@ export interface ChunkStore {
 
 /** What the platform lends to the codec: native code where there is some, WebAssembly or plain code elsewhere. */
 export interface ChunkPlatform {
+  /** A Zstandard frame that states its content size; or, where compressing is of no use, the bytes as they are. */
   readonly compress: (bytes: Uint8Array) => Uint8Array;
-  /** Undoes `compress`; throws where the frame is damaged or holds more than `limit` bytes. */
+  /** What a frame holds; throws where it is damaged or holds more than `limit` bytes. */
   readonly decompress: (frame: Uint8Array, limit: number) => Uint8Array;
   /** The 32 bytes of the SHA-256. */
   readonly sha256: (bytes: Uint8Array) => Uint8Array;

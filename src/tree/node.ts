@@ -1,4 +1,5 @@
 import { ChunkCorruptError } from '../errors.ts';
+import type { Value } from '../log/value.ts';
 import { ByteWriter, fromHex, toHex } from './bytes.ts';
 import { writeArrayHeader, writeInteger, writeValue } from './canonical.ts';
 import { ByteReader, readArrayHeader, readValue, skipValue } from './canonical-reader.ts';
@@ -129,7 +130,10 @@ export function decodeNode(canonical: Uint8Array): Node {
   const parts = readArrayHeader(reader);
   const level = readInteger(reader);
   const keys = readKeys(reader);
-  const node = level === 0 ? readLeaf(reader, keys, parts === 4) : readInner(reader, level, keys, parts === 5);
+  const plain = level === 0 ? 3 : 4;
+  if (parts !== plain && parts !== plain + 1) throw notANode(`it has ${parts} parts`);
+  const weighted = parts > plain;
+  const node = level === 0 ? readLeaf(reader, keys, weighted) : readInner(reader, level, keys, weighted);
   if (reader.offset !== canonical.length) throw notANode('bytes follow its end');
   return node;
 }
@@ -160,19 +164,27 @@ function readInner(reader: ByteReader, level: number, keys: Key[], weighted: boo
   return { level, keys, children, count: sum(counts), weight: sum(weights) };
 }
 
+/** The keys of a node: at least one, all of one kind, each greater than the one before. */
 function readKeys(reader: ByteReader): Key[] {
   const length = readArrayHeader(reader);
   const keys: Key[] = [];
-  let previous = 0;
+  let previous: Key | undefined;
   for (let i = 0; i < length; i++) {
-    const key = readValue(reader);
-    if (typeof key === 'string') keys.push(key);
-    else if (typeof key === 'number' && typeof (keys[0] ?? key) === 'number') {
-      previous += key;
-      keys.push(previous);
-    } else throw notANode('a key is neither number nor string');
+    const read = readValue(reader);
+    const key = typeof read === 'number' && typeof previous === 'number' ? previous + read : read;
+    if (!isKey(key)) throw notANode('a key is neither a whole number nor a string');
+    if (previous !== undefined && (typeof key !== typeof previous || key <= previous)) {
+      throw notANode('its keys do not ascend');
+    }
+    keys.push(key);
+    previous = key;
   }
+  if (length === 0) throw notANode('it has no keys');
   return keys;
+}
+
+function isKey(value: Value): value is Key {
+  return typeof value === 'string' || (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0);
 }
 
 function readIntegers(reader: ByteReader, length: number): number[] {

@@ -1,9 +1,9 @@
-import { SegmentWithoutSnapshotError } from '../errors.ts';
+import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
-import { type BuildDeps, buildState } from '../snapshot/build.ts';
-import { chunkStore, findSnapshot, loadRoot } from '../snapshot/snapshots.ts';
+import { type BuildDeps, buildState, otherReducer } from '../snapshot/build.ts';
+import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../snapshot/snapshots.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
 
 export interface ReplayDeps extends BuildDeps {
@@ -26,6 +26,7 @@ export interface Replayed {
 /**
  * Folds a log from its beginning up to a position and compares the state hash with what is stored. Writes nothing but
  * scratch.
+ * @throws UsageError where the stored snapshot was made by another reducer, so that there is nothing to compare
  * @throws LogNotFoundError, EntryGapError, and whatever stops a log
  * @param at the newest completed snapshot where it is left out
  */
@@ -40,15 +41,12 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
     });
   }
   const scratch = { ...deps, chunks: deps.scratch };
+  const exact = found !== undefined && comparePositions(found.position, position) === 0;
+  // Before the long part, since it may show that there is nothing to compare.
+  const snapshotHash = exact ? await storedHash(deps, log, found) : undefined;
   const fromBeginning = await buildState(scratch, log, { at: position, fromBeginning: true });
-  const stored =
-    found !== undefined && comparePositions(found.position, position) === 0
-      ? (await loadRoot(deps, { log, position }, found.ref)).stateHash
-      : (
-          await buildState({ ...deps, chunks: overlay(deps.scratch, chunkStore(deps.blobs, log)) }, log, {
-            at: position,
-          })
-        ).root.stateHash;
+  const overlaid = { ...deps, chunks: overlay(deps.scratch, chunkStore(deps.blobs, log)) };
+  const stored = snapshotHash ?? (await buildState(overlaid, log, { at: position })).root.stateHash;
   return {
     position,
     replayed: fromBeginning.root.stateHash,
@@ -57,6 +55,17 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
     snapshot: found?.position,
     entries: fromBeginning.entries,
   };
+}
+
+async function storedHash(deps: ReplayDeps, log: LogId, { position, ref }: CompletedSnapshot): Promise<string> {
+  const root = await loadRoot(deps, { log, position }, ref);
+  const other = otherReducer(root, deps.reducer);
+  if (other === undefined) return root.stateHash;
+  throw new UsageError(other, {
+    log,
+    ...position,
+    advice: 'Replay with the reducer that made it, or once this one has made a newer snapshot',
+  });
 }
 
 /** Reads from both, writes to the first. */

@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { DatabaseSync } from 'node:sqlite';
 import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { describe, expect, test, vi } from 'vitest';
 import { EngineError, UsageError } from '../../src/errors.ts';
@@ -151,6 +152,21 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     await engine.leave();
     await expectGone(pids);
     expect(engine.lost.aborted).toBe(false);
+  });
+
+  test('dynoxide finds the newest stream record by an index', async () => {
+    const dir = await temporaryDirectory();
+    const engine = await joinEngine(dir);
+    const database = new DatabaseSync(`${dir}/dynamodb.sqlite`, { readOnly: true });
+    const plan = database
+      .prepare(
+        `EXPLAIN QUERY PLAN
+         SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) + 1 FROM _stream_records WHERE table_name = ?1`,
+      )
+      .all('Entry');
+    database.close();
+    await engine.leave();
+    expect(plan).toMatchObject([{ detail: expect.stringContaining('USING COVERING INDEX logfold_stream_records') }]);
   });
 
   test('data of one engine is not hidden behind another', async () => {

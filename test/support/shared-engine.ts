@@ -29,17 +29,24 @@ export async function temporaryDirectory(): Promise<string> {
   return dir;
 }
 
-/** Clients of an engine that runs until the test ends. */
-export async function startEngine(dir: string): Promise<{ db: DynamoDBClient; streams: DynamoDBStreamsClient }> {
+export interface SharedEngine {
+  readonly db: DynamoDBClient;
+  readonly streams: DynamoDBStreamsClient;
+  leave(): Promise<void>;
+}
+
+/** Clients of a directory's engine, which this process leaves when the test ends at the latest. */
+export async function startEngine(dir: string): Promise<SharedEngine> {
   const engine = await joinEngine(dir);
   const db = new DynamoDBClient(clientConfig(engine.endpoint));
   const streams = new DynamoDBStreamsClient(clientConfig(engine.endpoint));
-  onTestFinished(async () => {
+  const leave = async () => {
     db.destroy();
     streams.destroy();
     await engine.leave();
-  });
-  return { db, streams };
+  };
+  onTestFinished(leave);
+  return { db, streams, leave };
 }
 
 /** Whether a process runs; a zombie does not. */

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
-import { backoffMs, type ConsumeOutcome, consume } from '../../src/workers/consume.ts';
 import type { JobQueue, ReceivedMessage } from '../../src/store/job-queue.ts';
+import { backoffMs, type ConsumeOutcome, consume } from '../../src/workers/consume.ts';
 
 const VISIBILITY_MS = 60_000;
 

@@ -4,8 +4,8 @@ import { ItemInvalidError } from '../../src/errors.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
-import { decodeJob, type Job } from '../../src/workers/job.ts';
 import type { JobQueue } from '../../src/store/job-queue.ts';
+import { decodeJob, type Job } from '../../src/workers/job.ts';
 import { type RouteDeps, route } from '../../src/workers/route.ts';
 import type { StreamRecord } from '../../src/workers/stream-record.ts';
 

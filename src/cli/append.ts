@@ -1,0 +1,130 @@
+import { createHash } from 'node:crypto';
+import { CheckFailedError, SegmentWithoutSnapshotError } from '../errors.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { Position } from '../log/position.ts';
+import { loadState } from '../snapshot/load.ts';
+import { sheetOf } from '../state/spreadsheet/reducer.ts';
+import { sheetRows } from '../state/spreadsheet/rows.ts';
+import type { EditLine } from './edit-line.ts';
+import type { Environment } from './environment.ts';
+
+/** A new segment that is refused is tried again after this many entries. */
+const SEGMENT_RETRY_ENTRIES = 16;
+
+export interface AppendOptions {
+  /** A Snapshot entry after every so many entries. */
+  readonly snapshotEvery?: number | undefined;
+  /** A new segment after every so many entries, or as soon after that as the rule allows. */
+  readonly segmentEvery?: number | undefined;
+  /** Whether check lines are compared with the sheet, loaded anew each time. */
+  readonly check: boolean;
+}
+
+export interface AppendCounts {
+  entries: number;
+  snapshots: number;
+  segments: number;
+  checks: number;
+  /** Check lines that were passed over, for want of `check`. */
+  unchecked: number;
+}
+
+/** Appends the lines of an edits file to one log. */
+export class Appender {
+  readonly counts: AppendCounts = { entries: 0, snapshots: 0, segments: 0, checks: 0, unchecked: 0 };
+  /** The last entry that was appended. */
+  last: Position | undefined;
+  readonly #environment: Environment;
+  readonly #log: LogId;
+  readonly #options: AppendOptions;
+  #sinceSnapshot = 0;
+  #inSegment: number;
+  #nextSegmentTry = 0;
+
+  /** @param inSegment entries that the newest segment has already */
+  constructor(environment: Environment, log: LogId, inSegment: number, options: AppendOptions) {
+    this.#environment = environment;
+    this.#log = log;
+    this.#inSegment = inSegment;
+    this.#options = options;
+  }
+
+  async append(line: EditLine, number: number): Promise<void> {
+    switch (line.kind) {
+      case 'edit':
+        await this.#addEdit(line);
+        return;
+      case 'snapshot':
+        return this.#addSnapshot();
+      case 'segment':
+        return this.#startSegment();
+      case 'check':
+        if (this.#options.check) return this.#check(line, number);
+        this.counts.unchecked++;
+    }
+  }
+
+  async #addEdit({ edit, body, time }: Extract<EditLine, { kind: 'edit' }>): Promise<void> {
+    const entry = { type: edit.type, version: 1, body, created: time };
+    const { position } = await this.#environment.client.addEntry(this.#log, entry);
+    this.counts.entries++;
+    this.#sinceSnapshot++;
+    this.#added(position);
+    const { segmentEvery, snapshotEvery } = this.#options;
+    if (segmentEvery !== undefined && this.#inSegment >= segmentEvery && this.#inSegment >= this.#nextSegmentTry) {
+      await this.#tryStartSegment();
+    }
+    if (snapshotEvery !== undefined && this.#sinceSnapshot >= snapshotEvery) await this.#addSnapshot();
+  }
+
+  #added(position: Position): void {
+    this.#inSegment = position.entry + 1;
+    this.last = position;
+  }
+
+  async #addSnapshot(): Promise<void> {
+    const { position } = await this.#environment.client.addSnapshot(this.#log);
+    this.#added(position);
+    this.#sinceSnapshot = 0;
+    this.counts.snapshots++;
+  }
+
+  async #tryStartSegment(): Promise<void> {
+    try {
+      await this.#startSegment();
+    } catch (error) {
+      if (!(error instanceof SegmentWithoutSnapshotError)) throw error;
+      this.#nextSegmentTry = this.#inSegment + SEGMENT_RETRY_ENTRIES;
+    }
+  }
+
+  async #startSegment(): Promise<void> {
+    const { position } = await this.#environment.client.startSegment(this.#log);
+    this.#added(position);
+    this.#nextSegmentTry = 0;
+    this.#sinceSnapshot = 0;
+    this.counts.segments++;
+    this.counts.snapshots++;
+  }
+
+  async #check({ rows, sha256 }: Extract<EditLine, { kind: 'check' }>, number: number): Promise<void> {
+    const at = this.last === undefined ? undefined : { segment: this.last.segment, entry: this.last.entry + 1 };
+    const { draft, snapshot } = await loadState(this.#environment.deps, this.#log, at);
+    const sheet = await Array.fromAsync(sheetRows(sheetOf(draft)));
+    const found = createHash('sha256').update(JSON.stringify(sheet)).digest('hex');
+    this.counts.checks++;
+    if (found === sha256 && sheet.length === rows) return;
+    throw new CheckFailedError(
+      number,
+      `the sheet has ${sheet.length} rows and hashes to ${found}, not ${rows} and ${sha256}`,
+      {
+        log: this.#log,
+        ...this.last,
+        advice:
+          snapshot === undefined
+            ? 'It was folded from the beginning of the log: compare the file with what the log held before'
+            : `It was loaded from the snapshot at ${snapshot.segment}/${snapshot.entry}: replay the log to compare`,
+      },
+    );
+  }
+}

@@ -1,0 +1,66 @@
+import { Command } from '@commander-js/extra-typings';
+import { UsageError } from '../errors.ts';
+import { RESERVED_TYPES } from '../log/entry.ts';
+import { parseLogId } from '../log/log-id.ts';
+import { parsePosition } from '../log/position.ts';
+import type { Span } from '../state/spreadsheet/sheet.ts';
+import { type Environment, openEnvironment, type Place } from './environment.ts';
+import { Output } from './output.ts';
+
+/** A command with the options that every command has. */
+export function command(name: string, description: string) {
+  return new Command(name)
+    .description(description)
+    .option('--local <dir>', 'use the embedded engine, with all data in this directory')
+    .option('--entry-table <name>', 'the Entry table', process.env.LOGFOLD_ENTRY_TABLE)
+    .option('--segment-table <name>', 'the Segment table', process.env.LOGFOLD_SEGMENT_TABLE)
+    .option('--bucket <name>', 'the S3 bucket for snapshots and large bodies', process.env.LOGFOLD_BUCKET)
+    .option('--prefix <prefix>', 'what every key in the bucket starts with')
+    .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)
+    .option('--end-segment-type <type>', 'the type of End Segment entries', RESERVED_TYPES.endSegment)
+    .option('--json', 'print one JSON document on standard output and nothing else', false)
+    .showHelpAfterError('(add --help for the options)');
+}
+
+export interface CommonOptions extends Place {
+  readonly json: boolean;
+}
+
+/** Opens the place that the options name, runs a command there, and closes it however that ends. */
+export async function inEnvironment(
+  options: CommonOptions,
+  run: (environment: Environment, output: Output) => Promise<void>,
+): Promise<void> {
+  const environment = await openEnvironment(options);
+  try {
+    await run(environment, new Output(options.json));
+  } catch (error) {
+    // What fails because the engine went away is explained by that, not by the refused connection.
+    throw environment.lost.aborted ? environment.lost.reason : error;
+  } finally {
+    await environment.close();
+  }
+}
+
+/** Parsers for arguments; commander shows their errors as they are. */
+export const parse = {
+  log: parseLogId,
+  position: parsePosition,
+  /** @throws UsageError */
+  count: (text: string): number => {
+    const count = Number(text);
+    if (!/^\d+$/.test(text) || count < 1 || !Number.isSafeInteger(count)) {
+      throw new UsageError(`'${text}' is not a whole number from 1`);
+    }
+    return count;
+  },
+  /** @throws UsageError */
+  span: (text: string): Span => {
+    const match = /^(\d{1,10}):(\d{1,10})$/.exec(text);
+    const [from, to] = [Number(match?.[1]), Number(match?.[2])];
+    if (match === null || from > to) {
+      throw new UsageError(`'${text}' is not a range`, { advice: "Write FROM:TO, such as '0:50' for the first fifty" });
+    }
+    return { from, to };
+  },
+};

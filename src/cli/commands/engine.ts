@@ -1,0 +1,22 @@
+import { once } from 'node:events';
+import { UsageError } from '../../errors.ts';
+import { command, inEnvironment } from '../command.ts';
+import { interrupted } from '../signals.ts';
+
+export function engineCommand() {
+  return command(
+    'engine',
+    'Run the embedded engine until interrupted, and print the endpoint for your own programs.',
+  ).action((options) => {
+    if (options.local === undefined) throw new UsageError('the embedded engine needs --local DIR');
+    return inEnvironment(options, async ({ endpoint, lost }, output) => {
+      output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
+      const signal = AbortSignal.any([interrupted(), lost]);
+      // Something must keep the process alive: a signal handler alone does not.
+      const alive = setInterval(() => {}, 60_000);
+      if (!signal.aborted) await once(signal, 'abort');
+      clearInterval(alive);
+      lost.throwIfAborted();
+    });
+  });
+}

@@ -1,0 +1,46 @@
+import { stringify } from 'csv-stringify/sync';
+import { UsageError } from '../../errors.ts';
+import { loadState } from '../../snapshot/load.ts';
+import { MAX_COLUMNS, MAX_ROWS } from '../../state/spreadsheet/cell-key.ts';
+import { sheetOf } from '../../state/spreadsheet/reducer.ts';
+import { cellText } from '../../state/spreadsheet/rows.ts';
+import type { Span } from '../../state/spreadsheet/sheet.ts';
+import { command, inEnvironment, parse } from '../command.ts';
+import { formatBytes } from '../output.ts';
+
+/** A rectangle is held in memory and printed whole. */
+const MAX_CELLS = 1_000_000;
+
+export function viewCommand() {
+  return command('view', 'Show a rectangle of a sheet, and what had to be fetched for it.')
+    .argument('<log>', 'the log', parse.log)
+    .requiredOption('--rows <from:to>', 'rows from FROM up to but not including TO, counted from 0', parse.span)
+    .requiredOption('--columns <from:to>', 'columns from FROM up to but not including TO, counted from 0', parse.span)
+    .action((log, { rows, columns, ...options }) => {
+      checkSpans(rows, columns);
+      return inEnvironment(options, async ({ deps, blobs }, output) => {
+        const { draft } = await loadState(deps, log);
+        const height = rows.to - rows.from;
+        const grid = Array.from({ length: height }, () => Array.from({ length: columns.to - columns.from }, () => ''));
+        for await (const cell of sheetOf(draft).cells(rows, columns)) {
+          const row = grid[cell.row - rows.from];
+          if (row !== undefined) row[cell.column - columns.from] = cellText(cell.value);
+        }
+        const { gets: objects, bytesRead: bytes } = blobs.usage();
+        output.note(`${objects} objects with ${formatBytes(bytes)} were fetched.`);
+        output.result({ rows: grid, fetched: { objects, bytes } }, stringify(grid).trimEnd());
+      });
+    });
+}
+
+function checkSpans(rows: Span, columns: Span): void {
+  if (rows.to > MAX_ROWS || columns.to > MAX_COLUMNS) {
+    throw new UsageError(`the rectangle reaches past the sheet's ${MAX_ROWS} rows and ${MAX_COLUMNS} columns`);
+  }
+  const cells = (rows.to - rows.from) * (columns.to - columns.from);
+  if (cells > MAX_CELLS) {
+    throw new UsageError(`the rectangle has ${cells} cells, more than the ${MAX_CELLS} that are shown at once`, {
+      advice: 'View a smaller one, or use export',
+    });
+  }
+}

@@ -1,0 +1,167 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
+import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
+import { S3Client } from '@aws-sdk/client-s3';
+import { translateAwsError } from '../adapters/aws-error.ts';
+import { DynamoDbLogStore } from '../adapters/dynamodb-log-store.ts';
+import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
+import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
+import { nativePlatform } from '../adapters/native-platform.ts';
+import { S3BlobStore } from '../adapters/s3-blob-store.ts';
+import { ResourceMissingError, UsageError } from '../errors.ts';
+import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
+import { joinEngine } from '../local/engine.ts';
+import { ensureTables, type TableNames } from '../local/tables.ts';
+import { LogClient } from '../log/client.ts';
+import { RESERVED_TYPES } from '../log/entry.ts';
+import { parseLogId } from '../log/log-id.ts';
+import { spreadsheet } from '../state/spreadsheet/reducer.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { TableMeter } from './table-meter.ts';
+
+/** Where the tables and objects are, as the command line says it. */
+export interface Place {
+  readonly local?: string | undefined;
+  readonly entryTable?: string | undefined;
+  readonly segmentTable?: string | undefined;
+  readonly bucket?: string | undefined;
+  readonly prefix?: string | undefined;
+  readonly snapshotType: string;
+  readonly endSegmentType: string;
+}
+
+/** Everything that commands work with, wired for one place. */
+export interface Environment {
+  readonly tables: TableMeter;
+  readonly blobs: MeteredBlobStore;
+  readonly client: LogClient;
+  /** What building, loading and comparing snapshots takes. */
+  readonly deps: ReturnType<typeof snapshotDeps>;
+  readonly streams: DynamoDBStreamsClient;
+  readonly streamArn: () => Promise<string>;
+  readonly checkpoints: (streamArn: string) => CheckpointStore;
+  /** Aborted where the local engine is lost. */
+  readonly lost: AbortSignal;
+  readonly endpoint: string | undefined;
+  readonly close: () => Promise<void>;
+}
+
+const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
+
+/** @throws UsageError, EngineError */
+export async function openEnvironment(place: Place): Promise<Environment> {
+  return place.local === undefined ? openAws(place) : openLocal(place, place.local);
+}
+
+async function openLocal(place: Place, dir: string): Promise<Environment> {
+  if (place.bucket !== undefined) {
+    throw new UsageError('--local and --bucket exclude each other', {
+      advice: 'With --local, objects lie in the directory',
+    });
+  }
+  const engine = await joinEngine(dir);
+  // The engine takes any credentials and region, but the SDK insists on some.
+  const config = {
+    endpoint: engine.endpoint,
+    region: 'local',
+    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+  };
+  try {
+    const names = {
+      entryTable: place.entryTable ?? LOCAL_TABLES.entryTable,
+      segmentTable: place.segmentTable ?? LOCAL_TABLES.segmentTable,
+    };
+    const dynamodb = new DynamoDBClient(config);
+    const arn = await ensureTables(dynamodb, names);
+    return {
+      ...wire(place, names, dynamodb, new FilesystemBlobStore(join(dir, 'blobs'))),
+      streams: new DynamoDBStreamsClient(config),
+      streamArn: async () => arn,
+      checkpoints: (streamArn) => new FileCheckpointStore(join(dir, 'stream-checkpoint.json'), streamArn),
+      lost: engine.lost,
+      endpoint: engine.endpoint,
+      close: () => engine.leave(),
+    };
+  } catch (error) {
+    await engine.leave();
+    throw engine.lost.aborted ? engine.lost.reason : error;
+  }
+}
+
+async function openAws(place: Place): Promise<Environment> {
+  const { entryTable, segmentTable, bucket } = place;
+  if (entryTable === undefined || segmentTable === undefined || bucket === undefined) {
+    throw new UsageError('it is not said where the log is', {
+      advice: 'Give --entry-table, --segment-table and --bucket, or --local DIR to try it on this machine',
+    });
+  }
+  const endpoint = process.env.DYNAMODB_ENDPOINT;
+  const config: DynamoDBClientConfig = endpoint === undefined || endpoint === '' ? {} : { endpoint };
+  const dynamodb = new DynamoDBClient(config);
+  await requireRegion(dynamodb);
+  const blobs = new S3BlobStore({ client: new S3Client({}), bucket, prefix: place.prefix });
+  return {
+    ...wire(place, { entryTable, segmentTable }, dynamodb, blobs),
+    streams: new DynamoDBStreamsClient(config),
+    streamArn: () => describeStream(dynamodb, entryTable),
+    // Without a directory of its own, each run reads the stream from its oldest record; what is done is passed over.
+    checkpoints: () => ({ load: async () => ({}), save: async () => {} }),
+    lost: new AbortController().signal,
+    endpoint,
+    close: async () => {},
+  };
+}
+
+function wire(place: Place, names: TableNames, dynamodb: DynamoDBClient, objects: BlobStore) {
+  const tables = new TableMeter();
+  const store = new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter });
+  const blobs = new MeteredBlobStore(objects);
+  const deps = snapshotDeps(place, store, blobs);
+  const client = new LogClient({
+    store,
+    blobs,
+    types: deps.types,
+    now: Date.now,
+    random: Math.random,
+    sleep: (ms) => sleep(ms),
+    newLogId: () => parseLogId(randomUUID()),
+  });
+  return { tables, blobs, client, deps };
+}
+
+function snapshotDeps(place: Place, store: DynamoDbLogStore, blobs: MeteredBlobStore) {
+  return {
+    store,
+    blobs,
+    platform: nativePlatform,
+    reducer: spreadsheet,
+    types: { ...RESERVED_TYPES, snapshot: place.snapshotType, endSegment: place.endSegmentType },
+    now: Date.now,
+  };
+}
+
+async function requireRegion(client: DynamoDBClient): Promise<void> {
+  try {
+    await client.config.region();
+  } catch (cause) {
+    throw new UsageError('the AWS region is not known', {
+      advice: 'Set AWS_REGION or a profile with a region, or give --local DIR to try it on this machine',
+      cause,
+    });
+  }
+}
+
+async function describeStream(client: DynamoDBClient, table: string): Promise<string> {
+  let arn: string | undefined;
+  try {
+    arn = (await client.send(new DescribeTableCommand({ TableName: table }))).Table?.LatestStreamArn;
+  } catch (error) {
+    throw translateAwsError(error, `table '${table}'`);
+  }
+  if (arn !== undefined) return arn;
+  throw new ResourceMissingError(`table '${table}' has no stream`, {
+    advice: 'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
+  });
+}

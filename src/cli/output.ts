@@ -1,0 +1,78 @@
+import { SingleBar } from 'cli-progress';
+import { LogfoldError } from '../errors.ts';
+
+/** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
+export class Output {
+  readonly json: boolean;
+
+  constructor(json: boolean) {
+    this.json = json;
+  }
+
+  /** The command's answer. Called once, at the end. */
+  result(document: unknown, text: string): void {
+    if (this.json) process.stdout.write(`${JSON.stringify(document)}\n`);
+    else if (text !== '') process.stdout.write(`${text}\n`);
+  }
+
+  /** Something worth knowing on the way, for a person only. */
+  note(text: string): void {
+    if (!this.json) process.stderr.write(`${text}\n`);
+  }
+
+  /** An error, on standard error; for a machine also as the one document. */
+  error(error: unknown): void {
+    const { code, message } = describeError(error);
+    if (this.json) process.stdout.write(`${JSON.stringify({ error: errorDocument(error) })}\n`);
+    process.stderr.write(`logfold: ${code}: ${message}\n`);
+    if (process.env.LOGFOLD_DEBUG !== undefined && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+  }
+
+  /** A progress bar on standard error; nothing for a machine. */
+  progress(what: string, total?: number): Progress {
+    return new Progress(this.json ? undefined : what, total);
+  }
+}
+
+/** How far a command is. On a terminal a bar, elsewhere a line every two seconds. */
+export class Progress {
+  readonly #bar: SingleBar | undefined;
+
+  constructor(what: string | undefined, total: number | undefined) {
+    if (what === undefined) return;
+    const format = total === undefined ? `${what}: {value}` : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
+    this.#bar = new SingleBar({
+      format,
+      stream: process.stderr,
+      noTTYOutput: true,
+      notTTYSchedule: 2000,
+      hideCursor: true,
+    });
+    this.#bar.start(total ?? 0, 0);
+  }
+
+  update(value: number): void {
+    this.#bar?.update(value);
+  }
+
+  stop(): void {
+    this.#bar?.stop();
+  }
+}
+
+function describeError(error: unknown): { readonly code: string; readonly message: string } {
+  if (error instanceof LogfoldError) return error;
+  if (error instanceof Error) return { code: error.name, message: error.message };
+  return { code: 'ERROR', message: String(error) };
+}
+
+function errorDocument(error: unknown): unknown {
+  return error instanceof LogfoldError ? error.toJSON() : describeError(error);
+}
+
+/** A number of bytes for a person. */
+export function formatBytes(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+}

@@ -1,0 +1,154 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
+import { MemoryJobQueue } from '../adapters/memory-job-queue.ts';
+import type { ReservedTypes } from '../log/entry.ts';
+import type { ReceivedMessage } from '../store/job-queue.ts';
+import { consume } from '../workers/consume.ts';
+import { decodeJob } from '../workers/job.ts';
+import { route } from '../workers/route.ts';
+import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../workers/snapshot.ts';
+import type { StreamRecord } from '../workers/stream-record.ts';
+import type { DiscardedBatch } from './batch-delivery.ts';
+import type { CheckpointStore } from './checkpoint-store.ts';
+import type { TrimmedRecords } from './shard-reader.ts';
+import { StreamPoller } from './stream-poller.ts';
+
+/** A job is given up, and kept as a dead letter, after it has failed this often. */
+const MAX_RECEIVES = 5;
+/** How long a job stays with a worker that does not answer any more, in milliseconds. */
+const VISIBILITY_MS = 60_000;
+const COMMIT_EVERY_MS = 200;
+
+/** Something that the pipeline did, for whoever watches. */
+export type PipelineEvent =
+  | { readonly kind: 'job'; readonly log: string; readonly result: SnapshotResult; readonly ms: number }
+  | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
+  | { readonly kind: 'dead'; readonly message: ReceivedMessage }
+  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown }
+  | { readonly kind: 'discarded'; readonly batch: DiscardedBatch }
+  | { readonly kind: 'trimmed'; readonly trimmed: TrimmedRecords };
+
+export interface PipelineOptions {
+  readonly streams: DynamoDBStreamsClient;
+  readonly streamArn: string;
+  readonly checkpoints: CheckpointStore;
+  readonly snapshot: SnapshotDeps;
+  readonly types?: ReservedTypes | undefined;
+  /** Logs that are worked on at once. */
+  readonly concurrency: number;
+  /** Ends the pipeline once the stream is read to its end and every job is done. */
+  readonly untilIdle: boolean;
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: PipelineEvent) => void;
+}
+
+/**
+ * The deployment in one process: the stream is polled as Lambda polls it, its records are routed to jobs, and the jobs
+ * are worked on, one log at a time each. How far the stream is read is remembered only once all jobs from there are
+ * done, so a process that dies leaves nothing behind that the next one does not find again.
+ */
+export async function runPipeline(options: PipelineOptions): Promise<void> {
+  const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
+  const stop = new AbortController();
+  const signal = AbortSignal.any([options.signal, stop.signal]);
+  const poller = new StreamPoller({
+    client: options.streams,
+    streamArn: options.streamArn,
+    checkpoints: options.checkpoints,
+    filter: ({ eventName }) => eventName === 'INSERT',
+    handler: (records) =>
+      route(
+        { queue, types: options.types, report: (record, error) => options.onEvent({ kind: 'record', record, error }) },
+        records,
+      ),
+    onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
+    onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
+    settings: { batchSize: 1000, maximumRetryAttempts: 10, bisectBatchOnFunctionError: true },
+  });
+  const isIdle = (): boolean => {
+    const { waiting, inFlight, dead } = queue.stats();
+    return waiting + inFlight + dead === 0;
+  };
+  const commitWhenIdle = async (): Promise<void> => {
+    // Taken first: whatever led to jobs before this moment is done if the queue is idle after it.
+    const position = poller.routed();
+    if (isIdle()) await poller.commit(position);
+  };
+  const parts = [
+    poller.run(signal),
+    consumeJobs(options, queue, signal),
+    reportDeadLetters(options, queue, signal),
+    repeat(commitWhenIdle, signal),
+  ];
+  if (options.untilIdle) parts.push(stopOnceIdle(poller, isIdle, stop, signal));
+  // One part that fails takes the others down with it, and its error is the pipeline's.
+  for (const part of parts) part.catch(() => stop.abort());
+  const results = await Promise.allSettled(parts);
+  const failed = results.find((result) => result.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+  await commitWhenIdle();
+}
+
+async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, signal: AbortSignal): Promise<void> {
+  await consume({
+    queue,
+    concurrency: options.concurrency,
+    visibilityMs: VISIBILITY_MS,
+    waitMs: 1000,
+    signal,
+    handle: async ({ body }) => {
+      const job = decodeJob(body);
+      const started = performance.now();
+      const result = await completeSnapshot(options.snapshot, job);
+      options.onEvent({ kind: 'job', log: job.log, result, ms: performance.now() - started });
+    },
+    report: (outcome) => {
+      if (outcome.kind === 'failed')
+        options.onEvent({ kind: 'failed', message: outcome.message, error: outcome.error });
+    },
+  });
+}
+
+async function reportDeadLetters(options: PipelineOptions, queue: MemoryJobQueue, signal: AbortSignal): Promise<void> {
+  const dead = queue.deadLetters;
+  while (dead !== undefined && !signal.aborted) {
+    for (const message of await dead.receive({ max: 10, visibilityMs: VISIBILITY_MS, waitMs: 1000, signal })) {
+      options.onEvent({ kind: 'dead', message });
+      await dead.delete(message.receipt);
+    }
+  }
+}
+
+async function repeat(action: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await action();
+    await pause(COMMIT_EVERY_MS, signal);
+  }
+}
+
+async function stopOnceIdle(
+  poller: StreamPoller,
+  isIdle: () => boolean,
+  stop: AbortController,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await poller.caughtUp();
+    } catch (error) {
+      if (signal.aborted) return;
+      throw error;
+    }
+    if (isIdle()) return stop.abort();
+    await pause(20, signal);
+  }
+}
+
+/** Waits, or less if the signal is aborted. */
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(ms, undefined, { signal });
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}

@@ -1,0 +1,135 @@
+import { deepStrictEqual } from 'node:assert';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { decodeBody, encodeBody } from '../../src/log/body.ts';
+import type { Entry, StoredBody } from '../../src/log/entry.ts';
+import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
+import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import type { Value } from '../../src/log/value.ts';
+
+const number32 = fc.nat(2 ** 32 - 1);
+const seconds = fc.nat(Number.MAX_SAFE_INTEGER);
+const logId: fc.Arbitrary<LogId> = fc.uuid().map(parseLogId);
+// fast-check varies how arrays of bytes are backed; only the bytes count here.
+const someBytes = fc.uint8Array().map((bytes) => Uint8Array.from(bytes));
+const text = fc.string({ unit: 'grapheme' });
+const positiveZero = (number: number) => (Object.is(number, -0) ? 0 : number);
+const beyond53 = fc.oneof(
+  fc.bigInt({ min: 2n ** 53n + 1n, max: 2n ** 64n - 1n }),
+  fc.bigInt({ min: -(2n ** 63n), max: -(2n ** 53n) - 1n }),
+);
+
+/** Values of all kinds, with numbers and dates as the format can carry them. */
+function values(scalars: readonly fc.Arbitrary<Value>[]): fc.Arbitrary<Value> {
+  const keys = fc.oneof(text, fc.constantFrom('__proto__', 'constructor', 'toJSON', 'length'));
+  return fc.letrec<{ value: Value }>((tie) => ({
+    value: fc.oneof(
+      { depthSize: 'small', withCrossShrink: true },
+      ...scalars,
+      fc.array(tie('value')),
+      fc.array(fc.tuple(keys, tie('value'))).map((entries): Value => Object.fromEntries(entries)),
+    ),
+  })).value;
+}
+
+const common: readonly fc.Arbitrary<Value>[] = [
+  fc.constant(null),
+  fc.boolean(),
+  text,
+  someBytes,
+  beyond53,
+  fc.integer(),
+];
+const messagePack = values([
+  ...common,
+  fc.double().map(positiveZero),
+  // Up to the year 9999: milliseconds before 1970 too.
+  fc.date({ noInvalidDate: true, min: new Date('0001-01-01'), max: new Date('9999-12-31') }),
+]);
+const nativeNumber = fc
+  .double({ noNaN: true, noDefaultInfinity: true, min: -1e120, max: 1e120 })
+  .filter((number) => Math.abs(number) > 1e-120 && !(Number.isInteger(number) && Math.abs(number) > 2 ** 53));
+const native = values([...common, nativeNumber]).filter(
+  (value) => value !== null && typeof value !== 'string' && !(value instanceof Uint8Array),
+);
+
+const body: fc.Arbitrary<StoredBody> = fc.oneof(
+  someBytes.map((bytes): StoredBody => ({ format: 'bytes', bytes })),
+  text.map((json): StoredBody => ({ format: 'json', text: json })),
+  native.map((value): StoredBody => ({ format: 'native', value })),
+);
+const place = fc.oneof(
+  fc.constant({}),
+  body.map((stored) => ({ body: stored })),
+  fc.string({ minLength: 1 }).map((external) => ({ external })),
+);
+const entry: fc.Arbitrary<Entry> = fc
+  .record(
+    {
+      log: logId,
+      position: fc.record({ segment: number32, entry: number32 }, { noNullPrototype: true }),
+      created: seconds,
+      type: fc.string({ minLength: 1 }),
+      version: seconds,
+      expires: seconds,
+    },
+    { requiredKeys: ['log', 'position', 'created', 'type', 'version'], noNullPrototype: true },
+  )
+  .chain((base) => place.map((where) => ({ ...base, ...where })));
+const segment: fc.Arbitrary<Segment> = fc.record(
+  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, archive: fc.string({ minLength: 1 }) },
+  { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
+);
+
+test('every entry survives its item', () => {
+  fc.assert(
+    fc.property(entry, (given) => {
+      deepStrictEqual(decodeEntry(encodeEntry(given)), given);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('every segment survives its item', () => {
+  fc.assert(
+    fc.property(segment, (given) => {
+      deepStrictEqual(decodeSegment(encodeSegment(given)), given);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('every value survives its MessagePack', () => {
+  fc.assert(
+    fc.property(messagePack, (value) => {
+      deepStrictEqual(decodeBody({ format: 'bytes', bytes: encodeBody(value) }), value);
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+test('every JSON text of more than one byte is told from MessagePack', () => {
+  fc.assert(
+    fc.property(
+      fc.json().filter((json) => json.length > 1),
+      (json) => {
+        const bytes = new TextEncoder().encode(json);
+        deepStrictEqual(decodeBody({ format: 'bytes', bytes }), JSON.parse(json));
+      },
+    ),
+  );
+});
+
+test('arbitrary bytes decode or are refused as undecodable, and nothing else happens', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ minLength: 0, maxLength: 60 }), (bytes) => {
+      try {
+        encodeBody(decodeBody({ format: 'bytes', bytes: Uint8Array.from(bytes) }));
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'BODY_UNDECODABLE' });
+      }
+    }),
+    { numRuns: 3000 },
+  );
+});

@@ -1,0 +1,59 @@
+import type { LogStore } from '../../src/log/log-store.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
+import type { JobQueue } from '../../src/store/job-queue.ts';
+
+/**
+ * What is to happen around one operation of a port: it calls `effect` or not, once or twice, at once or later, and
+ * gives its answer on, or another, or none. A page of a paged operation is an operation of its own.
+ */
+export type Around = <T>(name: string, effect: () => Promise<T>) => Promise<T>;
+
+export function aroundLogStore(inner: LogStore, around: Around): LogStore {
+  return {
+    createLog: (segment, first) => around('createLog', () => inner.createLog(segment, first)),
+    newestSegments: (log, limit, consistency) =>
+      around('newestSegments', () => inner.newestSegments(log, limit, consistency)),
+    getSegment: (log, segment, consistency) => around('getSegment', () => inner.getSegment(log, segment, consistency)),
+    segments: (log) => aroundPages('segments', inner.segments(log), around),
+    allSegments: () => aroundPages('allSegments', inner.allSegments(), around),
+    newestEntry: (log, segment, consistency) =>
+      around('newestEntry', () => inner.newestEntry(log, segment, consistency)),
+    getEntry: (log, position, consistency) => around('getEntry', () => inner.getEntry(log, position, consistency)),
+    entries: (log, range, consistency) => aroundPages('entries', inner.entries(log, range, consistency), around),
+    putEntries: (entries) => around('putEntries', () => inner.putEntries(entries)),
+    startSegment: (items) => around('startSegment', () => inner.startSegment(items)),
+    completeSnapshot: (log, position, root) =>
+      around('completeSnapshot', () => inner.completeSnapshot(log, position, root)),
+    advanceLastSnapshot: (log, position) =>
+      around('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position)),
+    isRetryable: (error) => inner.isRetryable(error),
+  };
+}
+
+export function aroundBlobStore(inner: BlobStore, around: Around): BlobStore {
+  return {
+    get: (key) => around('get', () => inner.get(key)),
+    put: (key, bytes) => around('put', () => inner.put(key, bytes)),
+    delete: (keys) => around('delete', () => inner.delete(keys)),
+    list: (prefix) => aroundPages('list', inner.list(prefix), around),
+  };
+}
+
+export function aroundJobQueue(inner: JobQueue, around: Around): JobQueue {
+  return {
+    send: (message) => around('send', () => inner.send(message)),
+    receive: (options) => around('receive', () => inner.receive(options)),
+    delete: (receipt) => around('deleteMessage', () => inner.delete(receipt)),
+    changeVisibility: (receipt, visibilityMs) =>
+      around('changeVisibility', () => inner.changeVisibility(receipt, visibilityMs)),
+  };
+}
+
+async function* aroundPages<T>(name: string, pages: AsyncIterable<T>, around: Around): AsyncGenerator<T> {
+  const iterator = pages[Symbol.asyncIterator]();
+  for (;;) {
+    const page = await around(name, () => iterator.next());
+    if (page.done === true) return;
+    yield page.value;
+  }
+}

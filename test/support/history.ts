@@ -1,0 +1,183 @@
+import fc from 'fast-check';
+import { clearStop } from '../../src/snapshot/stop.ts';
+import { route } from '../../src/workers/route.ts';
+import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import { isHealthy } from './log-truth.ts';
+import { NO_FAULTS } from './process.ts';
+import { Random } from './random.ts';
+import { sheetEdits } from './sheet-model.ts';
+import { type ClientPlan, isInjected, liveClient, loadAndCheck } from './sim-client.ts';
+import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
+import { type Ports, World } from './world.ts';
+import { checkObjects, checkSettledLog, StepChecks } from './world-checks.ts';
+
+/** Longer than a queue remembers what it was sent, in milliseconds. */
+const FORGOTTEN_MS = 6 * 60_000;
+
+/**
+ * One history from its seed: clients edit some logs while a stream, a queue and workers that fail in every way turn
+ * them into snapshots; then the faults end, and what the pipeline is promised makes up for lost records: either each
+ * log gets a later Snapshot entry, or all records are delivered once more.
+ * @returns what happened, line by line
+ * @throws what was found wrong, with the seed and the last lines
+ */
+export async function runHistory(seed: number): Promise<readonly string[]> {
+  const world = new World(new Random(seed));
+  try {
+    await new History(world, seed).run();
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const last = world.lines.slice(-40).join('\n');
+    throw new Error(`seed ${seed}: ${reason}\nThe same again: SEED=${seed} npx vitest run test/simulation\n${last}`, {
+      cause,
+    });
+  }
+  return world.lines;
+}
+
+class History {
+  readonly #world: World;
+  readonly #checks: StepChecks;
+  readonly #plans: ClientPlan[] = [];
+  readonly #pipeline: Pipeline = {
+    inHand: [],
+    settling: false,
+    closing: false,
+    spawn: (name, life) => this.#live(name, life, 'once'),
+  };
+  readonly #seed: number;
+  #living = 0;
+  #editing = 0;
+  #failure: { readonly error: unknown } | undefined;
+
+  constructor(world: World, seed: number) {
+    this.#world = world;
+    this.#seed = seed;
+    this.#checks = new StepChecks(world);
+  }
+
+  async run(): Promise<void> {
+    const { random } = this.#world;
+    const lateSnapshot = random.chance(0.5);
+    await this.#begin();
+    this.#start(this.#settle(lateSnapshot));
+    while (this.#living > 0 && this.#failure === undefined) {
+      if (!(await this.#world.scheduler.step())) throw new Error('somebody waits for something that never comes');
+      await this.#checks.afterStep();
+    }
+    // What timed-out and crashed processes had sent off may still arrive.
+    while (this.#failure === undefined && (await this.#world.scheduler.step())) await this.#checks.afterStep();
+    if (this.#failure !== undefined) throw this.#failure.error;
+    for (const log of this.#world.logs) {
+      await checkSettledLog(this.#world, log, !lateSnapshot);
+      await loadAndCheck(this.#world, this.#world, log);
+    }
+    await checkObjects(this.#world);
+  }
+
+  async #begin(): Promise<void> {
+    const { random } = this.#world;
+    const creator = this.#world.client(this.#world);
+    for (let logs = random.integer(1, 3); logs > 0; logs--) await creator.createLog();
+    const poisoned = random.chance(0.3) ? random.pick(this.#world.logs) : undefined;
+    for (const log of this.#world.logs) {
+      for (let clients = random.integer(1, 2); clients > 0; clients--) {
+        const edits = fc.sample(sheetEdits(30), { seed: this.#seed * 10 + this.#plans.length, numRuns: 2 }).flat();
+        const poisonAt = log === poisoned && clients === 1 ? random.integer(0, edits.length) : undefined;
+        this.#plans.push({ log, edits, next: 0, poisonAt });
+      }
+    }
+    const rate = random.pick([0, 0.005, 0.02]);
+    this.#world.faults = {
+      crashBefore: rate / 2,
+      crashAfter: rate / 2,
+      throttle: rate,
+      timeout: rate,
+      delay: rate,
+    };
+    this.#world.streamFaults = random.chance(0.7) ? { lost: 0.15, twice: 0.2 } : { lost: 0, twice: 0 };
+    for (const plan of this.#plans) {
+      this.#editing++;
+      this.#live('client', async (ports) => {
+        await liveClient(this.#world, ports, plan);
+        this.#editing--;
+      });
+    }
+    if (random.chance(0.4)) this.#start(this.#deploy());
+    this.#live('router', (ports) => liveRouter(this.#world, ports, this.#pipeline), 'always');
+    for (let workers = random.integer(1, 3); workers > 0; workers--) {
+      this.#live('worker', (ports) => liveWorker(this.#world, ports, this.#pipeline), 'always');
+    }
+  }
+
+  async #deploy(): Promise<void> {
+    await this.#world.scheduler.sleep(this.#world.random.integer(0, 60_000));
+    if (!this.#pipeline.settling) this.#world.version = 2;
+  }
+
+  async #settle(lateSnapshot: boolean): Promise<void> {
+    const world = this.#world;
+    while (this.#editing > 0) await world.scheduler.sleep(1_000);
+    this.#pipeline.settling = true;
+    world.faults = NO_FAULTS;
+    world.streamFaults = { lost: 0, twice: 0 };
+    await this.#idle();
+    if (lateSnapshot) {
+      const client = world.client(world);
+      for (const log of world.logs) await client.addSnapshot(log);
+    } else {
+      await world.scheduler.sleep(FORGOTTEN_MS);
+      // A person looks at what is stopped, and lets it go on: where nothing was mended it stops once more.
+      for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
+      await route({ queue: world.queue, report: fail }, [...world.records]);
+    }
+    await this.#idle();
+    this.#pipeline.closing = true;
+  }
+
+  async #idle(): Promise<void> {
+    const { stream, queue, scheduler } = this.#world;
+    const busy = (): boolean => {
+      const { waiting, inFlight } = queue.stats();
+      return waiting + inFlight + stream.length + this.#pipeline.inHand.length > 0;
+    };
+    // Twice in a row, since something may be on its way from the stream to the queue.
+    for (let quiet = 0; quiet < 2; quiet = busy() ? 0 : quiet + 1) await scheduler.sleep(5_000);
+  }
+
+  /** A process that comes up again after each crash; one that lives `always` also after each end, until all closes. */
+  #live(name: string, life: (ports: Ports) => Promise<void>, again: 'once' | 'crashed' | 'always' = 'crashed'): void {
+    const { scheduler, random } = this.#world;
+    const lives = async (): Promise<void> => {
+      for (;;) {
+        const ports = this.#world.start(name);
+        const lived = life(ports).then(
+          () => 'over' as const,
+          (error: unknown) => {
+            if (isInjected(error)) return 'over' as const;
+            throw error;
+          },
+        );
+        const end = await Promise.race([lived, ports.process.crashed.then(() => 'crashed' as const)]);
+        if (again === 'once' || (end === 'over' && again === 'crashed') || this.#pipeline.closing) return;
+        await scheduler.sleep(random.integer(0, end === 'crashed' ? 30_000 : 1_000));
+      }
+    };
+    this.#start(lives());
+  }
+
+  #start(actor: Promise<void>): void {
+    this.#living++;
+    actor
+      .catch((error: unknown) => {
+        this.#failure ??= { error };
+      })
+      .finally(() => {
+        this.#living--;
+      });
+  }
+}
+
+function fail(record: StreamRecord, error: unknown): void {
+  throw new Error(`record ${record.sequenceNumber} was not routed`, { cause: error });
+}

@@ -1,0 +1,50 @@
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import { comparePositions, type Position } from '../../src/log/position.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { RecordedEntry } from './recorded-log-store.ts';
+import { foldPlainly } from './versioned-sheet.ts';
+import type { World } from './world.ts';
+
+export interface PoisonedAt {
+  readonly position: Position;
+  readonly code: string;
+}
+
+/** The first place of a log that the reducer of a version cannot get past. */
+export function firstPoison(world: World, log: LogId, version = world.version): PoisonedAt | undefined {
+  let expected: Position = { segment: 0, entry: 0 };
+  for (const { entry } of world.store.history(log)) {
+    if (entry.position.segment > expected.segment) expected = { segment: entry.position.segment, entry: 0 };
+    if (entry.position.entry !== expected.entry) return { position: expected, code: 'ENTRY_GAP' };
+    const poison = world.poisons.get(entry.created);
+    if (poison !== undefined && version < poison.curedBy) return { position: entry.position, code: poison.code };
+    expected = { segment: expected.segment, entry: expected.entry + 1 };
+  }
+  return undefined;
+}
+
+/** Whether nothing is wrong with a log for any version of the reducer. */
+export function isHealthy(world: World, log: LogId): boolean {
+  return firstPoison(world, log, 1) === undefined;
+}
+
+/** The sheet after some entries of a log, by the plain model and from what the clients meant. */
+export function rowsAfter(world: World, entries: readonly RecordedEntry[], version: number): string[][] {
+  const edits = entries.map(({ entry }) => world.edits.get(entry.created));
+  return foldPlainly(
+    edits.filter((edit): edit is SheetEdit => edit !== undefined),
+    version,
+  );
+}
+
+/** A log's entries before a position. */
+export function entriesBefore(world: World, log: LogId, position: Position): RecordedEntry[] {
+  return world.store.history(log).filter(({ entry }) => comparePositions(entry.position, position) < 0);
+}
+
+/** Where a log's Snapshot entries are, in order. */
+export function snapshotEntries(world: World, log: LogId): Position[] {
+  const history = world.store.history(log);
+  return history.filter(({ entry }) => entry.type === RESERVED_TYPES.snapshot).map(({ entry }) => entry.position);
+}

@@ -1,0 +1,106 @@
+import type { Around } from './around.ts';
+import type { Random } from './random.ts';
+import type { Scheduler } from './scheduler.ts';
+
+/** How often each fault strikes an operation; 0 is never, 1 always. */
+export interface FaultRates {
+  /** The process dies, and the operation never takes effect. */
+  readonly crashBefore: number;
+  /** The operation takes effect, and the process dies before it hears of it. */
+  readonly crashAfter: number;
+  /** The operation is refused, and certainly has no effect. */
+  readonly throttle: number;
+  /** The operation takes effect, and its answer is lost. */
+  readonly timeout: number;
+  /** The operation or its answer takes up to two minutes. */
+  readonly delay: number;
+}
+
+export const NO_FAULTS: FaultRates = { crashBefore: 0, crashAfter: 0, throttle: 0, timeout: 0, delay: 0 };
+
+/** A fault that a history puts in on purpose. */
+export class InjectedFault extends Error {
+  /** Whether the operation has certainly changed nothing. */
+  readonly harmless: boolean;
+  constructor(operation: string, harmless: boolean) {
+    super(`${operation} ${harmless ? 'was throttled' : 'timed out'}`);
+    this.harmless = harmless;
+  }
+}
+
+export interface ProcessOptions {
+  readonly name: string;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  /** Asked at each operation, since faults may end while a process lives. */
+  readonly faults: () => FaultRates;
+  readonly trace: (line: string) => void;
+}
+
+/**
+ * One process among others: every operation on a port takes its time, and may fail. A process that has crashed never
+ * hears of anything again, so that not a line of its code runs, not even a `finally`.
+ */
+export class Process {
+  readonly name: string;
+  /** Resolves when the process crashes. */
+  readonly crashed: Promise<void>;
+  readonly #options: ProcessOptions;
+  #dead = false;
+  #die: () => void = () => undefined;
+
+  constructor(options: ProcessOptions) {
+    this.name = options.name;
+    this.#options = options;
+    this.crashed = new Promise((resolve) => {
+      this.#die = resolve;
+    });
+  }
+
+  readonly around: Around = <T>(operation: string, effect: () => Promise<T>): Promise<T> =>
+    new Promise<T>((resolve, reject) => {
+      const { scheduler } = this.#options;
+      const alive = (settle: () => void) => () => {
+        if (!this.#dead) settle();
+      };
+      const fault = this.#fault();
+      const answer = async (): Promise<void> => {
+        if (this.#dead) return;
+        if (fault !== undefined) this.#note(`${operation}: ${fault}`);
+        if (fault === 'crashBefore') return this.#crash();
+        if (fault === 'throttle') return reject(new InjectedFault(operation, true));
+        const settle = await effect().then(
+          (value) => () => resolve(value),
+          (error: unknown) => () => reject(error),
+        );
+        this.#note(operation);
+        if (fault === 'crashAfter') return this.#crash();
+        if (fault === 'timeout') return reject(new InjectedFault(operation, false));
+        scheduler.after(this.#latency(fault === 'delay'), alive(settle));
+      };
+      scheduler.after(this.#latency(fault === 'delay'), answer);
+    });
+
+  #fault(): keyof FaultRates | undefined {
+    const { faults, random } = this.#options;
+    let rest = random.next();
+    for (const name of ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay'] as const) {
+      rest -= faults()[name];
+      if (rest < 0) return name;
+    }
+    return undefined;
+  }
+
+  #latency(delayed: boolean): number {
+    return this.#options.random.integer(1, delayed ? 120_000 : 50);
+  }
+
+  #note(what: string): void {
+    this.#options.trace(`${this.#options.scheduler.now()} ${this.name} ${what}`);
+  }
+
+  #crash(): void {
+    this.#dead = true;
+    this.#die();
+  }
+}

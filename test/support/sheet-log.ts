@@ -1,0 +1,126 @@
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { LogClient, type NewEntry } from '../../src/log/client.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import type { Position } from '../../src/log/position.ts';
+import { rootOf } from '../../src/log/root-ref.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import type { Root } from '../../src/snapshot/root.ts';
+import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
+import { LOG, NOON } from './logs.ts';
+import { Random } from './random.ts';
+import { readRows, versionedSheet } from './versioned-sheet.ts';
+
+/** Everything that the stores hold of one log. */
+export interface Contents {
+  readonly entries: readonly Entry[];
+  readonly segments: readonly Segment[];
+  readonly objects: ReadonlyMap<string, Uint8Array>;
+}
+
+/** One log of a sheet on memory adapters, and a worker for it: always the same log id and the same clock. */
+export class SheetLog {
+  readonly log = LOG;
+  readonly store = new MemoryLogStore();
+  readonly blobs = new MemoryBlobStore(() => NOON * 1000);
+  readonly deps: SnapshotDeps;
+  readonly #client: LogClient;
+  readonly #random = new Random(1);
+
+  private constructor(nodes: SnapshotDeps['nodes']) {
+    const now = (): number => NOON * 1000;
+    const { store, blobs } = this;
+    this.deps = { store, blobs, platform: nativePlatform, reducer: versionedSheet(1), now, nodes };
+    this.#client = new LogClient({
+      store,
+      blobs,
+      now,
+      random: () => this.#random.next(),
+      sleep: async () => undefined,
+      newLogId: () => LOG,
+    });
+  }
+
+  static async create(nodes?: SnapshotDeps['nodes']): Promise<SheetLog> {
+    const sheet = new SheetLog(nodes);
+    await sheet.#client.createLog();
+    return sheet;
+  }
+
+  /** Appends edits; the position of the last. */
+  async edit(...edits: readonly SheetEdit[]): Promise<Position> {
+    let last: Position = { segment: 0, entry: 0 };
+    for (const edit of edits) last = await this.append({ type: edit.type, version: 1, body: sheetBody(edit) });
+    return last;
+  }
+
+  /** Appends any entry. */
+  async append(entry: NewEntry): Promise<Position> {
+    return (await this.#client.addEntry(this.log, entry)).position;
+  }
+
+  /** Appends a text for each cell of a few rows: texts of 7 random characters, or as many as one says. */
+  fill(rows: number, columns: number, length = 7): Promise<Position> {
+    const cells = Array.from({ length: rows * columns }, (_, i) => {
+      return [Math.floor(i / columns), i % columns, this.#random.text(length)] as const;
+    });
+    return this.edit({ type: 'Set', cells });
+  }
+
+  /** Asks for a snapshot. */
+  async snapshot(): Promise<Position> {
+    return (await this.#client.addSnapshot(this.log)).position;
+  }
+
+  /** Starts a segment; the position of its Snapshot entry. */
+  async segment(): Promise<Position> {
+    return (await this.#client.startSegment(this.log)).position;
+  }
+
+  /** Works on the job of a Snapshot entry. */
+  complete(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<SnapshotResult> {
+    return completeSnapshot({ ...this.deps, ...deps }, { kind: 'snapshot', log: this.log, position });
+  }
+
+  /** Asks for a snapshot and works on it. */
+  async completed(deps: Partial<SnapshotDeps> = {}): Promise<Position> {
+    const position = await this.snapshot();
+    await this.complete(position, deps);
+    return position;
+  }
+
+  /** The root that a Snapshot entry carries. */
+  async root(position: Position): Promise<Root> {
+    const entry = await this.store.getEntry(this.log, position);
+    const ref = entry && rootOf(entry);
+    if (ref === undefined) throw new Error(`no snapshot at ${position.segment}/${position.entry}`);
+    return loadRoot(this.deps, { log: this.log, position }, ref);
+  }
+
+  /** The rows that a completed snapshot holds. */
+  async rows(position: Position): Promise<string[][]> {
+    const { state } = await this.root(position);
+    return readRows(new Draft(nodeStore(this.deps, this.log), state));
+  }
+
+  /** Last Snapshot of a segment. */
+  async lastSnapshot(segment = 0): Promise<number | undefined> {
+    return (await this.store.getSegment(this.log, segment))?.lastSnapshot;
+  }
+
+  async contents(): Promise<Contents> {
+    const segments = await Array.fromAsync(this.store.segments(this.log));
+    const entries: Entry[] = [];
+    for (const { segment } of segments) {
+      const range = { segment, from: 0, to: Number.MAX_SAFE_INTEGER };
+      for await (const page of this.store.entries(this.log, range)) entries.push(...page);
+    }
+    const objects = new Map<string, Uint8Array>();
+    for await (const { key } of this.blobs.list('')) objects.set(key, (await this.blobs.get(key)) ?? new Uint8Array());
+    return { entries, segments, objects };
+  }
+}

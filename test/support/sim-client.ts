@@ -1,0 +1,144 @@
+import {
+  AttemptsExhaustedError,
+  LogfoldError,
+  SegmentWithoutSnapshotError,
+  StoreUnavailableError,
+} from '../../src/errors.ts';
+import type { LogClient, NewEntry } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import { comparePositions } from '../../src/log/position.ts';
+import { loadState } from '../../src/snapshot/load.ts';
+import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { bodyKey } from '../../src/store/keys.ts';
+import { firstPoison, rowsAfter } from './log-truth.ts';
+import { InjectedFault } from './process.ts';
+import { STALE_MS } from './recorded-log-store.ts';
+import { FAULTY, NOTE, readRows, versionedSheet } from './versioned-sheet.ts';
+import type { Poison, Ports, World } from './world.ts';
+
+/** Whether an error is nothing but a fault that was put in, as it comes out of the code under test. */
+export function isInjected(error: unknown): boolean {
+  if (error instanceof StoreUnavailableError || error instanceof AttemptsExhaustedError) return true;
+  return error instanceof InjectedFault;
+}
+
+/** What a client is to do, and how far it has come: that outlives its crashes. */
+export interface ClientPlan {
+  readonly log: LogId;
+  readonly edits: readonly SheetEdit[];
+  next: number;
+  /** Before this edit, poison gets into the log. */
+  readonly poisonAt: number | undefined;
+}
+
+/** One life of a client: it edits, asks for snapshots, starts segments and loads, until its plan is done. */
+export async function liveClient(world: World, ports: Ports, plan: ClientPlan): Promise<void> {
+  const client = world.client(ports);
+  const { random, scheduler } = world;
+  while (plan.next < plan.edits.length) {
+    await scheduler.sleep(random.integer(0, random.chance(0.1) ? 30_000 : 2_000));
+    try {
+      await act(world, ports, client, plan);
+    } catch (error) {
+      if (!isInjected(error) && !(error instanceof SegmentWithoutSnapshotError)) throw error;
+    }
+  }
+}
+
+async function act(world: World, ports: Ports, client: LogClient, plan: ClientPlan): Promise<void> {
+  const choice = world.random.next();
+  const { log } = plan;
+  if (choice < 0.14) await client.addSnapshot(log);
+  else if (choice < 0.22) await client.startSegment(log);
+  else if (choice < 0.36) await loadAndCheck(world, ports, log);
+  else {
+    const count = world.random.chance(0.8) ? 1 : world.random.integer(2, 6);
+    const edits = plan.edits.slice(plan.next, plan.next + count);
+    const poisoned = plan.poisonAt !== undefined && plan.poisonAt >= plan.next && plan.poisonAt < plan.next + count;
+    plan.next += count;
+    if (poisoned) await poisonLog(world, log);
+    await client.addEntries(
+      log,
+      edits.map((edit) => newEntry(world, enlarge(world, edit))),
+    );
+  }
+}
+
+function newEntry(world: World, edit: SheetEdit): NewEntry {
+  const created = world.nextSerial();
+  world.edits.set(created, edit);
+  return { type: edit.type, version: 1, body: sheetBody(edit), created };
+}
+
+/** Makes values of all sizes: some leave the root, some the leaf, and some the entry. */
+function enlarge(world: World, edit: SheetEdit): SheetEdit {
+  if (edit.type !== 'Set' || !world.random.chance(0.25)) return edit;
+  const length = world.random.pick([10, 300, 300, 2_000, 5_000, 9_000]);
+  const longer = ([row, column]: CellEdit): CellEdit => [row, column, world.random.text(length)];
+  return { type: 'Set', cells: edit.cells.map((cell, i) => (i < 2 ? longer(cell) : cell)) };
+}
+
+/** Appends something that cannot be folded, as another program with access to the table might. */
+async function poisonLog(world: World, log: LogId): Promise<void> {
+  const { store, random } = world;
+  const [newest] = await store.newestSegments(log, 1, { consistent: true });
+  const end = newest && (await store.newestEntry(log, newest.segment, { consistent: true }));
+  if (end === undefined || end.type === RESERVED_TYPES.endSegment) throw new Error('a segment ends in its newest one');
+  const put = async (offset: number, poison: Poison | undefined, changes: object): Promise<void> => {
+    const position = { segment: end.position.segment, entry: end.position.entry + offset };
+    const created = world.nextSerial();
+    if (poison !== undefined) world.poisons.set(created, poison);
+    await store.putEntries([{ log, position, created, type: 'Set', version: 1, ...changes }]);
+  };
+  const incurable = (code: string): Poison => ({ code, curedBy: Number.POSITIVE_INFINITY });
+  const kind = random.integer(0, 6);
+  world.trace(`${world.scheduler.now()} poison ${kind} for ${log} after ${end.position.entry}`);
+  if (kind === 0) await put(1, incurable('ENTRY_TYPE_UNKNOWN'), { type: 'Pivot' });
+  if (kind === 1) await put(1, { code: 'ENTRY_TYPE_UNKNOWN', curedBy: 2 }, { type: NOTE });
+  if (kind === 2) await put(1, incurable('FOLD_FAILED'), { type: FAULTY });
+  if (kind === 3) await put(1, incurable('ENTRY_VERSION_UNKNOWN'), { version: 9 });
+  if (kind === 4) {
+    await put(1, incurable('BODY_UNDECODABLE'), { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 1) } });
+  }
+  if (kind === 5) await put(1, incurable('EXTERNAL_MISSING'), { external: bodyKey(log, '0'.repeat(64)) });
+  if (kind === 6) {
+    await put(1, undefined, {});
+    await put(2, undefined, { type: 'Insert Rows', body: { format: 'json', text: '[0,0]' } });
+    store.lose(log, { segment: end.position.segment, entry: end.position.entry + 1 });
+  }
+}
+
+/** Loads as a client does, and compares with the plain fold of as many entries as it says to have taken in. */
+export async function loadAndCheck(world: World, ports: Pick<Ports, 'store' | 'blobs'>, log: LogId): Promise<void> {
+  const version = world.random.integer(1, world.version);
+  const startedMs = world.scheduler.now();
+  let rows: string[][];
+  let loaded: Awaited<ReturnType<typeof loadState>>;
+  try {
+    loaded = await loadState(world.deps(ports, versionedSheet(version)), log);
+    rows = await readRows(loaded.draft);
+  } catch (error) {
+    if (isInjected(error)) throw error;
+    return checkPoisoned(world, log, version, error);
+  }
+  const all = world.store.history(log);
+  const { snapshot, tailEntries } = loaded;
+  const base = snapshot && all.findIndex(({ entry }) => comparePositions(entry.position, snapshot) === 0);
+  const taken = all.slice(0, (base ?? 0) + tailEntries);
+  const missed = all.slice(taken.length).find(({ atMs }) => atMs < startedMs - STALE_MS);
+  if (missed !== undefined) throw new Error(`a load of ${log} missed ${JSON.stringify(missed.entry.position)}`);
+  const expected = rowsAfter(world, taken, version);
+  if (JSON.stringify(rows) !== JSON.stringify(expected)) {
+    throw new Error(`a load of ${log} after ${taken.length} entries is not their plain fold`);
+  }
+}
+
+function checkPoisoned(world: World, log: LogId, version: number, error: unknown): void {
+  const poison = firstPoison(world, log, version);
+  const named = error instanceof LogfoldError && error.log === log && error.code === poison?.code;
+  if (named && comparePositions(poison.position, { segment: error.segment ?? -1, entry: error.entry ?? -1 }) === 0) {
+    return;
+  }
+  throw new Error(`a load of ${log} failed, where ${JSON.stringify(poison)} is wrong with it`, { cause: error });
+}

@@ -1,0 +1,96 @@
+import { ReceiptExpiredError } from '../../src/errors.ts';
+import type { ReceivedMessage } from '../../src/store/job-queue.ts';
+import { backoffMs } from '../../src/workers/consume.ts';
+import { decodeJob, type Job } from '../../src/workers/job.ts';
+import { route } from '../../src/workers/route.ts';
+import { completeSnapshot } from '../../src/workers/snapshot.ts';
+import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import { isInjected } from './sim-client.ts';
+import { versionedSheet } from './versioned-sheet.ts';
+import type { Ports, World } from './world.ts';
+
+/** For how long a job stays with a worker that does not answer, in milliseconds: far less than a delay may take. */
+const VISIBILITY_MS = 30_000;
+
+/** What outlives the crashes of router and workers. */
+export interface Pipeline {
+  /** Records that the router was given and has not answered for yet. */
+  inHand: StreamRecord[];
+  /** No faults any more, and everything is to be of the newest version. */
+  settling: boolean;
+  /** Router and workers are to end. */
+  closing: boolean;
+  /** Starts something that the history waits for in the end. */
+  readonly spawn: (name: string, life: (ports: Ports) => Promise<void>) => void;
+}
+
+/** One life of the router: it is given records in batches, in any order but that of one item's. */
+export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
+  world.stream.unshift(...pipeline.inHand);
+  pipeline.inHand = [];
+  while (!pipeline.closing) {
+    await world.scheduler.sleep(world.random.integer(50, 1_500));
+    pipeline.inHand = takeBatch(world);
+    const report = (_: StreamRecord, error: unknown): void => {
+      if (!isInjected(error)) throw error;
+    };
+    const { batchItemFailures } = await route({ queue: ports.queue, report }, pipeline.inHand);
+    const failed = pipeline.inHand.findIndex(
+      ({ sequenceNumber }) => sequenceNumber === batchItemFailures[0]?.itemIdentifier,
+    );
+    if (failed >= 0) world.stream.unshift(...pipeline.inHand.slice(failed));
+    pipeline.inHand = [];
+  }
+}
+
+function takeBatch(world: World): StreamRecord[] {
+  const batch: StreamRecord[] = [];
+  for (let size = world.random.integer(0, 8); size > 0 && world.stream.length > 0; size--) {
+    const item = JSON.stringify(world.random.pick(world.stream)?.keys);
+    const first = world.stream.findIndex(({ keys }) => JSON.stringify(keys) === item);
+    batch.push(...world.stream.splice(first, 1));
+  }
+  return batch;
+}
+
+/** One life of a worker: it takes a job at a time, until it is of an old version or everything ends. */
+export async function liveWorker(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
+  const { random, scheduler } = world;
+  const { version } = world;
+  while (!pipeline.closing) {
+    if (version !== world.version && (pipeline.settling || random.chance(0.3))) return;
+    try {
+      const [message] = await ports.queue.receive({ max: 1, visibilityMs: VISIBILITY_MS });
+      if (message === undefined) await scheduler.sleep(random.integer(100, 3_000));
+      else await handle(world, ports, { message, version, pipeline });
+    } catch (error) {
+      if (!isInjected(error) && !(error instanceof ReceiptExpiredError)) throw error;
+    }
+  }
+}
+
+async function handle(
+  world: World,
+  ports: Ports,
+  delivery: { readonly message: ReceivedMessage; readonly version: number; readonly pipeline: Pipeline },
+): Promise<void> {
+  const { message, version, pipeline } = delivery;
+  const job = decodeJob(message.body);
+  if (!pipeline.settling && world.random.chance(0.1)) {
+    pipeline.spawn('twin', (others) => work(world, others, { job, version: world.random.integer(1, world.version) }));
+  }
+  try {
+    await work(world, ports, { job, version });
+  } catch (error) {
+    await ports.queue.changeVisibility(message.receipt, backoffMs(message.receiveCount));
+    throw error;
+  }
+  await ports.queue.delete(message.receipt);
+}
+
+async function work(world: World, ports: Ports, { job, version }: { job: Job; version: number }): Promise<void> {
+  const { outcome, position } = await completeSnapshot(world.deps(ports, versionedSheet(version)), job);
+  world.trace(
+    `${world.scheduler.now()} ${ports.process.name} ${outcome} ${job.log} ${position.segment}/${position.entry}`,
+  );
+}

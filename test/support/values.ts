@@ -1,0 +1,73 @@
+import fc from 'fast-check';
+import type { Value } from '../../src/log/value.ts';
+
+/** Texts that UTF-8 can carry, among them such as start with a byte order mark or are names that JavaScript uses. */
+export const texts: fc.Arbitrary<string> = fc.oneof(
+  fc.string({ maxLength: 40 }),
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc.string({ maxLength: 5 }).map((text) => `\ufeff${text}`),
+  fc.constantFrom('', '__proto__', 'constructor', 'toJSON', 'x'.repeat(31), 'x'.repeat(32), 'é'.repeat(130)),
+  fc.constant('y'.repeat(70_000)),
+);
+
+const integers = fc.oneof(
+  fc.integer({ min: -300, max: 300 }),
+  fc.integer(),
+  fc.maxSafeInteger(),
+  fc.constantFrom(127, 128, 255, 256, 65_535, 65_536, 2 ** 32 - 1, 2 ** 32, -32, -33, -128, -129, -32_768, -32_769),
+);
+const bigints = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 64n - 1n });
+const floats = fc.oneof(fc.double(), fc.float(), fc.constantFrom(-0, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53));
+const dates = fc.oneof(
+  fc.date({ noInvalidDate: true }),
+  fc.integer({ min: -1e12, max: 1e12 }).map((ms) => new Date(ms)),
+  fc.constantFrom(new Date(0), new Date(-1), new Date(2 ** 32 * 1000), new Date(2 ** 34 * 1000)),
+);
+const scalars: fc.Arbitrary<Value> = fc.oneof(
+  fc.constant(null),
+  fc.boolean(),
+  integers,
+  floats,
+  bigints,
+  texts,
+  fc.uint8Array({ maxLength: 300 }),
+  dates,
+);
+
+/** Anything that can be stored, of every type. */
+export const values: fc.Arbitrary<Value> = fc.letrec<{ value: Value }>((tie) => ({
+  value: fc.oneof(
+    { depthSize: 'small' },
+    scalars,
+    fc.array(tie('value'), { maxLength: 20 }),
+    fc.array(fc.tuple(texts, tie('value')), { maxLength: 20 }).map((entries): Value => Object.fromEntries(entries)),
+  ),
+})).value;
+
+/** What a stored value is when read: integers that a number holds exactly come back as numbers. */
+export function asRead(value: Value): Value {
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+  return mapChildren(value, asRead);
+}
+
+/** The same value, its objects' keys put in in reverse order. */
+export function keysReversed(value: Value): Value {
+  const inner = mapChildren(value, keysReversed);
+  return isPlain(inner) ? Object.fromEntries(Object.entries(inner).reverse()) : inner;
+}
+
+/** An array in an array, and so on. */
+export function nested(levels: number): Value {
+  let value: Value = null;
+  for (let level = 0; level < levels; level++) value = [value];
+  return value;
+}
+
+function mapChildren(value: Value, change: (value: Value) => Value): Value {
+  if (Array.isArray(value)) return value.map(change);
+  return isPlain(value) ? Object.fromEntries(Object.entries(value).map(([key, item]) => [key, change(item)])) : value;
+}
+
+function isPlain(value: Value): value is { readonly [key: string]: Value } {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+}

@@ -1,0 +1,55 @@
+import type { Value } from '../../src/log/value.ts';
+import type { Draft } from '../../src/state/draft.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { SheetModel, trim } from './sheet-model.ts';
+
+/** A type of entry that version 1 of the reducer does not know, and version 2 takes for a remark that changes nothing. */
+export const NOTE = 'Note';
+/** A type of entry on which the reducer fails with an error that is none of logfold's. */
+export const FAULTY = 'Faulty';
+
+/** The spreadsheet in two versions that fold the same entries to different states: the second writes in capitals. */
+export function versionedSheet(version: number): Reducer {
+  return {
+    name: spreadsheet.name,
+    version,
+    fold: async (draft, entry) => {
+      if (entry.type === FAULTY) throw new TypeError('Cannot read properties of undefined');
+      if (entry.type === NOTE && version > 1) return;
+      await spreadsheet.fold(draft, { ...entry, body: version > 1 ? capitals(entry.body) : entry.body });
+    },
+  };
+}
+
+/** What that reducer must make of edits, by the plain model. */
+export function foldPlainly(edits: Iterable<SheetEdit>, version: number): string[][] {
+  const model = new SheetModel();
+  for (const edit of edits) {
+    const { type } = edit;
+    model.apply(
+      type === 'Set' && version > 1
+        ? { type, cells: edit.cells.map(([row, column, value]) => [row, column, capitals(value)] as const) }
+        : edit,
+    );
+  }
+  return model.trimmed();
+}
+
+/** The rows of a draft's sheet as texts, read cell by cell. */
+export async function readRows(draft: Draft): Promise<string[][]> {
+  const rows: string[][] = [];
+  for await (const { row, column, value } of sheetOf(draft).cells()) {
+    while (rows.length <= row) rows.push([]);
+    const cells = rows[row] ?? [];
+    while (cells.length <= column) cells.push('');
+    cells[column] = String(value);
+  }
+  return trim(rows);
+}
+
+function capitals(value: Value): Value {
+  if (typeof value === 'string') return value.toUpperCase();
+  return Array.isArray(value) ? value.map(capitals) : value;
+}

@@ -1,0 +1,138 @@
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { LogClient } from '../../src/log/client.ts';
+import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
+import type { JobQueue } from '../../src/store/job-queue.ts';
+import type { SnapshotDeps } from '../../src/workers/snapshot.ts';
+import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import { aroundBlobStore, aroundJobQueue, aroundLogStore } from './around.ts';
+import { SMALL_SHAPE } from './chunks.ts';
+import { NOON } from './logs.ts';
+import { type FaultRates, InjectedFault, NO_FAULTS, Process } from './process.ts';
+import type { Random } from './random.ts';
+import { RecordedLogStore } from './recorded-log-store.ts';
+import { Scheduler } from './scheduler.ts';
+import { versionedSheet } from './versioned-sheet.ts';
+import { WatchedBlobStore } from './watched-blob-store.ts';
+
+/** The ports as one process sees them, with its faults. */
+export interface Ports {
+  readonly process: Process;
+  readonly store: LogStore;
+  readonly blobs: BlobStore;
+  readonly queue: JobQueue;
+}
+
+/** An entry that no snapshot can be built across. */
+export interface Poison {
+  readonly code: string;
+  /** The first version of the reducer that can fold it after all. */
+  readonly curedBy: number;
+}
+
+/** A small cloud: tables, bucket and queue in memory, one clock, and whatever goes wrong in them. */
+export class World {
+  readonly random: Random;
+  readonly scheduler = new Scheduler(NOON * 1000);
+  readonly store: RecordedLogStore;
+  readonly blobs: WatchedBlobStore;
+  readonly queue: MemoryJobQueue;
+  /** Every insertion, in order. */
+  readonly records: StreamRecord[] = [];
+  /** Records that the router has yet to be given. */
+  stream: StreamRecord[] = [];
+  readonly logs: LogId[] = [];
+  /** By the number that an entry carries as its time of creation: what it says, known from nowhere but here. */
+  readonly edits = new Map<number, SheetEdit>();
+  readonly poisons = new Map<number, Poison>();
+  /** One line for each thing that happened. */
+  readonly lines: string[] = [];
+  /** The reducer's version that is deployed at this moment. */
+  version = 1;
+  faults: FaultRates = NO_FAULTS;
+  /** How often a stream record is lost, and how often it comes twice. */
+  streamFaults = { lost: 0, twice: 0 };
+  /** How trees are cut here. */
+  readonly nodes: SnapshotDeps['nodes'];
+  readonly #processes = new Map<string, number>();
+  // Far from what the clock says, so that no other entry's time of creation is taken for it.
+  #serial = 1_000_000;
+
+  constructor(random: Random) {
+    const { now } = this.scheduler;
+    this.random = random;
+    this.queue = new MemoryJobQueue({ now, maxReceives: 6 });
+    this.blobs = new WatchedBlobStore(new MemoryBlobStore(now));
+    this.store = new RecordedLogStore({
+      inner: new MemoryLogStore({ pageItems: 7 }),
+      random,
+      now,
+      onRecord: (record) => this.#record(record),
+    });
+    this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
+  }
+
+  /** A number that stands for one entry. */
+  nextSerial(): number {
+    return ++this.#serial;
+  }
+
+  readonly trace = (line: string): void => {
+    this.lines.push(line);
+  };
+
+  /** Starts a process with its own view of the ports. */
+  start(name: string): Ports {
+    const number = (this.#processes.get(name) ?? 0) + 1;
+    this.#processes.set(name, number);
+    const process = new Process({
+      name: `${name}.${number}`,
+      scheduler: this.scheduler,
+      random: this.random,
+      faults: () => this.faults,
+      trace: this.trace,
+    });
+    return {
+      process,
+      store: {
+        ...aroundLogStore(this.store, process.around),
+        isRetryable: (error) => error instanceof InjectedFault && error.harmless,
+      },
+      blobs: aroundBlobStore(this.blobs, process.around),
+      queue: aroundJobQueue(this.queue, process.around),
+    };
+  }
+
+  client(ports: Pick<Ports, 'store' | 'blobs'>): LogClient {
+    return new LogClient({
+      ...ports,
+      now: this.scheduler.now,
+      random: () => this.random.next(),
+      sleep: this.scheduler.sleep,
+      newLogId: () => {
+        const log = parseLogId(`0192f7a0-0000-7000-8000-${String(this.logs.length + 1).padStart(12, '0')}`);
+        this.logs.push(log);
+        return log;
+      },
+    });
+  }
+
+  /** What a snapshot worker, a loading client or a check is made of. */
+  deps(ports: Pick<Ports, 'store' | 'blobs'> = this, reducer: Reducer = versionedSheet(this.version)): SnapshotDeps {
+    const { store, blobs } = ports;
+    return { store, blobs, reducer, platform: nativePlatform, nodes: this.nodes, now: this.scheduler.now };
+  }
+
+  #record(record: StreamRecord): void {
+    if (record.eventName === 'INSERT') this.records.push(record);
+    if (this.random.chance(this.streamFaults.lost)) return;
+    this.stream.push(record);
+    if (this.random.chance(this.streamFaults.twice)) this.stream.push(record);
+  }
+}

@@ -1,0 +1,49 @@
+import { describe, expect, test } from 'vitest';
+import { AttemptsExhaustedError } from '../../src/errors.ts';
+import { type RetryOptions, retry } from '../../src/log/backoff.ts';
+import { LOG } from '../support/logs.ts';
+
+function options(overrides: Partial<RetryOptions> = {}): { readonly slept: number[]; readonly retry: RetryOptions } {
+  const slept: number[] = [];
+  const sleep = async (ms: number) => {
+    slept.push(ms);
+  };
+  const base = { attempts: 6, baseMs: 100, capMs: 500, sleep, random: () => 0.5, retryable: () => true };
+  return { slept, retry: { ...base, ...overrides } };
+}
+
+describe('retry', () => {
+  test('gives what the first attempt gives, without waiting', async () => {
+    const { slept, retry: given } = options();
+    expect(await retry(given, async (number) => number)).toBe(1);
+    expect(slept).toEqual([]);
+  });
+
+  test('waits for a random share of a bound that doubles up to the cap', async () => {
+    const { slept, retry: given } = options();
+    const result = await retry(given, async (number) => {
+      if (number < 6) throw new Error('not yet');
+      return number;
+    });
+    expect(result).toBe(6);
+    expect(slept).toEqual([50, 100, 200, 250, 250]);
+  });
+
+  test('tells how often it tried, why it failed last, and where', async () => {
+    const { slept, retry: given } = options({ attempts: 3, failure: 'Adding failed', where: { log: LOG } });
+    const tried = retry(given, async (number) => {
+      throw new Error(`no ${number}`);
+    });
+    await expect(tried).rejects.toThrow(AttemptsExhaustedError);
+    await expect(tried).rejects.toThrow('Adding failed after 3 attempts (last cause: no 3)');
+    await expect(tried).rejects.toMatchObject({ attempts: 3, log: LOG, cause: new Error('no 3') });
+    expect(slept).toHaveLength(2);
+  });
+
+  test('passes on at once what trying again cannot mend', async () => {
+    const cause = new Error('never');
+    const { slept, retry: given } = options({ retryable: (error) => error !== cause });
+    await expect(retry(given, () => Promise.reject(cause))).rejects.toBe(cause);
+    expect(slept).toEqual([]);
+  });
+});

@@ -1,0 +1,185 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import {
+  BodyUndecodableError,
+  ExternalCorruptError,
+  ExternalMissingError,
+  ValueUnsupportedError,
+} from '../../src/errors.ts';
+import { decodeBody, EXTERNAL_BODY_BYTES, encodeBody, loadBody, saveBody } from '../../src/log/body.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import type { Value } from '../../src/log/value.ts';
+import { entryAt, LOG } from '../support/logs.ts';
+
+const position = { segment: 2, entry: 5 };
+const bytes = (...all: number[]) => ({ format: 'bytes', bytes: Uint8Array.from(all) }) as const;
+const text = (json: string) => ({ format: 'bytes', bytes: new TextEncoder().encode(json) }) as const;
+const fixedString = (word: string) => [0xa0 + word.length, ...new TextEncoder().encode(word)];
+
+describe('encodeBody', () => {
+  // What stands in people's tables: these must never change.
+  test.each<[Value, string]>([
+    [null, 'c0'],
+    [{ a: 1, b: [true, 'ä'] }, '82a16101a16292c3a2c3a4'],
+    [[-1, 300, 1.5, 2 ** 40], '94ffcd012ccb3ff8000000000000cb4270000000000000'],
+    [[2n ** 63n, -(2n ** 63n)], '92cf8000000000000000d38000000000000000'],
+    [Uint8Array.of(1, 2), 'c4020102'],
+    [new Date(1_732_104_000_000), 'd6ff673dcf40'],
+  ])('%o', (value, hex) => {
+    expect(Buffer.from(encodeBody(value)).toString('hex')).toBe(hex);
+    expect(decodeBody({ format: 'bytes', bytes: encodeBody(value) })).toStrictEqual(value);
+  });
+
+  test('gives bytes of their own', () => {
+    const first = encodeBody([1, 2, 3]);
+    encodeBody([4, 5, 6]);
+    expect(first.buffer.byteLength).toBe(4);
+    expect(Object.getPrototypeOf(first)).toBe(Uint8Array.prototype);
+  });
+
+  const nested = (depth: number): Value => (depth === 0 ? 1 : [nested(depth - 1)]);
+  const cyclic: Value[] = [];
+  cyclic.push(cyclic);
+  test.each<[string, unknown]>([
+    ['a lone surrogate', 'a\ud800'],
+    ['a lone surrogate in a key', { '\udfff': 1 }],
+    ['an integer beyond 64 bits', 2n ** 64n],
+    ['a negative integer beyond 64 bits', [-(2n ** 63n) - 1n]],
+    ['undefined', { a: undefined }],
+    ['a hole', new Array(1)],
+    ['a function', [() => 1]],
+    ['a symbol', Symbol('x')],
+    ['an instance of a class', { when: new Map() }],
+    ['an invalid date', new Date(Number.NaN)],
+    ['nesting too deep', nested(129)],
+    ['a cycle', cyclic],
+  ])('refuses %s', (_what, value) => {
+    // @ts-expect-error callers in JavaScript hand over anything
+    expect(() => encodeBody(value)).toThrow(ValueUnsupportedError);
+  });
+
+  test('takes 128 levels', () => {
+    expect(decodeBody({ format: 'bytes', bytes: encodeBody(nested(128)) })).toEqual(nested(128));
+  });
+
+  test('takes keys that mean something to JavaScript for keys like any other', () => {
+    const value = JSON.parse('{"__proto__":{"polluted":1},"constructor":2,"toJSON":3,"__proto_":4}');
+    const decoded = decodeBody({ format: 'bytes', bytes: encodeBody(value) });
+    expect(Object.entries(decoded ?? {})).toEqual(Object.entries(value));
+    expect(Object.getPrototypeOf(decoded)).toBe(Object.prototype);
+    expect(decodeBody({ format: 'json', text: JSON.stringify(value) })).toStrictEqual(decoded);
+    expect(Object.prototype).not.toHaveProperty('polluted');
+  });
+});
+
+describe('decodeBody', () => {
+  test.each<[string, Parameters<typeof decodeBody>[0], Value]>([
+    ['MessagePack of one byte, though it is a digit in ASCII', bytes(0x35), 0x35],
+    ['JSON text in bytes', text('{"a":[1,"ä"]}'), { a: [1, 'ä'] }],
+    ['JSON text in bytes after a space', text(' 5'), 5],
+    ['JSON text in a String', { format: 'json', text: '5' }, 5],
+    ['a native value', { format: 'native', value: [1n] }, [1n]],
+    ['an integer that another encoder wrote in 64 bits', bytes(0xcf, 0, 0, 1, 0, 0, 0, 0, 0), 2 ** 40],
+    ['an integer as key, as text', bytes(0x81, 0x05, 0x01), { 5: 1 }],
+    ['a map of 16-bit length', bytes(0xde, 0, 1, ...fixedString('k'), 1), { k: 1 }],
+  ])('reads %s', (_what, stored, value) => {
+    expect(decodeBody(stored)).toStrictEqual(value);
+  });
+
+  test.each<[string, Parameters<typeof decodeBody>[0]]>([
+    ['nothing', bytes()],
+    ['a truncated array', bytes(0x93, 1)],
+    ['an array that claims to be huge', bytes(0xdd, 0xff, 0xff, 0xff, 0xff)],
+    ['a map that claims to be huge', bytes(0xdf, 0xff, 0xff, 0xff, 0xff)],
+    ['bytes after the document', bytes(0x91, 1, 1)],
+    ['the byte that is never used', bytes(0xc1)],
+    ['undefined', bytes(0xd4, 0x00, 0x00)],
+    ['an extension that nobody knows', bytes(0xd4, 0x2a, 0x00)],
+    ["msgpackr's records", bytes(0xd4, 0x72, 0x40, 0x91, ...fixedString('a'), 0x01)],
+    ["msgpackr's references", bytes(0xd6, 0x69, 0, 0, 0, 1, 0x90)],
+    ["msgpackr's sets", bytes(0xd4, 0x73, 0x00, 0x91, 0x01)],
+    ["msgpackr's errors", bytes(0xd4, 0x65, 0x00, 0x92, ...fixedString('Error'), ...fixedString('x'))],
+    ['an integer beyond 64 bits', bytes(0xc7, 9, 0x42, 1, 0, 0, 0, 0, 0, 0, 0, 0)],
+    ['a key that is an array', bytes(0x81, 0x90, 0x01)],
+    ['two keys of one text', bytes(0x82, 0x05, 0x01, ...fixedString('5'), 0x02)],
+    ['a timestamp that is none', bytes(0xd5, 0xff, 0, 0)],
+    ['nesting that would exhaust the stack', bytes(...new Array(50_000).fill(0x91), 0x01)],
+    ['JSON that is cut off', text('{"a":')],
+    ['JSON that is not UTF-8', bytes(0x22, 0xff, 0x22)],
+    ['JSON that escapes a lone surrogate', { format: 'json', text: '"\\ud800"' }],
+    ['an empty String', { format: 'json', text: '' }],
+  ])('refuses %s', (_what, stored) => {
+    expect(() => decodeBody(stored)).toThrow(BodyUndecodableError);
+  });
+
+  test('does not carry anything from one document to the next', () => {
+    const record = bytes(0xd4, 0x72, 0x40, 0x91, ...fixedString('a'), 0x01);
+    expect(() => decodeBody(record)).toThrow(BodyUndecodableError);
+    expect(decodeBody(bytes(0x91, 0x40))).toEqual([0x40]);
+  });
+
+  test('leaves the stored bytes as they are', () => {
+    const stored = bytes(0x91, 0x40);
+    decodeBody(stored);
+    expect(Object.keys(stored.bytes)).toEqual(['0', '1']);
+  });
+});
+
+describe('external bodies', () => {
+  const large = 'x'.repeat(EXTERNAL_BODY_BYTES);
+  const entryWith = (body: Pick<Entry, 'body' | 'external'>): Entry => {
+    const { body: _, ...entry } = entryAt(LOG, position);
+    return { ...entry, ...body };
+  };
+  const place = { log: LOG, segment: 2, entry: 5 };
+
+  test('start above 16 KB', async () => {
+    const blobs = new MemoryBlobStore();
+    const inside = await saveBody(blobs, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 3));
+    expect(inside.body).toMatchObject({ format: 'bytes', bytes: { length: EXTERNAL_BODY_BYTES } });
+    expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
+
+    const outside = await saveBody(blobs, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 2));
+    expect(outside).not.toHaveProperty('body');
+    expect((await Array.fromAsync(blobs.list(''))).map(({ key }) => key)).toEqual([outside.external]);
+  });
+
+  test('are read back', async () => {
+    const blobs = new MemoryBlobStore();
+    const saved = await saveBody(blobs, LOG, large);
+    expect(saved.external).toMatch(new RegExp(`^logs/${LOG}/bodies/[0-9a-f]{64}$`));
+    expect(await loadBody(blobs, entryWith(saved))).toBe(large);
+  });
+
+  test('are not needed for null, nor for what lies in the entry', async () => {
+    const blobs = new MemoryBlobStore();
+    expect(await saveBody(blobs, LOG, null)).toEqual({});
+    expect(await loadBody(blobs, entryWith({}))).toBeNull();
+    expect(await loadBody(blobs, entryWith(await saveBody(blobs, LOG, [1])))).toEqual([1]);
+  });
+
+  test('under a foreign key are read as they are', async () => {
+    const blobs = new MemoryBlobStore();
+    await blobs.put('uploads/17.json', new TextEncoder().encode('{"a":1}'));
+    expect(await loadBody(blobs, entryWith({ external: 'uploads/17.json' }))).toEqual({ a: 1 });
+  });
+
+  test('that are missing, altered or senseless are named', async () => {
+    const blobs = new MemoryBlobStore();
+    const { external = '' } = await saveBody(blobs, LOG, large);
+    await blobs.put(external, encodeBody('something else'));
+    const corrupt = loadBody(blobs, entryWith({ external }));
+    await expect(corrupt).rejects.toThrow(ExternalCorruptError);
+    await expect(corrupt).rejects.toMatchObject(place);
+
+    await blobs.delete([external]);
+    const missing = loadBody(blobs, entryWith({ external }));
+    await expect(missing).rejects.toThrow(ExternalMissingError);
+    await expect(missing).rejects.toMatchObject(place);
+
+    await blobs.put('uploads/18', Uint8Array.of(0xc1));
+    const senseless = loadBody(blobs, entryWith({ external: 'uploads/18' }));
+    await expect(senseless).rejects.toThrow(BodyUndecodableError);
+    await expect(senseless).rejects.toMatchObject(place);
+  });
+});

@@ -1,0 +1,218 @@
+import { describe, expect, test } from 'vitest';
+import { ItemInvalidError, LogIdInvalidError, ValueUnsupportedError } from '../../src/errors.ts';
+import type { StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
+import { itemBytes } from '../../src/log/item-size.ts';
+import { rootOf } from '../../src/log/root-ref.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import { decodeSegmentId, encodeSegmentId } from '../../src/log/segment-id.ts';
+import { entryAt, LOG, NOON } from '../support/logs.ts';
+
+const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0x2a, 0x3b, 0x4c, 0x5d, 0x6e, 0x7f];
+const position = { segment: 258, entry: 17 };
+
+describe('segment id', () => {
+  test('is the log id and the segment number in big-endian order', () => {
+    expect([...encodeSegmentId(LOG, 0x01020304)]).toEqual([...LOG_BYTES, 1, 2, 3, 4]);
+  });
+
+  test.each([0, 1, 255, 2 ** 31, 2 ** 32 - 1])('reads segment %d back', (segment) => {
+    const padded = new Uint8Array(30);
+    padded.set(encodeSegmentId(LOG, segment), 7);
+    expect(decodeSegmentId(padded.subarray(7, 27))).toEqual({ log: LOG, segment });
+  });
+
+  test.each([0, 16, 19, 21])('refuses %d bytes', (length) => {
+    expect(() => decodeSegmentId(new Uint8Array(length))).toThrow(LogIdInvalidError);
+  });
+
+  test('refuses 20 bytes that are no UUID', () => {
+    expect(() => decodeSegmentId(new Uint8Array(20).fill(0x55))).toThrow(LogIdInvalidError);
+  });
+});
+
+// What stands in people's tables: these must never change.
+const S = { B: Uint8Array.from([...LOG_BYTES, 0, 0, 1, 2]) };
+const golden: readonly (readonly [string, Entry, StoredItem])[] = [
+  [
+    'an entry with a body in MessagePack',
+    entryAt(LOG, position, { type: 'Set', version: 3 }),
+    {
+      S,
+      N: { N: '17' },
+      C: { N: '1732104000' },
+      T: { S: 'Set' },
+      V: { N: '3' },
+      B: { B: Uint8Array.of(0x93, 17, 2, 3) },
+    },
+  ],
+  [
+    'an entry with a body outside, about to expire',
+    {
+      log: LOG,
+      position,
+      created: NOON,
+      type: 'Import',
+      version: 1,
+      external: 'logs/x/bodies/y',
+      expires: NOON + 1,
+    },
+    {
+      S,
+      N: { N: '17' },
+      C: { N: '1732104000' },
+      T: { S: 'Import' },
+      V: { N: '1' },
+      E: { S: 'logs/x/bodies/y' },
+      X: { N: '1732104001' },
+    },
+  ],
+  [
+    'a Snapshot entry',
+    { log: LOG, position: { segment: 258, entry: 0 }, created: NOON, type: 'Snapshot', version: 1 },
+    { S, N: { N: '0' }, C: { N: '1732104000' }, T: { S: 'Snapshot' }, V: { N: '1' } },
+  ],
+  [
+    'an entry with a body in JSON',
+    entryAt(LOG, position, { body: { format: 'json', text: '{}' } }),
+    { S, N: { N: '17' }, C: { N: '1732104000' }, T: { S: 'Set' }, V: { N: '1' }, B: { S: '{}' } },
+  ],
+  [
+    'an entry with a native body',
+    entryAt(LOG, position, { body: { format: 'native', value: { a: [1, -2.5, 2n ** 60n], b: null } } }),
+    {
+      S,
+      N: { N: '17' },
+      C: { N: '1732104000' },
+      T: { S: 'Set' },
+      V: { N: '1' },
+      B: { M: { a: { L: [{ N: '1' }, { N: '-2.5' }, { N: '1152921504606846976' }] }, b: { NULL: true } } },
+    },
+  ],
+];
+
+describe('entry items', () => {
+  test.each(golden)('%s', (_what, entry, item) => {
+    expect(encodeEntry(entry)).toEqual(item);
+    expect(decodeEntry(item)).toEqual(entry);
+  });
+
+  test('has no body where B is NULL', () => {
+    const item = { ...encodeEntry(entryAt(LOG, position)), B: { NULL: true } };
+    expect(decodeEntry(item)).not.toHaveProperty('body');
+  });
+
+  test('tells a root by key, an inline root, and none yet', () => {
+    const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1 };
+    expect(rootOf(snapshot)).toBeUndefined();
+    expect(rootOf({ ...snapshot, external: 'k' })).toEqual({ key: 'k' });
+    expect(rootOf({ ...snapshot, body: { format: 'bytes', bytes: Uint8Array.of(7) } })).toEqual({
+      inline: Uint8Array.of(7),
+    });
+  });
+
+  test.each<[string, StoredAttribute, unknown]>([
+    ['a safe integer', { N: '-9007199254740992' }, -9007199254740992],
+    ['a 64-bit integer', { N: '9007199254740993' }, 9007199254740993n],
+    ['the largest 64-bit integer', { N: '18446744073709551615' }, 18446744073709551615n],
+    ['a larger integer of few digits', { N: '100000000000000000000' }, 1e20],
+    ['a decimal of 17 digits', { N: '0.12345678901234566' }, 0.12345678901234566],
+    ['an exponent', { N: '-1.5E-120' }, -1.5e-120],
+    ['a string set', { SS: ['a', 'b'] }, ['a', 'b']],
+    ['a number set', { NS: ['1', '2.5'] }, [1, 2.5]],
+    ['a binary set', { BS: [Buffer.from([1])] }, [Uint8Array.of(1)]],
+    ['a map', { M: { a: { L: [{ BOOL: true }, { S: 'x' }, { NULL: true }] } } }, { a: [true, 'x', null] }],
+  ])('reads a native body: %s', (_what, attribute, value) => {
+    const item = { ...encodeEntry(entryAt(LOG, position)), B: attribute };
+    expect(decodeEntry(item).body).toStrictEqual({ format: 'native', value });
+  });
+
+  test('takes a key __proto__ of a native body for a key like any other', () => {
+    const item = { ...encodeEntry(entryAt(LOG, position)), B: { M: Object.fromEntries([['__proto__', { N: '1' }]]) } };
+    const { body } = decodeEntry(item);
+    const value = body?.format === 'native' ? body.value : undefined;
+    expect(Object.keys(value ?? {})).toEqual(['__proto__']);
+    expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
+    expect(encodeEntry(decodeEntry(item)).B).toEqual(item.B);
+  });
+
+  const where = { code: 'ITEM_INVALID', log: LOG, segment: 258, entry: 17 };
+  test.each<[string, StoredItem, object]>([
+    ["'S' is missing", { S: undefined }, { log: undefined, segment: undefined }],
+    ["'S' is not Binary", { S: { S: 'x' } }, { log: undefined }],
+    ["'S' cannot be read", { S: { B: new Uint8Array(16) } }, { log: undefined }],
+    ["'N' is missing", { N: undefined }, { log: LOG, segment: 258, entry: undefined }],
+    ["'N' is '-1'", { N: { N: '-1' } }, { log: LOG, segment: 258, entry: undefined }],
+    ["'N' is '1.5'", { N: { N: '1.5' } }, { entry: undefined }],
+    ["'N' is '4294967296'", { N: { N: '4294967296' } }, { entry: undefined }],
+    ["'N' is not a Number", { N: { S: '17' } }, { entry: undefined }],
+    ["'C' is missing", { C: undefined }, where],
+    ["'C' is '1e400'", { C: { N: '1e400' } }, where],
+    ["'T' is missing", { T: undefined }, where],
+    ["'T' is empty", { T: { S: '' } }, where],
+    ["'V' is not a Number", { V: { S: '1' } }, where],
+    ["'B' cannot be read", { B: {} }, where],
+    ["'B' cannot be read", { B: { N: '0.123456789012345678' } }, where],
+    ["'B' cannot be read", { B: { L: [{ N: '18446744073709551616' }] } }, where],
+    ["'B' cannot be read", { B: { NS: ['1e999'] } }, where],
+    ["'B' stands beside 'E'", { E: { S: 'k' } }, where],
+    ["'E' is not a String", { B: undefined, E: { N: '5' } }, where],
+    ["'X' is 'soon'", { X: { N: 'soon' } }, where],
+  ])('refuses an item where %s', (problem, change, place) => {
+    const decode = () => decodeEntry({ ...encodeEntry(entryAt(LOG, position)), ...change });
+    expect(decode).toThrow(ItemInvalidError);
+    expect(decode).toThrow(problem);
+    expect(decode).toThrow(expect.objectContaining(place));
+  });
+
+  test.each([null, 'text', Uint8Array.of(1), new Date(0), Number.NaN, 1e300, 1e-300, [Number.POSITIVE_INFINITY]])(
+    'refuses to write %o as a native body',
+    (value) => {
+      const entry = entryAt(LOG, position, { body: { format: 'native', value } });
+      expect(() => encodeEntry(entry)).toThrow(ValueUnsupportedError);
+    },
+  );
+});
+
+describe('segment items', () => {
+  const partition = { B: Uint8Array.from(LOG_BYTES) };
+  test.each<[string, Segment, StoredItem]>([
+    ['a new segment', { log: LOG, segment: 0, created: NOON }, { S: partition, N: { N: '0' }, C: { N: '1732104000' } }],
+    [
+      'an archived segment',
+      { log: LOG, segment: 7, created: NOON, lastSnapshot: 0, archive: 'logs/x/archives/7' },
+      { S: partition, N: { N: '7' }, C: { N: '1732104000' }, L: { N: '0' }, A: { S: 'logs/x/archives/7' } },
+    ],
+  ])('%s', (_what, segment, item) => {
+    expect(encodeSegment(segment)).toEqual(item);
+    expect(decodeSegment(item)).toEqual(segment);
+  });
+
+  test.each<[string, StoredItem]>([
+    ["'S' cannot be read", { S: { B: new Uint8Array(20) } }],
+    ["'N' is '-1'", { N: { N: '-1' } }],
+    ["'C' is missing", { C: undefined }],
+    ["'L' is not a Number", { L: { S: '1' } }],
+    ["'A' is empty", { A: { S: '' } }],
+  ])('refuses an item where %s', (problem, change) => {
+    const decode = () => decodeSegment({ ...encodeSegment({ log: LOG, segment: 7, created: NOON }), ...change });
+    expect(decode).toThrow(ItemInvalidError);
+    expect(decode).toThrow(problem);
+  });
+});
+
+describe('the size of an item', () => {
+  test('counts names and values as DynamoDB does', () => {
+    // 5 names of one letter, 20 bytes of segment id, numbers at a byte for two digits and one more, text, bytes.
+    const item = encodeEntry(entryAt(LOG, position, { type: 'Sët' }));
+    expect(itemBytes(item)).toBe(6 + 20 + (1 + 1) + (5 + 1) + 4 + (1 + 1) + 4);
+  });
+
+  test('counts what is nested', () => {
+    expect(itemBytes({ a: { M: { bc: { L: [{ BOOL: true }, { NULL: true }] } } } })).toBe(1 + 3 + 1 + 2 + 3 + 2 * 2);
+    expect(itemBytes({ a: { SS: ['x', '😀'] }, b: { NS: ['12', '345'] }, c: { BS: [new Uint8Array(9)] } })).toBe(
+      1 + 5 + 1 + 5 + 1 + 9,
+    );
+  });
+});

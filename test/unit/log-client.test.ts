@@ -1,0 +1,515 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import {
+  AttemptsExhaustedError,
+  EntryExistsError,
+  EntryGapError,
+  EntryNotFoundError,
+  LogNotFoundError,
+  SegmentWithoutSnapshotError,
+  TooLargeError,
+  UsageError,
+  ValueUnsupportedError,
+} from '../../src/errors.ts';
+import { loadBody } from '../../src/log/body.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Consistency, LogStore } from '../../src/log/log-store.ts';
+import { TRUST_MS } from '../../src/log/newest.ts';
+import { allEntries, entryAt, NOON, newLogId, testLogClient } from '../support/logs.ts';
+
+const CONSISTENT = { consistent: true };
+const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });
+const at = (segment: number, entry: number) => ({ segment, entry });
+
+/** A store whose next eventually consistent reads show nothing that was written since `freeze`. */
+class StaleStore extends MemoryLogStore {
+  #frozen: MemoryLogStore | undefined;
+
+  async freeze(log: LogId): Promise<void> {
+    const copy = new MemoryLogStore();
+    for await (const segment of super.segments(log)) {
+      const entries = await allEntries(super.entries(log, { segment: segment.segment, from: 0, to: 1000 }));
+      const [first, ...rest] = entries;
+      if (first !== undefined) await copy.createLog(segment, first);
+      for (const entry of rest) await copy.putEntries([entry]);
+    }
+    this.#frozen = copy;
+  }
+
+  override newestSegments(log: LogId, limit: number, consistency: Consistency = CONSISTENT) {
+    return consistency.consistent || !this.#frozen
+      ? super.newestSegments(log, limit)
+      : this.#frozen.newestSegments(log, limit);
+  }
+
+  override newestEntry(log: LogId, segment: number, consistency: Consistency = CONSISTENT) {
+    return consistency.consistent || !this.#frozen
+      ? super.newestEntry(log, segment)
+      : this.#frozen.newestEntry(log, segment);
+  }
+}
+
+/** A store on which the next writes fail. */
+class FailingStore extends MemoryLogStore {
+  failures: Error[] = [];
+
+  override async putEntries(entries: Parameters<LogStore['putEntries']>[0]): Promise<void> {
+    const failure = this.failures.shift();
+    if (failure !== undefined) throw failure;
+    return super.putEntries(entries);
+  }
+
+  override isRetryable(error?: unknown): boolean {
+    return error instanceof Error && error.name === 'TransactionConflictException';
+  }
+}
+
+const conflict = () => Object.assign(new Error('busy'), { name: 'TransactionConflictException' });
+
+describe('creating a log', () => {
+  test('is one request that writes a segment and a Snapshot entry', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    expect(requests).toEqual(['createLog']);
+    expect(await store.newestSegments(log, 2, CONSISTENT)).toEqual([{ log, segment: 0, created: NOON }]);
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual({
+      log,
+      position: at(0, 0),
+      created: NOON,
+      type: 'Snapshot',
+      version: 1,
+    });
+  });
+
+  test('uses the types that the log has', async () => {
+    const { client, store } = testLogClient({ types: { snapshot: 'snap', endSegment: 'end' } });
+    const log = await client.createLog();
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await client.startSegment(log);
+    const { entries } = await client.query(log, { from: 'start' });
+    expect((await allEntries(entries)).map(({ type }) => type)).toEqual(['snap', 'end', 'snap']);
+    await expect(client.addEntry(log, { type: 'end', version: 1 })).rejects.toThrow(UsageError);
+    expect(await client.addEntry(log, { type: 'Snapshot', version: 1 })).toEqual({ position: at(1, 1) });
+  });
+
+  test('never writes over a log that exists', async () => {
+    const id = newLogId();
+    const { client } = testLogClient({ newLogId: () => id });
+    await client.createLog();
+    await expect(client.createLog()).rejects.toThrow(EntryExistsError);
+  });
+});
+
+describe('adding an entry', () => {
+  test('takes two queries and a put at first, then one put', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await testLogClient({ store }).client.createLog();
+    requests.length = 0;
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1) });
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+    requests.length = 0;
+    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 2) });
+    expect(await client.addSnapshot(log)).toEqual({ position: at(0, 3) });
+    expect(requests).toEqual(['putEntries', 'putEntries']);
+  });
+
+  test('writes body, type, version and time', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await client.addEntry(log, { type: 'A', version: 7, body: 1 });
+    await client.addEntry(log, { type: 'B', version: 0, body: null, created: 5 });
+    const bytes = Uint8Array.of(1);
+    const first = { log, position: at(0, 1), created: NOON, type: 'A', version: 7, body: { format: 'bytes', bytes } };
+    expect(await store.getEntry(log, at(0, 1), CONSISTENT)).toEqual(first);
+    const second = { log, position: at(0, 2), created: 5, type: 'B', version: 0 };
+    expect(await store.getEntry(log, at(0, 2), CONSISTENT)).toEqual(second);
+  });
+
+  test('puts a large body into the blob store before the entry', async () => {
+    const store = new FailingStore();
+    const { client, blobs } = testLogClient({ store });
+    const log = await client.createLog();
+    const body = 'x'.repeat(20_000);
+    store.failures = [new Error('the connection broke')];
+    await expect(client.addEntry(log, { type: 'Set', version: 1, body })).rejects.toThrow('the connection broke');
+    expect(await Array.fromAsync(blobs.list(''))).toHaveLength(1);
+
+    const { position } = await client.addEntry(log, { type: 'Set', version: 1, body });
+    const entry = await store.getEntry(log, position);
+    expect(entry?.body).toBeUndefined();
+    expect(entry && (await loadBody(blobs, entry))).toBe(body);
+  });
+
+  test('trusts its memory for a minute only', async () => {
+    const { client, requests, clock } = testLogClient();
+    const log = await client.createLog();
+    clock.ms += TRUST_MS - 1;
+    requests.length = 0;
+    await client.addEntry(log, set(1));
+    expect(requests).toEqual(['putEntries']);
+    clock.ms += TRUST_MS;
+    requests.length = 0;
+    await client.addEntry(log, set(2));
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+    clock.ms -= 3_600_000;
+    requests.length = 0;
+    await client.addEntry(log, set(3));
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+  });
+
+  test('after others have added entries queries consistently and goes on there', async () => {
+    const store = new StaleStore();
+    const { client, requests } = testLogClient({ store });
+    const log = await client.createLog();
+    await store.freeze(log);
+    const other = testLogClient({ store }).client;
+    for (const body of [1, 2, 3]) await other.addEntry(log, set(body));
+    requests.length = 0;
+    expect(await client.addEntry(log, set(4))).toEqual({ position: at(0, 4) });
+    expect(requests).toEqual(['putEntries', 'newestSegments', 'newestEntry', 'putEntries']);
+  });
+
+  test('after another has started a segment goes on in that one', async () => {
+    const store = new StaleStore();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    await store.freeze(log);
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await testLogClient({ store }).client.startSegment(log);
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1) });
+    const fresh = testLogClient({ store });
+    expect(await fresh.client.addEntry(log, set(2))).toEqual({ position: at(1, 2) });
+  });
+
+  test('goes back to the segments where it meets an End Segment entry', async () => {
+    class StaleSegments extends MemoryLogStore {
+      override async newestSegments(log: LogId, limit: number, consistency: Consistency = CONSISTENT) {
+        const segments = await super.newestSegments(log, 10);
+        return segments.slice(consistency.consistent ? 0 : 1).slice(0, limit);
+      }
+    }
+    const store = new StaleSegments();
+    const owner = testLogClient({ store }).client;
+    const log = await owner.createLog();
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await owner.startSegment(log);
+    const { client, requests } = testLogClient({ store });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1) });
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'newestSegments', 'newestEntry', 'putEntries']);
+  });
+
+  test('tries again where the store says that it may', async () => {
+    const store = new FailingStore();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    store.failures = [conflict(), conflict()];
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1) });
+  });
+
+  test('gives up after so many attempts, and says why', async () => {
+    const store = new FailingStore();
+    const { client } = testLogClient({ store, retries: { attempts: 3, baseMs: 1, capMs: 1 } });
+    const log = await client.createLog();
+    store.failures = [conflict(), conflict(), conflict(), conflict()];
+    const added = client.addEntry(log, set(1));
+    await expect(added).rejects.toThrow(AttemptsExhaustedError);
+    await expect(added).rejects.toMatchObject({ attempts: 3, log, cause: { message: 'busy' } });
+  });
+
+  test('does not try again where the entry may have been written', async () => {
+    const store = new FailingStore();
+    const { client, requests } = testLogClient({ store });
+    const log = await client.createLog();
+    store.failures = [new Error('the connection broke')];
+    await expect(client.addEntry(log, set(1))).rejects.toThrow('the connection broke');
+    requests.length = 0;
+    await client.addEntry(log, set(1));
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+  });
+
+  test('refuses what is no entry, and changes nothing', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    for (const type of ['Snapshot', 'End Segment', '']) {
+      await expect(client.addEntry(log, { type, version: 1 })).rejects.toThrow(UsageError);
+    }
+    await expect(client.addEntry(log, { type: 'A', version: -1 })).rejects.toThrow(UsageError);
+    await expect(client.addEntry(log, { type: 'A', version: 1, created: 1.5 })).rejects.toThrow(UsageError);
+    await expect(client.addEntry(log, { type: 'A', version: 1, body: '\ud800' })).rejects.toThrow(
+      ValueUnsupportedError,
+    );
+    expect(requests).toEqual([]);
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toMatchObject({ position: at(0, 0) });
+  });
+
+  test('says where the log does not exist', async () => {
+    const { client } = testLogClient();
+    const log = newLogId();
+    await expect(client.addEntry(log, set(1))).rejects.toThrow(LogNotFoundError);
+    await expect(client.addSnapshot(log)).rejects.toThrow(LogNotFoundError);
+    await expect(client.startSegment(log)).rejects.toThrow(LogNotFoundError);
+    await expect(client.query(log, { from: 'start' })).rejects.toThrow(LogNotFoundError);
+  });
+
+  test('says where the newest segment has lost its entries', async () => {
+    class Emptied extends MemoryLogStore {
+      override newestEntry = async () => undefined;
+    }
+    const store = new Emptied();
+    const log = await testLogClient({ store }).client.createLog();
+    const added = testLogClient({ store }).client.addEntry(log, set(1));
+    await expect(added).rejects.toThrow(EntryGapError);
+    await expect(added).rejects.toMatchObject({ log, segment: 0, entry: 0 });
+  });
+});
+
+describe('adding an entry after another', () => {
+  test('succeeds right after the newest, in one request', async () => {
+    const { client, requests } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    const { position } = await client.addEntry(log, set(1), { after: at(0, 0) });
+    expect(await client.addEntry(log, set(2), { after: position })).toEqual({ position: at(0, 2) });
+    expect(requests).toEqual(['putEntries', 'putEntries']);
+  });
+
+  test('fails where others follow already, known or not, and writes nothing', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    await testLogClient({ store }).client.addEntry(log, set(1));
+    requests.length = 0;
+    await expect(client.addEntry(log, set(2), { after: at(0, 0) })).rejects.toThrow(EntryExistsError);
+    expect(requests).toEqual(['putEntries']);
+    await expect(client.addEntry(log, set(2), { after: at(0, 0) })).rejects.toThrow(EntryExistsError);
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 1));
+    expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2) });
+  });
+
+  test('looks again where its memory or a stale read is behind', async () => {
+    const store = new StaleStore();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    await store.freeze(log);
+    const other = testLogClient({ store }).client;
+    await other.addEntry(log, set(1));
+    expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2) });
+  });
+
+  test('leaves no gap where the entry to follow does not exist', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await expect(client.addEntry(log, set(1), { after: at(0, 5) })).rejects.toThrow(EntryNotFoundError);
+    await expect(client.addEntry(log, set(1), { after: at(3, 0) })).rejects.toThrow(EntryNotFoundError);
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 0));
+  });
+
+  test('fails after the last entry of a segment that has ended', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await client.startSegment(log);
+    for (const after of [at(0, 0), at(0, 1)]) {
+      await expect(client.addEntry(log, set(1), { after })).rejects.toThrow(EntryExistsError);
+    }
+    expect(await client.addEntry(log, set(1), { after: at(1, 0) })).toEqual({ position: at(1, 1) });
+  });
+});
+
+describe('adding several entries', () => {
+  test('is one request', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    expect(await client.addEntries(log, [set(1), set(2), set(3)])).toEqual({ first: at(0, 1), last: at(0, 3) });
+    expect(requests).toEqual(['putEntries']);
+    expect(await client.addEntry(log, set(4))).toEqual({ position: at(0, 4) });
+    const entries = await allEntries(store.entries(log, { segment: 0, from: 1, to: 9 }, CONSISTENT));
+    expect(entries.map(({ body }) => body?.format === 'bytes' && body.bytes[1])).toEqual([1, 2, 3, 4]);
+  });
+
+  test('refuses none and more than one transaction takes', async () => {
+    const { client, store, requests, blobs } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    await expect(client.addEntries(log, [])).rejects.toThrow(UsageError);
+    const many = Array.from({ length: 101 }, () => ({ ...set(1), body: 'x'.repeat(20_000) }));
+    await expect(client.addEntries(log, many)).rejects.toThrow(TooLargeError);
+    expect(requests).toEqual([]);
+    expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
+    const large = Array.from({ length: 2 }, () => ({ ...set(1), type: 'x'.repeat(400 * 1024) }));
+    await expect(client.addEntries(log, large)).rejects.toThrow(TooLargeError);
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 0));
+  });
+});
+
+describe('hearing of snapshots', () => {
+  test('costs one more query, and tells of a newer one only', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1) });
+    expect(requests.sort()).toEqual(['newestSegments', 'putEntries']);
+    await client.addSnapshot(log);
+    await store.advanceLastSnapshot(log, at(0, 2));
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({
+      position: at(0, 3),
+      lastSnapshot: at(0, 2),
+    });
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 2) })).toEqual({ position: at(0, 4) });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 5) });
+
+    const cold = testLogClient({ store });
+    const added = await cold.client.addEntry(log, set(1), { snapshot: at(0, 0) });
+    expect(added.lastSnapshot).toEqual(at(0, 2));
+    expect(cold.requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+  });
+
+  test('works across segments', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await store.advanceLastSnapshot(log, at(0, 0));
+    const { position } = await client.startSegment(log);
+    const standing = { snapshot: at(0, 0) };
+    expect(await client.addEntry(log, set(1), standing)).toEqual({ position: at(1, 1) });
+    await store.advanceLastSnapshot(log, position);
+    expect((await client.addEntry(log, set(1), standing)).lastSnapshot).toEqual(at(1, 0));
+    expect((await client.query(log, { from: at(1, 1), ...standing })).lastSnapshot).toEqual(at(1, 0));
+    expect(await client.query(log, { from: at(1, 1), snapshot: at(1, 0) })).not.toHaveProperty('lastSnapshot');
+  });
+
+  test('never makes an entry that was written look like a failure', async () => {
+    class Forgetful extends MemoryLogStore {
+      override newestSegments = () => Promise.reject(new Error('the connection broke'));
+    }
+    const { client } = testLogClient({ store: new Forgetful() });
+    const log = await client.createLog();
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1) });
+  });
+});
+
+describe('starting a segment', () => {
+  test('ends the old one and opens the new one with a Snapshot entry', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    await client.addEntry(log, set(1));
+    await store.advanceLastSnapshot(log, at(0, 0));
+    requests.length = 0;
+    expect(await client.startSegment(log)).toEqual({ segment: 1, position: at(1, 0) });
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'startSegment']);
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toMatchObject({ position: at(0, 2), type: 'End Segment' });
+    expect(await store.newestEntry(log, 1, CONSISTENT)).toMatchObject({ position: at(1, 0), type: 'Snapshot' });
+    expect(await store.newestSegments(log, 1, CONSISTENT)).toEqual([{ log, segment: 1, created: NOON }]);
+    requests.length = 0;
+    await client.addEntry(log, set(2));
+    expect(requests).toEqual(['putEntries']);
+  });
+
+  test('is refused while the newest segment has no completed snapshot', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    const refused = client.startSegment(log);
+    await expect(refused).rejects.toThrow(SegmentWithoutSnapshotError);
+    await expect(refused).rejects.toMatchObject({ log, segment: 0 });
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await client.startSegment(log);
+    await expect(client.startSegment(log)).rejects.toThrow(SegmentWithoutSnapshotError);
+    expect(await store.newestSegments(log, 9, CONSISTENT)).toHaveLength(2);
+  });
+
+  test('sees a snapshot that only a consistent read shows', async () => {
+    const store = new StaleStore();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    await store.freeze(log);
+    await store.advanceLastSnapshot(log, at(0, 0));
+    expect(await client.startSegment(log)).toEqual({ segment: 1, position: at(1, 0) });
+  });
+});
+
+describe('querying', () => {
+  async function logOfTwoSegments() {
+    const test = testLogClient();
+    const log = await test.client.createLog();
+    await test.client.addEntries(log, [set(1), set(2)]);
+    await test.client.addSnapshot(log);
+    await test.client.addEntry(log, set(4));
+    await test.store.advanceLastSnapshot(log, at(0, 3));
+    await test.client.startSegment(log);
+    await test.client.addEntry(log, set(1));
+    test.requests.length = 0;
+    return { ...test, log };
+  }
+
+  test('loads from the previous segment while the newest has no snapshot', async () => {
+    const { client, store, requests, log } = await logOfTwoSegments();
+    const loaded = await client.query(log, { from: 'snapshot' });
+    expect(loaded.start).toEqual(at(0, 3));
+    const entries = await allEntries(loaded.entries);
+    expect(entries.map(({ position }) => position)).toEqual([at(0, 3), at(0, 4), at(0, 5), at(1, 0), at(1, 1)]);
+    expect(loaded.end).toEqual(at(1, 2));
+    expect(requests).toEqual(['newestSegments', 'entries', 'entries']);
+
+    await store.advanceLastSnapshot(log, at(1, 0));
+    requests.length = 0;
+    const reloaded = await client.query(log, { from: 'snapshot' });
+    expect((await allEntries(reloaded.entries)).map(({ position }) => position)).toEqual([at(1, 0), at(1, 1)]);
+    expect(requests).toEqual(['newestSegments', 'entries']);
+  });
+
+  test('loads a log that has just been created from its start, with the empty state', async () => {
+    const { client } = testLogClient();
+    const log = await client.createLog();
+    const loaded = await client.query(log, { from: 'snapshot' });
+    expect(loaded.start).toEqual(at(0, 0));
+    expect((await allEntries(loaded.entries)).map(({ type }) => type)).toEqual(['Snapshot']);
+    expect(loaded).not.toHaveProperty('lastSnapshot');
+  });
+
+  test('does not load where two segments in a row have no snapshot', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await store.startSegment({
+      end: entryAt(log, at(0, 1), { type: 'End Segment' }),
+      segment: { log, segment: 1, created: NOON },
+      first: entryAt(log, at(1, 0), { type: 'Snapshot' }),
+    });
+    await expect(client.query(log, { from: 'snapshot' })).rejects.toThrow(SegmentWithoutSnapshotError);
+  });
+
+  test('reads from the start, from a place, and up to a place', async () => {
+    const { client, log } = await logOfTwoSegments();
+    const positions = async (range: Parameters<typeof client.query>[1]) => {
+      const { entries } = await client.query(log, range);
+      return (await allEntries(entries)).map(({ position }) => position);
+    };
+    expect(await positions({ from: 'start' })).toHaveLength(8);
+    expect(await positions({ from: at(0, 4), to: at(1, 1) })).toEqual([at(0, 4), at(0, 5), at(1, 0)]);
+    expect(await positions({ from: 'start', to: at(0, 2) })).toEqual([at(0, 0), at(0, 1)]);
+    expect(await positions({ from: at(1, 1), to: at(1, 1) })).toEqual([]);
+  });
+
+  test('goes on where the last query ended, whatever has happened since', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    const seen: string[] = [];
+    let from = at(0, 0);
+    const poll = async () => {
+      const answer = await client.query(log, { from });
+      for (const { position } of await allEntries(answer.entries)) seen.push(`${position.segment}/${position.entry}`);
+      from = answer.end;
+    };
+    await poll();
+    await poll();
+    await client.addEntry(log, set(1));
+    await poll();
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await client.startSegment(log);
+    await poll();
+    await poll();
+    await client.addEntry(log, set(1));
+    await poll();
+    expect(seen).toEqual(['0/0', '0/1', '0/2', '1/0', '1/1']);
+    expect(from).toEqual(at(1, 2));
+  });
+});

@@ -1,0 +1,260 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { EntryGapError, LogNotFoundError, PositionInvalidError } from '../../src/errors.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Consistency, LogStore } from '../../src/log/log-store.ts';
+import type { Position } from '../../src/log/position.ts';
+import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
+import { entryAt, NOON, newLogId, recordRequests } from '../support/logs.ts';
+
+const at = (segment: number, entry: number) => ({ segment, entry });
+const END = { type: 'End Segment' };
+
+let log: LogId;
+beforeEach(() => {
+  log = newLogId();
+});
+
+/** Segments of so many entries each; all but the last end with End Segment, which counts. */
+async function build(store: LogStore, lengths: readonly number[], missing: readonly Position[] = []): Promise<void> {
+  for (const [segment, length] of lengths.entries()) {
+    for (let entry = 0; entry < length; entry++) {
+      if (missing.some((each) => each.segment === segment && each.entry === entry)) continue;
+      const last = segment < lengths.length - 1 && entry === length - 1;
+      const item = entryAt(log, at(segment, entry), last ? END : {});
+      if (entry === 0) await store.createLog({ log, segment, created: NOON }, item);
+      else await store.putEntries([item]);
+    }
+  }
+}
+
+async function read(store: LogStore, range: EntryRange, options = {}): Promise<string[]> {
+  const places: string[] = [];
+  for await (const page of readEntries({ store, rangeEntries: 4, concurrency: 3, ...options }, log, range)) {
+    expect(page.length).toBeGreaterThan(0);
+    for (const { position } of page) places.push(`${position.segment}/${position.entry}`);
+  }
+  return places;
+}
+
+function places(segment: number, from: number, to: number): string[] {
+  return Array.from({ length: to - from }, (_, i) => `${segment}/${from + i}`);
+}
+
+/** A store whose eventually consistent reads do not show some entries. */
+class StaleStore extends MemoryLogStore {
+  hidden: (position: Position) => boolean = () => false;
+  consistentReads = 0;
+
+  override async *entries(
+    log: LogId,
+    range: Parameters<LogStore['entries']>[1],
+    consistency: Consistency = { consistent: true },
+  ): AsyncGenerator<Entry[]> {
+    if (consistency.consistent) this.consistentReads++;
+    for await (const page of super.entries(log, range)) {
+      yield consistency.consistent ? page : page.filter(({ position }) => !this.hidden(position));
+    }
+  }
+
+  override async newestEntry(log: LogId, segment: number, consistency: Consistency = { consistent: true }) {
+    const newest = await super.newestEntry(log, segment);
+    if (consistency.consistent || newest === undefined) return newest;
+    for (let entry = newest.position.entry; entry >= 0; entry--) {
+      if (!this.hidden(at(segment, entry))) return this.getEntry(log, at(segment, entry));
+    }
+    return undefined;
+  }
+}
+
+describe('reading entries', () => {
+  const lengths = [10, 1, 8, 13];
+  const all = lengths.flatMap((length, segment) => places(segment, 0, length));
+
+  test.each([
+    [1, 1],
+    [2, 1],
+    [3, 5],
+    [8, 2],
+    [100, 4],
+  ])('gives every run in order, %d entries a request, %d requests at once', async (rangeEntries, concurrency) => {
+    const store = new MemoryLogStore({ pageItems: 3 });
+    await build(store, lengths);
+    const options = { rangeEntries, concurrency };
+    for (const [i, first] of all.entries()) {
+      const [segment = 0, entry = 0] = first.split('/').map(Number);
+      expect(await read(store, { from: at(segment, entry), to: 'end' }, options)).toEqual(all.slice(i));
+      expect(await read(store, { from: at(0, 0), to: at(segment, entry) }, options)).toEqual(all.slice(0, i));
+      expect(await read(store, { from: at(segment, entry), to: at(3, 5) }, options).catch(() => 'refused')).toEqual(
+        i <= all.indexOf('3/5') ? all.slice(i, all.indexOf('3/5')) : 'refused',
+      );
+    }
+  });
+
+  test('gives nothing at the end of the log', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [3, 5]);
+    expect(await read(store, { from: at(1, 5), to: 'end' })).toEqual([]);
+    expect(await read(store, { from: at(1, 5), to: at(1, 5) })).toEqual([]);
+    expect(await read(store, { from: at(0, 3), to: 'end' })).toEqual(places(1, 0, 5));
+    expect(await read(store, { from: at(0, 0), to: at(1, 5) })).toEqual([...places(0, 0, 3), ...places(1, 0, 5)]);
+  });
+
+  test('reads a short tail in one request where the newest segment is known, and in two where not', async () => {
+    const requests: string[] = [];
+    const store = recordRequests(new MemoryLogStore(), requests);
+    await build(store, [3]);
+    requests.length = 0;
+    expect(await read(store, { from: at(0, 1), to: 'end', newestSegment: 0 })).toEqual(['0/1', '0/2']);
+    expect(requests).toEqual(['entries']);
+    requests.length = 0;
+    expect(await read(store, { from: at(0, 1), to: 'end' })).toEqual(['0/1', '0/2']);
+    expect(requests).toEqual(['newestSegments', 'entries']);
+  });
+
+  test('has no more requests under way than allowed, and reads ahead of a slow reader no further', async () => {
+    let open = 0;
+    let most = 0;
+    let started = 0;
+    class Slow extends MemoryLogStore {
+      override async *entries(log: LogId, range: Parameters<LogStore['entries']>[1]): AsyncGenerator<Entry[]> {
+        started++;
+        most = Math.max(most, ++open);
+        await new Promise((resolve) => setImmediate(resolve));
+        open--;
+        yield* super.entries(log, range);
+      }
+    }
+    const store = new Slow();
+    await build(store, [400]);
+    const pages = readEntries({ store, rangeEntries: 10, concurrency: 3 }, log, { from: at(0, 0), to: at(0, 400) });
+    for await (const page of pages) {
+      for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+      expect(page).toHaveLength(10);
+      expect(started).toBeLessThanOrEqual((page[0]?.position.entry ?? 0) / 10 + 3);
+    }
+    expect(most).toBe(3);
+    expect(started).toBe(40);
+  });
+
+  test('a reader who stops early, or meets an error, leaves nothing behind', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [40], [at(0, 30), at(0, 35)]);
+    for await (const page of readEntries({ store, rangeEntries: 5 }, log, { from: at(0, 0), to: at(0, 40) })) {
+      expect(page).toHaveLength(5);
+      break;
+    }
+    await expect(read(store, { from: at(0, 20), to: at(0, 40) })).rejects.toMatchObject({ entry: 30 });
+    // Ranges that were under way have failed by now too; vitest reports a rejection that nobody handled.
+    await new Promise((resolve) => setImmediate(resolve));
+  });
+});
+
+describe('gaps', () => {
+  test.each<[string, Position, EntryRange]>([
+    ['in the first range', at(1, 2), { from: at(1, 0), to: 'end' }],
+    ['in a later range', at(1, 9), { from: at(1, 0), to: 'end' }],
+    ['at the start of a run', at(1, 5), { from: at(1, 5), to: at(1, 8) }],
+    ['at the end of a run', at(1, 7), { from: at(1, 5), to: at(1, 8) }],
+    ['at the end of a range', at(1, 3), { from: at(1, 0), to: at(1, 12) }],
+    ['at the start of a segment', at(1, 1), { from: at(0, 0), to: 'end' }],
+    ['in an earlier segment', at(0, 6), { from: at(0, 0), to: at(1, 3) }],
+    ['right before the start', at(1, 4), { from: at(1, 5), to: 'end' }],
+  ])('%s are errors that name the entry', async (_where, gap, range) => {
+    const store = new MemoryLogStore();
+    await build(store, [8, 14], [gap]);
+    const reading = read(store, range);
+    await expect(reading).rejects.toThrow(EntryGapError);
+    await expect(reading).rejects.toMatchObject({ log, segment: gap.segment, entry: gap.entry });
+  });
+
+  test('outside of what is read do not matter', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [8, 14], [at(0, 2), at(1, 9)]);
+    expect(await read(store, { from: at(0, 4), to: at(1, 9) })).toEqual([...places(0, 4, 8), ...places(1, 0, 9)]);
+  });
+
+  test('are entries beyond the end', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [3, 5]);
+    const gap = async (range: EntryRange, place: object) => {
+      const reading = read(store, range);
+      await expect(reading).rejects.toThrow(EntryGapError);
+      await expect(reading).rejects.toMatchObject({ log, ...place });
+    };
+    await gap({ from: at(1, 0), to: at(1, 6) }, { segment: 1, entry: 5 });
+    await gap({ from: at(1, 0), to: at(1, 4_000_000_000) }, { segment: 1, entry: 5 });
+    await gap({ from: at(1, 0), to: at(2, 0) }, { segment: 1, entry: 5 });
+    await gap({ from: at(0, 0), to: at(0, 4) }, { segment: 0, entry: 3 });
+    await gap({ from: at(1, 6), to: 'end' }, { segment: 1, entry: 5 });
+    await gap({ from: at(7, 0), to: 'end' }, { segment: 7, entry: 0 });
+  });
+
+  test('are segments that are not the newest and have no End Segment entry', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [8, 5], [at(0, 7)]);
+    for (const to of ['end', at(1, 2)] as const) {
+      const reading = read(store, { from: at(0, 0), to });
+      await expect(reading).rejects.toThrow(EntryGapError);
+      await expect(reading).rejects.toMatchObject({ log, segment: 0, entry: 7 });
+    }
+  });
+
+  test('are segments that are missing as a whole', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [8]);
+    await store.createLog({ log, segment: 2, created: NOON }, entryAt(log, at(2, 0)));
+    await store.putEntries([entryAt(log, at(0, 8), END)]);
+    await expect(read(store, { from: at(0, 0), to: 'end' })).rejects.toMatchObject({ segment: 1, entry: 0 });
+  });
+});
+
+describe('stale reads', () => {
+  test.each<[string, (position: Position) => boolean]>([
+    ['one entry', ({ segment, entry }) => segment === 0 && entry === 6],
+    ['entries here and there', ({ entry }) => entry % 3 === 1],
+    ['the first entries', ({ entry }) => entry < 2],
+    ['the end of a segment', ({ segment, entry }) => segment === 0 && entry > 4],
+    ['a whole segment', ({ segment }) => segment === 1],
+    ['everything', () => true],
+  ])('that do not show %s are repeated consistently', async (_what, hidden) => {
+    const store = new StaleStore({ pageItems: 3 });
+    await build(store, [10, 2, 6]);
+    store.hidden = hidden;
+    const expected = [...places(0, 0, 10), ...places(1, 0, 2), ...places(2, 0, 6)];
+    expect(await read(store, { from: at(0, 0), to: at(2, 6) })).toEqual(expected);
+    const toEnd = await read(store, { from: at(0, 0), to: 'end' });
+    expect(toEnd).toEqual(expected.slice(0, toEnd.length));
+    expect(toEnd.length).toBeGreaterThanOrEqual(12);
+    expect(store.consistentReads).toBeGreaterThan(0);
+  });
+
+  test('that show everything are not repeated', async () => {
+    const store = new StaleStore();
+    await build(store, [10, 2, 6]);
+    await read(store, { from: at(0, 0), to: at(2, 6) });
+    await read(store, { from: at(0, 0), to: 'end' });
+    expect(store.consistentReads).toBe(0);
+  });
+
+  test('may miss the newest entries, which are no gap', async () => {
+    const store = new StaleStore();
+    await build(store, [3, 20]);
+    store.hidden = ({ segment, entry }) => segment === 1 && entry > 9;
+    expect(await read(store, { from: at(1, 0), to: 'end' })).toEqual(places(1, 0, 10));
+  });
+
+  test('follow into a segment that was started while they went on', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [3, 5]);
+    expect(await read(store, { from: at(0, 0), to: 'end', newestSegment: 0 })).toHaveLength(8);
+  });
+});
+
+test('what lies backwards or in no log is refused', async () => {
+  const store = new MemoryLogStore();
+  await expect(read(store, { from: at(0, 0), to: 'end' })).rejects.toThrow(LogNotFoundError);
+  await build(store, [3, 5]);
+  await expect(read(store, { from: at(1, 0), to: at(0, 2) })).rejects.toThrow(PositionInvalidError);
+});

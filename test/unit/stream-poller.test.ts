@@ -1,0 +1,325 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { AttemptsExhaustedError, ResourceMissingError, UsageError } from '../../src/errors.ts';
+import type { DiscardedBatch } from '../../src/local/batch-delivery.ts';
+import type { StreamPosition } from '../../src/local/checkpoint-store.ts';
+import type { TrimmedRecords } from '../../src/local/shard-reader.ts';
+import { StreamPoller } from '../../src/local/stream-poller.ts';
+import type { StreamSettings } from '../../src/local/stream-settings.ts';
+import type { StreamHandler } from '../../src/workers/stream-record.ts';
+import { MemoryCheckpoints, ScriptedStream, ScriptedTime } from '../support/scripted-stream.ts';
+
+interface Setup {
+  readonly settings?: Partial<StreamSettings>;
+  readonly committed?: StreamPosition;
+  readonly handler?: StreamHandler;
+}
+
+function poll(stream: ScriptedStream, { settings = {}, committed = {}, handler }: Setup = {}) {
+  const batches: string[][] = [];
+  const discarded: DiscardedBatch[] = [];
+  const trimmed: TrimmedRecords[] = [];
+  const time = new ScriptedTime();
+  const checkpoints = new MemoryCheckpoints(committed);
+  const poller = new StreamPoller({
+    client: stream.client,
+    streamArn: 'arn:stream',
+    checkpoints,
+    time,
+    settings,
+    handler: async (records) => {
+      batches.push(records.map((record) => record.eventId));
+      return handler === undefined ? { batchItemFailures: [] } : await handler(records);
+    },
+    onDiscard: async (batch) => {
+      discarded.push(batch);
+    },
+    onTrimmed: async (records) => {
+      trimmed.push(records);
+    },
+  });
+  const stopping = new AbortController();
+  const ended = poller.run(stopping.signal);
+  const stop = async () => {
+    stopping.abort();
+    await ended;
+  };
+  onTestFinished(() => stopping.abort());
+  return { poller, batches, discarded, trimmed, time, checkpoints, ended, stop };
+}
+
+describe('shards', () => {
+  test('a child is read only after its parent has ended', async () => {
+    const stream = new ScriptedStream().shard('child', 'parent').shard('parent').write('child', 3, 4);
+    stream.write('parent', 1, 2);
+    const { poller, batches } = poll(stream, { settings: { batchSize: 2 } });
+    const asked = poller.caughtUp();
+    await expect.poll(() => batches).toEqual([['parent/1', 'parent/2']]);
+    stream.close('parent');
+    await asked;
+    expect(batches).toEqual([
+      ['parent/1', 'parent/2'],
+      ['child/3', 'child/4'],
+    ]);
+    expect(poller.routed()).toEqual({ parent: '2', child: '4' });
+  });
+
+  test('a parent that the stream dropped holds up nobody', async () => {
+    const { poller, batches } = poll(new ScriptedStream().shard('child', 'dropped').write('child', 1));
+    await poller.caughtUp();
+    expect(batches).toEqual([['child/1']]);
+  });
+
+  test('both children of a split are read, and found without waiting for the next look', async () => {
+    const stream = new ScriptedStream().shard('parent').write('parent', 1).close('parent');
+    stream.shard('left', 'parent').write('left', 2).shard('right', 'parent').write('right', 3);
+    const { poller, batches, time } = poll(stream, { settings: { discoverMs: 600_000 } });
+    const began = time.now();
+    await poller.caughtUp();
+    expect(batches.flat().toSorted()).toEqual(['left/2', 'parent/1', 'right/3']);
+    expect(time.now() - began).toBeLessThan(600_000);
+  });
+
+  test('a shard whose batch keeps failing holds up no other', async () => {
+    const stream = new ScriptedStream().shard('bad').write('bad', 1).shard('good').write('good', 2);
+    const { batches } = poll(stream, {
+      handler: async ([record]) => {
+        if (record?.eventId === 'bad/1') throw new Error('poison');
+        return { batchItemFailures: [] };
+      },
+    });
+    await expect.poll(() => batches).toContainEqual(['good/2']);
+  });
+
+  test('positions are kept for each shard, never go back, and go with their shard', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1, 9, 10).shard('b').write('b', 7);
+    const { poller, batches, checkpoints } = poll(stream, { committed: { a: '9', gone: '5' } });
+    await poller.caughtUp();
+    expect(batches.flat().toSorted()).toEqual(['a/10', 'b/7']);
+    await poller.commit({ a: '10', b: '7' });
+    await poller.commit({ a: '9' });
+    expect(checkpoints.saved).toEqual({ a: '10', b: '7' });
+  });
+});
+
+describe('caught up', () => {
+  test('means that also what was written just before the question is handled', async () => {
+    const stream = new ScriptedStream().shard('a');
+    const { poller, batches } = poll(stream);
+    await poller.caughtUp();
+    for (let n = 1; n <= 20; n++) {
+      stream.write('a', n);
+      await poller.caughtUp();
+      expect(batches.at(-1)).toEqual([`a/${n}`]);
+    }
+  });
+
+  test('includes shards that appeared just before the question', async () => {
+    const stream = new ScriptedStream().shard('a');
+    const { poller, batches } = poll(stream);
+    await poller.caughtUp();
+    stream.close('a').shard('b', 'a').shard('c', 'b').write('b', 1).close('b').write('c', 2);
+    await poller.caughtUp();
+    expect(batches).toEqual([['b/1'], ['c/2']]);
+  });
+
+  test('waits for records that are gathered for a fuller batch', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1, 2);
+    const settings = { maximumBatchingWindowSeconds: 2, batchSize: 10, pollMs: 250 };
+    const { poller, batches, time } = poll(stream, { settings });
+    const began = time.now();
+    await poller.caughtUp();
+    expect(batches).toEqual([['a/1', 'a/2']]);
+    expect(time.now() - began).toBe(2_000);
+  });
+});
+
+describe('requests', () => {
+  test('an expired iterator is replaced by one at the last record that was read', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1, 2, 3);
+    const { poller, batches } = poll(stream, { settings: { batchSize: 2 } });
+    await poller.caughtUp();
+    stream.failures.push({ command: 'GetRecordsCommand', kind: 'expired' });
+    stream.write('a', 4);
+    await poller.caughtUp();
+    expect(batches).toEqual([['a/1', 'a/2'], ['a/3'], ['a/4']]);
+    expect(stream.requests.filter((command) => command === 'GetShardIteratorCommand')).toHaveLength(2);
+  });
+
+  test('throttling backs off, for as long as it lasts', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1);
+    for (let n = 0; n < 10; n++) stream.failures.push({ command: 'GetRecordsCommand', kind: 'throttled' });
+    const settings = { retryBaseMs: 100, retryCapMs: 2_000, requestAttempts: 3, discoverMs: 1 };
+    const { poller, batches, time } = poll(stream, { settings });
+    await poller.caughtUp();
+    expect(batches).toEqual([['a/1']]);
+    const waits = time.slept.filter((ms) => ms !== 1 && ms !== 250);
+    expect(waits).toEqual([100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000, 2_000]);
+  });
+
+  test('records that were trimmed unread are reported once, and reading goes on with the oldest', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 5, 6);
+    for (const command of ['GetShardIteratorCommand', 'GetRecordsCommand']) {
+      stream.failures.push({ command, kind: 'trimmed' });
+    }
+    const { poller, batches, trimmed } = poll(stream, { committed: { a: '2' } });
+    await poller.caughtUp();
+    expect(trimmed).toEqual([{ shardId: 'a', afterSequenceNumber: '2' }]);
+    expect(batches).toEqual([['a/5', 'a/6']]);
+    expect(poller.routed()).toEqual({ a: '6' });
+  });
+
+  test('a shard that goes unread is reported, and its child is read', async () => {
+    const stream = new ScriptedStream().shard('a').shard('b', 'a').write('b', 1);
+    stream.failures.push({ command: 'GetShardIteratorCommand', kind: 'missing' });
+    const { poller, batches, trimmed } = poll(stream);
+    await poller.caughtUp();
+    expect(trimmed).toEqual([{ shardId: 'a', afterSequenceNumber: undefined }]);
+    expect(batches).toEqual([['b/1']]);
+  });
+
+  test('a stream that does not exist ends the run and every question', async () => {
+    const stream = new ScriptedStream();
+    stream.failures.push({ command: 'DescribeStreamCommand', kind: 'missing' });
+    const { poller, ended } = poll(stream);
+    const asked = poller.caughtUp();
+    await Promise.all([
+      expect(ended).rejects.toThrow(ResourceMissingError),
+      expect(asked).rejects.toThrow(ResourceMissingError),
+    ]);
+  });
+
+  test('a stream that cannot be reached is given up after so many attempts', async () => {
+    const { client } = new ScriptedStream();
+    client.middlewareStack.add(
+      () => async () => {
+        throw Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
+      },
+      { step: 'initialize', priority: 'high' },
+    );
+    const poller = new StreamPoller({
+      client,
+      streamArn: 'arn:stream',
+      checkpoints: new MemoryCheckpoints(),
+      time: new ScriptedTime(),
+      settings: { requestAttempts: 4 },
+      handler: async () => ({ batchItemFailures: [] }),
+      onDiscard: async () => {},
+      onTrimmed: async () => {},
+    });
+    const error = await poller.run(new AbortController().signal).catch((error: unknown) => error);
+    expect(error).toBeInstanceOf(AttemptsExhaustedError);
+    expect(error).toMatchObject({ attempts: 4, cause: { code: 'ECONNREFUSED' } });
+  });
+});
+
+describe('failing batches', () => {
+  test('are retried after doubling waits, then given up with where, which and why', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1, 2, 3);
+    stream.createdMs = 1_000_000_000_000;
+    const settings = { maximumRetryAttempts: 3, retryBaseMs: 100, batchSize: 2 };
+    const { poller, batches, discarded, time } = poll(stream, {
+      settings,
+      handler: async (records) => {
+        if (records.length === 2) throw new Error('no');
+        return { batchItemFailures: [] };
+      },
+    });
+    await poller.caughtUp();
+    expect(batches).toEqual([...Array(4).fill(['a/1', 'a/2']), ['a/3']]);
+    expect(time.slept.filter((ms) => ms < 10_000 && ms !== 250)).toEqual([100, 200, 400]);
+    expect(discarded).toEqual([
+      {
+        streamArn: 'arn:stream',
+        shardId: 'a',
+        reason: 'retries-exhausted',
+        records: 2,
+        firstSequenceNumber: '1',
+        lastSequenceNumber: '2',
+        firstCreatedMs: stream.createdMs,
+        lastCreatedMs: stream.createdMs,
+        attempts: 4,
+        cause: new Error('no'),
+      },
+    ]);
+    expect(poller.routed()).toEqual({ a: '3' });
+  });
+
+  test('a partial success gives what is left all of its retries', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1, 2, 3);
+    const { poller, batches, discarded } = poll(stream, {
+      settings: { maximumRetryAttempts: 1 },
+      handler: async (records) => ({
+        batchItemFailures: records
+          .filter((record) => record.sequenceNumber === '2')
+          .map((record) => ({ itemIdentifier: record.sequenceNumber })),
+      }),
+    });
+    await poller.caughtUp();
+    expect(batches).toEqual([
+      ['a/1', 'a/2', 'a/3'],
+      ['a/2', 'a/3'],
+      ['a/2', 'a/3'],
+    ]);
+    expect(discarded).toMatchObject([{ records: 2, firstSequenceNumber: '2', lastSequenceNumber: '3', attempts: 2 }]);
+  });
+
+  test.each(['', '99', 'a/1'])('the identifier %j that was not given fails the whole batch', async (itemIdentifier) => {
+    const stream = new ScriptedStream().shard('a').write('a', 1, 2);
+    const { poller, discarded } = poll(stream, {
+      settings: { maximumRetryAttempts: 0 },
+      handler: async () => ({ batchItemFailures: [{ itemIdentifier: '2' }, { itemIdentifier }] }),
+    });
+    await poller.caughtUp();
+    expect(discarded).toMatchObject([{ records: 2, attempts: 1, cause: { code: 'MESSAGE_INVALID' } }]);
+  });
+
+  test('records above the age limit are given up, be it before the first try or between two', async () => {
+    const stream = new ScriptedStream().shard('a').shard('b');
+    const began = new ScriptedTime().now();
+    stream.createdMs = began - 61_000;
+    stream.write('a', 1, 2);
+    const old = poll(stream, { settings: { maximumRecordAgeSeconds: 60 } });
+    await old.poller.caughtUp();
+    expect(old.batches).toEqual([]);
+    expect(old.discarded).toMatchObject([{ reason: 'record-too-old', records: 2, attempts: 0, cause: undefined }]);
+    await old.stop();
+
+    stream.createdMs = began;
+    const ageing = poll(stream, {
+      settings: { maximumRecordAgeSeconds: 59, retryBaseMs: 10_000 },
+      handler: async () => {
+        throw new Error('no');
+      },
+    });
+    await ageing.poller.caughtUp();
+    expect(ageing.batches).toHaveLength(3);
+    expect(ageing.discarded).toMatchObject([{ reason: 'record-too-old', attempts: 3, cause: { message: 'no' } }]);
+  });
+
+  test('a failure destination that fails ends the run, with the batch not done', async () => {
+    const stream = new ScriptedStream().shard('a').write('a', 1);
+    const poller = new StreamPoller({
+      client: stream.client,
+      streamArn: 'arn:stream',
+      checkpoints: new MemoryCheckpoints(),
+      time: new ScriptedTime(),
+      settings: { maximumRetryAttempts: 0 },
+      handler: async () => {
+        throw new Error('no');
+      },
+      onDiscard: async () => {
+        throw new ResourceMissingError('no queue');
+      },
+      onTrimmed: async () => {},
+    });
+    await expect(poller.run(new AbortController().signal)).rejects.toThrow('no queue');
+    expect(poller.routed()).toEqual({});
+  });
+});
+
+test.each([{ batchSize: 0 }, { batchSize: 10_001 }, { maximumRetryAttempts: -2 }, { pollMs: Number.NaN }])(
+  'the settings %j are refused',
+  (settings) => {
+    expect(() => poll(new ScriptedStream(), { settings })).toThrow(UsageError);
+  },
+);
