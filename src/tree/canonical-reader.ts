@@ -1,4 +1,5 @@
 import { ChunkCorruptError } from '../errors.ts';
+import { plainBytes } from '../log/attribute.ts';
 import { MAX_VALUE_DEPTH, type Value } from '../log/value.ts';
 
 /** The type of extension that stands for a value stored in a chunk of its own; its 32 bytes are the chunk's id. */
@@ -16,7 +17,8 @@ export class ByteReader {
   offset: number;
 
   constructor(bytes: Uint8Array, offset = 0) {
-    this.bytes = bytes;
+    // Of a Buffer, slice would be a view: values would be Buffers, and keep the whole chunk in memory.
+    this.bytes = plainBytes(bytes);
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.offset = offset;
   }

@@ -1,7 +1,7 @@
-import type { AttributeValue } from '@aws-sdk/client-dynamodb';
+import type { StoredItem } from '../log/attribute.ts';
 
 /** An item or its keys, as DynamoDB's API carries them; binaries are Uint8Array. */
-export type StreamImage = Readonly<Record<string, AttributeValue>>;
+export type StreamImage = StoredItem;
 
 /** One change of the Entry table, the same whether a Lambda event or the Streams API brought it. */
 export interface StreamRecord {

@@ -3,30 +3,36 @@ import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import type { Entry } from '../../src/log/entry.ts';
+import { encodeEntry } from '../../src/log/item-codec.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
 import type { Position } from '../../src/log/position.ts';
-import { rootOf } from '../../src/log/root-ref.ts';
+import { type RootRef, rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
 import { LOG, NOON } from './logs.ts';
 import { Random } from './random.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 
-/** Everything that the stores hold of one log. */
+const CONSISTENT = { consistent: true };
+
+/** Everything that the stores hold of one log, in a form that is quick to compare: each item as text. */
 export interface Contents {
-  readonly entries: readonly Entry[];
+  readonly entries: readonly string[];
   readonly segments: readonly Segment[];
-  readonly objects: ReadonlyMap<string, Uint8Array>;
+  /** Objects by key. */
+  readonly objects: Readonly<Record<string, string>>;
 }
 
 /** One log of a sheet on memory adapters, and a worker for it: always the same log id and the same clock. */
 export class SheetLog {
   readonly log = LOG;
-  readonly store = new MemoryLogStore();
-  readonly blobs = new MemoryBlobStore(() => NOON * 1000);
+  readonly store: LogStore = new MemoryLogStore();
+  readonly blobs: BlobStore = new MemoryBlobStore(() => NOON * 1000);
   readonly deps: SnapshotDeps;
   readonly #client: LogClient;
   readonly #random = new Random(1);
@@ -93,10 +99,15 @@ export class SheetLog {
     return position;
   }
 
+  /** What a Snapshot entry carries. */
+  async ref(position: Position): Promise<RootRef | undefined> {
+    const entry = await this.store.getEntry(this.log, position, CONSISTENT);
+    return entry && rootOf(entry);
+  }
+
   /** The root that a Snapshot entry carries. */
   async root(position: Position): Promise<Root> {
-    const entry = await this.store.getEntry(this.log, position);
-    const ref = entry && rootOf(entry);
+    const ref = await this.ref(position);
     if (ref === undefined) throw new Error(`no snapshot at ${position.segment}/${position.entry}`);
     return loadRoot(this.deps, { log: this.log, position }, ref);
   }
@@ -109,18 +120,26 @@ export class SheetLog {
 
   /** Last Snapshot of a segment. */
   async lastSnapshot(segment = 0): Promise<number | undefined> {
-    return (await this.store.getSegment(this.log, segment))?.lastSnapshot;
+    return (await this.store.getSegment(this.log, segment, CONSISTENT))?.lastSnapshot;
   }
 
   async contents(): Promise<Contents> {
     const segments = await Array.fromAsync(this.store.segments(this.log));
-    const entries: Entry[] = [];
+    const entries: string[] = [];
     for (const { segment } of segments) {
       const range = { segment, from: 0, to: Number.MAX_SAFE_INTEGER };
-      for await (const page of this.store.entries(this.log, range)) entries.push(...page);
+      for await (const page of this.store.entries(this.log, range, CONSISTENT)) entries.push(...page.map(entryText));
     }
-    const objects = new Map<string, Uint8Array>();
-    for await (const { key } of this.blobs.list('')) objects.set(key, (await this.blobs.get(key)) ?? new Uint8Array());
+    const objects: Record<string, string> = {};
+    for await (const { key } of this.blobs.list('')) {
+      objects[key] = Buffer.from((await this.blobs.get(key)) ?? []).toString('base64');
+    }
     return { entries, segments, objects };
   }
+}
+
+function entryText(entry: Entry): string {
+  return JSON.stringify(encodeEntry(entry), (_, part: unknown) =>
+    part instanceof Uint8Array ? Buffer.from(part).toString('base64') : part,
+  );
 }

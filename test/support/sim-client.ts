@@ -123,9 +123,13 @@ export async function loadAndCheck(world: World, ports: Pick<Ports, 'store' | 'b
     return checkPoisoned(world, log, version, error);
   }
   const all = world.store.history(log);
-  const { snapshot, tailEntries } = loaded;
+  const { snapshot, tailEntries, end } = loaded;
   const base = snapshot && all.findIndex(({ entry }) => comparePositions(entry.position, snapshot) === 0);
   const taken = all.slice(0, (base ?? 0) + tailEntries);
+  const last = taken.at(-1)?.entry.position ?? { segment: 0, entry: -1 };
+  if (comparePositions(end, { segment: last.segment, entry: last.entry + 1 }) !== 0) {
+    throw new Error(`a load of ${log} ends at ${JSON.stringify(end)}, and its last entry is ${JSON.stringify(last)}`);
+  }
   const missed = all.slice(taken.length).find(({ atMs }) => atMs < startedMs - STALE_MS);
   if (missed !== undefined) throw new Error(`a load of ${log} missed ${JSON.stringify(missed.entry.position)}`);
   const expected = rowsAfter(world, taken, version);

@@ -1,0 +1,144 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parse as parseCsv } from 'csv-parse/sync';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { end, runCli, runJson, startCli } from '../support/cli.ts';
+import { SheetModel, sheetEdits, trim } from '../support/sheet-model.ts';
+
+interface History {
+  readonly name: string;
+  readonly file: (directory: string) => Promise<string>;
+  readonly snapshotEvery: string;
+  readonly segmentEvery: string;
+}
+
+/** A history made here, so that the test needs nothing; LOGFOLD_EDITS names a file with another, such as a real one. */
+const histories: History[] = [
+  { name: 'a history made up', file: writeMadeUp, snapshotEvery: '40', segmentEvery: '150' },
+];
+const given = process.env.LOGFOLD_EDITS;
+if (given !== undefined) {
+  histories.push({ name: given, file: async () => given, snapshotEvery: '200', segmentEvery: '1000' });
+}
+
+async function writeMadeUp(directory: string): Promise<string> {
+  const [edits] = fc.sample(fc.tuple(...Array.from({ length: 12 }, () => sheetEdits(60))), { numRuns: 1, seed: 7 });
+  const model = new SheetModel();
+  const lines: unknown[] = [];
+  for (const [i, edit] of (edits ?? []).flat().entries()) {
+    model.apply(edit);
+    lines.push(toLine(edit));
+    if (i % 25 === 24) lines.push(checkOf(model.trimmed()));
+  }
+  lines.push(checkOf(model.trimmed()));
+  const file = join(directory, 'made-up.ndjson');
+  await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  return file;
+}
+
+function toLine(edit: SheetEdit): unknown {
+  if (edit.type === 'Set') return { op: 'set', cells: edit.cells };
+  const [verb, what] = edit.type.split(' ');
+  return { op: `${verb?.toLowerCase()}${what}`, at: edit.position, count: edit.count };
+}
+
+function checkOf(rows: readonly (readonly string[])[]): { op: string; rows: number; sha256: string } {
+  return { op: 'check', rows: rows.length, sha256: createHash('sha256').update(JSON.stringify(rows)).digest('hex') };
+}
+
+async function checksIn(file: string): Promise<{ rows: number; sha256: string }[]> {
+  const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line.includes('"check"'));
+  return lines.map((line) => JSON.parse(line));
+}
+
+describe.each(histories)('$name', (history) => {
+  let directory: string;
+  let local: string[];
+  let file: string;
+  let log: string;
+
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'logfold-history-'));
+    local = ['--local', join(directory, 'data')];
+    file = await history.file(directory);
+    log = String((await runJson(['create', ...local])).log);
+  });
+  afterEach(() => rm(directory, { recursive: true }));
+
+  const append = () => {
+    const every = ['--snapshot-every', history.snapshotEvery, '--segment-every', history.segmentEvery];
+    return runJson(['append', log, file, '--check', ...every, ...local]);
+  };
+
+  /** What must be true in the end, however the pipeline ran. */
+  async function expectRight(appended: Record<string, unknown>): Promise<void> {
+    const checks = await checksIn(file);
+    expect(appended.checks).toBe(checks.length);
+    expect(await runJson(['work', '--until-idle', ...local])).toMatchObject({ stopped: [], failures: [] });
+    expect(await runJson(['replay', log, ...local])).toMatchObject({ equal: true });
+    expect(await runJson(['verify', log, ...local])).toMatchObject({ problems: [] });
+    const { logs } = await runJson(['status', log, ...local]);
+    const snapshotEvery = Number(history.snapshotEvery);
+    expect(logs).toMatchObject([{ log, stopped: null, segments: 1 + Number(appended.segments) }]);
+    const [{ lagEntries }] = logs as [{ lagEntries: number }];
+    expect(lagEntries).toBeLessThanOrEqual(snapshotEvery);
+    const csv = join(directory, 'sheet.csv');
+    await runJson(['export', log, '--csv', csv, ...local]);
+    const rows = trim(parseCsv(await readFile(csv), { relaxColumnCount: true, skipEmptyLines: false }));
+    const last = checks.at(-1);
+    expect(checkOf(rows)).toEqual({ op: 'check', rows: last?.rows, sha256: last?.sha256 });
+  }
+
+  test('comes out right with the pipeline running beside', async () => {
+    const work = startCli(['work', ...local]);
+    try {
+      const appended = await append();
+      expect(appended.segments).toBeGreaterThan(0);
+      await expectRight(appended);
+    } finally {
+      await end(work, 'SIGTERM');
+    }
+  }, 300_000);
+
+  test('comes out right with the pipeline started only afterwards', async () => {
+    await expectRight(await append());
+  }, 300_000);
+
+  test('comes out right with the pipeline killed at random moments and started again', async () => {
+    let appending = true;
+    let kills = 0;
+    const killing = (async () => {
+      for (let i = 0; appending; i++) {
+        const work = startCli(['work', ...local]);
+        // Moments spread from before the first request to the middle of builds.
+        await new Promise((resolve) => setTimeout(resolve, 300 + ((i * 379) % 1500)));
+        await end(work, 'SIGKILL');
+        kills++;
+      }
+    })();
+    const appended = await append().finally(() => {
+      appending = false;
+    });
+    await killing;
+    expect(kills).toBeGreaterThan(0);
+    await expectRight(appended);
+  }, 300_000);
+});
+
+test('a command that is killed leaves an engine that the next one joins or replaces', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'logfold-killed-'));
+  try {
+    const log = String((await runJson(['create', '--local', directory])).log);
+    const work = startCli(['work', '--local', directory]);
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    await end(work, 'SIGKILL');
+    const answer = await runCli(['status', log, '--local', directory, '--json']);
+    expect(JSON.parse(answer.stdout)).toMatchObject({ logs: [{ log, entries: 1 }] });
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+}, 60_000);

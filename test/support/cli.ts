@@ -1,0 +1,57 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+
+const CLI = fileURLToPath(new URL('../../src/cli/logfold.mjs', import.meta.url));
+
+export interface Answer {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Nothing of the developer's own AWS set-up, and no call to a metadata service that is not there. */
+const ENVIRONMENT = {
+  PATH: process.env.PATH,
+  HOME: '/nonexistent',
+  TMPDIR: process.env.TMPDIR,
+  AWS_EC2_METADATA_DISABLED: 'true',
+};
+
+/** Starts the command line as a process of its own. */
+export function startCli(words: readonly string[], environment: Readonly<Record<string, string>> = {}): ChildProcess {
+  return spawn(process.execPath, [CLI, ...words], { env: { ...ENVIRONMENT, ...environment } });
+}
+
+/** Runs the command line to its end. */
+export async function runCli(
+  words: readonly string[],
+  options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
+): Promise<Answer> {
+  const child = startCli(words, options.environment);
+  const output = { stdout: '', stderr: '' };
+  child.stdout?.on('data', (data: Buffer) => {
+    output.stdout += data.toString();
+  });
+  child.stderr?.on('data', (data: Buffer) => {
+    output.stderr += data.toString();
+  });
+  child.stdin?.end(options.input ?? '');
+  await once(child, 'close');
+  return { code: child.exitCode, ...output };
+}
+
+/** Runs a command that must succeed, and reads the one JSON document that it prints. */
+export async function runJson(words: readonly string[], input?: string): Promise<Record<string, unknown>> {
+  const answer = await runCli([...words, '--json'], input === undefined ? {} : { input });
+  if (answer.code !== 0) throw new Error(`logfold ${words.join(' ')} ended with ${answer.code}: ${answer.stderr}`);
+  return JSON.parse(answer.stdout);
+}
+
+/** Sends a signal and waits for the end. */
+export async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const closed = once(child, 'close');
+  child.kill(signal);
+  await closed;
+}

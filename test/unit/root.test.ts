@@ -1,0 +1,186 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { ChunkCorruptError, ChunkMissingError, RootInvalidError } from '../../src/errors.ts';
+import { logIdBytes, parseLogId } from '../../src/log/log-id.ts';
+import type { Value } from '../../src/log/value.ts';
+import { decodeRoot, encodeRoot, type Root } from '../../src/snapshot/root.ts';
+import { INLINE_ROOT_BYTES, loadRoot, saveRoot } from '../../src/snapshot/snapshots.ts';
+import { EMPTY_STATE, type State, stateHash } from '../../src/state/state.ts';
+import { rootKey } from '../../src/store/keys.ts';
+import { fromHex } from '../../src/tree/bytes.ts';
+import { encodeValue } from '../../src/tree/canonical.ts';
+import { chunkId, packChunk } from '../../src/tree/chunk-codec.ts';
+import { nodeStore } from '../support/chunks.ts';
+import { bitFlips, damaged, truncations } from '../support/damage.ts';
+import { LOG } from '../support/logs.ts';
+import { SMALL_SHEET, savedSheet, sheetRows } from '../support/saved-sheet.ts';
+
+const OTHER_LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
+const POSITION = { segment: 2, entry: 7 };
+const PLACE = { log: LOG, position: POSITION };
+
+function rootOfState(state: State): Root {
+  const hash = stateHash(nativePlatform, state);
+  return { ...PLACE, reducer: { name: 'spreadsheet', version: 1 }, stateHash: hash, state };
+}
+
+const store = nodeStore();
+const root = rootOfState(await savedSheet(store, SMALL_SHEET));
+const { id, stored } = encodeRoot(nativePlatform, root);
+
+/** What a reader finds: the state hash of a root of this place, or which of the two errors. */
+function found(bytes: Uint8Array, expectedId?: string): string {
+  try {
+    const read = decodeRoot(nativePlatform, bytes, { ...PLACE, id: expectedId });
+    expect(read).toMatchObject(PLACE);
+    return read.stateHash;
+  } catch (error) {
+    if (error instanceof ChunkCorruptError || error instanceof RootInvalidError) return 'refused';
+    throw error;
+  }
+}
+
+/** The fields of a root as stored, from which tests make roots that no writer makes. */
+function fields(): Record<string, Value> {
+  return {
+    format: 1,
+    log: logIdBytes(LOG),
+    position: [POSITION.segment, POSITION.entry],
+    reducer: ['spreadsheet', 1],
+    hash: fromHex(stateHash(nativePlatform, EMPTY_STATE)),
+    meta: {},
+    maps: [],
+  };
+}
+
+function pack(value: Value): Uint8Array {
+  return packChunk(nativePlatform, encodeValue(value));
+}
+
+/** A root that agrees with itself, whatever its map is. */
+function packWithMap(name: Value, kind: Value, top: Value): Uint8Array {
+  const topId = top instanceof Uint8Array ? chunkId(nativePlatform, top) : top;
+  const hash = nativePlatform.sha256(encodeValue([{}, [[name, kind, topId]]]));
+  return pack({ ...fields(), hash: Uint8Array.from(hash), maps: [[name, kind, top]] });
+}
+
+describe('a root', () => {
+  test('is read back, and the sheet with it', async () => {
+    const read = decodeRoot(nativePlatform, stored, { ...PLACE, id });
+    expect(read).toEqual(root);
+    expect(await sheetRows(store, read.state)).toEqual(await sheetRows(store, root.state));
+    expect((await sheetRows(store, read.state))[4]?.[1]).toBe('large '.repeat(1000));
+  });
+
+  test('made by hand of the same fields is the same', () => {
+    expect(found(pack(fields()))).toBe(stateHash(nativePlatform, EMPTY_STATE));
+    expect(pack(fields())).toEqual(encodeRoot(nativePlatform, rootOfState(EMPTY_STATE)).stored);
+  });
+
+  test('is refused wherever it ends too early', () => {
+    for (const beginning of truncations(stored)) {
+      expect(found(beginning, id)).toBe('refused');
+      expect(found(beginning)).toBe('refused');
+    }
+  });
+
+  test('is refused or says the same of the state, whichever bit is turned, also where no id is known', () => {
+    for (const altered of bitFlips(stored)) {
+      expect(['refused', root.stateHash]).toContain(found(altered, id));
+      expect(['refused', root.stateHash]).toContain(found(altered));
+    }
+  });
+
+  test('is refused or says the same of the state, whatever bytes are changed, compressed or not', () => {
+    const hash = stateHash(nativePlatform, EMPTY_STATE);
+    const plain = encodeValue(fields());
+    fc.assert(
+      fc.property(damaged(stored), damaged(plain), (altered, alteredPlain) => {
+        expect(['refused', root.stateHash]).toContain(found(altered, id));
+        expect(['refused', hash]).toContain(found(packChunk(nativePlatform, alteredPlain)));
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('of another log is refused, with the place where it was found', () => {
+    const read = () => decodeRoot(nativePlatform, stored, { log: OTHER_LOG, position: POSITION, id });
+    expect(read).toThrow(RootInvalidError);
+    expect(read).toThrow(`[log ${OTHER_LOG}, segment 2, entry 7]`);
+  });
+
+  test('of another position is refused', () => {
+    for (const position of [
+      { segment: 2, entry: 8 },
+      { segment: 1, entry: 7 },
+    ]) {
+      expect(() => decodeRoot(nativePlatform, stored, { log: LOG, position, id })).toThrow(RootInvalidError);
+    }
+  });
+
+  test('under the id of another is refused', () => {
+    const other = encodeRoot(nativePlatform, rootOfState(EMPTY_STATE)).id;
+    expect(() => decodeRoot(nativePlatform, stored, { ...PLACE, id: other })).toThrow(ChunkCorruptError);
+  });
+
+  test('that lies about the hash of its state is refused', () => {
+    const lying = encodeRoot(nativePlatform, { ...root, stateHash: stateHash(nativePlatform, EMPTY_STATE) });
+    expect(() => decodeRoot(nativePlatform, lying.stored, { ...PLACE, id: lying.id })).toThrow(RootInvalidError);
+    expect(() => decodeRoot(nativePlatform, lying.stored, { ...PLACE, id: lying.id })).toThrow(/does not hash/);
+  });
+
+  test.each<[string, Value]>([
+    ['of a newer form', { ...fields(), format: 2 }],
+    ['that is no record', [1, 2, 3]],
+    ...Object.keys(fields()).map((name): [string, Value] => [`without ${name}`, { ...fields(), [name]: null }]),
+    ['whose log id is too short', { ...fields(), log: Uint8Array.of(1, 2) }],
+    ['whose log id is no UUID', { ...fields(), log: new Uint8Array(16).fill(0x11) }],
+    ['whose segment is no number', { ...fields(), position: [Number.NaN, POSITION.entry] }],
+    ['whose entry is no whole number', { ...fields(), position: [POSITION.segment, POSITION.entry + 0.5] }],
+    ['whose reducer has no version', { ...fields(), reducer: ['spreadsheet'] }],
+    ['whose maps are no arrays', { ...fields(), maps: [1] }],
+  ])('%s is refused', (_, value) => {
+    expect(() => decodeRoot(nativePlatform, pack(value), PLACE)).toThrow(RootInvalidError);
+  });
+
+  test.each<[string, Value, Value, Value]>([
+    ['without a name', 1, 'number', encodeValue([0, [1], [1]])],
+    ['of an unknown kind', 'cells', 'date', encodeValue([0, [1], [1]])],
+    ['whose top is no bytes', 'cells', 'number', 'top'],
+    ['whose top is empty', 'cells', 'number', new Uint8Array()],
+    ['whose top is no node', 'cells', 'number', encodeValue([0, [], []])],
+    ['of number keys that are strings', 'cells', 'number', encodeValue([0, ['a'], [1]])],
+    ['of string keys that are numbers', 'rows', 'string', encodeValue([0, [1], [1]])],
+  ])('with a map %s is refused though it agrees with itself', (_, name, kind, top) => {
+    expect(found(packWithMap('cells', 'number', encodeValue([0, [1], [1]])))).not.toBe('refused');
+    expect(found(packWithMap(name, kind, top))).toBe('refused');
+  });
+});
+
+describe('a root travels', () => {
+  const blobs = new MemoryBlobStore();
+  const encoded = (bytes: number) => ({ id, stored: new Uint8Array(bytes) });
+
+  test('in its entry up to the limit, in an object beyond', async () => {
+    expect(await saveRoot(blobs, PLACE, encoded(INLINE_ROOT_BYTES))).toEqual({
+      inline: new Uint8Array(INLINE_ROOT_BYTES),
+    });
+    const key = rootKey(LOG, POSITION, id);
+    expect(await saveRoot(blobs, PLACE, encoded(INLINE_ROOT_BYTES + 1))).toEqual({ key });
+    expect((await blobs.get(key))?.length).toBe(INLINE_ROOT_BYTES + 1);
+  });
+
+  test('and is found again, or missed', async () => {
+    const key = rootKey(LOG, POSITION, id);
+    await blobs.put(key, stored);
+    const stores = { blobs, platform: nativePlatform };
+    expect(await loadRoot(stores, PLACE, { key })).toEqual(root);
+    expect(await loadRoot(stores, PLACE, { inline: stored })).toEqual(root);
+    await blobs.put(key, encodeRoot(nativePlatform, rootOfState(EMPTY_STATE)).stored);
+    await expect(loadRoot(stores, PLACE, { key })).rejects.toThrow(ChunkCorruptError);
+    await blobs.delete([key]);
+    await expect(loadRoot(stores, PLACE, { key })).rejects.toThrow(ChunkMissingError);
+  });
+});

@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import { clearStop } from '../../src/snapshot/stop.ts';
+import { parseKey } from '../../src/store/keys.ts';
+import { allLogs, logStatus } from '../../src/workers/status.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import { NOON } from '../support/logs.ts';
+import { SheetLog } from '../support/sheet-log.ts';
+
+const cell = { type: 'Set', cells: [[0, 0, 'a']] } as const;
+
+describe('status', () => {
+  test('of a log that nobody has worked on: everything is lag', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(cell, cell);
+    expect(await logStatus(sheet.deps, sheet.log)).toEqual({
+      log: sheet.log,
+      segments: 1,
+      entries: 3,
+      lastSnapshot: null,
+      lagEntries: 3,
+      chunks: 0,
+      bytes: 0,
+      stopped: null,
+    });
+  });
+
+  test('counts the entries behind the newest snapshot as lag', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(cell, cell);
+    const position = await sheet.completed();
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ entries: 4, lastSnapshot: position, lagEntries: 0 });
+    await sheet.edit(cell, cell, cell);
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ entries: 7, lastSnapshot: position, lagEntries: 3 });
+    await sheet.snapshot();
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ entries: 8, lastSnapshot: position, lagEntries: 4 });
+  });
+
+  test('counts over segments, whether or not the newest has a snapshot', async () => {
+    const sheet = await SheetLog.create();
+    const first = await sheet.completed();
+    await sheet.edit(cell);
+    const second = await sheet.segment();
+    // Snapshot, Snapshot, edit, End Segment; then Snapshot.
+    const behind = { segments: 2, entries: 5, lastSnapshot: first, lagEntries: 3 };
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject(behind);
+    await sheet.complete(second);
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ ...behind, lastSnapshot: second, lagEntries: 0 });
+    await sheet.segment();
+    await sheet.edit(cell, cell);
+    const third = { segments: 3, entries: 9, lastSnapshot: second, lagEntries: 4 };
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject(third);
+  });
+
+  test('counts the chunks that are stored, with their bytes', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await sheet.fill(60, 3);
+    await sheet.completed();
+    const { objects } = await sheet.contents();
+    const chunks = Object.entries(objects).filter(([key]) => parseKey(key)?.kind === 'chunk');
+    expect(chunks.length).toBeGreaterThan(5);
+    const bytes = chunks.reduce((total, [, base64]) => total + Buffer.from(base64, 'base64').length, 0);
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ chunks: chunks.length, bytes });
+  });
+
+  test('says why and since when a log is stopped, until it goes on', async () => {
+    const sheet = await SheetLog.create();
+    const poison = await sheet.append({ type: 'Pivot', version: 1 });
+    await sheet.complete(await sheet.snapshot());
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({
+      lastSnapshot: null,
+      lagEntries: 3,
+      stopped: {
+        code: 'ENTRY_TYPE_UNKNOWN',
+        message: expect.stringContaining("'Pivot'"),
+        ...poison,
+        since: NOON * 1000,
+      },
+    });
+    await clearStop(sheet.blobs, sheet.log);
+    expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ stopped: null });
+  });
+
+  test('says so where the log does not exist', async () => {
+    const { store, blobs } = await SheetLog.create();
+    const another = parseLogId('0192f7a0-5b1c-7d3e-8f10-000000000000');
+    await expect(logStatus({ store, blobs }, another)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND', log: another });
+  });
+});
+
+test('all logs are named once each, in order, however many segments they have', async () => {
+  const store = new MemoryLogStore();
+  const ids = ['c', 'a', 'b'].map((letter) => parseLogId(`0192f7a0-0000-7000-8000-00000000000${letter}`));
+  for (const log of ids) {
+    const entry = { log, created: 1, type: 'Snapshot', version: 1 };
+    await store.createLog({ log, segment: 0, created: 1 }, { ...entry, position: { segment: 0, entry: 0 } });
+    const end = { ...entry, type: 'End Segment', position: { segment: 0, entry: 1 } };
+    const first = { ...entry, position: { segment: 1, entry: 0 } };
+    await store.startSegment({ end, segment: { log, segment: 1, created: 1 }, first });
+  }
+  expect(await allLogs(store)).toEqual([...ids].sort());
+  expect(await allLogs(new MemoryLogStore())).toEqual([]);
+});

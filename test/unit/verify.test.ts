@@ -1,0 +1,150 @@
+import { describe, expect, test } from 'vitest';
+import { parseLogId } from '../../src/log/log-id.ts';
+import { parseKey } from '../../src/store/keys.ts';
+import { describeProblem, type Problem, verify } from '../../src/workers/verify.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import { SheetLog } from '../support/sheet-log.ts';
+
+/** A log with three snapshots over two segments, and chunks of all kinds: leaves, inner nodes and values. */
+async function threeSnapshots(): Promise<{ sheet: SheetLog; keys: string[] }> {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  await sheet.fill(60, 3);
+  await sheet.fill(2, 1, 6_000);
+  await sheet.completed();
+  await sheet.edit({ type: 'Delete Rows', position: 20, count: 5 });
+  await sheet.complete(await sheet.segment());
+  await sheet.fill(10, 1);
+  await sheet.completed();
+  const { objects } = await sheet.contents();
+  return { sheet, keys: Object.keys(objects).filter((key) => parseKey(key)?.kind === 'chunk') };
+}
+
+function named(problems: readonly Problem[]): { chunk: string | undefined; code: string }[] {
+  return problems.map(({ chunk, code }) => ({ chunk, code }));
+}
+
+function idOf(key: string): string | undefined {
+  const parsed = parseKey(key);
+  return parsed?.kind === 'chunk' ? parsed.id : undefined;
+}
+
+describe('verify', () => {
+  test('reads every chunk of every snapshot once, and finds nothing wrong where nothing is', async () => {
+    const { sheet, keys } = await threeSnapshots();
+    const progress: number[] = [];
+    const verified = await verify({ ...sheet.deps, onProgress: (chunks) => progress.push(chunks) }, sheet.log);
+    const bytes = await Promise.all(keys.map(async (key) => (await sheet.blobs.get(key))?.length ?? 0));
+    expect(keys.length).toBeGreaterThan(15);
+    expect(verified).toEqual({
+      snapshots: 3,
+      chunks: keys.length,
+      bytes: bytes.reduce((total, each) => total + each, 0),
+      problems: [],
+    });
+    expect(progress.at(-1)).toBe(keys.length);
+  });
+
+  test('finds each single chunk that is gone, and goes on', async () => {
+    const { sheet, keys } = await threeSnapshots();
+    for (const key of keys) {
+      const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      await sheet.blobs.delete([key]);
+      const { snapshots, problems } = await verify(sheet.deps, sheet.log);
+      expect(named(problems)).toEqual([{ chunk: idOf(key), code: 'CHUNK_MISSING' }]);
+      expect(snapshots).toBe(3);
+      await sheet.blobs.put(key, stored);
+    }
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test('finds each single chunk that was altered or cut off, and goes on', async () => {
+    const { sheet, keys } = await threeSnapshots();
+    for (const key of keys) {
+      const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      const altered = stored.slice();
+      altered[altered.length - 1] = (altered.at(-1) ?? 0) ^ 1;
+      const another = (await sheet.blobs.get(keys.find((other) => other !== key) ?? '')) ?? new Uint8Array();
+      for (const bad of [altered, stored.subarray(0, -1), new Uint8Array(), another]) {
+        await sheet.blobs.put(key, bad);
+        const { problems } = await verify(sheet.deps, sheet.log);
+        expect(named(problems)).toEqual([{ chunk: idOf(key), code: 'CHUNK_CORRUPT' }]);
+      }
+      await sheet.blobs.put(key, stored);
+    }
+  });
+
+  test('finds all of them where several are wrong at once', async () => {
+    const { sheet, keys } = await threeSnapshots();
+    const clean = await verify(sheet.deps, sheet.log);
+    const lowest: string[] = [];
+    for (const key of keys) {
+      const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      await sheet.blobs.delete([key]);
+      // What is below a missing chunk goes unread, so these have nothing below them.
+      if ((await verify(sheet.deps, sheet.log)).chunks === clean.chunks - 1) lowest.push(key);
+      await sheet.blobs.put(key, stored);
+    }
+    expect(lowest.length).toBeGreaterThan(10);
+    await sheet.blobs.delete(lowest);
+    const { problems, chunks } = await verify(sheet.deps, sheet.log);
+    expect(new Set(problems.map(({ chunk }) => chunk))).toEqual(new Set(lowest.map(idOf)));
+    expect(chunks).toBe(clean.chunks - lowest.length);
+  });
+
+  test('finds a root that is gone or altered, and reads the other snapshots', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(1_000, 1);
+    const first = await sheet.completed();
+    await sheet.fill(1_000, 2);
+    const second = await sheet.completed();
+    for (const [position, other] of [[first, second] as const, [second, first] as const]) {
+      const ref = await sheet.ref(position);
+      const key = ref !== undefined && 'key' in ref ? ref.key : '';
+      const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      expect(stored.length).toBeGreaterThan(4096);
+      await sheet.blobs.delete([key]);
+      const gone = await verify(sheet.deps, sheet.log);
+      expect(gone.problems).toMatchObject([{ snapshot: position, chunk: undefined, code: 'CHUNK_MISSING' }]);
+      expect(gone.snapshots).toBe(2);
+      expect(gone.problems[0] && describeProblem(gone.problems[0])).toContain(`snapshot 0/${position.entry}, root`);
+
+      await sheet.blobs.put(
+        key,
+        stored.map((byte, i) => (i === 5_000 ? byte ^ 1 : byte)),
+      );
+      const altered = await verify(sheet.deps, sheet.log);
+      expect(altered.problems).toMatchObject([{ snapshot: position, chunk: undefined, code: 'CHUNK_CORRUPT' }]);
+
+      const others = await sheet.ref(other);
+      await sheet.blobs.put(
+        key,
+        (await sheet.blobs.get(others !== undefined && 'key' in others ? others.key : '')) ?? stored,
+      );
+      const swapped = await verify(sheet.deps, sheet.log);
+      expect(swapped.problems).toMatchObject([{ snapshot: position, chunk: undefined, code: 'CHUNK_CORRUPT' }]);
+      await sheet.blobs.put(key, stored);
+    }
+  });
+
+  test('finds a root in an entry that is that of another snapshot', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(2, 2);
+    const first = await sheet.completed();
+    const second = await sheet.snapshot();
+    await sheet.store.completeSnapshot(sheet.log, second, (await sheet.ref(first)) ?? { inline: new Uint8Array() });
+    const { problems } = await verify(sheet.deps, sheet.log);
+    expect(problems).toMatchObject([{ snapshot: second, chunk: undefined, code: 'ROOT_INVALID' }]);
+  });
+
+  test('takes a store that does not answer for no damage', async () => {
+    const { sheet } = await threeSnapshots();
+    const blobs = { ...sheet.blobs, get: () => Promise.reject(new Error('no answer')) };
+    await expect(verify({ ...sheet.deps, blobs }, sheet.log)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+  });
+
+  test('says so where the log does not exist', async () => {
+    const sheet = await SheetLog.create();
+    const another = parseLogId('0192f7a0-5b1c-7d3e-8f10-000000000000');
+    await expect(verify(sheet.deps, another)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND' });
+  });
+});
