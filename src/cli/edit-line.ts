@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { EditLineInvalidError, LogfoldError } from '../errors.ts';
-import type { Value } from '../log/value.ts';
+import { checkValue, type Value } from '../log/value.ts';
 import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';
 
 const time = z.int().min(0).optional();
@@ -35,7 +35,7 @@ export type EditLine =
 /**
  * Reads one line of an edits file.
  * @param number of the line, from 1
- * @throws EditLineInvalidError where it is malformed or reaches outside of the sheet
+ * @throws EditLineInvalidError where it is malformed, reaches outside of the sheet, or holds a value that cannot be stored
  */
 export function parseEditLine(text: string, number: number): EditLine {
   const line = parseLine(text, number);
@@ -44,7 +44,9 @@ export function parseEditLine(text: string, number: number): EditLine {
   try {
     const edit: SheetEdit =
       line.op === 'set' ? parseSheetEdit('Set', line.cells) : parseSheetEdit(TYPES[line.op], [line.at, line.count]);
-    return { kind: 'edit', time: line.time, edit, body: sheetBody(edit) };
+    const body = sheetBody(edit);
+    checkValue(body);
+    return { kind: 'edit', time: line.time, edit, body };
   } catch (cause) {
     if (!(cause instanceof LogfoldError)) throw cause;
     throw new EditLineInvalidError(number, `${cause.code}: ${cause.reason}`, { advice: cause.advice, cause });

@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
-import { UsageError } from '../errors.ts';
+import { EditLineInvalidError, UsageError } from '../errors.ts';
 import { type EditLine, parseEditLine } from './edit-line.ts';
+import { isSystemError } from './system-error.ts';
 
 /** A file of edits that has been read through once and found good, so that appending it fails at no line's form. */
 export interface EditsFile {
@@ -41,18 +42,28 @@ async function spool(): Promise<{ readonly path: string; readonly close: () => P
 }
 
 async function* readLines(path: string): AsyncGenerator<{ readonly number: number; readonly line: EditLine }> {
-  const stream = createReadStream(path, 'utf8');
-  const failed = new Promise<never>((_, reject) => stream.once('error', reject));
-  failed.catch(() => {});
-  await Promise.race([failed, new Promise((resolve) => stream.once('open', resolve))]).catch((cause: unknown) => {
-    throw new UsageError(`'${path}' cannot be read`, {
+  // Latin-1 keeps every byte apart, so that lines end at line feeds alone and not at U+2028, which JSON may contain.
+  const lines = createInterface({ input: createReadStream(path, 'latin1'), crlfDelay: Number.POSITIVE_INFINITY });
+  let number = 0;
+  try {
+    for await (const bytes of lines) {
+      number++;
+      const text = decodeLine(bytes, number);
+      if (text.trim() !== '') yield { number, line: parseEditLine(text, number) };
+    }
+  } catch (cause) {
+    if (!isSystemError(cause)) throw cause;
+    throw new UsageError(`'${path}' cannot be read: ${cause.message}`, {
       advice: 'Name a file of edits, or - for standard input',
       cause,
     });
-  });
-  let number = 0;
-  for await (const text of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
-    number++;
-    if (text.trim() !== '') yield { number, line: parseEditLine(text, number) };
+  }
+}
+
+function decodeLine(bytes: string, number: number): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes, 'latin1'));
+  } catch (cause) {
+    throw new EditLineInvalidError(number, 'it is not UTF-8', { advice: 'Save the file as UTF-8', cause });
   }
 }

@@ -74,7 +74,9 @@ async function openLocal(place: Place, dir: string): Promise<Environment> {
       segmentTable: place.segmentTable ?? LOCAL_TABLES.segmentTable,
     };
     const dynamodb = new DynamoDBClient(config);
-    const arn = await ensureTables(dynamodb, names);
+    const arn = await ensureTables(dynamodb, names).catch((error: unknown) => {
+      throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
+    });
     return {
       ...wire(place, names, dynamodb, new FilesystemBlobStore(join(dir, 'blobs'))),
       streams: new DynamoDBStreamsClient(config),

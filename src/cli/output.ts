@@ -23,9 +23,14 @@ export class Output {
   /** An error, on standard error; for a machine also as the one document. */
   error(error: unknown): void {
     const { code, message } = describeError(error);
-    if (this.json) process.stdout.write(`${JSON.stringify({ error: errorDocument(error) })}\n`);
+    this.errorDocument(error);
     process.stderr.write(`logfold: ${code}: ${message}\n`);
     if (process.env.LOGFOLD_DEBUG !== undefined && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+  }
+
+  /** An error that a person knows of already, for a machine only. */
+  errorDocument(error: unknown): void {
+    if (this.json) process.stdout.write(`${JSON.stringify({ error: errorDocument(error) })}\n`);
   }
 
   /** A progress bar on standard error; nothing for a machine. */
@@ -67,7 +72,9 @@ function describeError(error: unknown): { readonly code: string; readonly messag
 }
 
 function errorDocument(error: unknown): unknown {
-  return error instanceof LogfoldError ? error.toJSON() : describeError(error);
+  const { log = null, segment = null, entry = null, advice = null } = error instanceof LogfoldError ? error : {};
+  const { code, message } = describeError(error);
+  return { code, message, log, segment, entry, advice };
 }
 
 /** A number of bytes for a person. */

@@ -46,13 +46,12 @@ export interface Engine {
  * joins or leaves next. Data and logs (`engine.log`) stay in the directory. Where DYNAMODB_ENDPOINT is set in the
  * environment, that one is used and nothing is started.
  * @throws EngineError where no engine can be started
- * @throws UsageError where DYNAMODB_ENDPOINT or LOGFOLD_ENGINE makes no sense
+ * @throws UsageError where DYNAMODB_ENDPOINT or LOGFOLD_ENGINE makes no sense, or the directory cannot be one
  */
 export async function joinEngine(dir: string): Promise<Engine> {
   const given = process.env.DYNAMODB_ENDPOINT;
   if (given !== undefined && given !== '') return foreignEngine(given);
-  await mkdir(dir, { recursive: true });
-  const real = await realpath(dir);
+  const real = await dataDirectory(dir);
   const lease = (await takeLease(real)) ?? (await withStartLock(real, () => takeLeaseOrStart(real)));
   let left: Promise<void> | undefined;
   return {
@@ -70,6 +69,18 @@ function foreignEngine(endpoint: string): Engine {
     throw new UsageError(`DYNAMODB_ENDPOINT is '${endpoint}'`, { advice: "Set it to a URL: 'http://127.0.0.1:8000'" });
   }
   return { endpoint, lost: new AbortController().signal, leave: async () => {} };
+}
+
+async function dataDirectory(dir: string): Promise<string> {
+  try {
+    await mkdir(dir, { recursive: true });
+    return await realpath(dir);
+  } catch (cause) {
+    throw new UsageError(`'${dir}' cannot be a data directory: ${String(cause)}`, {
+      advice: 'Name a directory that is there or can be made',
+      cause,
+    });
+  }
 }
 
 async function takeLease(dir: string): Promise<Lease | undefined> {

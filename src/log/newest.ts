@@ -69,7 +69,7 @@ export async function queryNewestSegments(
   const [newest, ...older] = await store.newestSegments(log, 2, consistency);
   if (newest !== undefined) return [newest, ...older];
   if (!consistency.consistent) return queryNewestSegments(store, log, CONSISTENT);
-  throw new LogNotFoundError(`There is no log ${log}`, { advice: 'Check the id, or create the log first' });
+  throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
 }
 
 /**

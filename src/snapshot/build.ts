@@ -43,7 +43,10 @@ export async function buildState(
   log: LogId,
   options: { readonly at: Position; readonly fromBeginning?: boolean | undefined },
 ): Promise<Built> {
-  const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, deps.nodes);
+  const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, {
+    ...deps.nodes,
+    where: { log },
+  });
   const found = options.fromBeginning === true ? {} : await findBase(deps, log, options.at);
   const draft = new Draft(nodes, found.root?.state);
   const from = found.root?.position ?? START;

@@ -32,7 +32,7 @@ export function chunkStore(blobs: BlobStore, log: LogId): ChunkStore {
 
 /** One log's nodes in the bucket. */
 export function nodeStore(stores: SnapshotStores, log: LogId): NodeStore {
-  return new NodeStore(chunkStore(stores.blobs, log), stores.platform, stores.nodes);
+  return new NodeStore(chunkStore(stores.blobs, log), stores.platform, { ...stores.nodes, where: { log } });
 }
 
 /** Writes a root's object where it is too large for its entry, and returns how the entry is to name it. */

@@ -5,6 +5,7 @@ import { writeValue } from './canonical.ts';
 import { decodeValue, VALUE_REF_TYPE } from './canonical-reader.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
+import { ascendingOrder } from './key-order.ts';
 import type { NodeStore } from './node-store.ts';
 import { rangeSlices } from './read.ts';
 import type { Tree } from './tree.ts';
@@ -107,15 +108,13 @@ export class EditBatch {
    */
   async resolve(store: NodeStore, tree: Tree): Promise<LeafEdits> {
     const order = this.#newestInOrder();
-    const sorted = order.map((index) => at(this.#keys, index));
-    const starts = order.map((index) => at(this.#starts, index));
-    const ends = order.map((index) => at(this.#ends, index));
-    const weights = this.#weighted ? order.map((index) => at(this.#weights, index)) : undefined;
-    const edits = { keys: sorted, starts, ends, weights };
+    const edits: Columns = order === undefined ? this.#columns() : this.#columnsIn(order);
+    const { keys, starts, ends } = edits;
     const extra = new Set<Key>();
     for (const range of this.#ranges) {
-      for (let i = lowerBound(sorted, range.from); i < sorted.length && at(sorted, i) < range.to; i++) {
-        if (at(order, i) < range.after && covers(range, at(sorted, i))) starts[i] = DELETED;
+      for (let i = lowerBound(keys, range.from); i < keys.length && at(keys, i) < range.to; i++) {
+        const index = order === undefined ? i : at(order, i);
+        if (index < range.after && covers(range, at(keys, i))) starts[i] = DELETED;
       }
       for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
         for (let i = from; i < to; i++) if (covers(range, at(leaf.keys, i))) extra.add(at(leaf.keys, i));
@@ -125,19 +124,33 @@ export class EditBatch {
     return { ...withDeletions(edits, extra), bytes: this.#bytes.bytes };
   }
 
-  /** Indexes of the newest edit of each key, in order of key. */
-  #newestInOrder(): readonly number[] {
-    const order = Array.from(this.#keys, (_, index) => index);
-    if (this.#ascending) return order;
-    const keys = this.#keys;
-    order.sort((a, b) => {
-      const [left, right] = [at(keys, a), at(keys, b)];
-      return left < right ? -1 : left > right ? 1 : a - b;
-    });
-    return order.filter((index, i) => i + 1 === order.length || at(keys, index) !== at(keys, at(order, i + 1)));
+  #columns(): Columns {
+    const weights = this.#weighted ? this.#weights : undefined;
+    return { keys: this.#keys, starts: Float64Array.from(this.#starts), ends: Float64Array.from(this.#ends), weights };
   }
 
-  #moveLargeValues(store: NodeStore, starts: number[], ends: number[]): void {
+  #columnsIn(order: Uint32Array): Columns {
+    const keys: Key[] = [];
+    const starts = new Float64Array(order.length);
+    const ends = new Float64Array(order.length);
+    for (let i = 0; i < order.length; i++) {
+      const index = at(order, i);
+      keys.push(at(this.#keys, index));
+      starts[i] = at(this.#starts, index);
+      ends[i] = at(this.#ends, index);
+    }
+    return { keys, starts, ends, weights: this.#weighted ? order.map((index) => at(this.#weights, index)) : undefined };
+  }
+
+  /** Indexes of the newest edit of each key, in order of key; undefined where that is just the order they came in. */
+  #newestInOrder(): Uint32Array | undefined {
+    if (this.#ascending) return undefined;
+    const keys = this.#keys;
+    const order = ascendingOrder(keys);
+    return order.filter((index, i) => i + 1 === order.length || keys[index] !== keys[at(order, i + 1)]);
+  }
+
+  #moveLargeValues(store: NodeStore, starts: Float64Array, ends: Float64Array): void {
     for (let i = 0; i < starts.length; i++) {
       const [start, end] = [at(starts, i), at(ends, i)];
       if (start === DELETED || end - start <= LARGE_VALUE_BYTES) continue;
@@ -154,10 +167,15 @@ function covers(range: RangeDelete, key: Key): boolean {
   return key >= range.from && key < range.to && (range.matches?.(key) ?? true);
 }
 
-type Columns = Omit<LeafEdits, 'bytes'>;
+interface Columns {
+  readonly keys: readonly Key[];
+  readonly starts: Float64Array;
+  readonly ends: Float64Array;
+  readonly weights: ArrayLike<number> | undefined;
+}
 
 /** The edits with a deletion for each extra key that they do not name themselves. */
-function withDeletions(edits: Columns, extra: ReadonlySet<Key>): Columns {
+function withDeletions(edits: Columns, extra: ReadonlySet<Key>): Omit<LeafEdits, 'bytes'> {
   const deletions = [...extra].filter((key) => edits.keys[lowerBound(edits.keys, key)] !== key);
   if (deletions.length === 0) return edits;
   // Ranges may come in any order, but within each the keys ascend.

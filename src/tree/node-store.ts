@@ -1,5 +1,5 @@
 import pLimit from 'p-limit';
-import { ChunkMissingError, LogfoldError, StoreUnavailableError } from '../errors.ts';
+import { ChunkMissingError, LogfoldError, StoreUnavailableError, type Where } from '../errors.ts';
 import type { Value } from '../log/value.ts';
 import { NODE_SHAPE, type NodeShape } from './boundary.ts';
 import { decodeValue } from './canonical-reader.ts';
@@ -14,6 +14,8 @@ export interface NodeStoreOptions {
   readonly shape?: NodeShape;
   /** Chunks that may be on their way to or from the store at once. */
   readonly concurrency?: number;
+  /** Whose chunks these are, for errors. */
+  readonly where?: Where;
 }
 
 export interface NodeStoreCounts {
@@ -40,6 +42,7 @@ export class NodeStore {
   readonly #chunks: ChunkStore;
   readonly #limit: ReturnType<typeof pLimit>;
   readonly #cacheBytes: number;
+  readonly #where: Where;
   readonly #cache = new Map<ChunkId, Cached>();
   readonly #values = new Map<ChunkId, Uint8Array>();
   #cachedBytes = 0;
@@ -49,6 +52,7 @@ export class NodeStore {
     this.platform = platform;
     this.shape = options.shape ?? NODE_SHAPE;
     this.#cacheBytes = options.cacheBytes ?? DEFAULT_CACHE_BYTES;
+    this.#where = options.where ?? {};
     this.#limit = pLimit(options.concurrency ?? DEFAULT_CONCURRENCY);
   }
 
@@ -65,15 +69,18 @@ export class NodeStore {
     const known = this.peek(ref);
     if (known !== undefined) return known;
     if (ref.id === undefined) throw new Error('a node has neither an id nor content');
-    const canonical = await this.#fetch(ref.id);
-    const node = decodeNode(canonical);
-    this.#remember(ref.id, node, canonical.length);
-    return node;
+    const { id } = ref;
+    return this.#placed(async () => {
+      const canonical = await this.#fetch(id);
+      const node = decodeNode(canonical);
+      this.#remember(id, node, canonical.length);
+      return node;
+    });
   }
 
   /** The value in a chunk of its own. */
   async loadValue(id: ChunkId): Promise<Value> {
-    return decodeValue(this.#values.get(id) ?? (await this.#fetch(id)));
+    return this.#placed(async () => decodeValue(this.#values.get(id) ?? (await this.#fetch(id))));
   }
 
   /** Takes in a value that is too large for a leaf; it is written by the next {@link save}. */
@@ -116,6 +123,14 @@ export class NodeStore {
       this.counts.written++;
       this.counts.bytesWritten += stored.length;
     });
+  }
+
+  async #placed<T>(read: () => Promise<T>): Promise<T> {
+    try {
+      return await read();
+    } catch (error) {
+      throw error instanceof LogfoldError ? error.at(this.#where) : error;
+    }
   }
 
   async #fetch(id: ChunkId): Promise<Uint8Array> {

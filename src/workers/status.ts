@@ -32,7 +32,7 @@ export interface LogStatus {
 export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus> {
   const segments = await Array.fromAsync(deps.store.segments(log));
   if (segments.length === 0) {
-    throw new LogNotFoundError('this log does not exist', { log, advice: 'Check the id, the tables and the region' });
+    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
   }
   const ends = await Promise.all(segments.map((segment) => entryCount(deps.store, segment)));
   const entries = ends.reduce((total, count) => total + count, 0);

@@ -1,4 +1,4 @@
-import { LogNotFoundError } from '../../errors.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
 import { Appender } from '../append.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
@@ -17,10 +17,7 @@ export function appendCommand() {
       const edits = await openEdits(file);
       try {
         await inEnvironment(options, async (environment, output) => {
-          const [segment] = await environment.deps.store.newestSegments(log, 1, { consistent: true });
-          if (segment === undefined) {
-            throw new LogNotFoundError('this log does not exist', { log, advice: "Create one with 'logfold create'" });
-          }
+          const [segment] = await queryNewestSegments(environment.deps.store, log, { consistent: true });
           const newest = await environment.deps.store.newestEntry(log, segment.segment, { consistent: true });
           const appender = new Appender(environment, log, (newest?.position.entry ?? -1) + 1, options);
           const progress = output.progress('Lines', edits.count);

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
+import { createWriteStream, type WriteStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { stringify } from 'csv-stringify';
+import { UsageError } from '../../errors.ts';
 import { formatPosition } from '../../log/position.ts';
 import { loadState } from '../../snapshot/load.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
@@ -9,6 +10,7 @@ import { sheetRows } from '../../state/spreadsheet/rows.ts';
 import type { Sheet } from '../../state/spreadsheet/sheet.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import type { Output } from '../output.ts';
+import { isSystemError } from '../system-error.ts';
 
 export function exportCommand() {
   return command('export', 'Write the state of a log, now or at a position.')
@@ -47,8 +49,7 @@ async function writeCsv(
 ): Promise<{ readonly rows: number; readonly columns: number }> {
   let columns = 0;
   for await (const { column } of sheet.cells()) columns = Math.max(columns, column + 1);
-  const target = file === undefined ? process.stdout : createWriteStream(file);
-  if (file !== undefined) await once(target, 'open');
+  const target = file === undefined ? process.stdout : await openFile(file);
   const progress = output.progress('Rows');
   let rows = 0;
   async function* padded(): AsyncGenerator<string[]> {
@@ -63,4 +64,15 @@ async function writeCsv(
     progress.stop();
   }
   return { rows, columns };
+}
+
+async function openFile(file: string): Promise<WriteStream> {
+  const target = createWriteStream(file);
+  try {
+    await once(target, 'open');
+  } catch (cause) {
+    if (!isSystemError(cause)) throw cause;
+    throw new UsageError(`'${file}' cannot be written: ${cause.message}`, { advice: 'Name a file that can be', cause });
+  }
+  return target;
 }

@@ -1,3 +1,5 @@
+import { ObjectInvalidError } from '../../errors.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
 import { formatPosition } from '../../log/position.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
 import { command, inEnvironment, parse } from '../command.ts';
@@ -7,10 +9,15 @@ export function resumeCommand() {
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
       inEnvironment(options, async ({ client, deps }, output) => {
-        const stop = await readStop(deps.blobs, log).catch(() => undefined);
-        // The entry comes first: it fails where the log does not exist, and the note must not be lost then.
-        const { position } = await client.addSnapshot(log);
+        await queryNewestSegments(deps.store, log, { consistent: true });
+        const stop = await readStop(deps.blobs, log).catch((error: unknown) => {
+          // Removing a note that cannot be read is what its error advises.
+          if (error instanceof ObjectInvalidError) return undefined;
+          throw error;
+        });
+        // The note goes first: a pipeline that runs beside would refuse the snapshot that is asked for next.
         await clearStop(deps.blobs, log);
+        const { position } = await client.addSnapshot(log);
         const was = stop === undefined ? 'was not stopped' : `was stopped by ${stop.code}`;
         output.result(
           { log, position, wasStopped: stop ?? null },

@@ -31,7 +31,7 @@ export function sheetBody(edit: SheetEdit): Value {
  */
 export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
   if (!isArray(body)) throw invalid(type, 'its body is no array');
-  if (type === 'Set') return { type, cells: body.map(parseCell) };
+  if (type === 'Set') return { type, cells: checkCells(body) };
   const [position, count, ...rest] = body;
   if (!isNatural(position) || !isNatural(count) || rest.length > 0) {
     throw invalid(type, 'its body is not [position, count]');
@@ -47,14 +47,18 @@ export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
 
 const LIMITS = `A sheet has rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
 
-function parseCell(cell: Value): CellEdit {
-  if (!isArray(cell) || cell.length !== 3) throw invalid('Set', 'a cell is not [row, column, value]');
-  const [row, column, value] = cell;
-  if (!isNatural(row) || !isNatural(column)) throw invalid('Set', 'a row or column is not a whole number from 0');
-  if (row >= MAX_ROWS || column >= MAX_COLUMNS) {
-    throw new SheetLimitError(`the cell at row ${row}, column ${column} is outside of the sheet`, { advice: LIMITS });
+function checkCells(cells: readonly Value[]): readonly CellEdit[] {
+  if (!cells.every(isCell)) throw invalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
+  for (const [row, column] of cells) {
+    if (row >= MAX_ROWS || column >= MAX_COLUMNS) {
+      throw new SheetLimitError(`the cell at row ${row}, column ${column} is outside of the sheet`, { advice: LIMITS });
+    }
   }
-  return [row, column, value ?? null];
+  return cells;
+}
+
+function isCell(cell: Value): cell is CellEdit {
+  return isArray(cell) && cell.length === 3 && isNatural(cell[0]) && isNatural(cell[1]);
 }
 
 function isArray(value: Value): value is readonly Value[] {

@@ -1,6 +1,7 @@
+import { at } from '../../tree/array.ts';
 import type { Draft } from '../draft.ts';
 import { checkType, type FoldEntry, type Reducer } from '../reducer.ts';
-import { parseSheetEdit, SHEET_ENTRY_VERSIONS, type SheetEdit } from './edit.ts';
+import { type CellEdit, parseSheetEdit, SHEET_ENTRY_VERSIONS, type SheetEdit } from './edit.ts';
 import { Sheet } from './sheet.ts';
 
 const sheets = new WeakMap<Draft, Sheet>();
@@ -16,17 +17,16 @@ export function sheetOf(draft: Draft): Sheet {
 export const spreadsheet: Reducer = {
   name: 'spreadsheet',
   version: 1,
-  async fold(draft: Draft, entry: FoldEntry): Promise<void> {
+  fold(draft: Draft, entry: FoldEntry): void | Promise<void> {
     checkType(entry, SHEET_ENTRY_VERSIONS);
-    await applyEdit(sheetOf(draft), parseSheetEdit(entry.type, entry.body));
+    return applyEdit(sheetOf(draft), parseSheetEdit(entry.type, entry.body));
   },
 };
 
-async function applyEdit(sheet: Sheet, edit: SheetEdit): Promise<void> {
+function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
   switch (edit.type) {
     case 'Set':
-      for (const [row, column, value] of edit.cells) await sheet.set(row, column, value);
-      return;
+      return setCells(sheet, edit.cells, 0);
     case 'Insert Rows':
       return sheet.insertRows(edit.position, edit.count);
     case 'Delete Rows':
@@ -35,5 +35,14 @@ async function applyEdit(sheet: Sheet, edit: SheetEdit): Promise<void> {
       return sheet.insertColumns(edit.position, edit.count);
     case 'Delete Columns':
       return sheet.deleteColumns(edit.position, edit.count);
+  }
+}
+
+/** Sets cells from an index on; without a promise as long as nothing has to be fetched, which is nearly always. */
+function setCells(sheet: Sheet, cells: readonly CellEdit[], from: number): void | Promise<void> {
+  for (let i = from; i < cells.length; i++) {
+    const [row, column, value] = at(cells, i);
+    const pending = sheet.set(row, column, value);
+    if (pending !== undefined) return pending.then(() => setCells(sheet, cells, i + 1));
   }
 }

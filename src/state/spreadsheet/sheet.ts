@@ -36,6 +36,7 @@ export class Sheet {
   /** Stripes that may hold cells; known once all of them have been looked up. */
   #stripes: Set<number> | undefined;
   readonly #touched = new Set<number>();
+  #latestStripe = -1;
 
   constructor(draft: Draft) {
     this.#cells = draft.map('cells', 'number');
@@ -43,13 +44,29 @@ export class Sheet {
     this.columns = new Axis(draft.map('columns', 'string'), MAX_COLUMNS);
   }
 
-  /** Sets the cell at a position; null or '' empties it. */
-  async set(row: number, column: number, value: Value): Promise<void> {
-    const rowId = this.rows.peek(row) ?? (await this.rows.idAt(row));
-    const columnId = this.columns.peek(column) ?? (await this.columns.idAt(column));
-    const key = cellKey(rowId, columnId);
+  /**
+   * Sets the cell at a position; null or '' empties it. Done at once, without a promise, where the runs that row and
+   * column lie in were the last ones looked at.
+   */
+  set(row: number, column: number, value: Value): undefined | Promise<void> {
+    const rowId = this.rows.peek(row);
+    const columnId = this.columns.peek(column);
+    if (rowId === undefined || columnId === undefined) return this.#find(row, column, value);
+    this.#put(cellKey(rowId, columnId), value);
+    return undefined;
+  }
+
+  async #find(row: number, column: number, value: Value): Promise<void> {
+    this.#put(cellKey(await this.rows.idAt(row), await this.columns.idAt(column)), value);
+  }
+
+  #put(key: number, value: Value): void {
     if (value === null || value === '') return this.#cells.delete(key);
-    this.#touched.add(keyStripe(key));
+    const stripe = keyStripe(key);
+    if (stripe !== this.#latestStripe) {
+      this.#latestStripe = stripe;
+      this.#touched.add(stripe);
+    }
     this.#cells.put(key, value);
   }
 
@@ -76,8 +93,7 @@ export class Sheet {
   ): AsyncGenerator<Cell> {
     const positions = await this.#columnPositions(columns);
     for await (const run of this.rows.runs(rows.from, rows.to)) {
-      const stripes = (await this.#allStripes()).filter((stripe) => positions.has(stripe));
-      const walks = await Promise.all(stripes.map((stripe) => this.#walk(stripe, run)));
+      const walks = await Promise.all(Array.from(positions.keys(), (stripe) => this.#walk(stripe, run)));
       for (;;) {
         const row = Math.min(...walks.map((walk) => walk.row));
         if (row === Number.POSITIVE_INFINITY) break;
@@ -98,13 +114,14 @@ export class Sheet {
     return walk;
   }
 
-  /** For each stripe that a span of positions touches: from column id to position. */
+  /** For each stripe that a span of positions touches and that may hold cells: from column id to position. */
   async #columnPositions(columns: Span): Promise<Map<number, Map<number, number>>> {
-    const used = new Set(await this.#allStripes());
+    // Few columns lie in few stripes, and to walk one that has no cells costs no more than to find that out.
+    const used = columns.to - columns.from > STRIPE_COLUMNS ? new Set(await this.#allStripes()) : undefined;
     const positions = new Map<number, Map<number, number>>();
     for await (const run of this.columns.runs(columns.from, columns.to)) {
       for (const [stripe, span] of stripeSpans(run)) {
-        if (!used.has(stripe)) continue;
+        if (used?.has(stripe) === false) continue;
         const known = positions.get(stripe) ?? new Map<number, number>();
         positions.set(stripe, known);
         for (let id = span.from; id < span.to; id++) known.set(id, run.start + id - run.id);
@@ -148,6 +165,7 @@ export class Sheet {
     }
     for (const stripe of this.#touched) this.#stripes.add(stripe);
     this.#touched.clear();
+    this.#latestStripe = -1;
     return [...this.#stripes].sort((a, b) => a - b);
   }
 }

@@ -1,0 +1,53 @@
+import type { Environment } from './environment.ts';
+
+/** What one price is for, and where Amazon publishes it. */
+interface PriceList {
+  /** Title and address of the page. */
+  readonly source: string;
+  /** US dollars for a million. */
+  readonly perMillion: Readonly<Record<string, number>>;
+}
+
+/**
+ * List prices of the region us-east-1 in US dollars, without free tier, discounts and taxes. DynamoDB's on-demand
+ * requests have had these prices since 1 November 2024.
+ */
+export const PRICES = {
+  region: 'us-east-1',
+  /** Year and month in which the prices were looked up. */
+  asOf: '2025-11',
+  dynamodb: {
+    source: 'Pricing for On-Demand Capacity, aws.amazon.com/dynamodb/pricing/on-demand (Standard table class)',
+    perMillion: { writeUnits: 0.625, readUnits: 0.125 },
+  },
+  s3: {
+    source: 'Amazon S3 pricing, Requests & data retrievals, aws.amazon.com/s3/pricing (S3 Standard)',
+    perMillion: { puts: 5, lists: 5, gets: 0.4 },
+  },
+} as const satisfies { region: string; asOf: string; dynamodb: PriceList; s3: PriceList };
+
+/** Requests as Amazon counts and bills them. */
+export interface Usage {
+  readonly dynamodb: { readonly requests: number; readonly writeUnits: number; readonly readUnits: number };
+  readonly s3: { readonly puts: number; readonly gets: number; readonly lists: number };
+}
+
+/** What was asked of tables and bucket through an environment so far. */
+export function usageOf({ tables, blobs }: Pick<Environment, 'tables' | 'blobs'>): Usage {
+  const { requests, writeUnits, readUnits } = tables;
+  const { puts, gets, lists } = blobs.usage();
+  return { dynamodb: { requests, writeUnits, readUnits }, s3: { puts, gets, lists } };
+}
+
+/** What requests cost by {@link PRICES}, in US dollars. Deleting is free. */
+export function priceOf({ dynamodb, s3 }: Usage): number {
+  const tables = PRICES.dynamodb.perMillion;
+  const bucket = PRICES.s3.perMillion;
+  const millionths =
+    dynamodb.writeUnits * tables.writeUnits +
+    dynamodb.readUnits * tables.readUnits +
+    s3.puts * bucket.puts +
+    s3.lists * bucket.lists +
+    s3.gets * bucket.gets;
+  return millionths / 1e6;
+}

@@ -1,0 +1,54 @@
+import { at } from './array.ts';
+import type { Key } from './key.ts';
+
+const DIGIT_BITS = 11;
+const DIGIT = 2 ** DIGIT_BITS;
+/** Whole numbers below 2^53 have at most this many digits. */
+const DIGITS = 5;
+
+/**
+ * The indexes of keys in ascending order of key; equal keys keep their order. Numbers are sorted by their digits from
+ * the lowest on (least significant digit radix sort, Knuth, The Art of Computer Programming 3, 5.2.5), which compares
+ * nothing and passes over digits that all keys share.
+ */
+export function ascendingOrder(keys: readonly Key[]): Uint32Array<ArrayBuffer> {
+  const order = new Uint32Array(keys.length);
+  for (let i = 0; i < order.length; i++) order[i] = i;
+  if (typeof keys[0] === 'string') {
+    return order.sort((a, b) => {
+      const [left, right] = [at(keys, a), at(keys, b)];
+      return left < right ? -1 : left > right ? 1 : a - b;
+    });
+  }
+  return radixSort(keys, order);
+}
+
+function radixSort(keys: readonly Key[], order: Uint32Array<ArrayBuffer>): Uint32Array<ArrayBuffer> {
+  let from = order;
+  let to = new Uint32Array(order.length);
+  const digits = new Uint16Array(order.length);
+  for (let digit = 0, unit = 1; digit < DIGITS; digit++, unit *= DIGIT) {
+    const starts = new Uint32Array(DIGIT);
+    for (let i = 0; i < digits.length; i++) {
+      const value = Math.floor(Number(keys[i]) / unit) % DIGIT;
+      digits[i] = value;
+      starts[value] = at(starts, value) + 1;
+    }
+    if (starts.includes(digits.length)) continue;
+    let sum = 0;
+    for (let value = 0; value < DIGIT; value++) {
+      const count = at(starts, value);
+      starts[value] = sum;
+      sum += count;
+    }
+    for (let i = 0; i < from.length; i++) {
+      const index = at(from, i);
+      const value = at(digits, index);
+      const place = at(starts, value);
+      to[place] = index;
+      starts[value] = place + 1;
+    }
+    [from, to] = [to, from];
+  }
+  return from;
+}
