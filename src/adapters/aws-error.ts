@@ -29,7 +29,15 @@ const MISSING = new Set([
 ]);
 
 // What Node calls a service that cannot be reached, and the SDK one that is too slow.
-const UNREACHABLE = new Set(['EAI_AGAIN', 'ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT', 'TimeoutError']);
+const UNREACHABLE = new Set([
+  'EAI_AGAIN',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOTFOUND',
+  'EPIPE',
+  'ETIMEDOUT',
+  'TimeoutError',
+]);
 
 /**
  * What an error of the SDK means to us.

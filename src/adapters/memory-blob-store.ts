@@ -17,7 +17,7 @@ export class MemoryBlobStore implements BlobStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return this.#blobs.get(checkBlobKey(key))?.bytes.slice();
+    return this.#blobs.get(key)?.bytes.slice();
   }
 
   async put(key: string, bytes: Uint8Array): Promise<void> {

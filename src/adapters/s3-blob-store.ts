@@ -6,13 +6,15 @@ import {
   paginateListObjectsV2,
   type S3Client,
 } from '@aws-sdk/client-s3';
-import { BlobDeleteError } from '../errors.ts';
+import { BlobDeleteError, BlobKeyInvalidError } from '../errors.ts';
 import type { BlobInfo, BlobStore } from '../store/blob-store.ts';
 import { checkBlobKey } from '../store/keys.ts';
 import { translateAwsError } from './aws-error.ts';
 
 /** The most keys that one DeleteObjects request takes. */
 const DELETE_BATCH = 1000;
+/** The most bytes of UTF-8 that a key in S3 has. */
+const MAX_KEY_BYTES = 1024;
 
 export interface S3BlobStoreOptions {
   readonly client: S3Client;
@@ -39,8 +41,9 @@ export class S3BlobStore implements BlobStore {
     this.#prefix = options.prefix ?? '';
   }
 
+  /** @throws BlobKeyInvalidError where S3 has no such keys: an empty one, one of more than 1,024 bytes of UTF-8 */
   async get(key: string): Promise<Uint8Array | undefined> {
-    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: this.#key(key) });
+    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(this.#prefix, key) });
     try {
       const answer = await this.#client.send(command);
       return (await answer.Body?.transformToByteArray()) ?? new Uint8Array();
@@ -110,4 +113,15 @@ export class S3BlobStore implements BlobStore {
   #translate(error: unknown): unknown {
     return translateAwsError(error, `bucket '${this.#bucket}'`);
   }
+}
+
+/** Holds a key to what S3 takes from anybody, which is much more than we write. */
+function checkS3Key(prefix: string, key: string): string {
+  const whole = prefix + key;
+  if (key === '' || !whole.isWellFormed() || Buffer.byteLength(whole) > MAX_KEY_BYTES) {
+    throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
+      advice: `Keys there are 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
+    });
+  }
+  return whole;
 }

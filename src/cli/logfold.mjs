@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Plain JavaScript, so that a Node too old for the rest can still say so, or hand over to the one that is installed here.
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -16,9 +16,15 @@ if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
     console.error(`logfold needs Node ${NEEDED} or newer, and this is ${process.version}. Run 'npm ci' here first.`);
     process.exit(1);
   }
-  const { status, signal } = spawnSync(pinned, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
+  const child = spawn(pinned, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
     stdio: 'inherit',
+    env: { ...process.env, LOGFOLD_HANDED_OVER: 'yes' },
   });
-  if (signal) process.kill(process.pid, signal);
-  process.exitCode = status ?? 1;
+  const signals = ['SIGINT', 'SIGTERM'];
+  for (const signal of signals) process.on(signal, () => child.kill(signal));
+  child.on('exit', (code, signal) => {
+    for (const each of signals) process.removeAllListeners(each);
+    if (signal) process.kill(process.pid, signal);
+    process.exitCode = code ?? 1;
+  });
 }

@@ -4,6 +4,8 @@ import type { Environment } from './environment.ts';
 interface PriceList {
   /** Title and address of the page. */
   readonly source: string;
+  /** Year and month for which the prices are known. */
+  readonly asOf: string;
   /** US dollars for a million. */
   readonly perMillion: Readonly<Record<string, number>>;
 }
@@ -14,17 +16,17 @@ interface PriceList {
  */
 export const PRICES = {
   region: 'us-east-1',
-  /** Year and month in which the prices were looked up. */
-  asOf: '2025-11',
   dynamodb: {
     source: 'Pricing for On-Demand Capacity, aws.amazon.com/dynamodb/pricing/on-demand (Standard table class)',
+    asOf: '2025-07',
     perMillion: { writeUnits: 0.625, readUnits: 0.125 },
   },
   s3: {
     source: 'Amazon S3 pricing, Requests & data retrievals, aws.amazon.com/s3/pricing (S3 Standard)',
+    asOf: '2026-03',
     perMillion: { puts: 5, lists: 5, gets: 0.4 },
   },
-} as const satisfies { region: string; asOf: string; dynamodb: PriceList; s3: PriceList };
+} as const satisfies { region: string; dynamodb: PriceList; s3: PriceList };
 
 /** Requests as Amazon counts and bills them. */
 export interface Usage {

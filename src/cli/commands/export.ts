@@ -10,6 +10,7 @@ import { sheetRows } from '../../state/spreadsheet/rows.ts';
 import type { Sheet } from '../../state/spreadsheet/sheet.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import type { Output } from '../output.ts';
+import { requirePosition } from '../require-position.ts';
 import { isSystemError } from '../system-error.ts';
 
 export function exportCommand() {
@@ -23,6 +24,7 @@ export function exportCommand() {
     .option('--csv <file>', 'write CSV into this file; to standard output where neither this nor --json is given')
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
+        if (options.at !== undefined) await requirePosition(deps.store, log, options.at);
         const { draft, end, snapshot } = await loadState(deps, log, options.at);
         const sheet = sheetOf(draft);
         const position = options.at ?? end;

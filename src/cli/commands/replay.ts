@@ -6,6 +6,7 @@ import { formatPosition } from '../../log/position.ts';
 import { chunkStore } from '../../snapshot/snapshots.ts';
 import { replay } from '../../workers/replay.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { requirePosition } from '../require-position.ts';
 
 export function replayCommand() {
   return command(
@@ -20,6 +21,7 @@ export function replayCommand() {
     )
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
+        if (options.at !== undefined) await requirePosition(deps.store, log, options.at);
         const directory = await mkdtemp(join(tmpdir(), 'logfold-replay-'));
         const progress = output.progress('Entries folded');
         try {

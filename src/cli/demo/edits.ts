@@ -58,19 +58,20 @@ export function placeOf(sheet: PlainSheet, { start, end }: Area): string {
  */
 export function* review(sheet: PlainSheet, area: Area, count: number, choices: Choices): Generator<SheetEdit> {
   for (let left = count; left > 0; ) {
-    const position = area.start + choices.below(area.end - area.start);
-    const edits = reviewRow(sheet, position, choices).slice(0, left);
+    const end = Math.min(area.end, sheet.rows.length);
+    const edits = reviewRow(sheet, area.start + choices.below(end - area.start), left, choices);
     yield* edits;
     left -= edits.length;
   }
 }
 
-function reviewRow(sheet: PlainSheet, position: number, choices: Choices): SheetEdit[] {
+/** One or two edits, and no more than `most`. */
+function reviewRow(sheet: PlainSheet, position: number, most: number, choices: Choices): SheetEdit[] {
   const row = sheet.rows[position] ?? [];
   const kind = choices.below(10);
   if (kind === 0) return [{ type: 'Delete Rows', position, count: 1 }];
   const code = newCode(row[0], sheet.rows[position + 1]?.[0]);
-  if (kind === 1 && code !== undefined) {
+  if (kind === 1 && code !== undefined && most > 1) {
     const cells = setRow(position + 1, [code, ...row.slice(1)]);
     return [
       { type: 'Insert Rows', position: position + 1, count: 1 },

@@ -1,0 +1,67 @@
+import { ItemInvalidError } from '../../errors.ts';
+import type { LogId } from '../../log/log-id.ts';
+import type { Position } from '../../log/position.ts';
+import { rootOf } from '../../log/root-ref.ts';
+import type { Root } from '../../snapshot/root.ts';
+import { loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
+import { chunkKey, chunkPrefix } from '../../store/keys.ts';
+import { walkChunks } from '../../tree/walk.ts';
+import type { BuiltSnapshot } from './pipeline-watch.ts';
+
+/** The root of the completed snapshot at a position. */
+export async function rootAt(stores: SnapshotStores, log: LogId, position: Position): Promise<Root> {
+  const entry = await stores.store.getEntry(log, position, { consistent: true });
+  const ref = entry && rootOf(entry);
+  if (ref === undefined) throw new ItemInvalidError('there is no completed snapshot', { log, ...position });
+  return loadRoot(stores, { log, position }, ref);
+}
+
+/** Snapshots in numbers. */
+export interface SnapshotTotals {
+  readonly snapshots: number;
+  readonly chunksWritten: number;
+  /** Chunks that snapshots have from the ones before them, instead of writing them again. */
+  readonly chunksReused: number;
+  /** Bytes written, of chunks and roots. */
+  readonly bytesWritten: number;
+  /** Bytes that would have been written if every snapshot were a copy of its own. */
+  readonly bytesAsCopies: number;
+  /** Mean time of a build, in milliseconds. */
+  readonly msPerSnapshot: number;
+}
+
+/** Adds up what building snapshots took, and counts in their trees what it saved. */
+export async function totalSnapshots(
+  stores: SnapshotStores,
+  log: LogId,
+  built: readonly BuiltSnapshot[],
+): Promise<SnapshotTotals> {
+  const sizes = new Map<string, number>();
+  for await (const { key, bytes } of stores.blobs.list(chunkPrefix(log))) sizes.set(key, bytes);
+  const store = nodeStore(stores, log);
+  let [chunks, chunkBytes] = [0, 0];
+  for (const { position } of built) {
+    const { state } = await rootAt(stores, log, position);
+    for (const { top } of state.maps.values()) {
+      if (top === undefined) continue;
+      for await (const { id } of walkChunks(store, top, { values: false })) {
+        chunks++;
+        chunkBytes += sizes.get(chunkKey(log, id)) ?? 0;
+      }
+    }
+  }
+  const rootBytes = total(built, ({ rootBytes }) => rootBytes);
+  const chunksWritten = total(built, (snapshot) => snapshot.chunksWritten);
+  return {
+    snapshots: built.length,
+    chunksWritten,
+    chunksReused: chunks - chunksWritten,
+    bytesWritten: total(built, ({ bytesWritten }) => bytesWritten) + rootBytes,
+    bytesAsCopies: chunkBytes + rootBytes,
+    msPerSnapshot: built.length === 0 ? 0 : total(built, ({ ms }) => ms) / built.length,
+  };
+}
+
+function total<T>(items: readonly T[], number: (item: T) => number): number {
+  return items.reduce((sum, item) => sum + number(item), 0);
+}

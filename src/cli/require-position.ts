@@ -1,0 +1,23 @@
+import { EntryNotFoundError } from '../errors.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { queryNewestSegments } from '../log/newest.ts';
+import { formatPosition, type Position } from '../log/position.ts';
+
+/**
+ * Makes sure that a position which somebody typed is in a log, or right behind the last entry of one of its segments.
+ * @throws LogNotFoundError
+ * @throws EntryNotFoundError where it is not
+ */
+export async function requirePosition(store: LogStore, log: LogId, at: Position): Promise<void> {
+  const consistent = { consistent: true };
+  const [newest] = await queryNewestSegments(store, log, consistent);
+  const segment = Math.min(at.segment, newest.segment);
+  const last = (await store.newestEntry(log, segment, consistent))?.position ?? { segment, entry: -1 };
+  if (at.segment <= last.segment && at.entry <= last.entry + 1) return;
+  throw new EntryNotFoundError(`The log has no position ${formatPosition(at)}`, {
+    log,
+    ...at,
+    advice: `The last entry of segment ${segment} is ${formatPosition(last)}`,
+  });
+}
