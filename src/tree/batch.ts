@@ -3,6 +3,7 @@ import { at } from './array.ts';
 import { ByteWriter, fromHex } from './bytes.ts';
 import { writeValue } from './canonical.ts';
 import { decodeValue, VALUE_REF_TYPE } from './canonical-reader.ts';
+import { NumberColumn } from './column.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
 import { ascendingOrder } from './key-order.ts';
@@ -12,7 +13,6 @@ import type { Tree } from './tree.ts';
 
 /** Values whose encoding is longer than this, in bytes, lie in chunks of their own. */
 export const LARGE_VALUE_BYTES = 4096;
-const DELETED = -1;
 
 /** Deletes the keys from `from` up to but not including `to`, or those of them that `matches` accepts. */
 export interface RangeDelete {
@@ -33,10 +33,10 @@ export type BatchAnswer = { readonly put: Value } | 'deleted' | 'unknown';
 export class EditBatch {
   readonly #kind: KeyKind;
   #keys: Key[] = [];
-  #starts: number[] = [];
-  #ends: number[] = [];
-  #weights: number[] = [];
-  #weighted = false;
+  /** Where each value ends in the bytes; it starts where the one before ends. A deletion has no bytes. */
+  readonly #ends = new NumberColumn();
+  /** Absent as long as every item weighs 1. */
+  #weights: number[] | undefined;
   #ascending = true;
   #ranges: PlacedRangeDelete[] = [];
   #bytes = new ByteWriter(1024);
@@ -66,40 +66,42 @@ export class EditBatch {
       this.#bytes.length = start;
       throw error;
     }
-    this.#push(key, start, weight);
+    this.#push(key, weight);
   }
 
   /** @throws KeyInvalidError */
   delete(key: Key): void {
     checkKey(key, this.#kind);
-    this.#push(key, DELETED, 1);
+    this.#push(key, 1);
   }
 
   deleteRange(range: RangeDelete): void {
     this.#ranges.push({ ...range, after: this.#keys.length });
   }
 
-  #push(key: Key, start: number, weight: number): void {
+  #push(key: Key, weight: number): void {
     const index = this.#keys.length;
     if (index > 0 && !(at(this.#keys, index - 1) < key)) this.#ascending = false;
+    if (weight !== 1) this.#weights ??= Array.from({ length: index }, () => 1);
     this.#keys.push(key);
-    this.#starts.push(start);
     this.#ends.push(this.#bytes.length);
-    this.#weights.push(weight);
-    if (weight !== 1) this.#weighted = true;
+    this.#weights?.push(weight);
     this.#newest?.set(key, index);
+  }
+
+  #start(index: number): number {
+    return index === 0 ? 0 : this.#ends.at(index - 1);
   }
 
   /** What a reader of the map must know of a key before it looks into the tree. */
   get(key: Key): BatchAnswer {
     this.#newest ??= new Map(this.#keys.map((each, index) => [each, index]));
-    const index = this.#newest.get(key) ?? DELETED;
-    const outdone = this.#ranges.some((range) => range.after > index && covers(range, key));
+    const index = this.#newest.get(key);
+    const outdone = this.#ranges.some((range) => range.after > (index ?? -1) && covers(range, key));
     if (outdone) return 'deleted';
-    if (index === DELETED) return 'unknown';
-    const start = at(this.#starts, index);
-    if (start === DELETED) return 'deleted';
-    return { put: decodeValue(this.#bytes.bytes.subarray(start, at(this.#ends, index))) };
+    if (index === undefined) return 'unknown';
+    const [start, end] = [this.#start(index), this.#ends.at(index)];
+    return start === end ? 'deleted' : { put: decodeValue(this.#bytes.bytes.subarray(start, end)) };
   }
 
   /**
@@ -114,7 +116,7 @@ export class EditBatch {
     for (const range of this.#ranges) {
       for (let i = lowerBound(keys, range.from); i < keys.length && at(keys, i) < range.to; i++) {
         const index = order === undefined ? i : at(order, i);
-        if (index < range.after && covers(range, at(keys, i))) starts[i] = DELETED;
+        if (index < range.after && covers(range, at(keys, i))) ends[i] = at(starts, i);
       }
       for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
         for (let i = from; i < to; i++) if (covers(range, at(leaf.keys, i))) extra.add(at(leaf.keys, i));
@@ -125,8 +127,10 @@ export class EditBatch {
   }
 
   #columns(): Columns {
-    const weights = this.#weighted ? this.#weights : undefined;
-    return { keys: this.#keys, starts: Float64Array.from(this.#starts), ends: Float64Array.from(this.#ends), weights };
+    const ends = this.#ends.view().slice();
+    const starts = new Float64Array(ends.length);
+    if (ends.length > 1) starts.set(ends.subarray(0, -1), 1);
+    return { keys: this.#keys, starts, ends, weights: this.#weights };
   }
 
   #columnsIn(order: Uint32Array): Columns {
@@ -136,10 +140,11 @@ export class EditBatch {
     for (let i = 0; i < order.length; i++) {
       const index = at(order, i);
       keys.push(at(this.#keys, index));
-      starts[i] = at(this.#starts, index);
-      ends[i] = at(this.#ends, index);
+      starts[i] = this.#start(index);
+      ends[i] = this.#ends.at(index);
     }
-    return { keys, starts, ends, weights: this.#weighted ? order.map((index) => at(this.#weights, index)) : undefined };
+    const weights = this.#weights;
+    return { keys, starts, ends, weights: weights && Array.from(order, (index) => at(weights, index)) };
   }
 
   /** Indexes of the newest edit of each key, in order of key; undefined where that is just the order they came in. */
@@ -153,7 +158,7 @@ export class EditBatch {
   #moveLargeValues(store: NodeStore, starts: Float64Array, ends: Float64Array): void {
     for (let i = 0; i < starts.length; i++) {
       const [start, end] = [at(starts, i), at(ends, i)];
-      if (start === DELETED || end - start <= LARGE_VALUE_BYTES) continue;
+      if (end - start <= LARGE_VALUE_BYTES) continue;
       const id = store.addValue(this.#bytes.bytes.slice(start, end));
       const reference = new Uint8Array([0xc7, 32, VALUE_REF_TYPE, ...fromHex(id)]);
       starts[i] = this.#bytes.length;
@@ -190,8 +195,8 @@ function withDeletions(edits: Columns, extra: ReadonlySet<Key>): Omit<LeafEdits,
   const deleteBefore = (key: Key | undefined): void => {
     for (; next < deletions.length && (key === undefined || at(deletions, next) < key); next++) {
       merged.keys.push(at(deletions, next));
-      merged.starts.push(DELETED);
-      merged.ends.push(DELETED);
+      merged.starts.push(0);
+      merged.ends.push(0);
       merged.weights.push(1);
     }
   };

@@ -10,7 +10,7 @@ import type { Tree } from './tree.ts';
 /** Changes to a map's items: ascending keys without repetition. */
 export interface LeafEdits {
   readonly keys: readonly Key[];
-  /** Encoded values; the value of edit i is `bytes` from `starts[i]` to `ends[i]`. A start of -1 deletes the key. */
+  /** Encoded values; that of edit i is `bytes` from `starts[i]` to `ends[i]`. Where these are equal, the key is deleted. */
   readonly bytes: Uint8Array;
   readonly starts: ArrayLike<number>;
   readonly ends: ArrayLike<number>;
@@ -176,7 +176,7 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
       let copied = 0;
       for (let edit = from; edit < to; edit++) {
         const key = at(edits.keys, edit);
-        const deletes = at(edits.starts, edit) < 0;
+        const deletes = at(edits.starts, edit) === at(edits.ends, edit);
         const index = leaf === undefined ? 0 : lowerBoundFrom(leaf.keys, key, copied);
         const found = leaf !== undefined && leaf.keys[index] === key;
         if (leaf !== undefined) builder.copy(leaf, copied, index);

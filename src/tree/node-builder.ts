@@ -1,6 +1,7 @@
 import { at } from './array.ts';
 import { NodeCutter, type NodeShape } from './boundary.ts';
 import { ByteWriter } from './bytes.ts';
+import { NumberColumn } from './column.ts';
 import type { Key } from './key.ts';
 import { type Inner, itemWeight, type Leaf, type Node, type NodeRef, refTo, sum } from './node.ts';
 
@@ -24,10 +25,10 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   readonly #cutter: NodeCutter;
   readonly #emit: EmitNode;
   #keys: Key[] = [];
-  #ends: number[] = [];
+  #ends = new NumberColumn();
   #bytes = new ByteWriter(64 * 1024);
-  #weights: number[] = [];
-  #weighted = false;
+  /** Absent as long as every item weighs 1. */
+  #weights: number[] | undefined;
 
   constructor(shape: NodeShape, emit: EmitNode) {
     this.#cutter = new NodeCutter(shape, 0);
@@ -80,28 +81,28 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   }
 
   #weigh(weight: number): void {
-    if (weight !== 1) this.#weighted = true;
-    this.#weights.push(weight);
+    // The key is there already.
+    if (weight !== 1) this.#weights ??= Array.from({ length: this.#keys.length - 1 }, () => 1);
+    this.#weights?.push(weight);
   }
 
   finish(): void {
     const keys = this.#keys;
     const first = keys[0];
     if (first === undefined) return;
-    const weights = this.#weighted ? this.#weights : undefined;
+    const weights = this.#weights;
     const leaf: Leaf = {
       level: 0,
       keys,
       bytes: this.#bytes.take(),
-      ends: Uint32Array.from(this.#ends),
+      ends: new Uint32Array(this.#ends.view()),
       weights,
       count: keys.length,
       weight: weights === undefined ? keys.length : sum(weights),
     };
     this.#keys = [];
-    this.#ends = [];
-    this.#weights = [];
-    this.#weighted = false;
+    this.#ends.length = 0;
+    this.#weights = undefined;
     this.#bytes.length = 0;
     this.#cutter.reset();
     this.#emit(first, refTo(leaf));
