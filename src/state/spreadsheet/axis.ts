@@ -15,6 +15,9 @@ interface PlacedRun extends Run {
   readonly start: number;
 }
 
+/** Keys grow by a character for about every six runs that come between the same two; past this many, all are dealt anew. */
+const LONG_KEY = 64;
+
 /**
  * One direction of a sheet: which id stands at which position. It is always a permutation of all ids, held as runs in a
  * map under fractional-index keys, each weighing its length; an empty map is the identity. So inserting rows into a
@@ -25,6 +28,7 @@ export class Axis {
   readonly size: number;
   readonly #map: DraftMap;
   #latest: Run & { readonly start: number } = { id: 0, length: 0, start: 0 };
+  #longest = 0;
 
   constructor(map: DraftMap, size: number) {
     this.#map = map;
@@ -76,15 +80,29 @@ export class Axis {
   /** Moves `count` ids at position `from` so that the first of them stands at position `to`. */
   async #move(from: number, count: number, to: number): Promise<Run[]> {
     this.#latest = { id: 0, length: 0, start: 0 };
+    this.#longest = 0;
     if (count === 0) return [];
     const [whole] = generateNKeysBetween(null, null, 1);
     if (whole !== undefined && (await this.#map.count()) === 0) this.#put(whole, { id: 0, length: this.size });
     const moved = await this.#take(from, count);
     await this.#place(to, moved);
+    if (this.#longest > LONG_KEY) await this.#dealKeys();
     const first = await this.#find(0);
     // The identity is the empty map, however one came to it.
     if (first?.length === this.size) this.#map.delete(first.key);
     return moved;
+  }
+
+  /** Gives every run a fresh and short key; otherwise edits at one place would end at the limit of a key's length. */
+  async #dealKeys(): Promise<void> {
+    const runs: Run[] = [];
+    for await (const { id, length } of this.runs()) runs.push({ id, length });
+    for await (const { key } of this.#map.items()) this.#map.delete(key);
+    const keys = generateNKeysBetween(null, null, runs.length);
+    for (const [i, run] of runs.entries()) {
+      const key = keys[i];
+      if (key !== undefined) this.#put(key, run);
+    }
   }
 
   async #take(from: number, count: number): Promise<Run[]> {
@@ -141,6 +159,7 @@ export class Axis {
   }
 
   #put(key: string, run: Run): void {
+    this.#longest = Math.max(this.#longest, key.length);
     this.#map.put(key, [run.id, run.length], run.length);
   }
 
