@@ -3,6 +3,8 @@ export interface Where {
   readonly log?: string | undefined;
   readonly segment?: number | undefined;
   readonly entry?: number | undefined;
+  /** Type of the entry. */
+  readonly type?: string | undefined;
 }
 
 export interface ErrorDetails extends Where {
@@ -16,6 +18,7 @@ function describeWhere(where: Where): string {
   if (where.log !== undefined) parts.push(`log ${where.log}`);
   if (where.segment !== undefined) parts.push(`segment ${where.segment}`);
   if (where.entry !== undefined) parts.push(`entry ${where.entry}`);
+  if (where.type !== undefined) parts.push(`type '${where.type}'`);
   return parts.length === 0 ? '' : ` [${parts.join(', ')}]`;
 }
 
@@ -37,6 +40,7 @@ export abstract class LogfoldError extends Error {
   log: string | undefined;
   segment: number | undefined;
   entry: number | undefined;
+  type: string | undefined;
   readonly advice: string | undefined;
   /** What happened, without place and advice. */
   readonly reason: string;
@@ -48,6 +52,7 @@ export abstract class LogfoldError extends Error {
     this.log = details.log;
     this.segment = details.segment;
     this.entry = details.entry;
+    this.type = details.type;
     this.advice = details.advice;
   }
 
@@ -56,6 +61,7 @@ export abstract class LogfoldError extends Error {
     this.log ??= where.log;
     this.segment ??= where.segment;
     this.entry ??= where.entry;
+    this.type ??= where.type;
     this.message = describe(this.reason, this);
     return this;
   }
@@ -67,6 +73,7 @@ export abstract class LogfoldError extends Error {
       log: this.log,
       segment: this.segment,
       entry: this.entry,
+      type: this.type,
       advice: this.advice,
     };
   }

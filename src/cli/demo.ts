@@ -4,18 +4,23 @@ import { join } from 'node:path';
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
 import { parse } from './command.ts';
-import { describeResult } from './demo/report.ts';
-import { tellStory } from './demo/story.ts';
+import { openCast } from './demo/cast.ts';
+import { PipelineWatch } from './demo/pipeline-watch.ts';
+import { type DemoResult, describeResult } from './demo/report.ts';
+import { Story } from './demo/story.ts';
 import { DATA } from './demo/zip-codes.ts';
 import { Output } from './output.ts';
 import { interrupted } from './signals.ts';
+
+/** With fewer, the demo's edits would delete more rows than there are. */
+const MIN_ROWS = 600;
 
 const demo = new Command('npm run demo --')
   .description(
     `Keeps a table of ${DATA.title} as a log of edits, lets the pipeline make snapshots of it, and proves the last one. ` +
       'Runs on this machine alone, with a DynamoDB API of its own and a directory for a bucket.',
   )
-  .option('--rows <n>', 'use only the first N rows of the data', parse.count)
+  .option('--rows <n>', `use only the first N rows of the data, ${MIN_ROWS} or more`, parseRows)
   .option('--keep <dir>', 'put everything into this new directory and leave it there')
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .showHelpAfterError('(add --help for the options)')
@@ -24,18 +29,45 @@ const demo = new Command('npm run demo --')
     const output = new Output(json);
     const directory = await makeDirectory(keep);
     try {
-      const result = await tellStory({
-        directory,
-        rows: rows ?? Number.POSITIVE_INFINITY,
-        output,
-        signal: interrupted(),
-      });
-      output.result(result, describeResult(result, keep));
+      const result = await runDemo(directory, rows ?? Number.POSITIVE_INFINITY, output);
+      output.result(result, describeResult(result));
+      if (keep !== undefined) output.note(`\nEverything is in ${keep}. Look: npx logfold status --local ${keep}`);
       if (!result.proved) process.exitCode = 1;
     } finally {
       if (keep === undefined) await rm(directory, { recursive: true });
     }
   });
+
+async function runDemo(directory: string, rows: number, output: Output): Promise<DemoResult> {
+  const started = performance.now();
+  const stop = interrupted();
+  const cast = await openCast(directory);
+  try {
+    const log = await cast.team.client.createLog();
+    const watch = new PipelineWatch(cast.pipeline, await cast.pipeline.streamArn());
+    const signal = AbortSignal.any([stop, cast.team.lost, watch.failed]);
+    try {
+      const scratch = join(directory, 'replay');
+      const told = await new Story({ cast, watch, log, scratch, rows, output, signal }).tell();
+      await rm(scratch, { recursive: true, force: true });
+      return { ...told, seconds: (performance.now() - started) / 1000 };
+    } finally {
+      await watch.stop();
+    }
+  } catch (error) {
+    // What fails because the engine went away is explained by that, not by the refused connection.
+    if (cast.team.lost.aborted) throw cast.team.lost.reason;
+    throw stop.aborted ? new UsageError('interrupted') : error;
+  } finally {
+    await cast.close();
+  }
+}
+
+function parseRows(text: string): number {
+  const rows = parse.count(text);
+  if (rows >= MIN_ROWS) return rows;
+  throw new UsageError(`${rows} rows are too few for the demo's edits`, { advice: `Give ${MIN_ROWS} or more` });
+}
 
 async function makeDirectory(keep: string | undefined): Promise<string> {
   if (keep === undefined) return mkdtemp(join(tmpdir(), 'logfold-demo-'));

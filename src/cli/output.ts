@@ -72,9 +72,10 @@ function describeError(error: unknown): { readonly code: string; readonly messag
 }
 
 function errorDocument(error: unknown): unknown {
-  const { log = null, segment = null, entry = null, advice = null } = error instanceof LogfoldError ? error : {};
+  const where = error instanceof LogfoldError ? error : {};
+  const { log = null, segment = null, entry = null, type = null, advice = null } = where;
   const { code, message } = describeError(error);
-  return { code, message, log, segment, entry, advice };
+  return { code, message, log, segment, entry, type, advice };
 }
 
 /** A number of bytes for a person. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { MemoryJobQueue } from '../adapters/memory-job-queue.ts';
-import type { ReservedTypes } from '../log/entry.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/consume.ts';
 import { decodeJob } from '../workers/job.ts';
@@ -49,13 +49,16 @@ export interface PipelineOptions {
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
+  const { snapshot, endSegment } = options.types ?? RESERVED_TYPES;
+  // As the deployed event source mapping filters: an item without a type must not hold up the shard.
+  const reserved: (string | undefined)[] = [snapshot, endSegment];
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({
     client: options.streams,
     streamArn: options.streamArn,
     checkpoints: options.checkpoints,
-    filter: ({ eventName }) => eventName === 'INSERT',
+    filter: (record) => record.eventName === 'INSERT' && reserved.includes(record.newImage?.T?.S),
     handler: (records) =>
       route(
         { queue, types: options.types, report: (record, error) => options.onEvent({ kind: 'record', record, error }) },

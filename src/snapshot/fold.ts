@@ -1,8 +1,9 @@
 import { FoldFailedError, LogfoldError } from '../errors.ts';
 import { loadBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
+import type { Value } from '../log/value.ts';
 import type { Draft } from '../state/draft.ts';
-import type { FoldEntry, Reducer } from '../state/reducer.ts';
+import type { Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -34,9 +35,7 @@ export async function foldEntries(
     const bodies = changes.map((entry) => (entry.external === undefined ? undefined : loadBody(options.blobs, entry)));
     await Promise.allSettled(bodies);
     for (const [i, entry] of changes.entries()) {
-      const { position, created, type, version } = entry;
-      const body = await (bodies[i] ?? loadBody(options.blobs, entry));
-      await foldOne(draft, options.reducer, entry, { position, created, type, version, body });
+      await foldOne(draft, options.reducer, entry, () => bodies[i] ?? loadBody(options.blobs, entry));
     }
     count += page.length;
     await options.afterPage?.(draft);
@@ -45,20 +44,24 @@ export async function foldEntries(
   return count;
 }
 
-async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, folded: FoldEntry): Promise<void> {
+async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, loadBodyOf: () => Promise<Value>): Promise<void> {
+  const { log, position, created, type, version } = entry;
+  const where = { log, ...position, type };
+  let body: Value;
   try {
-    await reducer.fold(draft, folded);
+    body = await loadBodyOf();
   } catch (error) {
-    const where = { log: entry.log, ...entry.position };
+    throw error instanceof LogfoldError ? error.at(where) : error;
+  }
+  try {
+    await reducer.fold(draft, { position, created, type, version, body });
+  } catch (error) {
     if (error instanceof LogfoldError) throw error.at(where);
-    throw new FoldFailedError(
-      `reducer '${reducer.name}' failed on an entry of type '${entry.type}': ${String(error)}`,
-      {
-        ...where,
-        advice: 'Correct the reducer, raise its version, and deploy it',
-        cause: error,
-      },
-    );
+    throw new FoldFailedError(`reducer '${reducer.name}' failed: ${String(error)}`, {
+      ...where,
+      advice: 'Correct the reducer, raise its version, and deploy it',
+      cause: error,
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type LogfoldError, ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
+import { comparePositions, type Position } from '../log/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { stopKey } from '../store/keys.ts';
 import type { ReducerId } from './root.ts';
@@ -62,7 +63,16 @@ export async function clearStop(blobs: BlobStore, log: LogId): Promise<void> {
   await blobs.delete([stopKey(log)]);
 }
 
-/** Whether a stop holds for a reducer: deploying another one, or another version, is a person's act and lifts it. */
-export function stopHolds(stop: Stop, reducer: ReducerId): boolean {
-  return stop.reducer.name === reducer.name && stop.reducer.version === reducer.version;
+/**
+ * Whether a stop holds for a snapshot. Deploying another reducer, or another version, is a person's act and lifts it;
+ * and a snapshot at or before the entry that stopped the log does not contain it.
+ */
+export function stopHolds(stop: Stop, reducer: ReducerId, snapshot: Position): boolean {
+  if (stop.reducer.name !== reducer.name || stop.reducer.version !== reducer.version) return false;
+  return contains(snapshot, stop);
+}
+
+/** Whether a snapshot at a position contains the entry that stopped the log, so that building it proves that mended. */
+export function contains(snapshot: Position, { segment, entry }: Stop): boolean {
+  return segment === null || entry === null || comparePositions({ segment, entry }, snapshot) < 0;
 }

@@ -71,7 +71,8 @@ export async function* layeredItems(
   for await (const { leaf, from, to } of rangeSlices(store, map.settled, range)) {
     for (let index = from; index < to; index++) {
       const key = at(leaf.keys, index);
-      for (; edit !== undefined && edit.key < key; edit = (await waiting.next()).value) if (!isDeletion(edit)) yield edit;
+      for (; edit !== undefined && edit.key < key; edit = (await waiting.next()).value)
+        if (!isDeletion(edit)) yield edit;
       if (edit?.key !== key) yield { key, leaf, index };
       else {
         if (!isDeletion(edit)) yield edit;
@@ -93,7 +94,11 @@ export async function* layeredValues(store: NodeStore, map: LayeredTree, range: 
  * Where two versions of a map differ, in order of key. Only chunks that the two do not share are read, and what one of
  * them has waiting. Both must be saved.
  */
-export async function* diffLayered(store: NodeStore, before: LayeredTree, after: LayeredTree): AsyncGenerator<Difference> {
+export async function* diffLayered(
+  store: NodeStore,
+  before: LayeredTree,
+  after: LayeredTree,
+): AsyncGenerator<Difference> {
   for await (const key of differingKeys(store, before, after)) {
     const [left, right] = [await findLayered(store, before, key), await findLayered(store, after, key)];
     if (left === undefined && right === undefined) continue;

@@ -5,7 +5,7 @@ import { type RootRef, rootOf } from '../log/root-ref.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
 import { encodeRoot } from '../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../snapshot/snapshots.ts';
-import { clearStop, readStop, type Stop, stopHolds, writeStop } from '../snapshot/stop.ts';
+import { clearStop, contains, readStop, type Stop, stopHolds, writeStop } from '../snapshot/stop.ts';
 import { equalBytes } from '../tree/bytes.ts';
 import type { SnapshotJob } from './job.ts';
 
@@ -40,10 +40,10 @@ export type SnapshotResult =
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
   const { log, position } = job;
   const stop = await readStop(deps.blobs, log);
-  if (stop !== undefined && stopHolds(stop, deps.reducer)) return { outcome: 'stopped', position, stop };
+  if (stop !== undefined && stopHolds(stop, deps.reducer, position)) return { outcome: 'stopped', position, stop };
   try {
     const result = await complete(deps, job);
-    if (stop !== undefined) await clearStop(deps.blobs, log);
+    if (stop !== undefined && contains(position, stop)) await clearStop(deps.blobs, log);
     return result;
   } catch (error) {
     if (!(error instanceof LogfoldError && error.stopsLog)) throw error;

@@ -1,4 +1,4 @@
-import { LogNotFoundError } from '../errors.ts';
+import { ItemInvalidError, LogNotFoundError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { comparePositions, type Position } from '../log/position.ts';
@@ -65,8 +65,14 @@ export async function allLogs(store: LogStore): Promise<LogId[]> {
 }
 
 async function entryCount(store: LogStore, { log, segment }: Segment): Promise<number> {
-  const newest = await store.newestEntry(log, segment, { consistent: true });
-  return newest === undefined ? 0 : newest.position.entry + 1;
+  try {
+    const newest = await store.newestEntry(log, segment, { consistent: true });
+    return newest === undefined ? 0 : newest.position.entry + 1;
+  } catch (error) {
+    // One that cannot be read counts as well: whoever folds it says what is wrong, and status must show the other logs.
+    if (error instanceof ItemInvalidError && error.entry !== undefined) return error.entry + 1;
+    throw error;
+  }
 }
 
 function newestSnapshot(segments: readonly Segment[]): Position | null {

@@ -79,7 +79,7 @@ class History {
     const { random } = this.#world;
     const creator = this.#world.client(this.#world);
     for (let logs = random.integer(1, 3); logs > 0; logs--) await creator.createLog();
-    const poisoned = random.chance(0.3) ? random.pick(this.#world.logs) : undefined;
+    const poisoned = random.chance(0.4) ? random.pick(this.#world.logs) : undefined;
     for (const log of this.#world.logs) {
       for (let clients = random.integer(1, 2); clients > 0; clients--) {
         const edits = fc.sample(sheetEdits(30), { seed: this.#seed * 10 + this.#plans.length, numRuns: 2 }).flat();
@@ -103,7 +103,7 @@ class History {
         this.#editing--;
       });
     }
-    if (random.chance(0.4)) this.#start(this.#deploy());
+    if (random.chance(poisoned === undefined ? 0.4 : 0.7)) this.#start(this.#deploy());
     this.#live('router', (ports) => liveRouter(this.#world, ports, this.#pipeline), 'always');
     for (let workers = random.integer(1, 3); workers > 0; workers--) {
       this.#live('worker', (ports) => liveWorker(this.#world, ports, this.#pipeline), 'always');

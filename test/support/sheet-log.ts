@@ -14,6 +14,7 @@ import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
+import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { LOG, NOON } from './logs.ts';
 import { Random } from './random.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
@@ -142,4 +143,29 @@ function entryText(entry: Entry): string {
   return JSON.stringify(encodeEntry(entry), (_, part: unknown) =>
     part instanceof Uint8Array ? Buffer.from(part).toString('base64') : part,
   );
+}
+
+/** The stores of a log with something around each of their operations. */
+export function portsAround(sheet: SheetLog, around: Around): Pick<SheetLog, 'store' | 'blobs'> {
+  return { store: aroundLogStore(sheet.store, around), blobs: aroundBlobStore(sheet.blobs, around) };
+}
+
+/** The stores of a log, and the names of the operations that write, in the order in which they took effect. */
+export function recordWrites(sheet: SheetLog): {
+  readonly writes: string[];
+  readonly ports: Pick<SheetLog, 'store' | 'blobs'>;
+} {
+  const writes: string[] = [];
+  const around: Around = async (name, effect) => {
+    const answer = await effect();
+    if (name === 'put' || name === 'delete' || name === 'completeSnapshot') writes.push(name);
+    if (name === 'advanceLastSnapshot' && answer === true) writes.push(name);
+    return answer;
+  };
+  return { writes, ports: portsAround(sheet, around) };
+}
+
+/** The edit of one cell. */
+export function set(row: number, column: number, value: string): SheetEdit {
+  return { type: 'Set', cells: [[row, column, value]] };
 }

@@ -8,7 +8,9 @@ export function engineCommand() {
     'engine',
     'Run the embedded engine until interrupted, and print the endpoint for your own programs.',
   ).action((options) => {
-    if (options.local === undefined) throw new UsageError('the embedded engine needs --local DIR');
+    if (options.local === undefined) {
+      throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
+    }
     return inEnvironment(options, async ({ endpoint, lost }, output) => {
       output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
       const signal = AbortSignal.any([interrupted(), lost]);

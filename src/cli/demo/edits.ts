@@ -1,7 +1,7 @@
 import type { Value } from '../../log/value.ts';
 import type { CellEdit, SheetEdit } from '../../state/spreadsheet/edit.ts';
+import type { Choices } from './choices.ts';
 import type { PlainRow, PlainSheet } from './plain-sheet.ts';
-import type { Choices } from './random.ts';
 import { COLUMNS } from './zip-codes.ts';
 
 /** So many rows make an entry of just under 1 KB, which DynamoDB bills as one write. */
@@ -45,9 +45,14 @@ export function areaAt(sheet: PlainSheet, fraction: number): Area {
   return { start, end: Math.min(sheet.rows.length, start + AREA_ROWS) };
 }
 
-/** The area in the words of the data: the place in its middle. */
-export function placeOf(sheet: PlainSheet, { start, end }: Area): string {
-  const [, , , , city, state] = sheet.rows[Math.floor((start + end) / 2)] ?? [];
+/** The row in the middle of an area. */
+export function middleOf({ start, end }: Area): number {
+  return Math.floor((start + end) / 2);
+}
+
+/** The area in the words of the data: the place in its middle, once there is the column of offsets. */
+export function placeOf(sheet: PlainSheet, area: Area): string {
+  const [, , , , city, state] = sheet.rows[middleOf(area)] ?? [];
   return `${city}, ${state}`;
 }
 
@@ -71,7 +76,7 @@ function reviewRow(sheet: PlainSheet, position: number, most: number, choices: C
   const kind = choices.below(10);
   if (kind === 0) return [{ type: 'Delete Rows', position, count: 1 }];
   const code = newCode(row[0], sheet.rows[position + 1]?.[0]);
-  if (kind === 1 && code !== undefined && most > 1) {
+  if (kind <= 2 && code !== undefined && most > 1) {
     const cells = setRow(position + 1, [code, ...row.slice(1)]);
     return [
       { type: 'Insert Rows', position: position + 1, count: 1 },

@@ -10,6 +10,8 @@ export type BuiltSnapshot = Extract<SnapshotResult, { outcome: 'built' }> & { re
 export class PipelineWatch {
   /** Snapshots that were built, in order. */
   readonly built: BuiltSnapshot[] = [];
+  /** Jobs that failed and were delivered again; those that always fail make the pipeline fail. */
+  retries = 0;
   /** Aborted where the pipeline failed. */
   readonly failed: AbortSignal;
   readonly #failure = new AbortController();
@@ -62,7 +64,7 @@ export class PipelineWatch {
       case 'job':
         return this.#seeJob(event);
       case 'failed':
-        // Delivered again; where that does not help it dies.
+        this.retries++;
         return;
       case 'dead':
         return this.#fail(new Error(`a job was given up: ${event.message.body}`));

@@ -1,9 +1,9 @@
-import type { Root } from '../../snapshot/root.ts';
 import { Draft } from '../../state/draft.ts';
 import { cellKey } from '../../state/spreadsheet/cell-key.ts';
 import type { SheetEdit } from '../../state/spreadsheet/edit.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet } from '../../state/spreadsheet/sheet.ts';
+import type { State } from '../../state/state.ts';
 import type { ChunkId } from '../../tree/chunk.ts';
 import { isLeaf, type Node } from '../../tree/node.ts';
 import type { NodeStore } from '../../tree/node-store.ts';
@@ -43,16 +43,17 @@ export class TouchedCells {
   }
 }
 
-/** A snapshot with the rows of the plain sheet at the same moment. */
+/** A snapshot's state with the rows of the plain sheet at the same moment. */
 export interface Moment {
-  readonly root: Root;
+  readonly state: State;
   readonly rows: readonly PlainRow[];
 }
 
 /** What two snapshots have in common, counted in chunks. */
 export interface Sharing {
-  readonly older: number;
-  readonly newer: number;
+  /** Chunks of the older snapshot, and of the newer. */
+  readonly olderChunks: number;
+  readonly newerChunks: number;
   /** Chunks, by name, that are in both. */
   readonly shared: number;
   /** Chunks of the older one that hold, or would hold, a cell that the edits name. */
@@ -80,17 +81,17 @@ export async function compareChunks(
   touched: TouchedCells,
 ): Promise<Sharing> {
   const keys = await Promise.all(
-    [older, newer].map(({ root, rows }) => touched.keys(sheetOf(new Draft(store, root.state)), rows)),
+    [older, newer].map(({ state, rows }) => touched.keys(sheetOf(new Draft(store, state)), rows)),
   );
-  const before = await leafChunks(store, older.root);
-  const after = await leafChunks(store, newer.root);
+  const before = await leafChunks(store, older.state);
+  const after = await leafChunks(store, newer.state);
   const names = new Set(after.map(({ id }) => id));
   const starts = new Set(after.map(({ first }) => first));
   const named = new Set(keys.flat().map((key) => before.find(({ last }) => last >= key) ?? before.at(-1)));
   const gone = before.filter((chunk) => !named.has(chunk) && !names.has(chunk.id));
   return {
-    older: before.length,
-    newer: after.length,
+    olderChunks: before.length,
+    newerChunks: after.length,
     shared: before.filter(({ id }) => names.has(id)).length,
     touched: before.filter((chunk) => named.has(chunk)).length,
     recut: gone.filter(({ first }) => !starts.has(first)).length,
@@ -99,8 +100,8 @@ export async function compareChunks(
 }
 
 /** The chunks of a snapshot's cells, in order of key. The axes of the demo's sheet are small and travel in the root. */
-async function leafChunks(store: NodeStore, root: Root): Promise<LeafChunk[]> {
-  const top = root.state.maps.get('cells')?.top;
+async function leafChunks(store: NodeStore, state: State): Promise<LeafChunk[]> {
+  const top = state.maps.get('cells')?.top;
   return top === undefined ? [] : leavesBelow(store, top);
 }
 

@@ -1,66 +1,188 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import { FilesystemBlobStore } from '../../adapters/filesystem-blob-store.ts';
-import { RESERVED_TYPES } from '../../log/entry.ts';
 import type { LogId } from '../../log/log-id.ts';
 import type { Position } from '../../log/position.ts';
-import { loadState } from '../../snapshot/load.ts';
 import { chunkStore, nodeStore } from '../../snapshot/snapshots.ts';
-import { sheetOf } from '../../state/spreadsheet/reducer.ts';
-import { replay } from '../../workers/replay.ts';
-import { type Environment, openEnvironment } from '../environment.ts';
-import type { Output } from '../output.ts';
-import { usageOf } from '../prices.ts';
-import { Application } from './application.ts';
+import type { SheetEdit } from '../../state/spreadsheet/edit.ts';
+import { type Replayed, replay } from '../../workers/replay.ts';
+import type { Output, Progress } from '../output.ts';
+import { PRICES, usageOf } from '../prices.ts';
 import { rootAt, totalSnapshots } from './audit.ts';
-import { addOffsets, areaAt, fill, OFFSETS_PER_ENTRY, placeOf, ROWS_PER_ENTRY, review } from './edits.ts';
-import { PipelineWatch } from './pipeline-watch.ts';
-import { compareSheets, type PlainSheet } from './plain-sheet.ts';
-import { Choices } from './random.ts';
-import type { DemoResult } from './report.ts';
-import { compareChunks, type Moment, TouchedCells } from './sharing.ts';
+import type { Cast } from './cast.ts';
+import { Choices } from './choices.ts';
+import {
+  type Area,
+  addOffsets,
+  areaAt,
+  fill,
+  middleOf,
+  OFFSETS_PER_ENTRY,
+  placeOf,
+  ROWS_PER_ENTRY,
+  review,
+} from './edits.ts';
+import type { PipelineWatch } from './pipeline-watch.ts';
+import type { PlainRow } from './plain-sheet.ts';
+import { type Between, costOf, type DemoResult } from './report.ts';
+import { compareChunks, TouchedCells } from './sharing.ts';
+import { Team } from './team.ts';
 import { readView } from './view.ts';
-import { COLUMNS, DATA, readZipCodes } from './zip-codes.ts';
+import { DATA, readZipCodes } from './zip-codes.ts';
 
-const REVIEWS = 6;
-const EDITS_PER_REVIEW = 100;
+/** How many areas are reviewed before the two snapshots that are compared. */
+const AREAS = 20;
+const EDITS_PER_AREA = 100;
 /** Edits between the two snapshots that are compared. */
 const EDITS_BETWEEN = 200;
-/** Edits after the last snapshot. */
+/** Where these edits are made, as a fraction of the sheet's height: in the whole of the data, Denver. */
+const COMPARED_AT = 0.8305;
+/** Edits after the last snapshot, which a client folds itself. */
 const TAIL_EDITS = 25;
+const VIEW = { rows: 20, columns: 6 };
+/** Length of the labels before progress bars, so that these align. */
+const LABEL = 38;
 
-export interface StoryOptions {
-  /** An empty directory for everything. */
-  readonly directory: string;
+export interface Stage {
+  readonly cast: Cast;
+  readonly watch: PipelineWatch;
+  readonly log: LogId;
+  /** Where the replay may put its own chunks. */
+  readonly scratch: string;
   /** How many rows of the data to use. */
   readonly rows: number;
   readonly output: Output;
   readonly signal: AbortSignal;
 }
 
-/** Everybody who takes part, each with connections of their own, so that their requests are counted apart. */
-interface Cast {
-  readonly application: Environment;
-  readonly pipeline: Environment;
-  readonly client: Environment;
-  /** Looks at what was stored, for the report; its requests are nobody's. */
-  readonly auditor: Environment;
+/** A Snapshot entry, and what the table was there. */
+interface Taken {
+  readonly position: Position;
+  readonly rows: readonly PlainRow[];
+  /** Entries of the log before it. */
+  readonly entries: number;
 }
 
-/** Runs the demo from an empty directory to the proof. */
-export async function tellStory(options: StoryOptions): Promise<DemoResult> {
-  const started = performance.now();
-  const cast = await openCast(options.directory);
-  try {
-    const watch = new PipelineWatch(cast.pipeline, await cast.pipeline.streamArn());
-    const signal = AbortSignal.any([options.signal, cast.pipeline.lost, watch.failed]);
-    try {
-      const told = await new Story(cast, watch, { ...options, signal }).tell();
-      return { ...told, seconds: (performance.now() - started) / 1000 };
-    } finally {
-      await watch.stop();
+/** What happens in the demo, from an empty log to the proof. */
+export class Story {
+  readonly #stage: Stage;
+  readonly #team: Team;
+  readonly #choices = new Choices(80_202);
+
+  constructor(stage: Stage) {
+    this.#stage = stage;
+    this.#team = new Team(stage.cast.team, stage.log, stage.signal);
+  }
+
+  async tell(): Promise<Omit<DemoResult, 'seconds'>> {
+    const { cast, log, watch } = this.#stage;
+    const data = await this.#fillTable();
+    await this.#reviewAreas();
+    const area = areaAt(this.#team.sheet, COMPARED_AT);
+    const { touched, older, newer } = await this.#editBetweenSnapshots(area);
+    await this.#team.editOnly(this.#review(area, TAIL_EDITS), this.#progress('A few edits more', TAIL_EDITS));
+    await this.#awaitSnapshot(newer);
+    const [team, logfold] = [usageOf(cast.team), usageOf(cast.pipeline)];
+    const from = middleOf(area) - VIEW.rows / 2;
+    const rectangle = { rows: { from, to: from + VIEW.rows }, columns: { from: 0, to: VIEW.columns } };
+    const { view, compareAll } = await readView(cast.client, log, rectangle, this.#team.sheet);
+    const usage = { team, logfold, client: usageOf(cast.client) };
+    const sheet = await compareAll();
+    const replayed = await this.#replay(newer);
+    const between = await this.#compare(older, newer, touched);
+    const snapshots = await totalSnapshots(cast.auditor.deps, log, watch.built);
+    return {
+      proved: view.equal && sheet.equal && replayed.equal && between.lost === 0,
+      log,
+      data,
+      entries: this.#team.counts(),
+      snapshots,
+      retriedJobs: watch.retries,
+      usage,
+      cost: costOf(usage),
+      prices: PRICES,
+      between: { ...between, place: placeOf(this.#team.sheet, area) },
+      view,
+      sheet,
+      replayed,
+    };
+  }
+
+  async #fillTable(): Promise<DemoResult['data']> {
+    const rows = await readZipCodes(this.#stage.rows);
+    this.#stage.output.note(
+      `A team keeps a table of ${rows.length.toLocaleString('en')} ${DATA.title} as a log of edits in DynamoDB. Now and then it asks\n` +
+        "for a snapshot, with one more entry. Nobody calls logfold: it reads the table's stream, folds the\n" +
+        'entries, and puts the snapshot into S3. Here DynamoDB is a process of this machine, and S3 a directory.\n',
+    );
+    const entries = Math.ceil((rows.length + 1) / ROWS_PER_ENTRY);
+    await this.#team.edit(fill(rows), this.#progress(`Rows of the file, ${ROWS_PER_ENTRY} an entry`, entries));
+    const offsets = 2 + Math.ceil(rows.length / OFFSETS_PER_ENTRY);
+    await this.#team.edit(addOffsets(this.#team.sheet), this.#progress('A column inserted and filled', offsets));
+    return { ...DATA, rows: rows.length, columns: rows[0]?.length ?? 0 };
+  }
+
+  async #reviewAreas(): Promise<void> {
+    const progress = this.#progress(`Corrections in ${AREAS} areas`, AREAS * EDITS_PER_AREA);
+    await this.#team.edit(this.#reviews(), progress);
+  }
+
+  *#reviews(): Generator<SheetEdit> {
+    for (let i = 0; i < AREAS; i++) {
+      yield* this.#review(areaAt(this.#team.sheet, (i + 0.5) / AREAS), EDITS_PER_AREA);
     }
-  } finally {
-    await closeCast(cast);
+  }
+
+  #review(area: Area, count: number): Generator<SheetEdit> {
+    return review(this.#team.sheet, area, count, this.#choices);
+  }
+
+  async #editBetweenSnapshots(area: Area) {
+    const { sheet } = this.#team;
+    const touched = new TouchedCells();
+    const older = await this.#takeSnapshot();
+    const progress = this.#progress(`${EDITS_BETWEEN} edits between two snapshots`, EDITS_BETWEEN);
+    await this.#team.editOnly(touched.noting(this.#review(area, EDITS_BETWEEN), sheet), progress);
+    return { touched, older, newer: await this.#takeSnapshot() };
+  }
+
+  async #takeSnapshot(): Promise<Taken> {
+    const { entries } = this.#team.counts();
+    return { position: await this.#team.askForSnapshot(), rows: [...this.#team.sheet.rows], entries };
+  }
+
+  async #awaitSnapshot({ position }: Taken): Promise<void> {
+    const progress = this.#progress('Snapshots built meanwhile', this.#team.counts().snapshotEntries);
+    try {
+      await this.#stage.watch.completed(position, this.#stage.signal, (snapshots) => progress.update(snapshots));
+    } finally {
+      progress.stop();
+    }
+  }
+
+  async #replay({ position, entries }: Taken): Promise<Replayed> {
+    const { cast, log, scratch } = this.#stage;
+    const progress = this.#progress('Replay from the very first entry', entries);
+    const chunks = chunkStore(new FilesystemBlobStore(scratch, { fsync: false }), log);
+    const onProgress = (folded: number) => {
+      this.#stage.signal.throwIfAborted();
+      progress.update(folded);
+    };
+    try {
+      return await replay({ ...cast.auditor.deps, scratch: chunks, onProgress }, log, position);
+    } finally {
+      progress.stop();
+    }
+  }
+
+  async #compare(older: Taken, newer: Taken, touched: TouchedCells): Promise<Omit<Between, 'place'>> {
+    const { cast, log } = this.#stage;
+    const { deps } = cast.auditor;
+    const moment = async ({ position, rows }: Taken) => ({ ...(await rootAt(deps, log, position)), rows });
+    const store = nodeStore(deps, log);
+    const sharing = await compareChunks(store, await moment(older), await moment(newer), touched);
+    return { edits: EDITS_BETWEEN, older: older.position, newer: newer.position, ...sharing };
+  }
+
+  #progress(label: string, total: number): Progress {
+    return this.#stage.output.progress(label.padEnd(LABEL), total);
   }
 }

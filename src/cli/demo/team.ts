@@ -26,7 +26,7 @@ export interface EntryCounts {
  * What a team has that keeps its table in a log: it appends edits, and now and then asks for a snapshot. Beside the log
  * it keeps the table in plain arrays, of which logfold knows nothing.
  */
-export class Application {
+export class Team {
   readonly sheet = new PlainSheet();
   readonly #steady: Appender;
   readonly #plain: Appender;

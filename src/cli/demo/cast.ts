@@ -1,0 +1,35 @@
+import { RESERVED_TYPES } from '../../log/entry.ts';
+import { type Environment, openEnvironment } from '../environment.ts';
+
+/** Everybody who takes part, each with connections of their own, so that their requests are counted apart. */
+export interface Cast {
+  /** Keeps the table: appends edits and Snapshot entries. */
+  readonly team: Environment;
+  /** Reads the stream and builds snapshots. */
+  readonly pipeline: Environment;
+  /** Looks at the table. */
+  readonly client: Environment;
+  /** Looks at what was stored, for the report; its requests are nobody's. */
+  readonly auditor: Environment;
+  readonly close: () => Promise<void>;
+}
+
+/** Starts the engine in a directory and connects everybody. */
+export async function openCast(directory: string): Promise<Cast> {
+  const opened: Environment[] = [];
+  const close = async () => {
+    for (const environment of opened) await environment.close();
+  };
+  const open = async () => {
+    const { snapshot: snapshotType, endSegment: endSegmentType } = RESERVED_TYPES;
+    const environment = await openEnvironment({ local: directory, snapshotType, endSegmentType });
+    opened.push(environment);
+    return environment;
+  };
+  try {
+    return { team: await open(), pipeline: await open(), client: await open(), auditor: await open(), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

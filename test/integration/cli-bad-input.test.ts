@@ -1,0 +1,340 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { LogId } from '../../src/log/log-id.ts';
+import { runCli } from '../support/cli.ts';
+import { type Attributes, CliPlace, type Refusal, refusalOf } from '../support/cli-place.ts';
+import { Random } from '../support/random.ts';
+
+const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
+const ADVICE: unknown = expect.any(String);
+
+let place: CliPlace;
+
+beforeAll(async () => {
+  place = await CliPlace.open();
+});
+afterAll(() => place.close());
+
+function smallLog(): Promise<LogId> {
+  return place.log(
+    { type: 'Set', cells: [[0, 0, 'a']] },
+    { type: 'Set', cells: [[1, 1, 'b']] },
+    { type: 'Insert Rows', position: 0, count: 1 },
+  );
+}
+
+describe('a file of edits with one bad line appends nothing', () => {
+  const good = Array.from({ length: 300 }, (_, i) => JSON.stringify({ op: 'set', cells: [[i, 0, `row ${i}`]] }));
+  const cases: [name: string, line: string | Buffer, reason: RegExp][] = [
+    ['a row that no sheet has', '{"op":"set","cells":[[0,0,"x"],[4294967296,0,"x"]]}', /SHEET_LIMIT.*row 4294967296/],
+    ['a column that no sheet has', '{"op":"set","cells":[[0,1048576,"x"]]}', /SHEET_LIMIT.*column 1048576/],
+    ['rows inserted past the last', '{"op":"insertRows","at":4294967295,"count":2}', /SHEET_LIMIT.*past the last/],
+    ['columns inserted past the last', '{"op":"insertColumns","at":0,"count":1048577}', /SHEET_LIMIT.*past the last/],
+    ['rows deleted past the last', '{"op":"deleteRows","at":1,"count":4294967296}', /SHEET_LIMIT.*past the last/],
+    ['a negative row', '{"op":"set","cells":[[-1,0,"x"]]}', /BODY_INVALID.*whole number/],
+    ['an unknown op', '{"op":"sort","at":1}', /at op/],
+    ['a part that is missing', '{"op":"insertRows","at":1}', /at count/],
+    ['half a line', '{"op":"set","cells":[[0,', /not JSON/],
+    ['text that UTF-8 cannot carry', '{"op":"set","cells":[[0,0,"\\ud800"]]}', /VALUE_UNSUPPORTED.*surrogate/],
+    ['bytes that are not UTF-8', Buffer.from('{"op":"set","cells":[[0,0,"\xe9"]]}', 'latin1'), /not UTF-8/],
+  ];
+  let refusals: Refusal[];
+
+  beforeAll(async () => {
+    const log = await smallLog();
+    const files = cases.map((_, i) => join(place.directory, `bad-${i}.ndjson`));
+    for (const [i, [, line]] of cases.entries()) {
+      await writeFile(files[i] ?? '', Buffer.concat([Buffer.from(`${good.join('\n')}\n\n`), Buffer.from(line)]));
+    }
+    refusals = await place.refusals(...files.map((file) => ['append', log, file, '--snapshot-every', '10']));
+  });
+
+  test.each(cases.map(([name, , reason], i) => [name, i, reason] as const))('%s', (_, i, reason) => {
+    expect(refusals[i]).toMatchObject({ code: 'EDIT_LINE_INVALID', advice: ADVICE });
+    expect(refusals[i]?.message).toMatch(/^line 302: /);
+    expect(refusals[i]?.message).toMatch(reason);
+  });
+
+  test('a file that cannot be read', async () => {
+    const files = [join(place.directory, 'nowhere'), place.directory];
+    for (const [i, refusal] of (await place.refusals(...files.map((file) => ['append', UNKNOWN, file]))).entries()) {
+      expect(refusal).toMatchObject({
+        code: 'USAGE',
+        message: expect.stringContaining(files[i] ?? ''),
+        advice: ADVICE,
+      });
+    }
+  });
+});
+
+describe('what is wrong with an entry is said with its place', () => {
+  const C = { N: '1732104000' };
+  const SET = { C, T: { S: 'Set' }, V: { N: '1' } };
+  const cases: [name: string, code: string, item: Attributes][] = [
+    ['an unknown type', 'ENTRY_TYPE_UNKNOWN', { ...SET, T: { S: 'Sort Rows' } }],
+    ['an unknown version of the body', 'ENTRY_VERSION_UNKNOWN', { ...SET, V: { N: '2' }, B: { L: [] } }],
+    ['a body that is not MessagePack', 'BODY_UNDECODABLE', { ...SET, B: { B: Uint8Array.of(0xc1) } }],
+    ['a body that is half a JSON document', 'BODY_UNDECODABLE', { ...SET, B: { S: '[[0, 0' } }],
+    ['a body of another shape', 'BODY_INVALID', { ...SET, B: { S: '{"cells": []}' } }],
+    ['a cell outside of the sheet', 'SHEET_LIMIT', { ...SET, B: { S: '[[4294967296, 0, "x"]]' } }],
+    ['an external body that is missing', 'EXTERNAL_MISSING', { ...SET, E: { S: 'imports/2024/prices.json' } }],
+    ['a key that no object can have here', 'BLOB_KEY_INVALID', { ...SET, E: { S: '../prices.json' } }],
+    ['two bodies', 'ITEM_INVALID', { ...SET, B: { S: '[]' }, E: { S: 'a' } }],
+    ['no version', 'ITEM_INVALID', { C, T: { S: 'Set' } }],
+    ['no type', 'ITEM_INVALID', { C, V: { N: '1' } }],
+  ];
+  const logs: LogId[] = [];
+  let refusals: Refusal[];
+
+  beforeAll(async () => {
+    for (const [, , item] of cases) {
+      const log = await smallLog();
+      await place.putItem(log, { segment: 0, entry: 4 }, item);
+      logs.push(log);
+    }
+    refusals = await place.refusals(...logs.map((log) => ['export', log]));
+  });
+
+  test.each(cases.map(([name, code], i) => [name, code, i] as const))('%s: %s', (_, code, i) => {
+    // What is no entry has no type.
+    const type = code === 'ITEM_INVALID' ? null : (cases[i]?.[2].T?.S ?? '');
+    const typed = type === null ? '' : `, type '${type}'`;
+    expect(refusals[i]).toMatchObject({ code, log: logs[i], segment: 0, entry: 4, type, advice: ADVICE });
+    expect(refusals[i]?.message).toContain(`[log ${logs[i]}, segment 0, entry 4${typed}]`);
+    expect(refusals[i]?.message).toContain(refusals[i]?.advice);
+  });
+
+  test('an external body that was altered', async () => {
+    const log = await smallLog();
+    await place.edit(log, { type: 'Set', cells: [[0, 0, 'x'.repeat(20_000)]] });
+    const [key = ''] = await place.keys(log, 'bodies');
+    await place.blobs.put(key, Buffer.concat([await place.read(key), Buffer.from([1])]));
+    const [refusal] = await place.refusals(['view', log, '--rows', '0:1', '--columns', '0:1']);
+    expect(refusal).toMatchObject({ code: 'EXTERNAL_CORRUPT', log, segment: 0, entry: 4, advice: ADVICE });
+    expect(refusal?.message).toContain(key);
+  });
+
+  test('a gap in the numbers, whatever reads across it', async () => {
+    const log = await smallLog();
+    await place.deleteItem(log, { segment: 0, entry: 2 });
+    const refusals = await place.refusals(
+      ['export', log],
+      ['export', log, '--at', '0/4', '--csv', join(place.directory, 'never.csv')],
+      ['view', log, '--rows', '0:1', '--columns', '0:1'],
+      ['replay', log, '--at', '0/4'],
+      ['verify', log],
+    );
+    for (const refusal of refusals) expect(refusal).toMatchObject({ code: 'ENTRY_GAP', log, segment: 0, entry: 2 });
+  });
+});
+
+describe('damaged objects', () => {
+  const random = new Random(5);
+  let large: LogId;
+  let middling: LogId;
+
+  /** A sheet of random texts. Of 1,000 cells the leaf travels in a root, which is an object; 20,000 take chunks. */
+  async function sheet(edits: number): Promise<LogId> {
+    const log = await place.log();
+    for (let row = 0; row < edits * 20; row += 20) {
+      const cells = Array.from({ length: 1000 }, (_, i) => {
+        return [row + Math.floor(i / 50), i % 50, random.text(6)] as const;
+      });
+      await place.edit(log, { type: 'Set', cells });
+    }
+    await place.client.addSnapshot(log);
+    return log;
+  }
+
+  beforeAll(async () => {
+    large = await sheet(20);
+    middling = await sheet(1);
+    await place.json('work', '--until-idle');
+  });
+
+  type Damage = (stored: Buffer) => Uint8Array | undefined;
+
+  /** Damages an object, or removes it. @returns what puts it back */
+  async function harm(key: string, damage: Damage): Promise<() => Promise<void>> {
+    const stored = await place.read(key);
+    const harmed = damage(Buffer.from(stored));
+    if (harmed === undefined) await place.blobs.delete([key]);
+    else await place.blobs.put(key, harmed);
+    return () => place.blobs.put(key, stored);
+  }
+
+  test.each<[name: string, what: string, damage: Damage]>([
+    ['truncated', 'CORRUPT', (stored) => stored.subarray(0, -1)],
+    ['truncated within its header', 'CORRUPT', (stored) => stored.subarray(0, 5)],
+    ['altered', 'CORRUPT', (stored) => stored.fill((stored.at(100) ?? 0) ^ 1, 100, 101)],
+    ['oversized by what it claims', 'CORRUPT', (stored) => stored.fill(0xff, 5, 9)],
+    ['of another format', 'CORRUPT', (stored) => stored.fill(0x7f, 3, 4)],
+    ['missing', 'MISSING', () => undefined],
+  ])('a chunk and a root that are %s', async (_, what, damage) => {
+    const [chunk = ''] = await place.keys(large, 'chunks');
+    const [root = ''] = await place.keys(middling, 'roots');
+    const mend = await Promise.all([harm(chunk, damage), harm(root, damage)]);
+    const [ofChunk, ofRoot] = await place.refusals(['export', large], ['export', middling]);
+    await Promise.all(mend.map((each) => each()));
+    expect(ofChunk).toMatchObject({ code: `CHUNK_${what}`, log: large, advice: ADVICE });
+    expect(ofChunk?.message).toContain(chunk.slice(-64));
+    expect(ofRoot).toMatchObject({ code: `CHUNK_${what}`, log: middling, segment: 0, entry: 2, advice: ADVICE });
+  });
+
+  test('verify finds all of them and changes nothing; put back, nothing is wrong', async () => {
+    const [first = '', second = ''] = await place.keys(large, 'chunks');
+    const mend = [await harm(first, (stored) => stored.subarray(1)), await harm(second, () => undefined)];
+    const before = await place.contents();
+    const { code, stdout } = await runCli(['verify', large, '--json', ...place.words]);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout).problems).toHaveLength(2);
+    expect(JSON.parse(stdout).problems).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ chunk: first.slice(-64), code: 'CHUNK_CORRUPT' }),
+        expect.objectContaining({ chunk: second.slice(-64), code: 'CHUNK_MISSING' }),
+      ]),
+    );
+    expect(await place.contents()).toEqual(before);
+    for (const each of mend) await each();
+    expect(await place.json('verify', large)).toMatchObject({ problems: [] });
+    expect(await place.json('replay', large)).toMatchObject({ equal: true });
+  });
+});
+
+describe('words that make no sense', () => {
+  test('a log that does not exist', async () => {
+    const file = join(place.directory, 'one.ndjson');
+    await writeFile(file, '{"op":"set","cells":[[0,0,"x"]]}');
+    const refusals = await place.refusals(
+      ['append', UNKNOWN, file],
+      ['snapshot', UNKNOWN],
+      ['segment', UNKNOWN],
+      ['status', UNKNOWN],
+      ['export', UNKNOWN],
+      ['export', UNKNOWN, '--at', '0/0'],
+      ['view', UNKNOWN, '--rows', '0:1', '--columns', '0:1'],
+      ['replay', UNKNOWN],
+      ['verify', UNKNOWN],
+      ['resume', UNKNOWN],
+    );
+    for (const refusal of refusals) {
+      expect(refusal).toMatchObject({ code: 'LOG_NOT_FOUND', log: UNKNOWN, advice: ADVICE });
+    }
+  });
+
+  test('a position that the log does not have', async () => {
+    const log = await smallLog();
+    const [behind, beyond, replayed] = await place.refusals(
+      ['export', log, '--at', '0/5'],
+      ['export', log, '--at', '1/0'],
+      ['replay', log, '--at', '0/5'],
+    );
+    const advice: unknown = expect.stringContaining('0/3');
+    expect(behind).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
+    expect(beyond).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 1, entry: 0, advice });
+    expect(replayed).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
+  });
+
+  test('a log without a snapshot starts no segment and has nothing to compare', async () => {
+    const log = await smallLog();
+    const refusals = await place.refusals(['segment', log], ['replay', log]);
+    for (const refusal of refusals) expect(refusal).toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT', log });
+  });
+
+  test('words, each named in its error', async () => {
+    const cases: [words: string, code: string, about: string][] = [
+      ['export not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
+      [`export ${UNKNOWN} --at 17`, 'POSITION_INVALID', "'17'"],
+      [`export ${UNKNOWN} --at 0/4294967296`, 'POSITION_INVALID', '0/4294967296'],
+      [`view ${UNKNOWN} --rows 5:1 --columns 0:1`, 'USAGE', '5:1'],
+      [`view ${UNKNOWN} --rows 0:4294967297 --columns 0:1`, 'USAGE', '4294967296 rows'],
+      [`view ${UNKNOWN} --rows 0:100000 --columns 0:100000`, 'USAGE', '1000000'],
+      [`view ${UNKNOWN} --rows 0:1`, 'USAGE', '--columns'],
+      [`append ${UNKNOWN}`, 'USAGE', "'file'"],
+      [`append ${UNKNOWN} x --snapshot-every 0`, 'USAGE', "'0'"],
+      ['export', 'USAGE', "'log'"],
+      ['create --color', 'USAGE', '--color'],
+      ['create one', 'USAGE', 'arguments'],
+      ['destroy', 'USAGE', 'destroy'],
+      ['create --bucket b', 'USAGE', '--bucket'],
+    ];
+    const refusals = await place.refusals(...cases.map(([words]) => words.split(' ')));
+    for (const [i, [words, code, about]] of cases.entries()) {
+      expect(refusals[i], words).toMatchObject({ code, message: expect.stringContaining(about) });
+    }
+  });
+
+  test('an output file that cannot be, and a data directory that is a file', async () => {
+    const file = join(place.directory, 'file');
+    await writeFile(file, '');
+    const csv = join(place.directory, 'no', 'such', 'folder.csv');
+    const [refusal] = await place.refusals(['export', await smallLog(), '--csv', csv]);
+    expect(refusal).toMatchObject({ code: 'USAGE', message: expect.stringContaining(csv), advice: ADVICE });
+    const other = refusalOf(await runCli(['create', '--local', file, '--json']));
+    expect(other).toMatchObject({ code: 'USAGE', message: expect.stringContaining(file), advice: ADVICE });
+  });
+});
+
+describe('a place that is not there', () => {
+  const region = { AWS_REGION: 'eu-central-1' };
+  const keys = { AWS_ACCESS_KEY_ID: 'local', AWS_SECRET_ACCESS_KEY: 'local' };
+  const inAws = (...words: readonly string[]) => {
+    return [...words, '--entry-table', 'Entries-X', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
+  };
+
+  test('no place at all, or only a part of one', async () => {
+    for (const refusal of await place.refused([['create'], ['work'], ['status', '--bucket', 'b'], ['engine']])) {
+      expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--local') });
+    }
+  });
+
+  test('tables that do not exist', async () => {
+    const commands = [
+      inAws('create'),
+      inAws('status'),
+      inAws('snapshot', UNKNOWN),
+      inAws('resume', UNKNOWN),
+      inAws('export', UNKNOWN),
+      inAws('work', '--until-idle'),
+    ];
+    const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: place.endpoint };
+    for (const refusal of await place.refused(commands, environment)) {
+      expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: ADVICE });
+      expect(refusal.message).toMatch(/Entries-X|Segments-Y/);
+    }
+  });
+
+  test('no credentials', async () => {
+    for (const refusal of await place.refused([inAws('create'), inAws('status'), inAws('work')], region)) {
+      expect(refusal).toMatchObject({ code: 'CREDENTIALS', advice: expect.stringContaining('credentials') });
+    }
+  });
+
+  test('no region', async () => {
+    const [refusal] = await place.refused([inAws('status')], keys);
+    expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('AWS_REGION') });
+  });
+
+  test('an endpoint where nothing answers', async () => {
+    const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: 'http://127.0.0.1:1' };
+    const [aws, local] = await place.refused([inAws('status'), ['status', ...place.words]], environment);
+    expect(aws).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('Segments-Y') });
+    expect(local).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('http://127.0.0.1:1') });
+  });
+
+  test('an engine that is not installed, and one that nobody knows', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'logfold-engine-'));
+    try {
+      const create = ['create', '--local', directory];
+      const [absent] = await place.refused([create], { LOGFOLD_ENGINE: 'dynamodb-local' });
+      expect(absent).toMatchObject({ code: 'ENGINE_UNAVAILABLE', message: expect.stringContaining('DynamoDB Local') });
+      expect(absent?.advice).toContain('npm install');
+      const [unknown] = await place.refused([create], { LOGFOLD_ENGINE: 'sqlite' });
+      expect(unknown).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('dynoxide') });
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+});

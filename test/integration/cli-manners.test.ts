@@ -1,0 +1,395 @@
+import { once } from 'node:events';
+import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { CreateBucketCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { parse as parseCsv } from 'csv-parse/sync';
+import fc from 'fast-check';
+import pLimit from 'p-limit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ensureTables } from '../../src/local/tables.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import { formatPosition, type Position } from '../../src/log/position.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { type Answer, end, runCli, startCli } from '../support/cli.ts';
+import { CliPlace, engineProcesses, expectNoTrace, refusalOf } from '../support/cli-place.ts';
+import { startLocalAws } from '../support/fauxqs.ts';
+import { Random } from '../support/random.ts';
+import { clientConfig } from '../support/shared-engine.ts';
+import { SheetModel, sheetEdits, trim } from '../support/sheet-model.ts';
+
+const HASH: unknown = expect.stringMatching(/^[0-9a-f]{64}$/);
+const NUMBER: unknown = expect.any(Number);
+
+let place: CliPlace;
+
+beforeAll(async () => {
+  place = await CliPlace.open();
+});
+afterAll(() => place.close());
+
+/** Runs a command here as a person does. */
+async function say(...words: readonly string[]): Promise<Answer> {
+  const answer = await runCli([...words, ...place.words]);
+  expectNoTrace(answer);
+  return answer;
+}
+
+test('every command explains its options', async () => {
+  const own: Record<string, readonly string[]> = {
+    create: [],
+    append: ['--snapshot-every', '--segment-every', '--check'],
+    snapshot: [],
+    segment: [],
+    work: ['--until-idle', '--concurrency'],
+    status: [],
+    export: ['--at', '--csv'],
+    view: ['--rows', '--columns'],
+    replay: ['--at'],
+    verify: [],
+    resume: [],
+    engine: [],
+  };
+  const common = ['--local', '--entry-table', '--segment-table', '--bucket', '--json', '--help'];
+  const limit = pLimit(3);
+  await Promise.all(
+    Object.entries(own).map(([name, options]) =>
+      limit(async () => {
+        const { code, stdout, stderr } = await runCli([name, '--help']);
+        expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+        for (const option of [...common, ...options]) expect(stdout, name).toContain(option);
+      }),
+    ),
+  );
+  const { code, stdout } = await runCli(['--help']);
+  expect(code).toBe(0);
+  for (const name of Object.keys(own)) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'));
+});
+
+describe('the documents that --json prints', () => {
+  const edits = [
+    {
+      op: 'set',
+      cells: [
+        [0, 0, 'a'],
+        [1, 2, 'line\u2028separator'],
+      ],
+    },
+    { op: 'insertRows', at: 1, count: 1 },
+    { op: 'check', rows: 3, sha256: '0'.repeat(64) },
+  ];
+  const rows = [['a'], [], ['', '', 'line\u2028separator']];
+  const input = edits.map((edit) => `${JSON.stringify(edit)}\n`).join('');
+  let log: string;
+
+  /** Runs a command that must print one document on standard output, and nothing else anywhere. */
+  async function only(words: readonly string[], standardInput?: string): Promise<unknown> {
+    const options = standardInput === undefined ? {} : { input: standardInput };
+    const { code, stdout, stderr } = await runCli([...words, '--json', ...place.words], options);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const document: unknown = JSON.parse(stdout);
+    expect(stdout).toBe(`${JSON.stringify(document)}\n`);
+    return document;
+  }
+
+  test('are these, from an empty directory to a new segment', async () => {
+    expect(await only(['status'])).toEqual({ logs: [] });
+    const created = await only(['create']);
+    expect(created).toEqual({ log: expect.any(String) });
+    ({ log } = created as { log: string });
+
+    expect(await only(['append', log, '-'], input)).toEqual({
+      log,
+      entries: 2,
+      snapshots: 0,
+      segments: 0,
+      checks: 0,
+      unchecked: 1,
+      last: { segment: 0, entry: 2 },
+    });
+    expect(await only(['status', log])).toEqual({
+      logs: [{ log, segments: 1, entries: 3, lastSnapshot: null, lagEntries: 3, chunks: 0, bytes: 0, stopped: null }],
+    });
+    const end = { segment: 0, entry: 3 };
+    expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });
+    expect(await only(['snapshot', log])).toEqual({ log, position: end });
+    expect(await only(['work', '--until-idle'])).toEqual({
+      snapshots: 2,
+      present: 0,
+      entries: 3,
+      chunks: 0,
+      bytes: NUMBER,
+      stopped: [],
+      failures: [],
+    });
+    expect(await only(['segment', log])).toEqual({ log, segment: 1, position: { segment: 1, entry: 0 } });
+    expect(await only(['status'])).toEqual({
+      logs: [{ log, segments: 2, entries: 6, lastSnapshot: end, lagEntries: 2, chunks: 0, bytes: 0, stopped: null }],
+    });
+    expect(await only(['view', log, '--rows', '0:2', '--columns', '0:2'])).toEqual({
+      rows: [
+        ['a', ''],
+        ['', ''],
+      ],
+      fetched: { objects: 0, bytes: 0 },
+    });
+    expect(await only(['replay', log])).toEqual({
+      log,
+      position: end,
+      replayed: HASH,
+      stored: HASH,
+      equal: true,
+      snapshot: end,
+      entries: 3,
+    });
+    expect(await only(['verify', log])).toEqual({ log, snapshots: 2, chunks: 0, bytes: 0, problems: [] });
+    expect(await only(['resume', log])).toEqual({ log, position: { segment: 1, entry: 1 }, wasStopped: null });
+    const csv = join(place.directory, 'sheet.csv');
+    expect(await only(['export', log, '--csv', csv])).toEqual({
+      log,
+      position: { segment: 1, entry: 2 },
+      snapshot: end,
+      csv,
+      rowCount: 3,
+      columnCount: 3,
+    });
+  });
+
+  test('a check that fails says which line', async () => {
+    const answer = await runCli(['append', log, '-', '--check', '--json', ...place.words], { input });
+    const refusal = refusalOf(answer);
+    expect(refusal).toMatchObject({ code: 'CHECK_FAILED', log, segment: 1, entry: 3 });
+    expect(refusal.message).toMatch(/^line 3: /);
+  });
+});
+
+describe('what a person sees', () => {
+  test('is the answer on standard output, and all else on standard error', async () => {
+    const created = await say('create');
+    expect(created).toMatchObject({ code: 0, stderr: '' });
+    const log = created.stdout.trim();
+    expect(created.stdout).toMatch(/^[0-9a-f-]{36}\n$/);
+
+    const file = join(place.directory, 'edits.ndjson');
+    await writeFile(file, '{"op":"set","cells":[[0,0,"a,b"],[1,1,"x"]]}');
+    const appended = await say('append', log, file);
+    expect(appended.stdout).toMatch(/^1 entries, 0 snapshots and 0 segments appended/);
+    expect(appended.stderr).toMatch(/Lines/);
+
+    expect((await say('export', log)).stdout).toBe('"a,b",\n,x\n');
+    expect((await say('view', log, '--rows', '1:3', '--columns', '1:3')).stdout).toBe('x,\n,\n');
+    const refused = await say('segment', log);
+    expect(refused).toMatchObject({ code: 1, stdout: '' });
+    expect(refused.stderr).toMatch(/^logfold: SEGMENT_WITHOUT_SNAPSHOT: .+\n$/);
+    expect((await say('work', '--until-idle')).stdout).toMatch(/snapshots built/);
+    expect((await say('status', log)).stdout).toContain(log);
+    expect((await say('replay', log)).stdout).toMatch(/equals/);
+    expect((await say('verify', log)).stdout).toMatch(/nothing is missing/);
+  });
+});
+
+describe('earlier states', () => {
+  /** Each position in the order of the log, with the sheet before it. */
+  const states: { readonly position: Position; readonly rows: readonly (readonly string[])[] }[] = [];
+  let log: LogId;
+
+  beforeAll(async () => {
+    const model = new SheetModel();
+    log = await place.client.createLog();
+    const [parts] = fc.sample(fc.tuple(sheetEdits(40), sheetEdits(40), sheetEdits(40)), { numRuns: 1, seed: 7 });
+    const add = async (edits: readonly SheetEdit[]) => {
+      for (const edit of edits) {
+        const rows = model.trimmed();
+        states.push({ position: await place.edit(log, edit), rows });
+        model.apply(edit);
+      }
+      const rows = model.trimmed();
+      states.push({ position: (await place.client.addSnapshot(log)).position, rows });
+    };
+    for (const [i, edits] of (parts ?? []).entries()) {
+      await add(edits.slice(0, 12));
+      await add(edits.slice(12));
+      await place.json('work', '--until-idle');
+      if (i === 2) break;
+      states.push({ position: (await place.client.startSegment(log)).position, rows: model.trimmed() });
+    }
+    states.push({ position: { segment: 2, entry: (states.at(-1)?.position.entry ?? 0) + 1 }, rows: model.trimmed() });
+  });
+
+  test('are exported as they were, at any position of any segment', async () => {
+    expect(new Set(states.map(({ position }) => position.segment))).toEqual(new Set([0, 1, 2]));
+    // One in four, and the ends of all segments.
+    const chosen = states.filter(({ position }, i) => {
+      return i % 4 === 0 || i === states.length - 1 || position.segment !== states[i + 1]?.position.segment;
+    });
+    const limit = pLimit(3);
+    const exported = await Promise.all(
+      chosen.map(({ position }) => limit(() => place.json('export', log, '--at', formatPosition(position)))),
+    );
+    for (const [i, { position, rows }] of chosen.entries()) expect(exported[i]).toMatchObject({ position, rows });
+    expect(exported.length).toBeGreaterThan(10);
+  });
+
+  test('without a position or a file, now, and as CSV on standard output', async () => {
+    const { code, stdout } = await say('export', log);
+    expect(code).toBe(0);
+    expect(trim(parseCsv(stdout, { skipEmptyLines: false }))).toEqual(states.at(-1)?.rows);
+  });
+});
+
+describe('a sheet of 60,000 cells', () => {
+  let log: LogId;
+  let cells: string[][];
+
+  beforeAll(async () => {
+    const random = new Random(60);
+    cells = Array.from({ length: 1000 }, () => Array.from({ length: 60 }, () => random.text(8)));
+    log = await place.client.createLog();
+    for (let from = 0; from < cells.length; from += 50) {
+      const rows = cells.slice(from, from + 50);
+      const edit = rows.flatMap((row, i) => row.map((text, column) => [from + i, column, text] as const));
+      await place.edit(log, { type: 'Set', cells: edit });
+    }
+    await place.client.addSnapshot(log);
+    await place.json('work', '--until-idle');
+  });
+
+  test('shows a rectangle for at most 3 objects', async () => {
+    const { logs } = await place.json('status', log);
+    const [{ chunks, bytes }] = logs as [{ chunks: number; bytes: number }];
+    expect(chunks).toBeGreaterThan(6);
+    for (const [rows, columns] of [
+      [0, 0],
+      [475, 20],
+      [950, 40],
+    ] as const) {
+      const span = ['--rows', `${rows}:${rows + 50}`, '--columns', `${columns}:${columns + 20}`];
+      const view = (await place.json('view', log, ...span)) as { rows: string[][]; fetched: Record<string, number> };
+      expect(view.rows).toEqual(cells.slice(rows, rows + 50).map((row) => row.slice(columns, columns + 20)));
+      expect(view.fetched.objects).toBeLessThanOrEqual(3);
+      expect(view.fetched.bytes).toBeLessThan(bytes / 2);
+    }
+  });
+
+  test('is empty outside of its cells', async () => {
+    const { rows } = await place.json('view', log, '--rows', '999:1002', '--columns', '59:62');
+    expect(rows).toEqual([
+      [cells[999]?.[59], '', ''],
+      ['', '', ''],
+      ['', '', ''],
+    ]);
+    const far = await place.json('view', log, '--rows', '4294967295:4294967296', '--columns', '1048575:1048576');
+    expect(far.rows).toEqual([['']]);
+  });
+
+  test.each([['export'], ['export', '--json'], ['view', '--rows', '0:1000', '--columns', '0:60']])(
+    'a reader of %s that has seen enough ends it without a word',
+    async (...words) => {
+      const [name = '', ...options] = words;
+      const child = startCli([name, log, ...options, ...place.words]);
+      let stderr = '';
+      child.stderr?.on('data', (data: Buffer) => {
+        stderr += data.toString();
+      });
+      const closed = once(child, 'close');
+      if (child.stdout !== null) await once(child.stdout, 'data');
+      child.stdout?.destroy();
+      await closed;
+      expect(child.exitCode).toBe(141);
+      expectNoTrace({ stderr });
+      expect(stderr).not.toMatch(/EPIPE|logfold:/);
+    },
+  );
+});
+
+describe('an interrupted pipeline', () => {
+  test.each<NodeJS.Signals[]>([['SIGINT'], ['SIGTERM'], ['SIGINT', 'SIGINT']])(
+    'ends with exit code 0 and one document: %s',
+    async (...signals) => {
+      const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+      await place.client.addSnapshot(log);
+      const child = startCli(['work', '--json', ...place.words]);
+      const output = { stdout: '', stderr: '' };
+      child.stdout?.on('data', (data: Buffer) => {
+        output.stdout += data.toString();
+      });
+      child.stderr?.on('data', (data: Buffer) => {
+        output.stderr += data.toString();
+      });
+      for (;;) {
+        const { logs } = await place.json('status', log);
+        if ((logs as [{ lagEntries: number }])[0].lagEntries === 0) break;
+      }
+      const closed = once(child, 'close');
+      for (const signal of signals) child.kill(signal);
+      await closed;
+      expect({ code: child.exitCode, stderr: output.stderr }).toEqual({ code: 0, stderr: '' });
+      expect(JSON.parse(output.stdout)).toMatchObject({ snapshots: 2, stopped: [], failures: [] });
+    },
+  );
+});
+
+describe('several commands on one directory', () => {
+  test('share an engine, and the last one out stops it', async () => {
+    const directory = await realpath(await mkdtemp(join(tmpdir(), 'logfold-shared-')));
+    try {
+      const words = ['--local', directory, '--json'];
+      const created = await Promise.all(Array.from({ length: 4 }, () => runCli(['create', ...words])));
+      const logs = created.map(({ stdout }) => JSON.parse(stdout).log);
+      expect(new Set(logs).size).toBe(4);
+      expect(await engineProcesses(directory)).toEqual([]);
+
+      const work = startCli(['work', ...words]);
+      const answers = await Promise.all(logs.map((log) => runCli(['snapshot', log, ...words])));
+      for (const answer of answers) expect(answer).toMatchObject({ code: 0, stderr: '' });
+      await end(work, 'SIGTERM');
+      const idle = await runCli(['work', '--until-idle', ...words]);
+      expect(JSON.parse(idle.stdout)).toMatchObject({ stopped: [], failures: [] });
+      const status = JSON.parse((await runCli(['status', ...words])).stdout);
+      expect(status.logs).toHaveLength(4);
+      for (const each of status.logs) expect(each).toMatchObject({ lastSnapshot: { segment: 0, entry: 1 } });
+      expect(await engineProcesses(directory)).toEqual([]);
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+});
+
+describe('tables and a bucket instead of a directory', () => {
+  test('work the same, and bodies that other software wrote may have any key', async () => {
+    const aws = await startLocalAws();
+    const db = new DynamoDBClient(clientConfig(place.endpoint));
+    try {
+      await aws.s3.send(new CreateBucketCommand({ Bucket: 'sheets' }));
+      await ensureTables(db, { entryTable: 'Entry', segmentTable: 'Segment' });
+      const key = 'imports//2024 März/prices (1).json';
+      await aws.s3.send(new PutObjectCommand({ Bucket: 'sheets', Key: key, Body: '[[0, 1, "imported"]]' }));
+      const environment = {
+        AWS_REGION: 'us-east-1',
+        AWS_ACCESS_KEY_ID: 'test',
+        AWS_SECRET_ACCESS_KEY: 'test',
+        AWS_ENDPOINT_URL_S3: aws.server.address,
+        DYNAMODB_ENDPOINT: place.endpoint,
+      };
+      const there = ['--entry-table', 'Entry', '--segment-table', 'Segment', '--bucket', 'sheets', '--json'];
+      const run = async (words: readonly string[], input = '') => {
+        const answer = await runCli([...words, ...there], { environment, input });
+        expect(answer).toMatchObject({ code: 0, stderr: '' });
+        return JSON.parse(answer.stdout);
+      };
+      const { log } = await run(['create']);
+      const large = JSON.stringify({ op: 'set', cells: [[0, 0, 'x'.repeat(20_000)]] });
+      await run(['append', log, '-'], large);
+      const item = { C: { N: '1732104000' }, T: { S: 'Set' }, V: { N: '1' }, E: { S: key } };
+      await place.putItem(log, { segment: 0, entry: 2 }, item);
+      await run(['snapshot', log]);
+      await run(['work', '--until-idle']);
+      expect((await run(['export', log])).rows).toEqual([['x'.repeat(20_000), 'imported']]);
+      expect(await run(['replay', log])).toMatchObject({ equal: true });
+    } finally {
+      db.destroy();
+      await aws.stop();
+    }
+  });
+});

@@ -1,0 +1,294 @@
+import pLimit from 'p-limit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { encodeBody } from '../../src/log/body.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Value } from '../../src/log/value.ts';
+import type { Stop } from '../../src/snapshot/stop.ts';
+import type { LogStatus } from '../../src/workers/status.ts';
+import { end, runCli, startCli } from '../support/cli.ts';
+import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
+import { Random } from '../support/random.ts';
+
+const BAD = { segment: 0, entry: 2 };
+const C = { N: '1732104000' };
+const GOOD = { C, T: { S: 'Set' }, V: { N: '1' }, B: { S: '[[7, 7, "mended"]]' } };
+
+let place: CliPlace;
+
+/** Something that stops a log: how it comes about at entry 2 (or where `where` says), and how a person mends it. */
+interface Poison {
+  readonly name: string;
+  readonly code: string;
+  readonly where?: { readonly segment: number | null; readonly entry: number | null };
+  /** What the pipeline works on before anything is spoilt. */
+  readonly prepare?: (log: LogId) => Promise<void>;
+  readonly spoil: (log: LogId) => Promise<void>;
+  readonly mend: (log: LogId) => Promise<void>;
+}
+
+const replaced = { mend: (log: LogId) => place.putItem(log, BAD, GOOD) };
+/** What stood in an object before it was spoilt. */
+const spoilt = new Map<LogId, { readonly key: string; readonly stored: Uint8Array }>();
+const putBack = {
+  mend: async (log: LogId) => {
+    const { key = '', stored = new Uint8Array() } = spoilt.get(log) ?? {};
+    await place.blobs.put(key, stored);
+  },
+};
+
+async function spoilObject(log: LogId, kind: 'bodies' | 'chunks' | 'roots', bytes?: Uint8Array): Promise<void> {
+  const [key = ''] = await place.keys(log, kind);
+  spoilt.set(log, { key, stored: await place.read(key) });
+  if (bytes === undefined) await place.blobs.delete([key]);
+  else await place.blobs.put(key, bytes);
+}
+
+async function addSet(log: LogId, cells: Value): Promise<void> {
+  await place.client.addEntry(log, { type: 'Set', version: 1, body: cells });
+}
+
+/** As many cells of random text as make one leaf, which the root carries, or several chunks. */
+async function addSnapshotOf(log: LogId, cells: number): Promise<void> {
+  const random = new Random(cells);
+  await addSet(
+    log,
+    Array.from({ length: cells }, (_, i) => [Math.floor(i / 10), i % 10, random.text(12)]),
+  );
+  await place.client.addSnapshot(log);
+}
+
+const POISONS: readonly Poison[] = [
+  {
+    name: 'an unknown type',
+    code: 'ENTRY_TYPE_UNKNOWN',
+    spoil: (log) => place.putItem(log, BAD, { ...GOOD, T: { S: 'Sort Rows' } }),
+    ...replaced,
+  },
+  {
+    name: 'an unknown version',
+    code: 'ENTRY_VERSION_UNKNOWN',
+    spoil: (log) => place.putItem(log, BAD, { ...GOOD, V: { N: '2' } }),
+    ...replaced,
+  },
+  {
+    name: 'a body that does not decode',
+    code: 'BODY_UNDECODABLE',
+    spoil: (log) => place.putItem(log, BAD, { ...GOOD, B: { B: Uint8Array.of(0xc1) } }),
+    ...replaced,
+  },
+  {
+    name: 'a body of another shape',
+    code: 'BODY_INVALID',
+    spoil: (log) => place.putItem(log, BAD, { ...GOOD, B: { B: encodeBody('cells') } }),
+    ...replaced,
+  },
+  {
+    name: 'a cell outside of the sheet',
+    code: 'SHEET_LIMIT',
+    spoil: (log) => place.putItem(log, BAD, { ...GOOD, B: { S: '[[0, 1048576, "x"]]' } }),
+    ...replaced,
+  },
+  {
+    name: 'an item without a type',
+    code: 'ITEM_INVALID',
+    spoil: async (log) => {
+      await addSet(log, [[0, 0, 'x']]);
+      await place.putItem(log, BAD, { C, V: { N: '1' } });
+    },
+    ...replaced,
+  },
+  {
+    name: 'an external body that is missing',
+    code: 'EXTERNAL_MISSING',
+    spoil: (log) => place.putItem(log, BAD, { C, T: { S: 'Set' }, V: { N: '1' }, E: { S: `imports/${log}.json` } }),
+    mend: (log) => place.blobs.put(`imports/${log}.json`, Buffer.from('[[7, 7, "imported"]]')),
+  },
+  {
+    name: 'an external body that was altered',
+    code: 'EXTERNAL_CORRUPT',
+    spoil: async (log) => {
+      await addSet(log, [[0, 0, 'x'.repeat(20_000)]]);
+      await spoilObject(log, 'bodies', encodeBody([[0, 0, 'y']]));
+    },
+    ...putBack,
+  },
+  {
+    name: 'a gap in the numbers',
+    code: 'ENTRY_GAP',
+    spoil: async (log) => {
+      await addSet(log, [[0, 0, 'x']]);
+      await addSet(log, [[0, 1, 'x']]);
+      await place.deleteItem(log, BAD);
+    },
+    ...replaced,
+  },
+  {
+    name: 'a chunk of the snapshot before that is missing',
+    code: 'CHUNK_MISSING',
+    // It is no entry that is at fault, but what all of them are to be folded onto.
+    where: { segment: null, entry: null },
+    prepare: (log) => addSnapshotOf(log, 12_000),
+    spoil: async (log) => {
+      await spoilObject(log, 'chunks');
+      const everyLeaf = Array.from({ length: 100 }, (_, i) => [i * 12, 0, 'x']);
+      await addSet(log, everyLeaf);
+    },
+    ...putBack,
+  },
+  {
+    name: 'a root of the snapshot before that is truncated',
+    code: 'CHUNK_CORRUPT',
+    where: { segment: 0, entry: 3 },
+    prepare: (log) => addSnapshotOf(log, 1000),
+    spoil: async (log) => {
+      await spoilObject(log, 'roots', Uint8Array.of(0x4c, 0x47, 0x46, 1));
+      await addSet(log, [[0, 0, 'x']]);
+    },
+    ...putBack,
+  },
+];
+
+/** Runs the pipeline until it is idle. */
+async function work() {
+  const answer = await runCli(['work', '--until-idle', '--json', ...place.words]);
+  expectNoTrace(answer);
+  const document: { snapshots: number; stopped: (Stop & { log: string })[]; failures: string[] } = JSON.parse(
+    answer.stdout,
+  );
+  return { code: answer.code, ...document };
+}
+
+async function status(): Promise<Map<string, LogStatus>> {
+  const { logs } = (await place.json('status')) as { logs: LogStatus[] };
+  return new Map(logs.map((each) => [each.log, each]));
+}
+
+describe('a log that cannot be folded stops, alone, until a person acts', () => {
+  const logs = new Map<Poison, LogId>();
+  let healthy: LogId;
+  let first: Awaited<ReturnType<typeof work>>;
+  let stopped: Map<string, LogStatus>;
+
+  beforeAll(async () => {
+    place = await CliPlace.open();
+    for (const poison of POISONS) {
+      const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+      await poison.prepare?.(log);
+      logs.set(poison, log);
+    }
+    expect(await work()).toMatchObject({ code: 0 });
+    for (const [poison, log] of logs) {
+      await poison.spoil(log);
+      await place.client.addSnapshot(log);
+    }
+    // Last in the stream, behind all of the others.
+    healthy = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    await place.client.addSnapshot(healthy);
+    first = await work();
+    stopped = await status();
+  });
+  afterAll(() => place.close());
+
+  const ofLog = (poison: Poison) => logs.get(poison) ?? '';
+
+  test('the pipeline ends with exit code 1 and says why', () => {
+    expect(first).toMatchObject({ code: 1, failures: [] });
+    expect(new Set(first.stopped.map(({ log }) => log))).toEqual(new Set(logs.values()));
+  });
+
+  test('the other log goes on', () => {
+    expect(stopped.get(healthy)).toMatchObject({
+      lastSnapshot: { segment: 0, entry: 2 },
+      lagEntries: 0,
+      stopped: null,
+    });
+  });
+
+  test.each(POISONS.map((poison) => [poison.name, poison] as const))('status says what stopped it: %s', (_, poison) => {
+    const { stopped: stop } = stopped.get(ofLog(poison)) ?? {};
+    const where = poison.where ?? BAD;
+    expect(stop).toMatchObject({ code: poison.code, ...where });
+    const entry = where.segment === null ? '' : `, segment ${where.segment}, entry ${where.entry}`;
+    expect(stop?.message).toContain(`[log ${ofLog(poison)}${entry}`);
+    expect(first.stopped).toContainEqual({ log: ofLog(poison), ...stop });
+  });
+
+  test('a person reads the same in words', async () => {
+    const { code, stdout } = await runCli(['status', ...place.words]);
+    expect(code).toBe(0);
+    for (const poison of POISONS) expect(stdout).toContain(`${ofLog(poison)} is stopped: `);
+    expect(stdout).not.toContain(`${healthy} is stopped`);
+  });
+
+  test('mending alone does not start it again, nor does another Snapshot entry', async () => {
+    for (const [poison, log] of logs) {
+      await poison.mend(log);
+      await place.client.addSnapshot(log);
+    }
+    const again = await work();
+    expect(again).toMatchObject({ code: 1, snapshots: 0, failures: [] });
+    expect(again.stopped).toHaveLength(POISONS.length);
+    const now = await status();
+    for (const log of logs.values()) expect(now.get(log)?.stopped).toEqual(stopped.get(log)?.stopped);
+  });
+
+  test('resume lets every one of them go on, and replay agrees', async () => {
+    const limit = pLimit(3);
+    const resumed = await Promise.all(
+      POISONS.map((poison) =>
+        limit(() => place.json('resume', ofLog(poison)).then((document) => ({ poison, document }))),
+      ),
+    );
+    for (const { poison, document } of resumed) expect(document).toMatchObject({ wasStopped: { code: poison.code } });
+    const last = await work();
+    expect(last).toMatchObject({ code: 0, stopped: [], failures: [] });
+    for (const each of (await status()).values()) expect(each).toMatchObject({ stopped: null, lagEntries: 0 });
+    const replays = await Promise.all([...logs.values()].map((log) => limit(() => place.json('replay', log))));
+    for (const replay of replays) expect(replay).toMatchObject({ equal: true });
+  });
+
+  test('what was mended is in the state', async () => {
+    const imported = POISONS.find(({ code }) => code === 'EXTERNAL_MISSING');
+    const { rows } = await place.json(
+      'view',
+      imported === undefined ? '' : ofLog(imported),
+      '--rows',
+      '7:8',
+      '--columns',
+      '7:8',
+    );
+    expect(rows).toEqual([['imported']]);
+  });
+
+  test('resuming a log that is not stopped asks for a snapshot and changes nothing else', async () => {
+    expect(await place.json('resume', healthy)).toMatchObject({ log: healthy, wasStopped: null });
+    expect(await work()).toMatchObject({ code: 0, snapshots: 1, stopped: [] });
+  });
+
+  test('resuming beside a running pipeline loses no snapshot', async () => {
+    const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    await place.putItem(log, BAD, { ...GOOD, T: { S: 'Sort Rows' } });
+    await place.client.addSnapshot(log);
+    const pipeline = startCli(['work', ...place.words]);
+    try {
+      await until(async () => (await status()).get(log)?.stopped?.code === 'ENTRY_TYPE_UNKNOWN');
+      await place.putItem(log, BAD, GOOD);
+      await place.json('resume', log);
+      await until(async () => (await status()).get(log)?.lagEntries === 0);
+    } finally {
+      await end(pipeline, 'SIGTERM');
+    }
+    expect(pipeline.exitCode).toBe(1);
+  });
+
+  test('a log whose newest item cannot be read hides no other', async () => {
+    const log = await place.log();
+    await place.putItem(log, { segment: 0, entry: 1 }, { C });
+    expect((await status()).get(log)).toMatchObject({ entries: 2, lagEntries: 2 });
+  });
+});
+
+/** Asks again and again until something is so; what never becomes so ends with the test's own time. */
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  while (!(await isSo()));
+}

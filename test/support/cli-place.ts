@@ -1,0 +1,202 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import {
+  type AttributeValue,
+  DeleteItemCommand,
+  DynamoDBClient,
+  GetItemCommand,
+  PutItemCommand,
+  ScanCommand,
+} from '@aws-sdk/client-dynamodb';
+import pLimit from 'p-limit';
+import { expect } from 'vitest';
+import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
+import { FilesystemBlobStore } from '../../src/adapters/filesystem-blob-store.ts';
+import { ENGINE_NAMES, engineWords } from '../../src/local/engine-program.ts';
+import { findProcesses } from '../../src/local/processes.ts';
+import { LogClient } from '../../src/log/client.ts';
+import { entryKey } from '../../src/log/item-codec.ts';
+import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import type { Position } from '../../src/log/position.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { type Answer, end, runCli, runJson, startCli } from './cli.ts';
+import { clientConfig } from './shared-engine.ts';
+
+const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
+
+/** Commands that run at once. */
+const AT_ONCE = 3;
+
+export type Attributes = Record<string, AttributeValue>;
+
+/** The one JSON document that a command which failed prints. */
+export interface Refusal {
+  readonly code: string;
+  readonly message: string;
+  readonly log: string | null;
+  readonly segment: number | null;
+  readonly entry: number | null;
+  /** Of the entry. */
+  readonly type: string | null;
+  readonly advice: string | null;
+}
+
+/** A data directory whose engine a running `logfold engine` holds, so that commands and tests share it. */
+export class CliPlace {
+  readonly directory: string;
+  readonly endpoint: string;
+  /** What every command needs to work here. */
+  readonly words: readonly string[];
+  readonly blobs: FilesystemBlobStore;
+  readonly client: LogClient;
+  readonly #db: DynamoDBClient;
+  readonly #holder: ReturnType<typeof startCli>;
+
+  private constructor(directory: string, endpoint: string, holder: ReturnType<typeof startCli>) {
+    this.directory = directory;
+    this.endpoint = endpoint;
+    this.words = ['--local', directory];
+    this.#holder = holder;
+    this.#db = new DynamoDBClient(clientConfig(endpoint));
+    this.blobs = new FilesystemBlobStore(join(directory, 'blobs'), { fsync: false });
+    this.client = new LogClient({
+      store: new DynamoDbLogStore({ client: this.#db, ...TABLES }),
+      blobs: this.blobs,
+      now: Date.now,
+      random: Math.random,
+      sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+      newLogId: () => parseLogId(randomUUID()),
+    });
+  }
+
+  static async open(): Promise<CliPlace> {
+    const directory = await realpath(await mkdtemp(join(tmpdir(), 'logfold-cli-')));
+    const holder = startCli(['engine', '--local', directory, '--json']);
+    if (holder.stdout === null) throw new Error('the engine command has no standard output');
+    const [line]: string[] = await once(createInterface({ input: holder.stdout }), 'line');
+    const { endpoint }: { endpoint: string } = JSON.parse(line ?? '');
+    return new CliPlace(directory, endpoint, holder);
+  }
+
+  async close(): Promise<void> {
+    this.#db.destroy();
+    await end(this.#holder, 'SIGTERM');
+    await rm(this.directory, { recursive: true });
+  }
+
+  /** A new log with a Set entry for each group of cells, or with other edits. */
+  async log(...edits: readonly SheetEdit[]): Promise<LogId> {
+    const log = await this.client.createLog();
+    for (const edit of edits) await this.edit(log, edit);
+    return log;
+  }
+
+  async edit(log: LogId, edit: SheetEdit): Promise<Position> {
+    return (await this.client.addEntry(log, { type: edit.type, version: 1, body: sheetBody(edit) })).position;
+  }
+
+  /** Runs a command that must succeed. */
+  json(...words: readonly string[]): Promise<Record<string, unknown>> {
+    return runJson([...words, ...this.words]);
+  }
+
+  /** Runs commands that must fail here, a few at once, and that together change nothing. */
+  refusals(...commands: readonly (readonly string[])[]): Promise<Refusal[]> {
+    return this.refused(commands.map((words) => [...words, ...this.words]));
+  }
+
+  /** Runs commands that must fail, wherever they work, a few at once, and that together change nothing here. */
+  async refused(commands: readonly (readonly string[])[], environment: Readonly<Record<string, string>> = {}) {
+    const before = await this.contents();
+    const limit = pLimit(AT_ONCE);
+    const run = async (words: readonly string[]) => refusalOf(await runCli([...words, '--json'], { environment }));
+    const refusals = await Promise.all(commands.map((words) => limit(() => run(words))));
+    expect(await this.contents()).toEqual(before);
+    return refusals;
+  }
+
+  /** Every item of both tables and every object, as name and hash. */
+  async contents(): Promise<readonly string[]> {
+    const objects: string[] = [];
+    for await (const { key } of this.blobs.list('')) objects.push(`${key} ${sha256(await this.read(key))}`);
+    const tables = await Promise.all(Object.values(TABLES).map((table) => this.#scan(table)));
+    return [...tables.flat(), ...objects];
+  }
+
+  async #scan(table: string): Promise<string[]> {
+    const items: string[] = [];
+    let from: Attributes | undefined;
+    do {
+      const page = await this.#db.send(new ScanCommand({ TableName: table, ExclusiveStartKey: from }));
+      for (const item of page.Items ?? []) {
+        const { S, N } = item;
+        // Stored attributes have no order.
+        const parts = Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1));
+        items.push(`${table} ${Buffer.from(S?.B ?? []).toString('hex')} ${N?.N} ${sha256(JSON.stringify(parts))}`);
+      }
+      from = page.LastEvaluatedKey;
+    } while (from !== undefined);
+    return items.sort();
+  }
+
+  /** Writes an item of the Entry table as other software might, whatever there is. */
+  async putItem(log: LogId, position: Position, attributes: Attributes): Promise<void> {
+    const item = { ...entryKey(log, position), ...attributes };
+    await this.#db.send(new PutItemCommand({ TableName: TABLES.entryTable, Item: item }));
+  }
+
+  async getItem(log: LogId, position: Position): Promise<Attributes> {
+    const found = await this.#db.send(
+      new GetItemCommand({ TableName: TABLES.entryTable, Key: entryKey(log, position) }),
+    );
+    if (found.Item === undefined) throw new Error(`no item at ${position.segment}/${position.entry}`);
+    return found.Item;
+  }
+
+  async deleteItem(log: LogId, position: Position): Promise<void> {
+    await this.#db.send(new DeleteItemCommand({ TableName: TABLES.entryTable, Key: entryKey(log, position) }));
+  }
+
+  /** The keys of a log's objects of one kind, such as `chunks`. */
+  async keys(log: LogId, kind: 'chunks' | 'roots' | 'bodies'): Promise<string[]> {
+    return (await Array.fromAsync(this.blobs.list(`logs/${log}/${kind}/`))).map(({ key }) => key);
+  }
+
+  /** An object's bytes, from where they lie in the directory. */
+  read(key: string): Promise<Buffer> {
+    return readFile(join(this.directory, 'blobs', 'objects', key));
+  }
+}
+
+function sha256(bytes: Uint8Array | string): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}
+
+/** What a command that failed says: exit code, one document, and no trace of the program's inside. */
+export function refusalOf(answer: Answer): Refusal {
+  expect(answer.code, answer.stderr).toBeGreaterThan(0);
+  expectNoTrace(answer);
+  expect(answer.stderr).not.toBe('');
+  const document: { error: Refusal } = JSON.parse(answer.stdout);
+  expect(answer.stdout).toBe(`${JSON.stringify(document)}\n`);
+  expect(Object.keys(document)).toEqual(['error']);
+  expect(Object.keys(document.error)).toEqual(['code', 'message', 'log', 'segment', 'entry', 'type', 'advice']);
+  return document.error;
+}
+
+/** No stack trace, no unhandled rejection. */
+export function expectNoTrace({ stderr }: Pick<Answer, 'stderr'>): void {
+  expect(stderr).not.toMatch(/^\s+at .+:\d+/m);
+  expect(stderr).not.toMatch(/unhandled|node:internal/i);
+}
+
+/** Ids of keepers and engines that run for a data directory. */
+export async function engineProcesses(directory: string): Promise<number[]> {
+  const engines = await Promise.all(ENGINE_NAMES.map((name) => findProcesses(engineWords(name, directory))));
+  const keepers = await findProcesses([directory]);
+  return [...engines.flat(), ...keepers];
+}

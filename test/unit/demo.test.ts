@@ -1,0 +1,73 @@
+import { describe, expect, test } from 'vitest';
+import { Choices } from '../../src/cli/demo/choices.ts';
+import { areaAt, review } from '../../src/cli/demo/edits.ts';
+import { compareSheets, PlainSheet } from '../../src/cli/demo/plain-sheet.ts';
+import { compareChunks, type Moment, TouchedCells } from '../../src/cli/demo/sharing.ts';
+import { priceOf } from '../../src/cli/prices.ts';
+import { Draft } from '../../src/state/draft.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { savedSheet } from '../support/saved-sheet.ts';
+
+const ROWS = 2000;
+
+/** A table of the form that the demo's is after its new column. */
+const filled: readonly SheetEdit[] = Array.from({ length: ROWS }, (_, row) => ({
+  type: 'Set',
+  cells: [String(10_000 + 3 * row), row / 7, -row / 7, -5, `City ${row % 90}`, 'TN', `County ${row % 40}`].map(
+    (value, column) => [row, column, value] as const,
+  ),
+}));
+
+/** The table before and after a review, and what that touched. */
+async function reviewed() {
+  const store = nodeStore({ shape: SMALL_SHAPE });
+  const plain = new PlainSheet();
+  for (const edit of filled) plain.apply(edit);
+  const older: Moment = { state: await savedSheet(store, filled), rows: [...plain.rows] };
+  const touched = new TouchedCells();
+  const edits: SheetEdit[] = [];
+  for (const edit of touched.noting(review(plain, areaAt(plain, 0.5), 100, new Choices(1)), plain)) {
+    plain.apply(edit);
+    edits.push(edit);
+  }
+  const newer: Moment = { state: await savedSheet(store, [...filled, ...edits]), rows: [...plain.rows] };
+  return { store, plain, older, newer, touched, edits };
+}
+
+describe('the judges of the demo', () => {
+  test('chunks that the edits did not touch are found to be shared', async () => {
+    const { store, older, newer, touched, edits } = await reviewed();
+    expect(new Set(edits.map(({ type }) => type))).toEqual(new Set(['Set', 'Insert Rows', 'Delete Rows']));
+    const { olderChunks, shared, recut, lost, ...found } = await compareChunks(store, older, newer, touched);
+    expect(lost).toBe(0);
+    expect(shared).toBe(olderChunks - found.touched - recut);
+    expect(shared).toBeGreaterThan(olderChunks / 2);
+  });
+
+  test('chunks that are not shared for no reason are found', async () => {
+    const { store, older, newer } = await reviewed();
+    const { touched, lost } = await compareChunks(store, older, newer, new TouchedCells());
+    expect(touched).toBe(0);
+    expect(lost).toBeGreaterThan(0);
+  });
+
+  test('a sheet equals its plain twin, until one cell differs or is missing', async () => {
+    const { store, plain, newer } = await reviewed();
+    const compare = () => compareSheets(sheetOf(new Draft(store, newer.state)), plain);
+    expect(await compare()).toMatchObject({ equal: true, difference: null, rows: plain.rows.length });
+    plain.apply({ type: 'Set', cells: [[plain.rows.length, 0, 'more']] });
+    expect((await compare()).equal).toBe(false);
+    plain.apply({ type: 'Delete Rows', position: plain.rows.length - 1, count: 1 });
+    plain.apply({ type: 'Set', cells: [[7, 4, 'Elsewhere']] });
+    expect((await compare()).difference).toBe('row 7, column 4 is City 7, not Elsewhere');
+  });
+});
+
+test('requests cost what the list says', () => {
+  const dynamodb = { requests: 9, writeUnits: 1_000_000, readUnits: 2_000_000 };
+  expect(priceOf({ dynamodb, s3: { puts: 0, gets: 0, lists: 0 } })).toBeCloseTo(0.875, 12);
+  const s3 = { puts: 1000, gets: 1000, lists: 1000 };
+  expect(priceOf({ dynamodb: { requests: 0, writeUnits: 0, readUnits: 0 }, s3 })).toBeCloseTo(0.0104, 12);
+});

@@ -1,0 +1,143 @@
+import { describe, expect, test } from 'vitest';
+import { EntryNotFoundError, MessageInvalidError } from '../../src/errors.ts';
+import type { Position } from '../../src/log/position.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
+import type { Around } from '../support/around.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import { type Contents, portsAround, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
+
+describe('a job that comes again', () => {
+  test('writes nothing where its snapshot is complete', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(1_000, 1);
+    const position = await sheet.completed();
+    const before = await sheet.contents();
+    const { writes, ports } = recordWrites(sheet);
+    expect(await sheet.complete(position, ports)).toEqual({ outcome: 'present', position });
+    expect(writes).toEqual([]);
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('does not move Last Snapshot back where a newer one is complete', async () => {
+    const sheet = await SheetLog.create();
+    const first = await sheet.completed();
+    const second = await sheet.completed();
+    await sheet.complete(first);
+    expect(await sheet.lastSnapshot()).toBe(second.entry);
+  });
+
+  test('moves Last Snapshot and nothing else where the root is on the entry already', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(1_000, 1);
+    const position = await sheet.snapshot();
+    const stranded: Around = async (name, effect) => {
+      if (name === 'advanceLastSnapshot') throw new Error('the connection is lost');
+      return effect();
+    };
+    await expect(sheet.complete(position, portsAround(sheet, stranded))).rejects.toThrow('the connection is lost');
+    expect(await sheet.lastSnapshot()).toBeUndefined();
+    const { writes, ports } = recordWrites(sheet);
+    expect(await sheet.complete(position, ports)).toEqual({ outcome: 'present', position });
+    expect(writes).toEqual(['advanceLastSnapshot']);
+    expect(await sheet.lastSnapshot()).toBe(position.entry);
+  });
+
+  test('ends as the first time would have, wherever that one died', async () => {
+    const prepared = async (): Promise<{ sheet: SheetLog; position: Position }> => {
+      const sheet = await SheetLog.create();
+      await sheet.fill(5, 5);
+      await sheet.completed();
+      await sheet.fill(30, 1, 300);
+      await sheet.fill(3, 1, 5_000);
+      return { sheet, position: await sheet.snapshot() };
+    };
+    const reference = await prepared();
+    const operations: string[] = [];
+    const whole = await sheetAfter(reference, async (name, effect) => {
+      operations.push(name);
+      return effect();
+    });
+    for (const name of ['getEntry', 'entries', 'get', 'put', 'completeSnapshot', 'advanceLastSnapshot']) {
+      expect(operations).toContain(name);
+    }
+    for (const when of ['before', 'after'] as const) {
+      for (let dies = 1; dies <= operations.length; dies++) {
+        const again = await prepared();
+        await dieAt(again.sheet, again.position, { operation: dies, when });
+        const carried = await again.sheet.ref(again.position);
+        // Last Snapshot never runs ahead of what the entry carries.
+        if ((await again.sheet.lastSnapshot()) === again.position.entry) expect(carried).toBeDefined();
+        expect(await sheetAfter(again), `died ${when} operation ${dies}`).toEqual(whole);
+      }
+    }
+  });
+});
+
+async function sheetAfter(
+  { sheet, position }: { readonly sheet: SheetLog; readonly position: Position },
+  around: Around = (_, effect) => effect(),
+): Promise<Contents> {
+  await sheet.complete(position, portsAround(sheet, around));
+  return sheet.contents();
+}
+
+/** Runs a job whose process dies at its nth operation: from then on it never hears of anything again. */
+async function dieAt(
+  sheet: SheetLog,
+  position: Position,
+  death: { readonly operation: number; readonly when: 'before' | 'after' },
+): Promise<void> {
+  let count = 0;
+  await new Promise<void>((died, survived) => {
+    const around: Around = async <T>(_: string, effect: () => Promise<T>): Promise<T> => {
+      const operation = ++count;
+      if (operation < death.operation) return effect();
+      if (operation === death.operation) {
+        if (death.when === 'after') await effect();
+        died();
+      }
+      return new Promise<T>(() => undefined);
+    };
+    sheet.complete(position, portsAround(sheet, around)).then(() => survived(new Error('nobody died')), survived);
+  });
+}
+
+describe('a job that cannot be done', () => {
+  test('fails where its entry does not exist, and stops nothing', async () => {
+    const sheet = await SheetLog.create();
+    await expect(sheet.complete({ segment: 0, entry: 7 })).rejects.toThrow(EntryNotFoundError);
+    await expect(sheet.complete({ segment: 3, entry: 0 })).rejects.toMatchObject({ segment: 3, entry: 0 });
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+  });
+
+  test('fails where its entry is of another type, and leaves that one alone', async () => {
+    const sheet = await SheetLog.create();
+    const position = await sheet.edit(set(0, 0, 'a'));
+    const before = await sheet.contents();
+    await expect(sheet.complete(position)).rejects.toThrow(MessageInvalidError);
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('fails, to be tried again, where a store does not answer', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await sheet.fill(40, 3);
+    await sheet.completed();
+    await sheet.edit({ type: 'Delete Rows', position: 3, count: 9 });
+    const position = await sheet.snapshot();
+    for (const failing of [
+      'get',
+      'put',
+      'getEntry',
+      'getSegment',
+      'entries',
+      'completeSnapshot',
+      'advanceLastSnapshot',
+    ]) {
+      const around: Around = (name, effect) => (name === failing ? Promise.reject(new Error('no answer')) : effect());
+      await expect(sheet.complete(position, portsAround(sheet, around)), failing).rejects.toThrow('no answer');
+    }
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+    expect(await sheet.complete(position)).toMatchObject({ position });
+    expect(await sheet.rows(position)).toHaveLength(31);
+  });
+});
