@@ -25,7 +25,6 @@ const snapshotSchema = z.object({
   ENTRY_TABLE: z.string().min(1),
   SEGMENT_TABLE: z.string().min(1),
   BUCKET: z.string().min(1),
-  BUCKET_PREFIX: z.string().default(''),
 });
 
 /** One logger for each function: JSON lines, with the function's name as service. */
@@ -57,7 +56,7 @@ export function wireSnapshot(environment: Environment): SnapshotDeps {
       entryTable: settings.ENTRY_TABLE,
       segmentTable: settings.SEGMENT_TABLE,
     }),
-    blobs: new S3BlobStore({ client: new S3Client({}), bucket: settings.BUCKET, prefix: settings.BUCKET_PREFIX }),
+    blobs: new S3BlobStore({ client: new S3Client({}), bucket: settings.BUCKET }),
     platform: nativePlatform,
     reducer: spreadsheet,
     types: reserved(settings),

@@ -19,8 +19,6 @@ const MAX_KEY_BYTES = 1024;
 export interface S3BlobStoreOptions {
   readonly client: S3Client;
   readonly bucket: string;
-  /** Stands before every key in the bucket, as it is: end it with a slash to make it a folder. Empty by default. */
-  readonly prefix?: string | undefined;
 }
 
 /**
@@ -33,17 +31,15 @@ export interface S3BlobStoreOptions {
 export class S3BlobStore implements BlobStore {
   readonly #client: S3Client;
   readonly #bucket: string;
-  readonly #prefix: string;
 
   constructor(options: S3BlobStoreOptions) {
     this.#client = options.client;
     this.#bucket = options.bucket;
-    this.#prefix = options.prefix ?? '';
   }
 
   /** @throws BlobKeyInvalidError where S3 has no such keys: an empty one, one of more than 1,024 bytes of UTF-8 */
   async get(key: string): Promise<Uint8Array | undefined> {
-    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(this.#prefix, key) });
+    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key) });
     try {
       const answer = await this.#client.send(command);
       return (await answer.Body?.transformToByteArray()) ?? new Uint8Array();
@@ -54,7 +50,7 @@ export class S3BlobStore implements BlobStore {
   }
 
   async put(key: string, bytes: Uint8Array): Promise<void> {
-    const command = new PutObjectCommand({ Bucket: this.#bucket, Key: this.#key(key), Body: bytes });
+    const command = new PutObjectCommand({ Bucket: this.#bucket, Key: checkBlobKey(key), Body: bytes });
     try {
       await this.#client.send(command);
     } catch (error) {
@@ -64,24 +60,21 @@ export class S3BlobStore implements BlobStore {
 
   /** @throws BlobDeleteError where S3 refuses some of the keys; batches before them are deleted already */
   async delete(keys: readonly string[]): Promise<void> {
-    const full = keys.map((key) => this.#key(key));
+    const full = keys.map((key) => checkBlobKey(key));
     for (let start = 0; start < full.length; start += DELETE_BATCH) {
       await this.#deleteBatch(full.slice(start, start + DELETE_BATCH));
     }
   }
 
   async *list(prefix: string): AsyncGenerator<BlobInfo> {
-    const pages = paginateListObjectsV2(
-      { client: this.#client },
-      { Bucket: this.#bucket, Prefix: this.#prefix + prefix },
-    );
+    const pages = paginateListObjectsV2({ client: this.#client }, { Bucket: this.#bucket, Prefix: prefix });
     try {
       for await (const page of pages) {
         for (const { Key, Size, LastModified } of page.Contents ?? []) {
           if (Key === undefined || Size === undefined || LastModified === undefined) {
             throw new Error(`S3 listed an object of bucket '${this.#bucket}' without key, size or date`);
           }
-          yield { key: Key.slice(this.#prefix.length), bytes: Size, modified: LastModified.getTime() };
+          yield { key: Key, bytes: Size, modified: LastModified.getTime() };
         }
       }
     } catch (error) {
@@ -106,22 +99,17 @@ export class S3BlobStore implements BlobStore {
     }
   }
 
-  #key(key: string): string {
-    return this.#prefix + checkBlobKey(key);
-  }
-
   #translate(error: unknown): unknown {
     return translateAwsError(error, `bucket '${this.#bucket}'`);
   }
 }
 
 /** Holds a key to what S3 takes from anybody, which is much more than we write. */
-function checkS3Key(prefix: string, key: string): string {
-  const whole = prefix + key;
-  if (key === '' || !whole.isWellFormed() || Buffer.byteLength(whole) > MAX_KEY_BYTES) {
+function checkS3Key(key: string): string {
+  if (key === '' || !key.isWellFormed() || Buffer.byteLength(key) > MAX_KEY_BYTES) {
     throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
       advice: `Keys there are 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
     });
   }
-  return whole;
+  return key;
 }

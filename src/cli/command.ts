@@ -15,7 +15,6 @@ export function command(name: string, description: string) {
     .option('--entry-table <name>', 'the Entry table', process.env.LOGFOLD_ENTRY_TABLE)
     .option('--segment-table <name>', 'the Segment table', process.env.LOGFOLD_SEGMENT_TABLE)
     .option('--bucket <name>', 'the S3 bucket for snapshots and large bodies', process.env.LOGFOLD_BUCKET)
-    .option('--prefix <prefix>', 'what every key in the bucket starts with')
     .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)
     .option('--end-segment-type <type>', 'the type of End Segment entries', RESERVED_TYPES.endSegment)
     .option('--json', 'print one JSON document on standard output and nothing else', false)

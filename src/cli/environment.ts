@@ -27,7 +27,6 @@ export interface Place {
   readonly entryTable?: string | undefined;
   readonly segmentTable?: string | undefined;
   readonly bucket?: string | undefined;
-  readonly prefix?: string | undefined;
   readonly snapshotType: string;
   readonly endSegmentType: string;
 }
@@ -103,7 +102,7 @@ async function openAws(place: Place): Promise<Environment> {
   const config: DynamoDBClientConfig = endpoint === undefined || endpoint === '' ? {} : { endpoint };
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
-  const blobs = new S3BlobStore({ client: new S3Client({}), bucket, prefix: place.prefix });
+  const blobs = new S3BlobStore({ client: new S3Client({}), bucket });
   return {
     ...wire(place, { entryTable, segmentTable }, dynamodb, blobs),
     streams: new DynamoDBStreamsClient(config),

@@ -1,5 +1,5 @@
 import { SingleBar } from 'cli-progress';
-import { LogfoldError } from '../errors.ts';
+import { LogfoldError, type Where } from '../errors.ts';
 
 /** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
 export class Output {
@@ -72,7 +72,7 @@ function describeError(error: unknown): { readonly code: string; readonly messag
 }
 
 function errorDocument(error: unknown): unknown {
-  const where = error instanceof LogfoldError ? error : {};
+  const where: Where & { readonly advice?: string | undefined } = error instanceof LogfoldError ? error : {};
   const { log = null, segment = null, entry = null, type = null, advice = null } = where;
   const { code, message } = describeError(error);
   return { code, message, log, segment, entry, type, advice };

@@ -2,15 +2,16 @@ import { ChunkCorruptError, LogfoldError, RootInvalidError } from '../errors.ts'
 import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../log/position.ts';
 import type { Value } from '../log/value.ts';
-import { type State, stateHash } from '../state/state.ts';
+import { isStateSettled, layersHash, type State } from '../state/state.ts';
 import { fromHex, toHex } from '../tree/bytes.ts';
 import { encodeValue } from '../tree/canonical.ts';
 import { decodeValue } from '../tree/canonical-reader.ts';
 import type { ChunkId, ChunkPlatform } from '../tree/chunk.ts';
 import { chunkId, packChunk, unpackChunk } from '../tree/chunk-codec.ts';
 import type { KeyKind } from '../tree/key.ts';
+import type { LayeredTree } from '../tree/layered.ts';
 import { decodeNode, encodeNode } from '../tree/node.ts';
-import type { Tree } from '../tree/tree.ts';
+import { emptyTree, type Tree } from '../tree/tree.ts';
 
 /** Version of the root's form; readers refuse others. */
 const ROOT_FORMAT = 1;
@@ -27,8 +28,8 @@ export interface Root {
   /** The state is that of every entry before this position. */
   readonly position: Position;
   readonly reducer: ReducerId;
-  /** Of the state alone; see {@link stateHash}. */
-  readonly stateHash: string;
+  /** Of the state alone; undefined where edits wait: see {@link stateHash}. */
+  readonly stateHash: string | undefined;
   readonly state: State;
 }
 
@@ -42,16 +43,17 @@ export interface EncodedRoot {
  * A root in its stored form. The top node of every tree travels in it, so that a small state is one object and a large
  * one saves a fetch. The state must be saved.
  */
-export function encodeRoot(platform: ChunkPlatform, root: Root): EncodedRoot {
-  const maps = [...root.state.maps].flatMap(([name, { kind, top }]) =>
-    top === undefined ? [] : [[name, kind, encodeNode(top)]],
-  );
+export function encodeRoot(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): EncodedRoot {
+  const maps = [...root.state.maps].map(([name, { kind, settled, pending }]) => {
+    const tops = [settled.top, pending.top].filter((top) => top !== undefined);
+    return [name, kind, ...tops.map(encodeNode)];
+  });
   const canonical = encodeValue({
     format: ROOT_FORMAT,
     log: logIdBytes(root.log),
     position: [root.position.segment, root.position.entry],
     reducer: [root.reducer.name, root.reducer.version],
-    hash: fromHex(root.stateHash),
+    hash: fromHex(layersHash(platform, root.state)),
     meta: root.state.meta,
     maps,
   });
@@ -73,14 +75,14 @@ export function decodeRoot(
     if (expected.id !== undefined && chunkId(platform, canonical) !== expected.id) {
       throw new ChunkCorruptError('the root does not hash to its name', { advice: REPAIR });
     }
-    const root = parseRoot(decodeValue(canonical));
+    const { hash, ...root } = parseRoot(decodeValue(canonical));
     if (root.log !== expected.log || comparePositions(root.position, expected.position) !== 0) {
       throw new RootInvalidError(`the root is that of log ${root.log} at ${formatPosition(root.position)}`, {
         advice: 'Objects of the bucket were exchanged or copied; restore them, or replay the log',
       });
     }
-    if (stateHash(platform, root.state) !== root.stateHash) throw invalid('its state does not hash to what it says');
-    return root;
+    if (layersHash(platform, root.state) !== hash) throw invalid('its state does not hash to what it says');
+    return { ...root, stateHash: isStateSettled(root.state) ? hash : undefined };
   } catch (error) {
     throw error instanceof LogfoldError ? error.at({ log: expected.log, ...expected.position }) : error;
   }
@@ -88,7 +90,7 @@ export function decodeRoot(
 
 const REPAIR = 'Run verify to see how much is damaged; restore the object, or replay the log to write it anew';
 
-function parseRoot(value: Value): Root {
+function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: string } {
   const fields = asRecord(value);
   if (fields.format !== ROOT_FORMAT) {
     throw new RootInvalidError(`the root is of form ${String(fields.format)}, and only form ${ROOT_FORMAT} is known`, {
@@ -105,17 +107,22 @@ function parseRoot(value: Value): Root {
     log: parseLog(log),
     position: { segment, entry },
     reducer: { name, version },
-    stateHash: toHex(hash),
+    hash: toHex(hash),
     state: { meta: asRecord(fields.meta), maps: new Map(asArray(fields.maps).map(parseMap)) },
   };
 }
 
-function parseMap(value: Value): [string, Tree] {
-  const [name, kind, top] = asArray(value);
-  if (typeof name !== 'string' || !isKind(kind) || !(top instanceof Uint8Array)) throw invalid('a map is malformed');
-  const node = decodeNode(top);
-  if (typeof node.keys[0] !== kind) throw invalid(`the keys of map '${name}' are no ${kind}s`);
-  return [name, { kind, top: node }];
+function parseMap(value: Value): [string, LayeredTree] {
+  const [name, kind, settled, pending, ...rest] = asArray(value);
+  if (typeof name !== 'string' || !isKind(kind) || rest.length > 0) throw invalid('a map is malformed');
+  const parseTop = (top: Value | undefined): Tree => {
+    if (!(top instanceof Uint8Array)) throw invalid(`map '${name}' has no top`);
+    const node = decodeNode(top);
+    if (typeof node.keys[0] !== kind) throw invalid(`the keys of map '${name}' are no ${kind}s`);
+    return { kind, top: node };
+  };
+  const tree = parseTop(settled);
+  return [name, { kind, settled: tree, pending: pending === undefined ? emptyTree(kind) : parseTop(pending) }];
 }
 
 function parseLog(bytes: Uint8Array): LogId {

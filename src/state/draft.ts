@@ -1,20 +1,20 @@
 import { KeyInvalidError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
-import { at } from '../tree/array.ts';
 import { EditBatch, type RangeDelete } from '../tree/batch.ts';
+import { deferEdits, settle } from '../tree/defer.ts';
 import { editTree } from '../tree/edit.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
-import type { NodeStore } from '../tree/node-store.ts';
 import {
-  getValue,
-  type Item,
-  itemAtOffset,
-  type KeyRange,
-  rangeItems,
-  rangeSlices,
-  type WeighedItem,
-} from '../tree/read.ts';
-import { emptyTree, type Tree, treeCount, treeWeight } from '../tree/tree.ts';
+  emptyLayers,
+  getLayered,
+  type LayeredTree,
+  layeredItems,
+  layeredValues,
+  settledLayers,
+} from '../tree/layered.ts';
+import type { NodeStore } from '../tree/node-store.ts';
+import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';
+import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { EMPTY_STATE, type State } from './state.ts';
 
 /**
@@ -23,13 +23,23 @@ import { EMPTY_STATE, type State } from './state.ts';
  */
 export class DraftMap {
   readonly #store: NodeStore;
-  #tree: Tree;
+  #map: LayeredTree;
   #batch: EditBatch;
+  #defers = false;
 
-  constructor(store: NodeStore, tree: Tree) {
+  constructor(store: NodeStore, map: LayeredTree) {
     this.#store = store;
-    this.#tree = tree;
-    this.#batch = new EditBatch(tree.kind);
+    this.#map = map;
+    this.#batch = new EditBatch(map.kind);
+  }
+
+  get kind(): KeyKind {
+    return this.#map.kind;
+  }
+
+  /** From now on edits may wait where too few of them share a leaf; see {@link DraftOptions.defers}. */
+  defer(): void {
+    this.#defers = true;
   }
 
   /** About how much memory the waiting edits take, in bytes. */
@@ -59,45 +69,76 @@ export class DraftMap {
   async get(key: Key): Promise<Value | undefined> {
     const answer = this.#batch.get(key);
     if (answer === 'deleted') return undefined;
-    if (answer === 'unknown') return getValue(this.#store, this.#tree, key);
+    if (answer === 'unknown') return getLayered(this.#store, this.#map, key);
     return answer.put;
   }
 
-  /** How many items there are. */
+  /** How many items there are. Not for a map that defers. */
   async count(): Promise<number> {
-    return treeCount(await this.apply());
+    return treeCount(await this.#exact());
   }
 
-  /** The sum of the items' weights. */
+  /** The sum of the items' weights. Not for a map that defers. */
   async weight(): Promise<number> {
-    return treeWeight(await this.apply());
+    return treeWeight(await this.#exact());
   }
 
-  /** The item that covers a place in the sum of weights; undefined past its end. */
+  /** The item that covers a place in the sum of weights; undefined past its end. Not for a map that defers. */
   async atOffset(offset: number): Promise<WeighedItem | undefined> {
-    return itemAtOffset(this.#store, await this.apply(), offset);
+    return itemAtOffset(this.#store, await this.#exact(), offset);
+  }
+
+  /**
+   * Between which numbers the count lies: the same one twice where nothing waits, since a put that waits does not know
+   * whether it replaces.
+   */
+  async countBounds(): Promise<{ readonly least: number; readonly most: number }> {
+    const { settled, pending } = await this.apply();
+    const waiting = treeCount(pending);
+    return { least: Math.max(0, treeCount(settled) - waiting), most: treeCount(settled) + waiting };
   }
 
   /** The items of a range in order of key. */
   async *items(range: KeyRange = {}): AsyncGenerator<Item> {
-    yield* rangeItems(this.#store, await this.apply(), range);
+    yield* layeredValues(this.#store, await this.apply(), range);
   }
 
   /** The first key at or after the given one. */
   async firstKey(from: Key): Promise<Key | undefined> {
-    for await (const slice of rangeSlices(this.#store, await this.apply(), { from }))
-      return at(slice.leaf.keys, slice.from);
+    for await (const { key } of layeredItems(this.#store, await this.apply(), { from })) return key;
     return undefined;
   }
 
-  /** Brings the waiting edits into the tree, in memory, and returns it. */
-  async apply(): Promise<Tree> {
-    if (this.#batch.isEmpty) return this.#tree;
-    const edits = await this.#batch.resolve(this.#store, this.#tree);
-    this.#tree = await editTree(this.#store, this.#tree, edits);
-    this.#batch = new EditBatch(this.#tree.kind);
-    return this.#tree;
+  /** Brings the edits of the batch into the map, in memory, and returns it. */
+  async apply(): Promise<LayeredTree> {
+    if (this.#batch.isEmpty) return this.#map;
+    const edits = await this.#batch.resolve(this.#store, this.#map);
+    this.#map = this.#defers
+      ? await deferEdits(this.#store, this.#map, edits)
+      : settledLayers(await editTree(this.#store, await this.#exactTree(), edits));
+    this.#batch = new EditBatch(this.#map.kind);
+    return this.#map;
   }
+
+  async #exact(): Promise<Tree> {
+    if (this.#defers) throw new Error('a map that defers edits has no exact count');
+    await this.apply();
+    return this.#exactTree();
+  }
+
+  async #exactTree(): Promise<Tree> {
+    this.#map = await settle(this.#store, this.#map);
+    return this.#map.settled;
+  }
+}
+
+/** What a reducer says of a map. */
+export interface DraftOptions {
+  /**
+   * Lets edits wait where too few of them share a leaf to be worth writing it. Reading by key and by order is as ever,
+   * but counts are bounds and weights are not for such a map. False by default.
+   */
+  readonly defers?: boolean;
 }
 
 /** A state that is being changed by folding entries into it. */
@@ -105,43 +146,40 @@ export class Draft {
   /** The metadata record: few and small values. */
   readonly meta: Map<string, Value>;
   readonly #store: NodeStore;
-  readonly #maps = new Map<string, { readonly kind: KeyKind; readonly map: DraftMap }>();
+  readonly #maps = new Map<string, DraftMap>();
 
   constructor(store: NodeStore, state: State = EMPTY_STATE) {
     this.#store = store;
     this.meta = new Map(Object.entries(state.meta));
-    for (const [name, tree] of state.maps) this.#maps.set(name, { kind: tree.kind, map: new DraftMap(store, tree) });
+    for (const [name, map] of state.maps) this.#maps.set(name, new DraftMap(store, map));
   }
 
   /**
    * The map of a name, empty if it is new.
    * @throws KeyInvalidError where the map exists with keys of the other kind
    */
-  map(name: string, kind: KeyKind): DraftMap {
-    const known = this.#maps.get(name);
-    if (known === undefined) {
-      const map = new DraftMap(this.#store, emptyTree(kind));
-      this.#maps.set(name, { kind, map });
-      return map;
-    }
-    if (known.kind !== kind) throw new KeyInvalidError(`map '${name}' has ${known.kind} keys, not ${kind} keys`);
-    return known.map;
+  map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
+    const map = this.#maps.get(name) ?? new DraftMap(this.#store, emptyLayers(kind));
+    if (map.kind !== kind) throw new KeyInvalidError(`map '${name}' has ${map.kind} keys, not ${kind} keys`);
+    if (options.defers === true) map.defer();
+    this.#maps.set(name, map);
+    return map;
   }
 
   /** About how much memory the waiting edits take, in bytes. */
   get heldBytes(): number {
     let total = 0;
-    for (const { map } of this.#maps.values()) total += map.heldBytes;
+    for (const map of this.#maps.values()) total += map.heldBytes;
     return total;
   }
 
   /** The state with everything folded so far. Nodes that are new are in memory only. */
   async state(): Promise<State> {
-    const maps: [string, Tree][] = [];
-    for (const [name, { map }] of this.#maps) {
-      const tree = await map.apply();
+    const maps: [string, LayeredTree][] = [];
+    for (const [name, map] of this.#maps) {
+      const applied = await map.apply();
       // An empty map is the same as none, so that equal contents are equal states.
-      if (tree.top !== undefined) maps.push([name, tree]);
+      if (applied.settled.top !== undefined) maps.push([name, applied]);
     }
     maps.sort(([a], [b]) => (a < b ? -1 : 1));
     return { meta: Object.fromEntries(this.meta), maps: new Map(maps) };

@@ -2,34 +2,63 @@ import type { Value } from '../log/value.ts';
 import { toHex } from '../tree/bytes.ts';
 import { encodeValue } from '../tree/canonical.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
+import { settle } from '../tree/defer.ts';
+import { isSettled, type LayeredTree } from '../tree/layered.ts';
 import type { Node } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import { type Tree, treeId } from '../tree/tree.ts';
+import { treeId } from '../tree/tree.ts';
 
 /** What a log's entries fold to: named maps in order of name, none of them empty, and a small metadata record. */
 export interface State {
   readonly meta: { readonly [name: string]: Value };
-  readonly maps: ReadonlyMap<string, Tree>;
+  readonly maps: ReadonlyMap<string, LayeredTree>;
 }
 
 export const EMPTY_STATE: State = { meta: {}, maps: new Map() };
 
 /** Writes every chunk of a state that is only in memory yet. */
 export async function saveState(store: NodeStore, state: State): Promise<void> {
-  await store.save(tops(state));
+  await store.save(stateTops(state));
 }
 
-function tops(state: State): Node[] {
-  return [...state.maps.values()].flatMap(({ top }) => (top === undefined ? [] : [top]));
+/** The top nodes of all trees of a state, those of waiting edits included. */
+export function stateTops(state: State): Node[] {
+  return [...state.maps.values()].flatMap(({ settled, pending }) =>
+    [settled.top, pending.top].filter((top) => top !== undefined),
+  );
+}
+
+/** The state with no edits waiting anywhere, in memory; the very same state where none are. */
+export async function settleState(store: NodeStore, state: State): Promise<State> {
+  if (isStateSettled(state)) return state;
+  const maps: [string, LayeredTree][] = [];
+  for (const [name, map] of state.maps) {
+    const settled = await settle(store, map);
+    if (settled.settled.top !== undefined) maps.push([name, settled]);
+  }
+  return { meta: state.meta, maps: new Map(maps) };
+}
+
+export function isStateSettled(state: State): boolean {
+  return state.maps.values().every(isSettled);
 }
 
 /**
- * The hash of a saved state, in hexadecimal: SHA-256 over the canonical encoding of
- * `[meta, [[name, kind, top id], …]]`. Equal states have equal hashes, however they came about.
+ * A hash over what a root says of a saved state, in hexadecimal: SHA-256 over the canonical encoding of
+ * `[meta, [[name, kind, top id], …]]`, with the id of the top of waiting edits as a fourth item where a map has some.
  */
-export function stateHash(platform: ChunkPlatform, state: State): string {
-  const maps = [...state.maps].flatMap(([name, { kind, top }]) =>
-    top === undefined ? [] : [[name, kind, treeId(platform, top)]],
-  );
+export function layersHash(platform: ChunkPlatform, state: State): string {
+  const maps = [...state.maps].map(([name, { kind, settled, pending }]) => {
+    const tops = [settled.top, pending.top].filter((top) => top !== undefined);
+    return [name, kind, ...tops.map((top) => treeId(platform, top))];
+  });
   return toHex(platform.sha256(encodeValue([state.meta, maps])));
+}
+
+/**
+ * The hash of a saved state, in hexadecimal. Equal states have equal hashes, however they came about. Undefined where
+ * edits wait: which do and which do not is no part of the state, so it has to be settled first.
+ */
+export function stateHash(platform: ChunkPlatform, state: State): string | undefined {
+  return isStateSettled(state) ? layersHash(platform, state) : undefined;
 }

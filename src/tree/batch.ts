@@ -7,9 +7,9 @@ import { NumberColumn } from './column.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
 import { ascendingOrder } from './key-order.ts';
+import type { LayeredTree } from './layered.ts';
 import type { NodeStore } from './node-store.ts';
 import { rangeSlices } from './read.ts';
-import type { Tree } from './tree.ts';
 
 /** Values whose encoding is longer than this, in bytes, lie in chunks of their own. */
 export const LARGE_VALUE_BYTES = 4096;
@@ -105,10 +105,10 @@ export class EditBatch {
   }
 
   /**
-   * The edits that lead from a tree to the tree with this batch applied: the newest edit of each key, in order of key,
+   * The edits that lead from a map to the map with this batch applied: the newest edit of each key, in order of key,
    * with deletions of ranges spelled out. Large values are handed to the store.
    */
-  async resolve(store: NodeStore, tree: Tree): Promise<LeafEdits> {
+  async resolve(store: NodeStore, map: LayeredTree): Promise<LeafEdits> {
     const order = this.#newestInOrder();
     const edits: Columns = order === undefined ? this.#columns() : this.#columnsIn(order);
     const { keys, starts, ends } = edits;
@@ -118,8 +118,10 @@ export class EditBatch {
         const index = order === undefined ? i : at(order, i);
         if (index < range.after && covers(range, at(keys, i))) ends[i] = at(starts, i);
       }
-      for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
-        for (let i = from; i < to; i++) if (covers(range, at(leaf.keys, i))) extra.add(at(leaf.keys, i));
+      for (const tree of [map.settled, map.pending]) {
+        for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
+          for (let i = from; i < to; i++) if (covers(range, at(leaf.keys, i))) extra.add(at(leaf.keys, i));
+        }
       }
     }
     this.#moveLargeValues(store, starts, ends);

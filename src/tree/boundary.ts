@@ -16,6 +16,11 @@ export interface NodeShape {
  */
 export const NODE_SHAPE: NodeShape = { minBytes: 48 * 1024, maxBytes: 128 * 1024, spreadBytes: 26 * 1024 };
 
+/** How large nodes are on average, in bytes. */
+export function meanNodeBytes({ minBytes, spreadBytes }: NodeShape): number {
+  return minBytes + spreadBytes * Math.sqrt(Math.PI / 2);
+}
+
 /** What an item counts towards its node's size, in bytes: a function of the item alone, so history has no say. */
 export function itemBytes(key: Key, payloadBytes: number): number {
   return (typeof key === 'number' ? 2 : key.length + 1) + payloadBytes;

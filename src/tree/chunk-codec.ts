@@ -1,6 +1,7 @@
 import { ChunkCorruptError, LogfoldError } from '../errors.ts';
 import { toHex } from './bytes.ts';
 import type { ChunkId, ChunkPlatform } from './chunk.ts';
+import { frameBytes } from './zstd-frame.ts';
 
 const MAGIC = [0x4c, 0x47, 0x46] as const;
 const FORMAT_VERSION = 1;
@@ -76,6 +77,7 @@ function readPayload(platform: ChunkPlatform, stored: Uint8Array, length: number
     case CODEC_NONE:
       return payload;
     case CODEC_ZSTD:
+      if (payload.length > frameBytes(payload)) throw damaged('bytes follow its Zstandard frame');
       try {
         return platform.decompress(payload, length);
       } catch (cause) {

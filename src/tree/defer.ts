@@ -1,5 +1,5 @@
 import { at } from './array.ts';
-import { itemBytes } from './boundary.ts';
+import { itemBytes, meanNodeBytes, type NodeShape } from './boundary.ts';
 import { ByteWriter } from './bytes.ts';
 import { NumberColumn } from './column.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
@@ -12,33 +12,24 @@ import type { NodeStore } from './node-store.ts';
 import { rangeSlices } from './read.ts';
 
 /**
- * When edits wait and when they are written, as a model of cost on S3. Prices are list prices of us-east-1.
- *
- * Writing a leaf costs a PUT and, until the collector takes the leaf that it replaces, storage for one more. Letting
- * edits wait costs, for every snapshot meanwhile, their bytes once more in a rewritten chunk of waiting edits, of whose
- * PUT and storage they pay their part. Both cost the same in sum when (with `e` bytes of edits for one leaf coming with
- * each snapshot) waiting has gone on for k snapshots, where k² e / 2 × wait = write. That is cheapest within a factor
- * of two, as in the ski rental problem. What has come together by then is k e bytes; it depends on the root of `e`
- * only, so one constant does for rates of edits that differ by a hundred times.
+ * Edits for one leaf that a snapshot typically brings where they are scattered, as a share of the leaf: 10,000 of them
+ * in a million cells are this many.
  */
-export const COST = {
-  /** Dollars for one PUT. */
-  put: 5e-6,
-  /** Dollars for keeping one byte for a month: how long a replaced chunk stays, roughly. */
-  byteMonth: 0.023e-9,
-  /** Stored bytes of a chunk, about; half of what it has uncompressed. */
-  chunkBytes: 45_000,
-  /** Bytes of edits for one leaf that a snapshot typically brings, where they are scattered. */
-  editBytes: 400,
-} as const;
+const TYPICAL_SHARE = 0.01;
 
-/** Waiting edits of one leaf are written once they are this many bytes (as {@link itemBytes} counts): see {@link COST}. */
-export const WRITE_EDITS_BYTES = writeEditsBytes();
-
-function writeEditsBytes(): number {
-  const write = COST.put + COST.chunkBytes * COST.byteMonth;
-  const wait = COST.put / COST.chunkBytes + COST.byteMonth;
-  return Math.round(Math.sqrt((2 * COST.editBytes * write) / wait));
+/**
+ * From how many bytes of waiting edits on (as {@link itemBytes} counts) it is worth writing a leaf.
+ *
+ * A chunk costs a PUT and, until the collector takes the one it replaces, storage: with S3's list prices of us-east-1
+ * $0.000005 and, for 45 kB over a month, $0.000001. Writing a leaf costs one chunk, once. Letting edits wait costs, with
+ * every snapshot, their share of the chunks of waiting edits, which are rewritten. Since both are chunks the price of
+ * one cancels out: where every snapshot brings e bytes for a leaf of c bytes, waiting for k snapshots costs
+ * e/c + 2e/c + … + ke/c, about k²e/2c chunks, and is even with writing at k = √(2c/e). By then k·e = √(2ce) bytes wait.
+ * To wait until waiting has cost what acting costs is never more than twice as dear as the best one could have done (the
+ * ski rental problem). The root keeps the answer from depending much on e, so one typical share does for all.
+ */
+export function writeEditsBytes(shape: NodeShape): number {
+  return Math.sqrt(2 * TYPICAL_SHARE) * meanNodeBytes(shape);
 }
 
 /** The edits of one leaf's range, `from` up to but not including `to`. */
@@ -57,26 +48,40 @@ interface LeafGroup {
  * @param edits of which every item weighs 1
  */
 export async function deferEdits(store: NodeStore, map: LayeredTree, edits: LeafEdits): Promise<LayeredTree> {
-  const { top } = map.settled;
-  if (top === undefined || isLeaf(top)) return settledLayers(await editTree(store, map.settled, edits));
+  if (edits.keys.length === 0) return map;
+  if (isSmall(map)) return settledLayers(await editTree(store, map.settled, edits));
+  const enough = writeEditsBytes(store.shape);
   const written = new EditList();
   const waiting = new EditList();
   for await (const group of leafGroups(store, map, edits)) {
     const older = await waitingEdits(store, map, group);
-    let bytes = older.size;
-    for (let i = group.from; i < group.to; i++)
-      bytes += itemBytes(at(edits.keys, i), at(edits.ends, i) - at(edits.starts, i));
-    if (bytes < WRITE_EDITS_BYTES) waiting.addEdits(edits, group, { tombstones: true });
+    if (older.size + editBytes(edits, group) < enough) waiting.addEdits(edits, group, { tombstones: true });
     else {
       written.merge(older, edits, group);
       for (const key of older.keys) waiting.add(key, EMPTY, 0, 0);
     }
   }
-  return {
+  const deferred = {
     kind: map.kind,
     settled: await editTree(store, map.settled, written.edits()),
     pending: await editTree(store, map.pending, waiting.edits()),
   };
+  return isSmall(deferred) ? settle(store, deferred) : deferred;
+}
+
+/** How much edits take while they wait, as {@link itemBytes} counts. */
+function editBytes(edits: LeafEdits, { from, to }: LeafGroup): number {
+  let bytes = 0;
+  for (let i = from; i < to; i++) {
+    const length = at(edits.ends, i) - at(edits.starts, i);
+    bytes += itemBytes(at(edits.keys, i), length === 0 ? TOMBSTONE.length : length);
+  }
+  return bytes;
+}
+
+/** Whether a map has no leaf below its top, in which case nothing waits. */
+function isSmall({ settled: { top } }: LayeredTree): boolean {
+  return top === undefined || isLeaf(top);
 }
 
 /** A map with all waiting edits written: the tree that a build from nothing gives. */

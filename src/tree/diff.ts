@@ -18,11 +18,33 @@ interface Placed {
   readonly ref: NodeRef;
 }
 
+/** One key whose item differs, still encoded. */
+export interface DifferentPlaces {
+  readonly key: Key;
+  readonly before?: Place | undefined;
+  readonly after?: Place | undefined;
+}
+
+/** Where an item stands. */
+export interface Place {
+  readonly leaf: Leaf;
+  readonly index: number;
+}
+
+/** Where two versions of a map differ, in order of key, with the values: see {@link diffPlaces}. */
+export async function* diffTrees(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<Difference> {
+  const item = async (place: Place | undefined): Promise<Item | undefined> =>
+    place && { key: keyOf(place), value: await leafValue(store, place.leaf, place.index) };
+  for await (const { key, before: old, after: now } of diffPlaces(store, before, after)) {
+    yield { key, before: await item(old), after: await item(now) };
+  }
+}
+
 /**
  * Where two versions of a map differ, in order of key. Subtrees that they share are passed over unread, so the time is
  * proportional to the difference, not to the maps. Both must be saved.
  */
-export async function* diffTrees(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<Difference> {
+export async function* diffPlaces(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<DifferentPlaces> {
   let [left, right] = [topOf(before), topOf(after)];
   let level = Math.max(before.top?.level ?? 0, after.top?.level ?? 0);
   // A lower tree stands for itself until the other one has been opened down to its level.
@@ -58,9 +80,9 @@ async function* diffLevel(
   left: readonly Placed[],
   right: readonly Placed[],
   level: number,
-): AsyncGenerator<Difference> {
+): AsyncGenerator<DifferentPlaces> {
   for (const [before, after] of differingRuns(left, right)) {
-    if (level === 0) yield* diffLeaves(store, await loadAll(store, before), await loadAll(store, after));
+    if (level === 0) yield* diffLeaves(await loadAll(store, before), await loadAll(store, after));
     else yield* diffLevel(store, await open(store, before, level), await open(store, after, level), level - 1);
   }
 }
@@ -88,35 +110,22 @@ function* differingRuns(left: readonly Placed[], right: readonly Placed[]): Gene
   }
 }
 
-async function* diffLeaves(
-  store: NodeStore,
-  before: readonly Node[],
-  after: readonly Node[],
-): AsyncGenerator<Difference> {
+function* diffLeaves(before: readonly Node[], after: readonly Node[]): Generator<DifferentPlaces> {
   const [left, right] = [leafItems(before), leafItems(after)];
-  const item = async ({ leaf, index }: Place): Promise<Item> => ({
-    key: at(leaf.keys, index),
-    value: await leafValue(store, leaf, index),
-  });
   let [a, b] = [left.next().value, right.next().value];
   while (a !== undefined || b !== undefined) {
     const [aKey, bKey] = [a === undefined ? undefined : keyOf(a), b === undefined ? undefined : keyOf(b)];
-    if (a !== undefined && aKey !== undefined && (bKey === undefined || aKey < bKey)) {
-      yield { key: aKey, before: await item(a) };
+    if (aKey !== undefined && (bKey === undefined || aKey < bKey)) {
+      yield { key: aKey, before: a };
       a = left.next().value;
-    } else if (b !== undefined && bKey !== undefined && (aKey === undefined || bKey < aKey)) {
-      yield { key: bKey, after: await item(b) };
+    } else if (bKey !== undefined && (aKey === undefined || bKey < aKey)) {
+      yield { key: bKey, after: b };
       b = right.next().value;
     } else if (a !== undefined && b !== undefined) {
-      if (!sameItem(a, b)) yield { key: keyOf(a), before: await item(a), after: await item(b) };
+      if (!sameItem(a, b)) yield { key: keyOf(a), before: a, after: b };
       [a, b] = [left.next().value, right.next().value];
     }
   }
-}
-
-interface Place {
-  readonly leaf: Leaf;
-  readonly index: number;
 }
 
 function keyOf({ leaf, index }: Place): Key {

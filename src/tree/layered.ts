@@ -1,7 +1,7 @@
 import type { Value } from '../log/value.ts';
 import { at } from './array.ts';
 import { equalBytes } from './bytes.ts';
-import { type Difference, diffTrees } from './diff.ts';
+import { type Difference, diffPlaces } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
 import { type Leaf, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
@@ -109,8 +109,8 @@ export async function* diffLayered(
 
 /** The keys, in order, under which either the trees or the waiting edits differ: nowhere else can the maps. */
 async function* differingKeys(store: NodeStore, before: LayeredTree, after: LayeredTree): AsyncGenerator<Key> {
-  const settled = diffTrees(store, before.settled, after.settled);
-  const pending = diffTrees(store, before.pending, after.pending);
+  const settled = diffPlaces(store, before.settled, after.settled);
+  const pending = diffPlaces(store, before.pending, after.pending);
   let [a, b] = [(await settled.next()).value, (await pending.next()).value];
   while (a !== undefined || b !== undefined) {
     const key = a === undefined || (b !== undefined && b.key < a.key) ? b?.key : a.key;

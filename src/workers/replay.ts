@@ -3,8 +3,11 @@ import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import { type BuildDeps, buildState, otherReducer } from '../snapshot/build.ts';
+import type { Root } from '../snapshot/root.ts';
 import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../snapshot/snapshots.ts';
+import { layersHash, saveState, settleState } from '../state/state.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
+import { NodeStore } from '../tree/node-store.ts';
 
 export interface ReplayDeps extends BuildDeps {
   /** Where the replay's own chunks go, so that the log's own are not touched. */
@@ -40,27 +43,40 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
       advice: 'Run the pipeline first, or name a position to replay to',
     });
   }
-  const scratch = { ...deps, chunks: deps.scratch };
+  const scratch = overlay(deps.scratch, chunkStore(deps.blobs, log));
   const exact = found !== undefined && comparePositions(found.position, position) === 0;
   // Before the long part, since it may show that there is nothing to compare.
-  const snapshotHash = exact ? await storedHash(deps, log, found) : undefined;
-  const fromBeginning = await buildState(scratch, log, { at: position, fromBeginning: true });
-  const overlaid = { ...deps, chunks: overlay(deps.scratch, chunkStore(deps.blobs, log)) };
-  const stored = snapshotHash ?? (await buildState(overlaid, log, { at: position })).root.stateHash;
+  const root = exact ? await storedRoot(deps, log, found) : undefined;
+  const alone = { ...deps, chunks: deps.scratch };
+  const replayed = await buildState(alone, log, { at: position, fromBeginning: true });
+  const stored = root ?? (await buildState({ ...deps, chunks: scratch }, log, { at: position })).root;
+  const [replayedHash, storedHash] = [
+    await settledHash(deps, deps.scratch, replayed.root),
+    await settledHash(deps, scratch, stored),
+  ];
   return {
     position,
-    replayed: fromBeginning.root.stateHash,
-    stored,
-    equal: fromBeginning.root.stateHash === stored,
+    replayed: replayedHash,
+    stored: storedHash,
+    equal: replayedHash === storedHash,
     snapshot: found?.position,
-    entries: fromBeginning.entries,
+    entries: replayed.entries,
   };
 }
 
-async function storedHash(deps: ReplayDeps, log: LogId, { position, ref }: CompletedSnapshot): Promise<string> {
+/** The state hash of a root, settled in scratch where edits wait. */
+async function settledHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Promise<string> {
+  if (root.stateHash !== undefined) return root.stateHash;
+  const nodes = new NodeStore(chunks, deps.platform, deps.nodes);
+  const state = await settleState(nodes, root.state);
+  await saveState(nodes, state);
+  return layersHash(deps.platform, state);
+}
+
+async function storedRoot(deps: ReplayDeps, log: LogId, { position, ref }: CompletedSnapshot): Promise<Root> {
   const root = await loadRoot(deps, { log, position }, ref);
   const other = otherReducer(root, deps.reducer);
-  if (other === undefined) return root.stateHash;
+  if (other === undefined) return root;
   throw new UsageError(other, {
     log,
     ...position,

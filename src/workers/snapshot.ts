@@ -3,7 +3,7 @@ import { RESERVED_TYPES } from '../log/entry.ts';
 import { formatPosition, type Position } from '../log/position.ts';
 import { type RootRef, rootOf } from '../log/root-ref.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
-import { encodeRoot } from '../snapshot/root.ts';
+import { encodeRoot, type Root } from '../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../snapshot/snapshots.ts';
 import { clearStop, contains, readStop, type Stop, stopHolds, writeStop } from '../snapshot/stop.ts';
 import { equalBytes } from '../tree/bytes.ts';
@@ -19,7 +19,8 @@ export type SnapshotResult =
   | {
       readonly outcome: 'built';
       readonly position: Position;
-      readonly stateHash: string;
+      /** Undefined where edits wait: see {@link stateHash}. */
+      readonly stateHash: string | undefined;
       /** The snapshot it was built from; undefined where it was built from the log's beginning. */
       readonly base: Position | undefined;
       readonly rebuiltBecause?: string | undefined;
@@ -82,7 +83,7 @@ async function complete(deps: SnapshotDeps, { log, position }: SnapshotJob): Pro
   const twin = sameRef(ref, carried) ? undefined : await loadRoot(deps, { log, position }, carried);
   // While a new version is being deployed the twin may be of the old one: its snapshot stands, as a finished one does.
   if (twin !== undefined && otherReducer(twin, deps.reducer) === undefined) {
-    if (twin.stateHash !== built.root.stateHash) throw mismatch(built, twin.stateHash);
+    if (differs(twin, built.root)) throw mismatch(built, twin.stateHash);
   }
   await deps.store.advanceLastSnapshot(log, position);
   if (twin !== undefined) return { outcome: 'present', position };
@@ -104,7 +105,12 @@ function sameRef(a: RootRef, b: RootRef): boolean {
   return 'inline' in b && equalBytes(a.inline, b.inline);
 }
 
-function mismatch(built: Built, other: string): SnapshotMismatchError {
+/** Whether two roots surely say different states; where edits wait in one, only a replay can tell. */
+function differs(a: Root, b: Root): boolean {
+  return a.stateHash !== undefined && b.stateHash !== undefined && a.stateHash !== b.stateHash;
+}
+
+function mismatch(built: Built, other: string | undefined): SnapshotMismatchError {
   const { log, position } = built.root;
   return new SnapshotMismatchError(
     `two builds of the snapshot at ${formatPosition(position)} have different states: ${built.root.stateHash} and ${other}`,

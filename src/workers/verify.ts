@@ -5,6 +5,7 @@ import { formatPosition, type Position, START } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { rootOf } from '../log/root-ref.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { stateTops } from '../state/state.ts';
 import { at } from '../tree/array.ts';
 import type { ChunkId } from '../tree/chunk.ts';
 import { isLeaf, type Node, valueBytes } from '../tree/node.ts';
@@ -59,9 +60,7 @@ export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
       };
       await check(undefined, async () => {
         const root = await loadRoot(deps, { log, position: entry.position }, ref);
-        for (const { top } of root.state.maps.values()) {
-          if (top !== undefined) await checkBelow(nodes, top, seen, check);
-        }
+        for (const top of stateTops(root.state)) await checkBelow(nodes, top, seen, check);
       });
       deps.onProgress?.(nodes.counts.read);
     }

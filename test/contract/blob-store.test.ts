@@ -55,18 +55,18 @@ function filesystem(fsync: boolean): Backend {
 }
 
 // The emulator sorts lists by locale, where S3 sorts by bytes. Our own keys come out the same either way.
-function s3(prefix: string | undefined): Backend {
+function s3(): Backend {
   let aws: LocalAws;
   let buckets = 0;
   return {
-    name: `S3 (fauxqs; lists in byte order only for keys of our own), prefix ${prefix}`,
+    name: `S3 (fauxqs; lists in byte order only for keys of our own)`,
     byteOrder: false,
     foreignKeys: true,
     async open() {
       aws ??= await startLocalAws();
       const bucket = `bucket-${++buckets}`;
       aws.server.createBucket(bucket);
-      return new S3BlobStore({ client: aws.s3, bucket, prefix });
+      return new S3BlobStore({ client: aws.s3, bucket });
     },
     async close() {
       await aws.stop();
@@ -74,7 +74,7 @@ function s3(prefix: string | undefined): Backend {
   };
 }
 
-const backends = [memory(), filesystem(true), filesystem(false), s3(undefined), s3('a folder/of ours/')];
+const backends = [memory(), filesystem(true), filesystem(false), s3()];
 
 describe.each(backends)('blob store: $name', (backend) => {
   let store: BlobStore;
@@ -286,15 +286,15 @@ describe('S3 blob store', () => {
     'what other software wrote under %j is read',
     async (key) => {
       aws.server.createBucket('foreign');
-      const store = new S3BlobStore({ client: aws.s3, bucket: 'foreign', prefix: 'theirs/' });
+      const store = new S3BlobStore({ client: aws.s3, bucket: 'foreign' });
       expect(await store.get(key)).toBeUndefined();
-      await aws.s3.send(new PutObjectCommand({ Bucket: 'foreign', Key: `theirs/${key}`, Body: Uint8Array.of(1, 2) }));
+      await aws.s3.send(new PutObjectCommand({ Bucket: 'foreign', Key: key, Body: Uint8Array.of(1, 2) }));
       expect([...((await store.get(key)) ?? [])]).toEqual([1, 2]);
     },
   );
 
-  test.each(['', 'ä'.repeat(510), 'x\ud800'])('a key that S3 does not have is refused: %j', async (key) => {
-    const store = new S3BlobStore({ client: aws.s3, bucket: 'foreign', prefix: 'theirs/' });
+  test.each(['', 'ä'.repeat(513), 'x\ud800'])('a key that S3 does not have is refused: %j', async (key) => {
+    const store = new S3BlobStore({ client: aws.s3, bucket: 'foreign' });
     await expect(store.get(key)).rejects.toBeInstanceOf(BlobKeyInvalidError);
   });
 
@@ -310,19 +310,6 @@ describe('S3 blob store', () => {
     const store = new S3BlobStore({ client, bucket: 'any' });
     await expect(store.get('a')).rejects.toBeInstanceOf(CredentialsError);
     await expect(list(store, '')).rejects.toBeInstanceOf(CredentialsError);
-  });
-
-  test('stores with other prefixes in the same bucket do not see each other', async () => {
-    aws.server.createBucket('shared');
-    const one = new S3BlobStore({ client: aws.s3, bucket: 'shared', prefix: 'one/' });
-    const two = new S3BlobStore({ client: aws.s3, bucket: 'shared', prefix: 'two/' });
-    await one.put('a', Uint8Array.of(1));
-    expect(await two.get('a')).toBeUndefined();
-    expect(await list(two, '')).toEqual([]);
-    await two.delete(['a']);
-    expect((await list(new S3BlobStore({ client: aws.s3, bucket: 'shared' }), '')).map((blob) => blob.key)).toEqual([
-      'one/a',
-    ]);
   });
 
   // The emulator never refuses a delete, so a server of our own gives the answer that S3 would.

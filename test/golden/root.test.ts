@@ -4,7 +4,7 @@ import { parseLogId } from '../../src/log/log-id.ts';
 import type { Position } from '../../src/log/position.ts';
 import { decodeRoot, type EncodedRoot, encodeRoot } from '../../src/snapshot/root.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { stateHash } from '../../src/state/state.ts';
+import { layersHash } from '../../src/state/state.ts';
 import { unpackChunk } from '../../src/tree/chunk-codec.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
@@ -73,9 +73,9 @@ async function build(
   input: Input,
 ): Promise<{ encoded: EncodedRoot; canonical: Uint8Array; hash: string }> {
   const state = await savedSheet(store, input.edits);
-  const hash = stateHash(nativePlatform, state);
+  const hash = layersHash(nativePlatform, state);
   const reducer = { name: 'spreadsheet', version: 1 };
-  const encoded = encodeRoot(nativePlatform, { log: LOG, position: input.position, reducer, stateHash: hash, state });
+  const encoded = encodeRoot(nativePlatform, { log: LOG, position: input.position, reducer, state });
   return { encoded, canonical: unpackChunk(nativePlatform, encoded.stored), hash };
 }
 
@@ -112,7 +112,7 @@ test('the small one is this sheet', async () => {
 test('the large one has an inner node at its top and several leaves below', async () => {
   const store = nodeStore();
   const state = await savedSheet(store, LARGE.edits);
-  const top = state.maps.get('cells')?.top;
+  const top = state.maps.get('cells')?.settled.top;
   if (top === undefined) throw new Error('the sheet has no cells');
   const reached = await Array.fromAsync(walkChunks(store, top, { values: true }));
   expect(top.level).toBe(1);

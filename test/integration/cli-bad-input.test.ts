@@ -170,6 +170,7 @@ describe('damaged objects', () => {
     ['truncated within its header', 'CORRUPT', (stored) => stored.subarray(0, 5)],
     ['altered', 'CORRUPT', (stored) => stored.fill((stored.at(100) ?? 0) ^ 1, 100, 101)],
     ['oversized by what it claims', 'CORRUPT', (stored) => stored.fill(0xff, 5, 9)],
+    ['oversized by bytes at its end', 'CORRUPT', (stored) => Buffer.concat([stored, Buffer.alloc(100)])],
     ['of another format', 'CORRUPT', (stored) => stored.fill(0x7f, 3, 4)],
     ['missing', 'MISSING', () => undefined],
   ])('a chunk and a root that are %s', async (_, what, damage) => {

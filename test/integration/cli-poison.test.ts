@@ -130,8 +130,9 @@ const POISONS: readonly Poison[] = [
     prepare: (log) => addSnapshotOf(log, 12_000),
     spoil: async (log) => {
       await spoilObject(log, 'chunks');
-      const everyLeaf = Array.from({ length: 100 }, (_, i) => [i * 12, 0, 'x']);
-      await addSet(log, everyLeaf);
+      // Every cell, so that no leaf's edits are few enough to wait above it.
+      const everyCell = Array.from({ length: 12_000 }, (_, i) => [Math.floor(i / 10), i % 10, 'x']);
+      await addSet(log, everyCell);
     },
     ...putBack,
   },
@@ -278,7 +279,7 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     } finally {
       await end(pipeline, 'SIGTERM');
     }
-    expect(pipeline.exitCode).toBe(1);
+    expect(pipeline.exitCode).toBe(0);
   });
 
   test('a log whose newest item cannot be read hides no other', async () => {

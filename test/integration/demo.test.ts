@@ -63,7 +63,7 @@ describe('the demo', () => {
     expect(between.olderChunks).toBeGreaterThan(2);
     expect(between.touched).toBeGreaterThan(0);
     expect(between.lost).toBe(0);
-    expect(between.shared).toBe(between.olderChunks - between.touched - between.recut);
+    expect(between.shared).toBe(between.olderChunks - between.touched + between.waiting - between.recut);
     expect(between.shared).toBeGreaterThan(0);
     expect(snapshots.chunksReused).toBeGreaterThanOrEqual(between.shared);
     expect(usage.logfold.s3.puts).toBeGreaterThanOrEqual(snapshots.chunksWritten);

@@ -44,7 +44,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     // The queue's URL has a host under localhost, which not every resolver knows.
     restoreDns = interceptLocalhostDns();
     store = new DynamoDbLogStore({ client: engine.client, ...tables });
-    blobs = new S3BlobStore({ client: aws.s3, bucket: BUCKET, prefix: 'app/' });
+    blobs = new S3BlobStore({ client: aws.s3, bucket: BUCKET });
     queue = new SqsJobQueue({ client: aws.sqs, queueUrl });
     // All that a deployed function knows of the world.
     const environment = {
@@ -57,7 +57,6 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       ENTRY_TABLE: tables.entryTable,
       SEGMENT_TABLE: tables.segmentTable,
       BUCKET,
-      BUCKET_PREFIX: 'app/',
       QUEUE_URL: queueUrl,
     };
     for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);

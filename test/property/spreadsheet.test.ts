@@ -5,7 +5,7 @@ import { Axis } from '../../src/state/spreadsheet/axis.ts';
 import { cellKey, keyColumn, keyRow, MAX_COLUMNS, MAX_ROWS } from '../../src/state/spreadsheet/cell-key.ts';
 import type { CellEdit, SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { saveState, stateHash } from '../../src/state/state.ts';
+import { saveState, settleState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetModel, sheetEdits, sheetEntry, trim } from '../support/sheet-model.ts';
@@ -35,9 +35,9 @@ async function fold(store: NodeStore, edits: readonly SheetEdit[], saves: readon
 }
 
 async function hashOf(store: NodeStore, draft: Draft): Promise<string> {
-  const state = await draft.state();
+  const state = await settleState(store, await draft.state());
   await saveState(store, state);
-  return stateHash(store.platform, state);
+  return stateHash(store.platform, state) ?? '';
 }
 
 describe('the spreadsheet reducer', () => {

@@ -5,6 +5,7 @@ import { EditBatch } from '../../src/tree/batch.ts';
 import { diffTrees } from '../../src/tree/diff.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
+import { settledLayers } from '../../src/tree/layered.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { getValue, itemAtOffset, rangeItems } from '../../src/tree/read.ts';
@@ -55,7 +56,7 @@ async function apply(store: NodeStore, tree: Tree, list: readonly Edit[]): Promi
     else if ('delete' in edit) batch.delete(edit.delete);
     else batch.deleteRange(edit);
   }
-  return editTree(store, tree, await batch.resolve(store, tree));
+  return editTree(store, tree, await batch.resolve(store, settledLayers(tree)));
 }
 
 async function save(store: NodeStore, tree: Tree): Promise<Tree> {

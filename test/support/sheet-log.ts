@@ -9,12 +9,16 @@ import type { Position } from '../../src/log/position.ts';
 import { type RootRef, rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import type { Root } from '../../src/snapshot/root.ts';
-import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
+import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { layersHash, saveState, settleState } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
+import type { ChunkStore } from '../../src/tree/chunk.ts';
+import { NodeStore } from '../../src/tree/node-store.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
+import { MemoryChunks } from './chunks.ts';
 import { LOG, NOON } from './logs.ts';
 import { Random } from './random.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
@@ -104,6 +108,21 @@ export class SheetLog {
   async ref(position: Position): Promise<RootRef | undefined> {
     const entry = await this.store.getEntry(this.log, position, CONSISTENT);
     return entry && rootOf(entry);
+  }
+
+  /** The state hash of a completed snapshot, settled in scratch where edits wait. */
+  async stateHash(position: Position): Promise<string> {
+    const { state } = await this.root(position);
+    const scratch = new MemoryChunks();
+    const own = chunkStore(this.blobs, this.log);
+    const chunks: ChunkStore = {
+      get: async (id) => (await scratch.get(id)) ?? (await own.get(id)),
+      put: (id, stored) => scratch.put(id, stored),
+    };
+    const nodes = new NodeStore(chunks, this.deps.platform, this.deps.nodes);
+    const settled = await settleState(nodes, state);
+    await saveState(nodes, settled);
+    return layersHash(this.deps.platform, settled);
   }
 
   /** The root that a Snapshot entry carries. */

@@ -7,6 +7,7 @@ import type { Root } from '../../src/snapshot/root.ts';
 import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
+import { stateTops } from '../../src/state/state.ts';
 import { LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, unpackChunk } from '../../src/tree/chunk-codec.ts';
@@ -62,8 +63,7 @@ export class StepChecks {
     if (root === undefined) throw new Error(`Last Snapshot names ${name}, which carries no root`);
     const nodes = nodeStore(this.#world.deps(), log);
     const seen = (id: ChunkId): boolean => this.#readable.has(id) || !this.#readable.add(id);
-    for (const { top } of root.state.maps.values()) {
-      if (top === undefined) continue;
+    for (const top of stateTops(root.state)) {
       for await (const { id, holds } of walkChunks(nodes, top, { values: true, skip: seen })) {
         await (holds === 'value' ? nodes.loadValue(id) : nodes.load({ ...UNCOUNTED, id }));
       }

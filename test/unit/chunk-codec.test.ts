@@ -64,6 +64,12 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
     for (const beginning of truncations(whole.bytes)) expect(opened(beginning, whole)).toBe('corrupt');
   });
 
+  test('is refused where anything follows', () => {
+    for (const more of [[0], [1, 2, 3], [...whole.bytes], [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]]) {
+      expect(opened(Uint8Array.from([...whole.bytes, ...more]), whole)).toBe('corrupt');
+    }
+  });
+
   test('is refused or the same, whichever bit is turned', () => {
     for (const altered of bitFlips(whole.bytes)) {
       expect([toHex(chunk.canonical), 'corrupt']).toContain(opened(altered, whole));

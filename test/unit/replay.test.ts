@@ -26,8 +26,8 @@ async function twoSnapshots(): Promise<{ sheet: SheetLog; first: Position; secon
 
 /** Completes a snapshot with another state than its entries give, in every other way as it should be. */
 async function forge(sheet: SheetLog, position: Position, by: Position): Promise<void> {
-  const { state, stateHash, ...root } = await sheet.root(by);
-  const forged = encodeRoot(sheet.deps.platform, { ...root, state, stateHash, position });
+  const root = await sheet.root(by);
+  const forged = encodeRoot(sheet.deps.platform, { ...root, position });
   await sheet.store.completeSnapshot(sheet.log, position, { inline: forged.stored });
   await sheet.store.advanceLastSnapshot(sheet.log, position);
 }
@@ -35,7 +35,7 @@ async function forge(sheet: SheetLog, position: Position, by: Position): Promise
 describe('replay', () => {
   test('agrees with the newest snapshot, from the first entry on', async () => {
     const { sheet, second } = await twoSnapshots();
-    const { stateHash } = await sheet.root(second);
+    const stateHash = await sheet.stateHash(second);
     expect(await replayed(sheet)).toEqual({
       position: second,
       replayed: stateHash,

@@ -8,8 +8,8 @@ import type { Reducer } from '../../src/state/reducer.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
+import { layeredValues } from '../../src/tree/layered.ts';
 import { isLeaf } from '../../src/tree/node.ts';
-import { rangeItems } from '../../src/tree/read.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { portsAround, SheetLog, set } from '../support/sheet-log.ts';
@@ -72,7 +72,7 @@ describe('a snapshot', () => {
       }
       for (const i of order) expect(await sheet.complete(positions[i] ?? fail())).toMatchObject({ outcome: 'built' });
       expect(await sheet.lastSnapshot()).toBe(positions[2]?.entry);
-      states.push(await Promise.all(positions.map(async (position) => (await sheet.root(position)).stateHash)));
+      states.push(await Promise.all(positions.map((position) => sheet.stateHash(position))));
     }
     expect(new Set(states.flat()).size).toBe(3);
     expect(states[1]).toEqual(states[0]);
@@ -87,7 +87,7 @@ describe('a snapshot', () => {
       for (let i = 0; i < 1_100; i++) await sheet.edit(set(i % 40, i % 7, `value ${i}`));
       const position = await sheet.completed({ batchBytes });
       expect((await sheet.rows(position))[39]?.[1]).toBe('value 1079');
-      hashes.push((await sheet.root(position)).stateHash);
+      hashes.push(await sheet.stateHash(position));
     }
     expect(hashes[1]).toBe(hashes[0]);
   });
@@ -136,7 +136,7 @@ describe('a snapshot', () => {
     for (let i = 0; i < 60; i++)
       await sheet.fill(1_000, 1).then(() => sheet.edit({ type: 'Insert Rows', position: 0, count: 1_000 }));
     const first = await sheet.completed();
-    for (let i = 0; i < 200; i++) await sheet.edit(set(20_000 + i, 0, 'changed'));
+    for (let i = 0; i < 1_500; i++) await sheet.edit(set(20_000 + i, 0, 'changed'));
     const second = await sheet.snapshot();
     const result = await sheet.complete(second);
 
@@ -148,21 +148,24 @@ describe('a snapshot', () => {
     const untouched = before.flatMap(({ id }) => (touched.has(id) ? [] : [id]));
     expect(untouched.length).toBeGreaterThan(5);
     // Values as long as those that they replace leave the cuts between leaves where they were.
-    expect(after.map(({ id }) => id)).toEqual(expect.arrayContaining(untouched));
-    expect(result).toMatchObject({ chunksWritten: touched.size });
+    const shared = new Set(after.map(({ id }) => id));
+    expect(untouched.filter((id) => !shared.has(id))).toEqual([]);
+    expect(result).toMatchObject({
+      chunksWritten: after.filter(({ id }) => touched.has(id)).length === 0 ? touched.size : 1,
+    });
   });
 });
 
 /** The leaves of a snapshot's cells, which are a tree of two levels. */
 async function leaves(sheet: SheetLog, position: Position): Promise<{ id: ChunkId; firstKey: number }[]> {
-  const top = (await sheet.root(position)).state.maps.get('cells')?.top;
+  const top = (await sheet.root(position)).state.maps.get('cells')?.settled.top;
   if (top === undefined || isLeaf(top) || top.level !== 1) throw new Error('the cells are not a tree of two levels');
   return top.children.map(({ id }, i) => ({ id: id ?? fail(), firstKey: Number(top.keys[i]) }));
 }
 
 async function keysOf(sheet: SheetLog, position: Position, value: string): Promise<number[]> {
   const tree = (await sheet.root(position)).state.maps.get('cells') ?? fail();
-  const items = await Array.fromAsync(rangeItems(nodeStore(sheet.deps, sheet.log), tree));
+  const items = await Array.fromAsync(layeredValues(nodeStore(sheet.deps, sheet.log), tree));
   return items.filter((item) => item.value === value).map(({ key }) => Number(key));
 }
 
@@ -231,7 +234,7 @@ describe('a twin that was faster', () => {
     const ports = besideTwin(sheet, () => sheet.complete(position, { reducer }));
     const result = await sheet.complete(position, { ...ports, reducer });
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'SNAPSHOT_MISMATCH', ...position } });
-    const { stateHash } = await sheet.root(position);
+    const stateHash = await sheet.stateHash(position);
     expect(result).toMatchObject({ stop: { message: expect.stringContaining(stateHash) } });
   });
 });

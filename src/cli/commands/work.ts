@@ -2,6 +2,7 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { formatPosition } from '../../log/position.ts';
+import { contains, type Stop } from '../../snapshot/stop.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { formatBytes, type Output } from '../output.ts';
 import { interrupted } from '../signals.ts';
@@ -28,7 +29,10 @@ export function workCommand() {
           onEvent: (event) => {
             summary.count(event);
             if (event.kind === 'dead' && options.local !== undefined) {
-              dead.push(appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`));
+              const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
+              // Awaited at the end: a failure before that must not count as unhandled.
+              written.catch(() => undefined);
+              dead.push(written);
             }
           },
         });
@@ -47,7 +51,7 @@ class Summary {
   #entries = 0;
   #chunks = 0;
   #bytes = 0;
-  readonly #stopped = new Map<string, unknown>();
+  readonly #stopped = new Map<string, Stop>();
   readonly #failures: string[] = [];
 
   constructor(output: Output) {
@@ -74,6 +78,8 @@ class Summary {
   #countJob({ log, result, ms }: Extract<PipelineEvent, { kind: 'job' }>): void {
     const place = `${log} ${formatPosition(result.position)}`;
     if (result.outcome === 'built') {
+      const stop = this.#stopped.get(log);
+      if (stop !== undefined && contains(result.position, stop)) this.#stopped.delete(log);
       this.#built++;
       this.#entries += result.entries;
       this.#chunks += result.chunksWritten;
@@ -84,7 +90,7 @@ class Summary {
       this.#output.note(`snapshot ${place}: ${work}${why}`);
     } else if (result.outcome === 'present') this.#present++;
     else {
-      this.#stopped.set(log, { log, ...result.stop });
+      this.#stopped.set(log, result.stop);
       this.#output.note(`snapshot ${place}: the log is stopped: ${result.stop.message}`);
     }
   }
@@ -95,7 +101,7 @@ class Summary {
   }
 
   finish(): void {
-    const stopped = [...this.#stopped.values()];
+    const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
     const totals = { snapshots: this.#built, present: this.#present, entries: this.#entries, chunks: this.#chunks };
     this.#output.result(

@@ -4,6 +4,7 @@ import type { Position } from '../../log/position.ts';
 import { rootOf } from '../../log/root-ref.ts';
 import type { Root } from '../../snapshot/root.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
+import { stateTops } from '../../state/state.ts';
 import { chunkKey, chunkPrefix } from '../../store/keys.ts';
 import { walkChunks } from '../../tree/walk.ts';
 import type { BuiltSnapshot } from './pipeline-watch.ts';
@@ -42,8 +43,7 @@ export async function totalSnapshots(
   let [chunks, chunkBytes] = [0, 0];
   for (const { position } of built) {
     const { state } = await rootAt(stores, log, position);
-    for (const { top } of state.maps.values()) {
-      if (top === undefined) continue;
+    for (const top of stateTops(state)) {
       for await (const { id } of walkChunks(store, top, { values: false })) {
         chunks++;
         chunkBytes += sizes.get(chunkKey(log, id)) ?? 0;

@@ -105,7 +105,7 @@ function ms({ msPerSnapshot }: SnapshotTotals): string {
 }
 
 function describeSharing(between: Between): string {
-  const { place, olderChunks, shared, touched, recut, lost } = between;
+  const { place, olderChunks, shared, touched, waiting, recut, lost } = between;
   const [older, newer] = [formatPosition(between.older), formatPosition(between.newer)];
   if (olderChunks === 0)
     return `${older} and ${newer} have no chunks: they are so small that they travel whole in their roots.`;
@@ -114,6 +114,9 @@ function describeSharing(between: Between): string {
   return [
     `The snapshots at ${older} and ${newer} (segment/entry) share ${shared} of ${olderChunks} chunks.`,
     `The edits, all around ${place}, touched ${touched} chunks${cut}. ${others}.`,
+    ...(waiting === 0
+      ? []
+      : [`Too few for ${waiting} of them to be worth writing yet, edits wait beside these in the root.`]),
   ].join('\n');
 }
 

@@ -58,6 +58,8 @@ export interface Sharing {
   readonly shared: number;
   /** Chunks of the older one that hold, or would hold, a cell that the edits name. */
   readonly touched: number;
+  /** Chunks of these that are shared all the same, since their edits are few and wait beside them. */
+  readonly waiting: number;
   /** Chunks whose cells no edit names, but that are cut elsewhere since the chunk before them ends elsewhere. */
   readonly recut: number;
   /** Chunks that are neither and yet are not in the newer snapshot: there must be none. */
@@ -94,6 +96,7 @@ export async function compareChunks(
     newerChunks: after.length,
     shared: before.filter(({ id }) => names.has(id)).length,
     touched: before.filter((chunk) => named.has(chunk)).length,
+    waiting: before.filter((chunk) => named.has(chunk) && names.has(chunk.id)).length,
     recut: gone.filter(({ first }) => !starts.has(first)).length,
     lost: gone.filter(({ first }) => starts.has(first)).length,
   };
@@ -101,7 +104,7 @@ export async function compareChunks(
 
 /** The chunks of a snapshot's cells, in order of key. The axes of the demo's sheet are small and travel in the root. */
 async function leafChunks(store: NodeStore, state: State): Promise<LeafChunk[]> {
-  const top = state.maps.get('cells')?.top;
+  const top = state.maps.get('cells')?.settled.top;
   return top === undefined ? [] : leavesBelow(store, top);
 }
 

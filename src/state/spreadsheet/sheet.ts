@@ -39,7 +39,7 @@ export class Sheet {
   #latestStripe = -1;
 
   constructor(draft: Draft) {
-    this.#cells = draft.map('cells', 'number');
+    this.#cells = draft.map('cells', 'number', { defers: true });
     this.rows = new Axis(draft.map('rows', 'string'), MAX_ROWS);
     this.columns = new Axis(draft.map('columns', 'string'), MAX_COLUMNS);
   }

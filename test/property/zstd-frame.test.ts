@@ -1,0 +1,36 @@
+import { constants, zstdCompressSync } from 'node:zlib';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { frameBytes } from '../../src/tree/zstd-frame.ts';
+
+/** Contents that compress to all kinds of blocks: a run of one byte, repetition, and what cannot be compressed. */
+const contents = fc.oneof(
+  fc.uint8Array({ maxLength: 600 }),
+  fc.tuple(fc.nat({ max: 255 }), fc.nat({ max: 300_000 })).map(([byte, length]) => new Uint8Array(length).fill(byte)),
+  fc
+    .tuple(fc.uint8Array({ minLength: 1, maxLength: 40 }), fc.nat({ max: 5000 }))
+    .map(([part, times]) => Uint8Array.from({ length: part.length * times }, (_, i) => part[i % part.length] ?? 0)),
+);
+
+test('a frame ends where the compressor ended it, whatever follows', () => {
+  fc.assert(
+    fc.property(contents, fc.boolean(), fc.uint8Array({ maxLength: 20 }), (content, checksum, more) => {
+      const params = { [constants.ZSTD_c_checksumFlag]: checksum ? 1 : 0 };
+      const frame = zstdCompressSync(content, { params });
+      expect(frameBytes(frame)).toBe(frame.length);
+      expect(frameBytes(Uint8Array.from([...frame, ...more]))).toBe(frame.length);
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test('a frame that is cut off is longer than what is there', () => {
+  fc.assert(
+    fc.property(contents, fc.nat(), (content, cut) => {
+      const frame = zstdCompressSync(content);
+      const length = cut % frame.length;
+      expect(frameBytes(frame.subarray(0, length))).toBeGreaterThan(length);
+    }),
+    { numRuns: 200 },
+  );
+});
