@@ -12,15 +12,12 @@ import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
-import { layersHash, saveState, settleState } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
-import type { ChunkStore } from '../../src/tree/chunk.ts';
-import { NodeStore } from '../../src/tree/node-store.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
-import { MemoryChunks } from './chunks.ts';
 import { LOG, NOON } from './logs.ts';
 import { Random } from './random.ts';
+import { settledHash } from './settled-hash.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 
 const CONSISTENT = { consistent: true };
@@ -113,16 +110,7 @@ export class SheetLog {
   /** The state hash of a completed snapshot, settled in scratch where edits wait. */
   async stateHash(position: Position): Promise<string> {
     const { state } = await this.root(position);
-    const scratch = new MemoryChunks();
-    const own = chunkStore(this.blobs, this.log);
-    const chunks: ChunkStore = {
-      get: async (id) => (await scratch.get(id)) ?? (await own.get(id)),
-      put: (id, stored) => scratch.put(id, stored),
-    };
-    const nodes = new NodeStore(chunks, this.deps.platform, this.deps.nodes);
-    const settled = await settleState(nodes, state);
-    await saveState(nodes, settled);
-    return layersHash(this.deps.platform, settled);
+    return settledHash(chunkStore(this.blobs, this.log), state, this.deps.nodes);
   }
 
   /** The root that a Snapshot entry carries. */

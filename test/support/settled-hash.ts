@@ -1,0 +1,18 @@
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { layersHash, type State, saveState, settleState } from '../../src/state/state.ts';
+import type { ChunkStore } from '../../src/tree/chunk.ts';
+import { NodeStore, type NodeStoreOptions } from '../../src/tree/node-store.ts';
+import { MemoryChunks } from './chunks.ts';
+
+/** The state hash of a saved state, settled in scratch where edits wait. */
+export async function settledHash(own: ChunkStore, state: State, options?: NodeStoreOptions): Promise<string> {
+  const scratch = new MemoryChunks();
+  const chunks: ChunkStore = {
+    get: async (id) => (await scratch.get(id)) ?? (await own.get(id)),
+    put: (id, stored) => scratch.put(id, stored),
+  };
+  const nodes = new NodeStore(chunks, nativePlatform, options);
+  const settled = await settleState(nodes, state);
+  await saveState(nodes, settled);
+  return layersHash(nativePlatform, settled);
+}
