@@ -125,7 +125,7 @@ export class EditBatch {
       }
     }
     this.#moveLargeValues(store, starts, ends);
-    return { ...withDeletions(edits, extra), bytes: this.#bytes.bytes };
+    return { ...withDeletions(edits, extra), bytes: this.#bytes.bytes.subarray(0, this.#bytes.length) };
   }
 
   #columns(): Columns {

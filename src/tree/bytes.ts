@@ -2,11 +2,13 @@
 export class ByteWriter {
   bytes: Uint8Array;
   view: DataView;
-  length = 0;
+  length: number;
 
-  constructor(capacity = 256) {
-    this.bytes = new Uint8Array(capacity);
-    this.view = new DataView(this.bytes.buffer);
+  /** @param start how many bytes to make room for, or bytes to go on from, which are not changed */
+  constructor(start: number | Uint8Array = 256) {
+    this.bytes = typeof start === 'number' ? new Uint8Array(start) : start;
+    this.length = typeof start === 'number' ? 0 : start.length;
+    this.view = new DataView(this.bytes.buffer, this.bytes.byteOffset, this.bytes.byteLength);
   }
 
   /** Makes room for `more` bytes past the end and returns where they start; the caller fills them. */

@@ -7,9 +7,10 @@ import { editTree, type LeafEdits } from './edit.ts';
 import type { Key } from './key.ts';
 import { lowerBound } from './key.ts';
 import { isTombstone, type LayeredTree, settledLayers, TOMBSTONE } from './layered.ts';
-import { isLeaf, valueBytes } from './node.ts';
+import { isLeaf } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import { rangeSlices } from './read.ts';
+import { type LeafSlice, rangeSlices } from './read.ts';
+import type { Tree } from './tree.ts';
 
 /**
  * Edits for one leaf that a snapshot typically brings where they are scattered, as a share of the leaf: 10,000 of them
@@ -33,9 +34,7 @@ export function writeEditsBytes(shape: NodeShape): number {
 }
 
 /** The edits of one leaf's range, `from` up to but not including `to`. */
-interface LeafGroup {
-  readonly from: number;
-  readonly to: number;
+interface LeafGroup extends Span {
   /** First key of the leaf's range; undefined where the range has no beginning. */
   readonly start: Key | undefined;
   /** First key past the leaf's range; undefined where it has no end. */
@@ -51,14 +50,16 @@ export async function deferEdits(store: NodeStore, map: LayeredTree, edits: Leaf
   if (edits.keys.length === 0) return map;
   if (isSmall(map)) return settledLayers(await editTree(store, map.settled, edits));
   const enough = writeEditsBytes(store.shape);
-  const written = new EditList();
-  const waiting = new EditList();
+  const arena = new EditArena(edits);
+  const written = new EditList(arena);
+  const waiting = new EditList(arena);
   for await (const group of leafGroups(store, map, edits)) {
-    const older = await waitingEdits(store, map, group);
-    if (older.size + editBytes(edits, group) < enough) waiting.addEdits(edits, group, { tombstones: true });
+    const older = await waitingEdits(store, map.pending, group, arena);
+    if ((older?.size ?? 0) + editBytes(edits, group) < enough) waiting.addWaiting(edits, group);
+    else if (older === undefined) written.add(edits, group);
     else {
-      written.merge(older, edits, group);
-      for (const key of older.keys) waiting.add(key, EMPTY, 0, 0);
+      written.addMerged(older, edits, group);
+      waiting.addDeletions(older.keys);
     }
   }
   const deferred = {
@@ -70,7 +71,7 @@ export async function deferEdits(store: NodeStore, map: LayeredTree, edits: Leaf
 }
 
 /** How much edits take while they wait, as {@link itemBytes} counts. */
-function editBytes(edits: LeafEdits, { from, to }: LeafGroup): number {
+function editBytes(edits: LeafEdits, { from, to }: Span): number {
   let bytes = 0;
   for (let i = from; i < to; i++) {
     const length = at(edits.ends, i) - at(edits.starts, i);
@@ -86,15 +87,9 @@ function isSmall({ settled: { top } }: LayeredTree): boolean {
 
 /** A map with all waiting edits written: the tree that a build from nothing gives. */
 export async function settle(store: NodeStore, map: LayeredTree): Promise<LayeredTree> {
-  if (map.pending.top === undefined) return map;
-  const all = await waitingEdits(store, map, { start: undefined, end: undefined });
-  const settled = new EditList();
-  settled.merge(all, NO_EDITS, { from: 0, to: 0 });
-  return settledLayers(await editTree(store, map.settled, settled.edits()));
+  const all = await waitingEdits(store, map.pending, {}, new EditArena());
+  return all === undefined ? map : settledLayers(await editTree(store, map.settled, all.edits()));
 }
-
-const EMPTY = new Uint8Array(0);
-const NO_EDITS: LeafEdits = { keys: [], bytes: EMPTY, starts: [], ends: [], weights: undefined };
 
 /** Groups edits by the leaf of the settled tree that they fall into. Reads inner nodes only. */
 async function* leafGroups(store: NodeStore, { settled }: LayeredTree, edits: LeafEdits): AsyncGenerator<LeafGroup> {
@@ -117,20 +112,48 @@ async function* leafGroups(store: NodeStore, { settled }: LayeredTree, edits: Le
   }
 }
 
-/** What waits in a range of keys. */
+/** What waits in a range of keys; undefined where nothing does. */
 async function waitingEdits(
   store: NodeStore,
-  map: LayeredTree,
-  range: { readonly start: Key | undefined; readonly end: Key | undefined },
-): Promise<EditList> {
-  const list = new EditList();
-  for await (const { leaf, from, to } of rangeSlices(store, map.pending, { from: range.start, to: range.end })) {
-    for (let i = from; i < to; i++) {
-      const encoded = valueBytes(leaf, i);
-      list.add(at(leaf.keys, i), encoded, 0, isTombstone(encoded) ? 0 : encoded.length);
-    }
+  pending: Tree,
+  range: { readonly start?: Key | undefined; readonly end?: Key | undefined },
+  arena: EditArena,
+): Promise<EditList | undefined> {
+  if (pending.top === undefined) return undefined;
+  const list = new EditList(arena);
+  for await (const slice of rangeSlices(store, pending, { from: range.start, to: range.end })) list.addWaited(slice);
+  return list.keys.length === 0 ? undefined : list;
+}
+
+interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The bytes that several lists of edits point into: those of the edits that came, with others behind them. */
+class EditArena {
+  readonly #writer: ByteWriter;
+  #tombstone: number | undefined;
+
+  constructor(edits?: LeafEdits) {
+    this.#writer = new ByteWriter(edits?.bytes ?? 1024);
   }
-  return list;
+
+  get bytes(): Uint8Array {
+    return this.#writer.bytes;
+  }
+
+  /** Where the bytes start once they are in. */
+  add(bytes: Uint8Array): number {
+    const start = this.#writer.length;
+    this.#writer.append(bytes);
+    return start;
+  }
+
+  tombstone(): number {
+    this.#tombstone ??= this.add(TOMBSTONE);
+    return this.#tombstone;
+  }
 }
 
 /** Edits in order of key, put together from several sources. */
@@ -138,52 +161,69 @@ class EditList {
   readonly keys: Key[] = [];
   /** As {@link itemBytes} counts. */
   size = 0;
-  readonly #bytes = new ByteWriter(4096);
+  readonly #arena: EditArena;
   readonly #starts = new NumberColumn();
   readonly #ends = new NumberColumn();
 
-  /** Adds an edit whose value is encoded in `bytes` from `start` to `end`; a deletion where these are equal. */
-  add(key: Key, bytes: Uint8Array, start: number, end: number): void {
-    this.keys.push(key);
-    this.#starts.push(this.#bytes.length);
-    this.#bytes.append(bytes.subarray(start, end));
-    this.#ends.push(this.#bytes.length);
-    this.size += itemBytes(key, end - start);
+  constructor(arena: EditArena) {
+    this.#arena = arena;
   }
 
-  /** Adds some of other edits; with `tombstones`, their deletions as tombstones, which is how they wait. */
-  addEdits(
-    edits: LeafEdits,
-    { from, to }: { readonly from: number; readonly to: number },
-    { tombstones }: { readonly tombstones: boolean },
-  ): void {
+  /** Adds edits that came, as they are. */
+  add(edits: LeafEdits, { from, to }: Span): void {
+    for (let i = from; i < to; i++) this.#push(at(edits.keys, i), at(edits.starts, i), at(edits.ends, i));
+  }
+
+  /** Adds edits that came, deletions as tombstones, which is how they wait. */
+  addWaiting(edits: LeafEdits, { from, to }: Span): void {
     for (let i = from; i < to; i++) {
       const [start, end] = [at(edits.starts, i), at(edits.ends, i)];
-      if (start === end && tombstones) this.add(at(edits.keys, i), TOMBSTONE, 0, TOMBSTONE.length);
-      else this.add(at(edits.keys, i), edits.bytes, start, end);
+      if (start !== end) this.#push(at(edits.keys, i), start, end);
+      else {
+        const tombstone = this.#arena.tombstone();
+        this.#push(at(edits.keys, i), tombstone, tombstone + TOMBSTONE.length);
+      }
+    }
+  }
+
+  /** Adds edits that have waited, tombstones as deletions again. */
+  addWaited({ leaf, from, to }: LeafSlice): void {
+    const first = from === 0 ? 0 : at(leaf.ends, from - 1);
+    const base = this.#arena.add(leaf.bytes.subarray(first, at(leaf.ends, to - 1))) - first;
+    for (let i = from, start = first; i < to; i++) {
+      const end = at(leaf.ends, i);
+      const length = isTombstone(leaf.bytes.subarray(start, end)) ? 0 : end - start;
+      this.#push(at(leaf.keys, i), base + start, base + start + length);
+      this.size += itemBytes(at(leaf.keys, i), end - start);
+      start = end;
     }
   }
 
   /** Adds older edits and newer ones, of which the newer win. */
-  merge(older: EditList, newer: LeafEdits, { from, to }: { readonly from: number; readonly to: number }): void {
+  addMerged(older: EditList, newer: LeafEdits, { from, to }: Span): void {
     const old = older.edits();
     let next = 0;
     for (let i = from; i < to; i++) {
       const upTo = lowerBound(older.keys, at(newer.keys, i));
-      this.addEdits(old, { from: next, to: upTo }, { tombstones: false });
+      this.add(old, { from: next, to: upTo });
       next = older.keys[upTo] === newer.keys[i] ? upTo + 1 : upTo;
-      this.addEdits(newer, { from: i, to: i + 1 }, { tombstones: false });
+      this.add(newer, { from: i, to: i + 1 });
     }
-    this.addEdits(old, { from: next, to: older.keys.length }, { tombstones: false });
+    this.add(old, { from: next, to: older.keys.length });
+  }
+
+  addDeletions(keys: readonly Key[]): void {
+    for (const key of keys) this.#push(key, 0, 0);
   }
 
   edits(): LeafEdits {
-    return {
-      keys: this.keys,
-      bytes: this.#bytes.bytes,
-      starts: this.#starts.view(),
-      ends: this.#ends.view(),
-      weights: undefined,
-    };
+    const [starts, ends] = [this.#starts.view(), this.#ends.view()];
+    return { keys: this.keys, bytes: this.#arena.bytes, starts, ends, weights: undefined };
+  }
+
+  #push(key: Key, start: number, end: number): void {
+    this.keys.push(key);
+    this.#starts.push(start);
+    this.#ends.push(end);
   }
 }

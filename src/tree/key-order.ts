@@ -3,8 +3,6 @@ import type { Key } from './key.ts';
 
 const DIGIT_BITS = 11;
 const DIGIT = 2 ** DIGIT_BITS;
-/** Whole numbers below 2^53 have at most this many digits. */
-const DIGITS = 5;
 
 /**
  * The indexes of keys in ascending order of key; equal keys keep their order. Numbers are sorted by their digits from
@@ -27,7 +25,9 @@ function radixSort(keys: readonly Key[], order: Uint32Array<ArrayBuffer>): Uint3
   let from = order;
   let to = new Uint32Array(order.length);
   const digits = new Uint16Array(order.length);
-  for (let digit = 0, unit = 1; digit < DIGITS; digit++, unit *= DIGIT) {
+  let largest = 0;
+  for (let i = 0; i < order.length; i++) largest = Math.max(largest, Number(keys[i]));
+  for (let unit = 1; unit <= largest; unit *= DIGIT) {
     const starts = new Uint32Array(DIGIT);
     for (let i = 0; i < digits.length; i++) {
       const value = Math.floor(Number(keys[i]) / unit) % DIGIT;

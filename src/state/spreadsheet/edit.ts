@@ -1,5 +1,6 @@
 import { BodyInvalidError, SheetLimitError } from '../../errors.ts';
 import type { Value } from '../../log/value.ts';
+import { at } from '../../tree/array.ts';
 import { MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
 
 /** The entry types that the spreadsheet reducer folds, each with the highest version of its body. */
@@ -47,11 +48,15 @@ export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
 
 const LIMITS = `A sheet has rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
 
+// Plain indexes here: this runs for every cell of every entry, often in a process that has only just started.
 function checkCells(cells: readonly Value[]): readonly CellEdit[] {
   if (!cells.every(isCell)) throw invalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
-  for (const [row, column] of cells) {
-    if (row >= MAX_ROWS || column >= MAX_COLUMNS) {
-      throw new SheetLimitError(`the cell at row ${row}, column ${column} is outside of the sheet`, { advice: LIMITS });
+  for (let i = 0; i < cells.length; i++) {
+    const cell = at(cells, i);
+    if (cell[0] >= MAX_ROWS || cell[1] >= MAX_COLUMNS) {
+      throw new SheetLimitError(`the cell at row ${cell[0]}, column ${cell[1]} is outside of the sheet`, {
+        advice: LIMITS,
+      });
     }
   }
   return cells;

@@ -41,8 +41,8 @@ function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
 /** Sets cells from an index on; without a promise as long as nothing has to be fetched, which is nearly always. */
 function setCells(sheet: Sheet, cells: readonly CellEdit[], from: number): void | Promise<void> {
   for (let i = from; i < cells.length; i++) {
-    const [row, column, value] = at(cells, i);
-    const pending = sheet.set(row, column, value);
+    const cell = at(cells, i);
+    const pending = sheet.set(cell[0], cell[1], cell[2]);
     if (pending !== undefined) return pending.then(() => setCells(sheet, cells, i + 1));
   }
 }
