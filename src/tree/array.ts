@@ -1,9 +1,46 @@
+import type { Key } from './key.ts';
+
 /**
  * The item at an index that is known to be there.
  * @throws RangeError where it is not, instead of going on with undefined
  */
 export function at<T>(items: ArrayLike<T>, index: number): T {
   const item = items[index];
-  if (item === undefined) throw new RangeError(`index ${index} is outside of ${items.length} items`);
+  if (item === undefined) throw outside(items, index);
   return item;
+}
+
+// The same for one kind of array each. An engine compiles a function for the kinds of arrays that it has seen, whoever
+// called it: one function for all kinds is several times slower, which shows where it is called for every cell.
+
+/** As {@link at}, for keys. */
+export function keyAt(keys: readonly Key[], index: number): Key {
+  const key = keys[index];
+  if (key === undefined) throw outside(keys, index);
+  return key;
+}
+
+/** As {@link at}, for bytes. */
+export function byteAt(bytes: Uint8Array, index: number): number {
+  const byte = bytes[index];
+  if (byte === undefined) throw outside(bytes, index);
+  return byte;
+}
+
+/** As {@link at}, for whole numbers below 2^32. */
+export function uint32At(numbers: Uint32Array, index: number): number {
+  const number = numbers[index];
+  if (number === undefined) throw outside(numbers, index);
+  return number;
+}
+
+/** As {@link at}, for doubles. */
+export function float64At(numbers: Float64Array, index: number): number {
+  const number = numbers[index];
+  if (number === undefined) throw outside(numbers, index);
+  return number;
+}
+
+function outside(items: ArrayLike<unknown>, index: number): RangeError {
+  return new RangeError(`index ${index} is outside of ${items.length} items`);
 }

@@ -1,5 +1,5 @@
 import type { Value } from '../log/value.ts';
-import { at } from './array.ts';
+import { at, float64At, keyAt, uint32At } from './array.ts';
 import { ByteWriter, fromHex } from './bytes.ts';
 import { writeValue } from './canonical.ts';
 import { decodeValue, VALUE_REF_TYPE } from './canonical-reader.ts';
@@ -81,7 +81,7 @@ export class EditBatch {
 
   #push(key: Key, weight: number): void {
     const index = this.#keys.length;
-    if (index > 0 && !(at(this.#keys, index - 1) < key)) this.#ascending = false;
+    if (index > 0 && !(keyAt(this.#keys, index - 1) < key)) this.#ascending = false;
     if (weight !== 1) this.#weights ??= Array.from({ length: index }, () => 1);
     this.#keys.push(key);
     this.#ends.push(this.#bytes.length);
@@ -114,13 +114,13 @@ export class EditBatch {
     const { keys, starts, ends } = edits;
     const extra = new Set<Key>();
     for (const range of this.#ranges) {
-      for (let i = lowerBound(keys, range.from); i < keys.length && at(keys, i) < range.to; i++) {
-        const index = order === undefined ? i : at(order, i);
-        if (index < range.after && covers(range, at(keys, i))) ends[i] = at(starts, i);
+      for (let i = lowerBound(keys, range.from); i < keys.length && keyAt(keys, i) < range.to; i++) {
+        const index = order === undefined ? i : uint32At(order, i);
+        if (index < range.after && covers(range, keyAt(keys, i))) ends[i] = float64At(starts, i);
       }
       for (const tree of [map.settled, map.pending]) {
         for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
-          for (let i = from; i < to; i++) if (covers(range, at(leaf.keys, i))) extra.add(at(leaf.keys, i));
+          for (let i = from; i < to; i++) if (covers(range, keyAt(leaf.keys, i))) extra.add(keyAt(leaf.keys, i));
         }
       }
     }
@@ -140,8 +140,8 @@ export class EditBatch {
     const starts = new Float64Array(order.length);
     const ends = new Float64Array(order.length);
     for (let i = 0; i < order.length; i++) {
-      const index = at(order, i);
-      keys.push(at(this.#keys, index));
+      const index = uint32At(order, i);
+      keys.push(keyAt(this.#keys, index));
       starts[i] = this.#start(index);
       ends[i] = this.#ends.at(index);
     }
@@ -154,12 +154,12 @@ export class EditBatch {
     if (this.#ascending) return undefined;
     const keys = this.#keys;
     const order = ascendingOrder(keys);
-    return order.filter((index, i) => i + 1 === order.length || keys[index] !== keys[at(order, i + 1)]);
+    return order.filter((index, i) => i + 1 === order.length || keys[index] !== keys[uint32At(order, i + 1)]);
   }
 
   #moveLargeValues(store: NodeStore, starts: Float64Array, ends: Float64Array): void {
     for (let i = 0; i < starts.length; i++) {
-      const [start, end] = [at(starts, i), at(ends, i)];
+      const [start, end] = [float64At(starts, i), float64At(ends, i)];
       if (end - start <= LARGE_VALUE_BYTES) continue;
       const id = store.addValue(this.#bytes.bytes.slice(start, end));
       const reference = new Uint8Array([0xc7, 32, VALUE_REF_TYPE, ...fromHex(id)]);
@@ -187,28 +187,25 @@ function withDeletions(edits: Columns, extra: ReadonlySet<Key>): Omit<LeafEdits,
   if (deletions.length === 0) return edits;
   // Ranges may come in any order, but within each the keys ascend.
   deletions.sort((a, b) => (a < b ? -1 : 1));
-  const merged: { keys: Key[]; starts: number[]; ends: number[]; weights: number[] } = {
-    keys: [],
-    starts: [],
-    ends: [],
-    weights: [],
+  const keys: Key[] = [];
+  const [starts, ends, weights] = [new NumberColumn(), new NumberColumn(), new NumberColumn()];
+  const push = (key: Key, start: number, end: number, weight: number): void => {
+    keys.push(key);
+    starts.push(start);
+    ends.push(end);
+    weights.push(weight);
   };
   let next = 0;
   const deleteBefore = (key: Key | undefined): void => {
     for (; next < deletions.length && (key === undefined || at(deletions, next) < key); next++) {
-      merged.keys.push(at(deletions, next));
-      merged.starts.push(0);
-      merged.ends.push(0);
-      merged.weights.push(1);
+      push(at(deletions, next), 0, 0, 1);
     }
   };
   for (const [i, key] of edits.keys.entries()) {
     deleteBefore(key);
-    merged.keys.push(key);
-    merged.starts.push(at(edits.starts, i));
-    merged.ends.push(at(edits.ends, i));
-    merged.weights.push(edits.weights?.[i] ?? 1);
+    push(key, float64At(edits.starts, i), float64At(edits.ends, i), edits.weights?.[i] ?? 1);
   }
   deleteBefore(undefined);
-  return { ...merged, weights: edits.weights === undefined ? undefined : merged.weights };
+  const weighted = edits.weights === undefined ? undefined : weights.view();
+  return { keys, starts: starts.view(), ends: ends.view(), weights: weighted };
 }

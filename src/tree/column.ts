@@ -1,4 +1,4 @@
-import { at } from './array.ts';
+import { float64At } from './array.ts';
 
 /** A growing column of whole numbers below 2^53 without the cost of an array that grows item by item. */
 export class NumberColumn {
@@ -20,7 +20,7 @@ export class NumberColumn {
 
   /** The number at an index below `length`. */
   at(index: number): number {
-    return at(this.#numbers, index);
+    return float64At(this.#numbers, index);
   }
 
   /** What has been pushed, as a view that later pushes may not reach. */

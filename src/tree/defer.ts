@@ -1,4 +1,4 @@
-import { at } from './array.ts';
+import { float64At, keyAt, uint32At } from './array.ts';
 import { itemBytes, meanNodeBytes, type NodeShape } from './boundary.ts';
 import { ByteWriter } from './bytes.ts';
 import { NumberColumn } from './column.ts';
@@ -74,8 +74,8 @@ export async function deferEdits(store: NodeStore, map: LayeredTree, edits: Leaf
 function editBytes(edits: LeafEdits, { from, to }: Span): number {
   let bytes = 0;
   for (let i = from; i < to; i++) {
-    const length = at(edits.ends, i) - at(edits.starts, i);
-    bytes += itemBytes(at(edits.keys, i), length === 0 ? TOMBSTONE.length : length);
+    const length = float64At(edits.ends, i) - float64At(edits.starts, i);
+    bytes += itemBytes(keyAt(edits.keys, i), length === 0 ? TOMBSTONE.length : length);
   }
   return bytes;
 }
@@ -95,16 +95,16 @@ export async function settle(store: NodeStore, map: LayeredTree): Promise<Layere
 async function* leafGroups(store: NodeStore, { settled }: LayeredTree, edits: LeafEdits): AsyncGenerator<LeafGroup> {
   if (settled.top === undefined) return;
   const cursor = new LevelCursor(store, settled.top, 1);
-  let place = await cursor.seek(at(edits.keys, 0));
+  let place = await cursor.seek(keyAt(edits.keys, 0));
   const first = settled.top.keys[0];
   for (let from = 0; from < edits.keys.length; ) {
-    const key = at(edits.keys, from);
+    const key = keyAt(edits.keys, from);
     const nextNode = cursor.nextKey();
     if (nextNode !== undefined && nextNode <= key) place = await cursor.seek(key);
     const node = place.node;
     if (isLeaf(node)) throw new Error('a level cursor at level 1 stands on a leaf');
     const index = childIndex(node, key);
-    const start = at(node.keys, index);
+    const start = keyAt(node.keys, index);
     const end = node.keys[index + 1] ?? cursor.nextKey();
     const to = end === undefined ? edits.keys.length : lowerBound(edits.keys, end);
     yield { from, to, start: start === first ? undefined : start, end };
@@ -171,30 +171,31 @@ class EditList {
 
   /** Adds edits that came, as they are. */
   add(edits: LeafEdits, { from, to }: Span): void {
-    for (let i = from; i < to; i++) this.#push(at(edits.keys, i), at(edits.starts, i), at(edits.ends, i));
+    for (let i = from; i < to; i++)
+      this.#push(keyAt(edits.keys, i), float64At(edits.starts, i), float64At(edits.ends, i));
   }
 
   /** Adds edits that came, deletions as tombstones, which is how they wait. */
   addWaiting(edits: LeafEdits, { from, to }: Span): void {
     for (let i = from; i < to; i++) {
-      const [start, end] = [at(edits.starts, i), at(edits.ends, i)];
-      if (start !== end) this.#push(at(edits.keys, i), start, end);
+      const [start, end] = [float64At(edits.starts, i), float64At(edits.ends, i)];
+      if (start !== end) this.#push(keyAt(edits.keys, i), start, end);
       else {
         const tombstone = this.#arena.tombstone();
-        this.#push(at(edits.keys, i), tombstone, tombstone + TOMBSTONE.length);
+        this.#push(keyAt(edits.keys, i), tombstone, tombstone + TOMBSTONE.length);
       }
     }
   }
 
   /** Adds edits that have waited, tombstones as deletions again. */
   addWaited({ leaf, from, to }: LeafSlice): void {
-    const first = from === 0 ? 0 : at(leaf.ends, from - 1);
-    const base = this.#arena.add(leaf.bytes.subarray(first, at(leaf.ends, to - 1))) - first;
+    const first = from === 0 ? 0 : uint32At(leaf.ends, from - 1);
+    const base = this.#arena.add(leaf.bytes.subarray(first, uint32At(leaf.ends, to - 1))) - first;
     for (let i = from, start = first; i < to; i++) {
-      const end = at(leaf.ends, i);
+      const end = uint32At(leaf.ends, i);
       const length = isTombstone(leaf.bytes.subarray(start, end)) ? 0 : end - start;
-      this.#push(at(leaf.keys, i), base + start, base + start + length);
-      this.size += itemBytes(at(leaf.keys, i), end - start);
+      this.#push(keyAt(leaf.keys, i), base + start, base + start + length);
+      this.size += itemBytes(keyAt(leaf.keys, i), end - start);
       start = end;
     }
   }
@@ -204,7 +205,7 @@ class EditList {
     const old = older.edits();
     let next = 0;
     for (let i = from; i < to; i++) {
-      const upTo = lowerBound(older.keys, at(newer.keys, i));
+      const upTo = lowerBound(older.keys, keyAt(newer.keys, i));
       this.add(old, { from: next, to: upTo });
       next = older.keys[upTo] === newer.keys[i] ? upTo + 1 : upTo;
       this.add(newer, { from: i, to: i + 1 });

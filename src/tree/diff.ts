@@ -1,7 +1,8 @@
 import { at } from './array.ts';
 import { equalBytes } from './bytes.ts';
 import type { Key } from './key.ts';
-import { isLeaf, itemWeight, type Leaf, type Node, type NodeRef, refTo, valueBytes } from './node.ts';
+import { isLeaf, itemWeight, type Leaf, type Node, valueBytes } from './node.ts';
+import { NodeRef } from './node-ref.ts';
 import type { NodeStore } from './node-store.ts';
 import { type Item, leafValue } from './read.ts';
 import type { Tree } from './tree.ts';
@@ -56,7 +57,7 @@ export async function* diffPlaces(store: NodeStore, before: Tree, after: Tree): 
 }
 
 function topOf(tree: Tree): Placed[] {
-  return tree.top === undefined ? [] : [{ key: at(tree.top.keys, 0), ref: refTo(tree.top) }];
+  return tree.top === undefined ? [] : [{ key: at(tree.top.keys, 0), ref: NodeRef.to(tree.top) }];
 }
 
 function isLower(places: readonly Placed[], level: number): boolean {

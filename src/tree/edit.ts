@@ -1,9 +1,10 @@
-import { at } from './array.ts';
+import { at, float64At, keyAt, uint32At } from './array.ts';
 import type { NodeShape } from './boundary.ts';
 import { LevelCursor, type NodePlace } from './cursor.ts';
 import { type Key, lowerBound } from './key.ts';
-import { type Inner, isLeaf, itemWeight, type Leaf, type Node, type NodeRef } from './node.ts';
+import { type Inner, isLeaf, itemWeight, type Leaf, type Node } from './node.ts';
 import { type EmitNode, InnerBuilder, LeafBuilder } from './node-builder.ts';
+import type { NodeRef } from './node-ref.ts';
 import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
 
@@ -12,8 +13,8 @@ export interface LeafEdits {
   readonly keys: readonly Key[];
   /** Encoded values; that of edit i is `bytes` from `starts[i]` to `ends[i]`. Where these are equal, the key is deleted. */
   readonly bytes: Uint8Array;
-  readonly starts: ArrayLike<number>;
-  readonly ends: ArrayLike<number>;
+  readonly starts: Float64Array;
+  readonly ends: Float64Array;
   /** Absent where every item weighs 1. */
   readonly weights: ArrayLike<number> | undefined;
 }
@@ -85,7 +86,7 @@ async function editLevel(
   const cursor = new LevelCursor(store, top, editor.level);
   for (let edited = 0; edited < editor.keys.length; ) {
     const gone: Key[] = [];
-    let place: NodePlace | undefined = await cursor.seek(at(editor.keys, edited));
+    let place: NodePlace | undefined = await cursor.seek(keyAt(editor.keys, edited));
     let changed = false;
     while (place !== undefined) {
       const end = cursor.nextKey();
@@ -143,7 +144,7 @@ async function growTop(store: NodeStore, changes: InnerEdits, firstLevel: number
       made.keys.push(key);
       made.children.push(ref);
     });
-    for (const [i, ref] of nodes.entries()) builder.add(at(keys, i), ref);
+    for (const [i, ref] of nodes.entries()) builder.add(keyAt(keys, i), ref);
     builder.finish();
     ({ keys, children: nodes } = made);
   }
@@ -159,10 +160,10 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
   const builder = new LeafBuilder(shape, emit);
   const put = (edit: number): void =>
     builder.add(
-      at(edits.keys, edit),
+      keyAt(edits.keys, edit),
       edits.bytes,
-      at(edits.starts, edit),
-      at(edits.ends, edit),
+      float64At(edits.starts, edit),
+      float64At(edits.ends, edit),
       edits.weights?.[edit] ?? 1,
     );
   return {
@@ -175,8 +176,8 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
       let changed = false;
       let copied = 0;
       for (let edit = from; edit < to; edit++) {
-        const key = at(edits.keys, edit);
-        const deletes = at(edits.starts, edit) === at(edits.ends, edit);
+        const key = keyAt(edits.keys, edit);
+        const deletes = float64At(edits.starts, edit) === float64At(edits.ends, edit);
         const index = leaf === undefined ? 0 : lowerBoundFrom(leaf.keys, key, copied);
         const found = leaf !== undefined && leaf.keys[index] === key;
         if (leaf !== undefined) builder.copy(leaf, copied, index);
@@ -194,24 +195,24 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
 function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): number {
   let step = 1;
   let low = start;
-  while (low + step < keys.length && at(keys, low + step) < key) {
+  while (low + step < keys.length && keyAt(keys, low + step) < key) {
     low += step;
     step *= 2;
   }
   let high = Math.min(keys.length, low + step);
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (at(keys, middle) < key) low = middle + 1;
+    if (keyAt(keys, middle) < key) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
 function sameItem(leaf: Leaf, index: number, edits: LeafEdits, edit: number): boolean {
-  const from = index === 0 ? 0 : at(leaf.ends, index - 1);
-  const length = at(leaf.ends, index) - from;
-  const start = at(edits.starts, edit);
-  if (at(edits.ends, edit) - start !== length) return false;
+  const from = index === 0 ? 0 : uint32At(leaf.ends, index - 1);
+  const length = uint32At(leaf.ends, index) - from;
+  const start = float64At(edits.starts, edit);
+  if (float64At(edits.ends, edit) - start !== length) return false;
   if ((edits.weights?.[edit] ?? 1) !== itemWeight(leaf, index)) return false;
   for (let i = 0; i < length; i++) if (leaf.bytes[from + i] !== edits.bytes[start + i]) return false;
   return true;
@@ -228,7 +229,7 @@ function innerEditor(shape: NodeShape, level: number, edits: InnerEdits, emit: E
       const inner: Inner | undefined = node === undefined || isLeaf(node) ? undefined : node;
       let copied = 0;
       for (let edit = from; edit < to; edit++) {
-        const key = at(edits.keys, edit);
+        const key = keyAt(edits.keys, edit);
         const child = edits.children[edit];
         if (inner !== undefined) {
           const index = lowerBoundFrom(inner.keys, key, copied);

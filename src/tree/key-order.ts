@@ -1,4 +1,4 @@
-import { at } from './array.ts';
+import { keyAt, uint32At } from './array.ts';
 import type { Key } from './key.ts';
 
 const DIGIT_BITS = 11;
@@ -14,7 +14,7 @@ export function ascendingOrder(keys: readonly Key[]): Uint32Array<ArrayBuffer> {
   for (let i = 0; i < order.length; i++) order[i] = i;
   if (typeof keys[0] === 'string') {
     return order.sort((a, b) => {
-      const [left, right] = [at(keys, a), at(keys, b)];
+      const [left, right] = [keyAt(keys, a), keyAt(keys, b)];
       return left < right ? -1 : left > right ? 1 : a - b;
     });
   }
@@ -24,7 +24,7 @@ export function ascendingOrder(keys: readonly Key[]): Uint32Array<ArrayBuffer> {
 function radixSort(keys: readonly Key[], order: Uint32Array<ArrayBuffer>): Uint32Array<ArrayBuffer> {
   let from = order;
   let to = new Uint32Array(order.length);
-  const digits = new Uint16Array(order.length);
+  const digits = new Uint32Array(order.length);
   let largest = 0;
   for (let i = 0; i < order.length; i++) largest = Math.max(largest, Number(keys[i]));
   for (let unit = 1; unit <= largest; unit *= DIGIT) {
@@ -32,19 +32,19 @@ function radixSort(keys: readonly Key[], order: Uint32Array<ArrayBuffer>): Uint3
     for (let i = 0; i < digits.length; i++) {
       const value = Math.floor(Number(keys[i]) / unit) % DIGIT;
       digits[i] = value;
-      starts[value] = at(starts, value) + 1;
+      starts[value] = uint32At(starts, value) + 1;
     }
     if (starts.includes(digits.length)) continue;
     let sum = 0;
     for (let value = 0; value < DIGIT; value++) {
-      const count = at(starts, value);
+      const count = uint32At(starts, value);
       starts[value] = sum;
       sum += count;
     }
     for (let i = 0; i < from.length; i++) {
-      const index = at(from, i);
-      const value = at(digits, index);
-      const place = at(starts, value);
+      const index = uint32At(from, i);
+      const value = uint32At(digits, index);
+      const place = uint32At(starts, value);
       to[place] = index;
       starts[value] = place + 1;
     }

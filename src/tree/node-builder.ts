@@ -1,9 +1,10 @@
-import { at } from './array.ts';
+import { at, byteAt, keyAt, uint32At } from './array.ts';
 import { NodeCutter, type NodeShape } from './boundary.ts';
 import { ByteWriter } from './bytes.ts';
 import { NumberColumn } from './column.ts';
 import type { Key } from './key.ts';
-import { type Inner, itemWeight, type Leaf, type Node, type NodeRef, refTo, sum } from './node.ts';
+import { type Inner, itemWeight, type Leaf, type Node, sum } from './node.ts';
+import { NodeRef } from './node-ref.ts';
 
 /** What an inner node's item counts besides its key: an id, a count and a weight, in bytes. */
 const REF_BYTES = 40;
@@ -45,7 +46,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     const offset = this.#bytes.grow(length);
     const target = this.#bytes.bytes;
     // Values are a few bytes long, for which a loop is faster than making a view to copy from.
-    if (length < 32) for (let i = 0; i < length; i++) target[offset + i] = at(bytes, start + i);
+    if (length < 32) for (let i = 0; i < length; i++) target[offset + i] = byteAt(bytes, start + i);
     else target.set(bytes.subarray(start, end), offset);
     this.#add(key, length, weight);
   }
@@ -53,12 +54,12 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   copy(source: Leaf, from: number, to: number): void {
     if (from === to) return;
     const { keys, bytes, ends } = source;
-    let start = from === 0 ? 0 : at(ends, from - 1);
+    let start = from === 0 ? 0 : uint32At(ends, from - 1);
     // Bytes are copied in runs, up to where a node ends.
     let runStart = start;
     for (let i = from; i < to; i++) {
-      const end = at(ends, i);
-      const key = at(keys, i);
+      const end = uint32At(ends, i);
+      const key = keyAt(keys, i);
       const length = end - start;
       start = end;
       this.#keys.push(key);
@@ -105,7 +106,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     this.#weights = undefined;
     this.#bytes.length = 0;
     this.#cutter.reset();
-    this.#emit(first, refTo(leaf));
+    this.#emit(first, NodeRef.to(leaf));
   }
 }
 
@@ -134,7 +135,7 @@ export class InnerBuilder implements NodeBuilder<Inner> {
   }
 
   copy(source: Inner, from: number, to: number): void {
-    for (let i = from; i < to; i++) this.add(at(source.keys, i), at(source.children, i));
+    for (let i = from; i < to; i++) this.add(keyAt(source.keys, i), at(source.children, i));
   }
 
   finish(): void {
@@ -151,6 +152,6 @@ export class InnerBuilder implements NodeBuilder<Inner> {
     this.#keys = [];
     this.#children = [];
     this.#cutter.reset();
-    this.#emit(first, refTo(node));
+    this.#emit(first, NodeRef.to(node));
   }
 }

@@ -5,7 +5,8 @@ import { NODE_SHAPE, type NodeShape } from './boundary.ts';
 import { decodeValue } from './canonical-reader.ts';
 import type { ChunkId, ChunkPlatform, ChunkStore } from './chunk.ts';
 import { chunkId, openChunk, packChunk } from './chunk-codec.ts';
-import { decodeNode, encodeNode, isLeaf, type Node, type NodeRef } from './node.ts';
+import { decodeNode, encodeNode, isLeaf, type Node } from './node.ts';
+import type { NodeRef } from './node-ref.ts';
 
 export interface NodeStoreOptions {
   /** Decoded nodes are kept up to this many bytes of canonical form, the least recently used going first. */
@@ -109,9 +110,8 @@ export class NodeStore {
       this.#saveChildren(child.node, writes);
       const canonical = encodeNode(child.node);
       const id = chunkId(this.platform, canonical);
-      child.id = id;
       this.#remember(id, child.node, canonical.length);
-      child.node = undefined;
+      child.wasSaved(id);
       writes.push(this.#write(id, canonical));
     }
   }

@@ -1,10 +1,10 @@
 import { ChunkCorruptError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
-import { ByteWriter, fromHex, toHex } from './bytes.ts';
+import { ByteWriter } from './bytes.ts';
 import { writeArrayHeader, writeInteger, writeValue } from './canonical.ts';
 import { ByteReader, readArrayHeader, readValue, skipValue } from './canonical-reader.ts';
-import type { ChunkId } from './chunk.ts';
 import type { Key } from './key.ts';
+import { NodeRef } from './node-ref.ts';
 
 /** A node that holds items themselves. Values stay encoded, so that editing a leaf copies bytes and decodes nothing. */
 export interface Leaf {
@@ -35,17 +35,6 @@ export interface Inner {
 
 export type Node = Leaf | Inner;
 
-/**
- * A node as its parent sees it. A node that is in the store has an id; one that is only in memory yet has `node`, and
- * gets its id when the tree is committed.
- */
-export interface NodeRef {
-  id: ChunkId | undefined;
-  node: Node | undefined;
-  readonly count: number;
-  readonly weight: number;
-}
-
 export function isLeaf(node: Node): node is Leaf {
   return node.level === 0;
 }
@@ -57,11 +46,6 @@ export function valueBytes(leaf: Leaf, index: number): Uint8Array {
 
 export function itemWeight(leaf: Leaf, index: number): number {
   return leaf.weights === undefined ? 1 : (leaf.weights[index] ?? 1);
-}
-
-/** A reference to a node in memory. */
-export function refTo(node: Node): NodeRef {
-  return { id: undefined, node, count: node.count, weight: node.weight };
 }
 
 /**
@@ -115,8 +99,8 @@ function writeIntegers(writer: ByteWriter, numbers: readonly number[]): void {
 function joinIds(children: readonly NodeRef[]): Uint8Array {
   const bytes = new Uint8Array(children.length * 32);
   for (const [i, child] of children.entries()) {
-    if (child.id === undefined) throw new Error('a node was encoded before its children');
-    fromHex(child.id, bytes, i * 32);
+    if (child.hash === undefined) throw new Error('a node was encoded before its children');
+    bytes.set(child.hash, i * 32);
   }
   return bytes;
 }
@@ -157,10 +141,9 @@ function readInner(reader: ByteReader, level: number, keys: Key[], weighted: boo
   expectLength(ids.length, keys.length * 32);
   const counts = readIntegers(reader, keys.length);
   const weights = weighted ? readIntegers(reader, keys.length) : counts;
-  const children = counts.map((count, i): NodeRef => {
-    const id = toHex(ids.subarray(i * 32, i * 32 + 32)) as ChunkId;
-    return { id, node: undefined, count, weight: weights[i] ?? count };
-  });
+  const children = counts.map((count, i) =>
+    NodeRef.stored(ids.subarray(i * 32, i * 32 + 32), { count, weight: weights[i] ?? count }),
+  );
   return { level, keys, children, count: sum(counts), weight: sum(weights) };
 }
 

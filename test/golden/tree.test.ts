@@ -7,7 +7,8 @@ import { encodeValue } from '../../src/tree/canonical.ts';
 import { decodeValue } from '../../src/tree/canonical-reader.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, openChunk, packChunk } from '../../src/tree/chunk-codec.ts';
-import { decodeNode, encodeNode, type Inner, type Leaf, type Node, type NodeRef } from '../../src/tree/node.ts';
+import { decodeNode, encodeNode, type Inner, type Leaf, type Node } from '../../src/tree/node.ts';
+import { NodeRef } from '../../src/tree/node-ref.ts';
 import {
   expectGoldenBytes,
   expectGoldenText,
@@ -66,7 +67,7 @@ function integer(value: number): [string, number] {
 }
 
 function ref(name: string, count: number, weight: number): NodeRef {
-  return { id: chunkId(nativePlatform, new TextEncoder().encode(name)), node: undefined, count, weight };
+  return NodeRef.stored(nativePlatform.sha256(new TextEncoder().encode(name)), { count, weight });
 }
 
 function leaf(items: readonly (readonly [key: string | number, value: Value, weight: number])[]): Leaf {

@@ -9,8 +9,10 @@ import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { stateTops } from '../../src/state/state.ts';
 import { LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
+import { fromHex } from '../../src/tree/bytes.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, unpackChunk } from '../../src/tree/chunk-codec.ts';
+import { NodeRef } from '../../src/tree/node-ref.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { replay } from '../../src/workers/replay.ts';
 import { verify } from '../../src/workers/verify.ts';
@@ -66,7 +68,7 @@ export class StepChecks {
     const seen = (id: ChunkId): boolean => this.#readable.has(id) || !this.#readable.add(id);
     for (const top of stateTops(root.state)) {
       for await (const { id, holds } of walkChunks(nodes, top, { values: true, skip: seen })) {
-        await (holds === 'value' ? nodes.loadValue(id) : nodes.load({ ...UNCOUNTED, id }));
+        await (holds === 'value' ? nodes.loadValue(id) : nodes.load(NodeRef.stored(fromHex(id), UNCOUNTED)));
       }
     }
     this.#readable.add(name);
@@ -74,7 +76,7 @@ export class StepChecks {
 }
 
 /** A reference of which only the id is looked at. */
-const UNCOUNTED = { firstKey: 0, count: 0, weight: 0, node: undefined };
+const UNCOUNTED = { count: 0, weight: 0 };
 
 async function storedRoot(world: World, log: LogId, position: Position): Promise<Root | undefined> {
   const entry = await world.store.getEntry(log, position, { consistent: true });
