@@ -1,0 +1,93 @@
+import type { Result } from './phases.ts';
+
+/** Something that must be true of the results of one run. */
+export interface Bound {
+  readonly phase: string;
+  readonly what: string;
+  readonly limit: number;
+  readonly unit: 'times' | 'KB' | 'MB' | 'objects';
+  /** What was measured, in the bound's unit; undefined where a result that it needs is not there. */
+  readonly measure: (results: Results) => number | undefined;
+}
+
+/** Results by phase and system. */
+export class Results {
+  readonly all: readonly Result[];
+
+  constructor(all: readonly Result[]) {
+    this.all = all;
+  }
+
+  get(phase: string, system: string): Result | undefined {
+    return this.all.find((result) => result.phase === phase && result.system === system);
+  }
+
+  /** How often the second result goes into the first. */
+  ratio(of: Figure, [phase, system]: Name, [otherPhase, otherSystem]: Name): number | undefined {
+    const [result, other] = [this.get(phase, system), this.get(otherPhase, otherSystem)];
+    return result && other && result[of] / other[of];
+  }
+}
+
+type Figure = 'seconds' | 'bytes';
+type Name = readonly [phase: string, system: string];
+
+/** KB and MB are thousands and millions of bytes. */
+export const BOUNDS: readonly Bound[] = [
+  ratio('full', 'seconds', 1),
+  figure('full', 'MB', 5.5),
+  ratio('full', 'bytes', 0.35),
+  ratio('full-shuffled', 'seconds', 0.6),
+  ratio('edit-clustered', 'seconds', 0.25),
+  figure('edit-clustered', 'objects', 6),
+  figure('edit-clustered', 'KB', 150),
+  ratio('edit-scattered', 'seconds', 0.25),
+  figure('edit-scattered', 'objects', 4),
+  figure('edit-scattered', 'KB', 200),
+  figure('edit-100', 'objects', 3),
+  figure('edit-100', 'KB', 40),
+  {
+    phase: 'scattered-x100',
+    what: 'bytes, of writing all leaves each time',
+    limit: 0.2,
+    unit: 'times',
+    measure: (results) => results.ratio('bytes', ['scattered-x100', 'logfold'], ['scattered-x100', 'all-leaves']),
+  },
+  figure('view', 'objects', 3),
+  figure('view', 'KB', 150),
+  figure('view-pending', 'objects', 4),
+  figure('view-pending', 'KB', 300),
+  {
+    phase: 'full-10m',
+    what: "peak memory over Node's own",
+    limit: 512,
+    unit: 'MB',
+    measure: (results) => results.get('full-10m', 'logfold')?.peakMB,
+  },
+  {
+    phase: 'edit-10m',
+    what: 'seconds, of edit-scattered at a tenth of the size',
+    limit: 2,
+    unit: 'times',
+    measure: (results) => results.ratio('seconds', ['edit-10m', 'logfold'], ['edit-scattered', 'logfold']),
+  },
+];
+
+function ratio(phase: string, of: Figure, limit: number): Bound {
+  const measure: Bound['measure'] = (results) => results.ratio(of, [phase, 'logfold'], [phase, 'sqlite']);
+  return { phase, what: `${of}, of SQLite's`, limit, unit: 'times', measure };
+}
+
+function figure(phase: string, unit: 'objects' | 'KB' | 'MB', limit: number): Bound {
+  const scale = { objects: 1, KB: 1e3, MB: 1e6 }[unit];
+  return {
+    phase,
+    what: unit === 'objects' ? 'objects' : 'bytes',
+    limit,
+    unit,
+    measure: (results) => {
+      const result = results.get(phase, 'logfold');
+      return result && (unit === 'objects' ? result.objects : result.bytes) / scale;
+    },
+  };
+}

@@ -1,0 +1,52 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from '@commander-js/extra-typings';
+import { interrupted } from '../src/cli/signals.ts';
+import { namesOf, wholeNumber } from './options.ts';
+import { PHASES } from './phases.ts';
+import { runPhases } from './runner.ts';
+import { SYSTEM_NAMES } from './systems/system.ts';
+import { describeMachine, markdownTable, plainTable, resultTables } from './tables.ts';
+import { ROWS } from './workload.ts';
+
+const PHASE_NAMES = PHASES.map(({ name }) => name);
+
+const bench = new Command('npm run bench --')
+  .description(
+    'Measures snapshots of a sheet beside other ways to keep it. Every run is a process of its own; results are medians.',
+  )
+  .option('--phases <names>', 'only these phases, with commas between', namesOf(PHASE_NAMES))
+  .option('--systems <names>', 'only these systems, with commas between', namesOf(SYSTEM_NAMES))
+  .option('--repeat <n>', 'runs of each, of which the median counts', wholeNumber, 5)
+  .option('--rows <n>', 'rows of the sheet; the bounds hold for the usual size only', wholeNumber, ROWS)
+  .option('--json', 'print one JSON document on standard output and nothing else', false)
+  .option('--markdown', 'print the tables in Markdown', false)
+  .addHelpText('after', () => `\nPhases:\n${describePhases()}\n\nSystems: ${SYSTEM_NAMES.join(', ')}`)
+  .showHelpAfterError('(add --help for the options)')
+  .action(async ({ phases = PHASE_NAMES, systems = [...SYSTEM_NAMES], repeat, rows, json, markdown }) => {
+    const directory = await mkdtemp(join(tmpdir(), 'logfold-bench-'));
+    try {
+      const results = await runPhases({
+        phases: PHASES.filter(({ name }) => phases.includes(name)),
+        systems,
+        repeat,
+        rows,
+        directory,
+        signal: interrupted(),
+        onProgress: (line) => process.stderr.write(`${line}\n`),
+      });
+      const tables = resultTables(results, { rows, bounds: rows === ROWS });
+      const title = `${describeMachine()}; medians of ${repeat}`;
+      if (json) console.log(JSON.stringify({ results }));
+      else console.log([title, ...tables.map(markdown ? markdownTable : plainTable)].join('\n\n'));
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  });
+
+function describePhases(): string {
+  return PHASES.map(({ name, about }) => `  ${name.padEnd(15)} ${about}`).join('\n');
+}
+
+await bench.parseAsync();

@@ -1,0 +1,132 @@
+import { nativePlatform } from '../src/adapters/native-platform.ts';
+import { decodeBody, encodeBody } from '../src/log/body.ts';
+import { decodeEntry, encodeEntry } from '../src/log/item-codec.ts';
+import { parseLogId } from '../src/log/log-id.ts';
+import { Draft } from '../src/state/draft.ts';
+import { cellKey } from '../src/state/spreadsheet/cell-key.ts';
+import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
+import { saveState } from '../src/state/state.ts';
+import type { ChunkStore } from '../src/tree/chunk.ts';
+import { ascendingOrder } from '../src/tree/key-order.ts';
+import { encodeNode, type Leaf } from '../src/tree/node.ts';
+import { NodeStore } from '../src/tree/node-store.ts';
+import { settledLeaves } from './leaves.ts';
+import { type Measured, peakBytes, type Report } from './measured.ts';
+import { Stopwatch } from './stopwatch.ts';
+import { type CellEntry, Workload } from './workload.ts';
+
+const LOG = parseLogId('eb789ff7-5ac5-487f-8325-2ca4eae84208');
+
+/**
+ * The parts of a first snapshot of shuffled cells, each alone on all of the data: `decode` (DynamoDB items to entries),
+ * `fold` (entries to waiting edits), `sort` (their keys), `cut` (sorted edits to leaves and inner nodes), `encode`
+ * (leaves to canonical bytes), `hash` and `compress` (these). Bytes are what a part puts out, objects the leaves or,
+ * for the first three, the entries.
+ */
+export async function measureParts(rows: number): Promise<Report> {
+  const workload = new Workload(rows);
+  const decode = measureDecode(workload);
+  const fold = await measureFold(workload);
+  const sort = measureSort(workload);
+  const { cut, leaves } = await measureCut(workload);
+  const parts = { decode, fold, sort, cut, ...measureLeaves(leaves) };
+  const results = Object.entries(parts).map(([system, measured]) => ({ system, ...measured }));
+  return { results, peakBytes: peakBytes() };
+}
+
+function measured(clock: Stopwatch, bytes: number, objects: number): Measured {
+  return { seconds: clock.seconds, bytes, objects, requests: 0 };
+}
+
+function measureDecode(workload: Workload): Measured {
+  const clock = new Stopwatch();
+  let bytes = 0;
+  let entries = 0;
+  for (const page of workload.pages('shuffled')) {
+    const items = page.map(({ position, created, type, version, body }) => {
+      const encoded = encodeBody(body);
+      bytes += encoded.length;
+      return encodeEntry({ log: LOG, position, created, type, version, body: { format: 'bytes', bytes: encoded } });
+    });
+    clock.start();
+    for (const item of items) {
+      const { body } = decodeEntry(item);
+      if (body !== undefined && decodeBody(body) !== null) entries++;
+    }
+    clock.stop();
+  }
+  return measured(clock, bytes, entries);
+}
+
+/** Waiting edits of all entries. */
+async function folded(nodes: NodeStore, pages: Iterable<readonly CellEntry[]>, clock: Stopwatch): Promise<Draft> {
+  const draft = new Draft(nodes);
+  for (const page of pages) {
+    clock.start();
+    for (const entry of page) {
+      const waiting = spreadsheet.fold(draft, entry);
+      if (waiting !== undefined) await waiting;
+    }
+    clock.stop();
+  }
+  return draft;
+}
+
+async function measureFold(workload: Workload): Promise<Measured> {
+  const clock = new Stopwatch();
+  const draft = await folded(new NodeStore(memoryChunks(), nativePlatform), workload.pages('shuffled'), clock);
+  return measured(clock, draft.heldBytes, workload.cells);
+}
+
+function measureSort(workload: Workload): Measured {
+  const keys: number[] = [];
+  for (const page of workload.pages('shuffled')) {
+    for (const { body } of page) for (const [row, column] of body) keys.push(cellKey(row, column));
+  }
+  const clock = new Stopwatch();
+  clock.start();
+  const order = ascendingOrder(keys);
+  clock.stop();
+  return measured(clock, order.byteLength, order.length);
+}
+
+async function measureCut(workload: Workload): Promise<{ readonly cut: Measured; readonly leaves: readonly Leaf[] }> {
+  const nodes = new NodeStore(memoryChunks(), nativePlatform, { cacheBytes: 0 });
+  // Rows in order, so that nothing is left to sort.
+  const draft = await folded(nodes, workload.pages('rows'), new Stopwatch());
+  const clock = new Stopwatch();
+  const state = await clock.time(() => draft.state());
+  await saveState(nodes, state);
+  const leaves = await Array.fromAsync(settledLeaves(nodes, state));
+  return { cut: measured(clock, sum(leaves.map(({ bytes }) => bytes.length)), leaves.length), leaves };
+}
+
+function measureLeaves(leaves: readonly Leaf[]): Record<'encode' | 'hash' | 'compress', Measured> {
+  const time = (
+    step: () => readonly Uint8Array[],
+  ): { readonly out: readonly Uint8Array[]; readonly part: Measured } => {
+    const clock = new Stopwatch();
+    clock.start();
+    const out = step();
+    clock.stop();
+    return { out, part: measured(clock, sum(out.map(({ length }) => length)), out.length) };
+  };
+  const encode = time(() => leaves.map(encodeNode));
+  const hash = time(() => encode.out.map(nativePlatform.sha256));
+  const compress = time(() => encode.out.map(nativePlatform.compress));
+  return { encode: encode.part, hash: hash.part, compress: compress.part };
+}
+
+function memoryChunks(): ChunkStore {
+  const chunks = new Map<string, Uint8Array>();
+  return {
+    get: async (id) => chunks.get(id),
+    put: async (id, stored) => {
+      chunks.set(id, stored);
+    },
+  };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

@@ -1,0 +1,148 @@
+import { SYSTEM_NAMES, type SystemName } from './systems/system.ts';
+import type { Spread } from './workload.ts';
+
+/** What a phase does; the worker knows how. */
+export type Work =
+  | { readonly kind: 'full'; readonly order: 'rows' | 'shuffled' }
+  | { readonly kind: 'edit'; readonly spread: Spread; readonly count: number; readonly rounds: number }
+  | { readonly kind: 'view' }
+  | { readonly kind: 'parts' }
+  | { readonly kind: 'engine-limit' };
+
+/** A snapshot that phases start from, made once a run: see the worker. */
+export interface Base {
+  /** How many times the usual size the sheet is. */
+  readonly scale: number;
+  /** Edits anywhere that a second snapshot has added; 0 where the first is the newest. */
+  readonly edits: number;
+}
+
+export interface Phase {
+  readonly name: string;
+  /** One line for help and tables. */
+  readonly about: string;
+  /** Which systems run it. */
+  readonly systems: readonly SystemName[];
+  readonly work: Work;
+  readonly scale: number;
+  readonly base?: Base;
+}
+
+/** Entries of the log in the phase `dynamodb`, unless the sheet has fewer cells. */
+export const LIMIT_ENTRIES = 20_000;
+
+const SETTLED: Base = { scale: 1, edits: 0 };
+const PENDING: Base = { scale: 1, edits: 10_000 };
+const TEN_TIMES: Base = { scale: 10, edits: 0 };
+
+function edit(spread: Spread, count: number, rounds = 1): Work {
+  return { kind: 'edit', spread, count, rounds };
+}
+
+export const PHASES: readonly Phase[] = [
+  {
+    name: 'full',
+    about: 'first snapshot of 1M cells, one cell an entry, rows in order',
+    systems: SYSTEM_NAMES,
+    work: { kind: 'full', order: 'rows' },
+    scale: 1,
+  },
+  {
+    name: 'full-shuffled',
+    about: 'the same, entries in random order',
+    systems: SYSTEM_NAMES,
+    work: { kind: 'full', order: 'shuffled' },
+    scale: 1,
+  },
+  {
+    name: 'edit-clustered',
+    about: 'next snapshot after 10,000 edits within 100 adjacent rows',
+    systems: SYSTEM_NAMES,
+    work: edit('clustered', 10_000),
+    scale: 1,
+    base: SETTLED,
+  },
+  {
+    name: 'edit-scattered',
+    about: 'next snapshot after 10,000 edits anywhere',
+    systems: SYSTEM_NAMES,
+    work: edit('scattered', 10_000),
+    scale: 1,
+    base: SETTLED,
+  },
+  {
+    name: 'edit-100',
+    about: 'next snapshot after 100 edits anywhere',
+    systems: SYSTEM_NAMES,
+    work: edit('scattered', 100),
+    scale: 1,
+    base: SETTLED,
+  },
+  {
+    name: 'scattered-x100',
+    about: '100 snapshots, 10,000 edits anywhere before each (no json-gzip, yjs: they repeat edit-scattered)',
+    systems: ['logfold', 'sqlite'],
+    work: edit('scattered', 10_000, 100),
+    scale: 1,
+    base: SETTLED,
+  },
+  {
+    name: 'view',
+    about: 'a fresh reader shows 50 x 20 cells in the middle',
+    systems: SYSTEM_NAMES,
+    work: { kind: 'view' },
+    scale: 1,
+    base: SETTLED,
+  },
+  {
+    name: 'view-pending',
+    about: 'the same after a snapshot of 10,000 edits anywhere (logfold alone: with the others nothing waits)',
+    systems: ['logfold'],
+    work: { kind: 'view' },
+    scale: 1,
+    base: PENDING,
+  },
+  {
+    name: 'full-10m',
+    about: 'first snapshot of 10M cells in random order (logfold alone)',
+    systems: ['logfold'],
+    work: { kind: 'full', order: 'shuffled' },
+    scale: 10,
+  },
+  {
+    name: 'edit-10m',
+    about: 'next snapshot after 10,000 edits anywhere in 10M cells (logfold alone)',
+    systems: ['logfold'],
+    work: edit('scattered', 10_000),
+    scale: 10,
+    base: TEN_TIMES,
+  },
+  {
+    name: 'parts',
+    about: 'decode, fold, sort, cut, encode, hash and compress, each alone, for 1M cells (logfold alone)',
+    systems: ['logfold'],
+    work: { kind: 'parts' },
+    scale: 1,
+  },
+  {
+    name: 'dynamodb',
+    about: 'snapshot of 20,000 entries from a DynamoDB API on this machine (logfold alone)',
+    systems: ['logfold'],
+    work: { kind: 'engine-limit' },
+    scale: 1,
+  },
+];
+
+/** One line of the results: medians of the repetitions, or one of them. */
+export interface Result {
+  readonly phase: string;
+  /** The system or, in `parts` and `dynamodb`, the part. */
+  readonly system: string;
+  readonly seconds: number;
+  /** Written to the store; read from it in a view. */
+  readonly bytes: number;
+  readonly objects: number;
+  readonly requests: number;
+  /** The process's peak memory over Node's own, in 1,000,000 bytes. */
+  readonly peakMB: number;
+}

@@ -1,0 +1,82 @@
+import { isDeepStrictEqual } from 'node:util';
+import { peakBytes, type Report } from './measured.ts';
+import type { Base, Work } from './phases.ts';
+import { Stopwatch } from './stopwatch.ts';
+import type { System, SystemName, Usage } from './systems/system.ts';
+import { type CellEntry, isInside, Workload } from './workload.ts';
+
+/** Up to so many entries are all made before the clock starts; more come page by page, the clock paused for each. */
+const PREPARED_ENTRIES = 1_000_000;
+
+/** The phases in which systems stand beside each other, for one of them. */
+export class SheetPhases {
+  readonly #name: SystemName;
+  readonly #system: System;
+  readonly #workload: Workload;
+
+  constructor(name: SystemName, system: System, rows: number) {
+    this.#name = name;
+    this.#system = system;
+    this.#workload = new Workload(rows);
+  }
+
+  /** Makes the snapshots that a phase starts from. */
+  async prepare(directory: string, base: Base): Promise<void> {
+    await this.#system.full(directory, this.#workload.pages('rows'));
+    if (base.edits > 0) await this.#system.edit(directory, this.#workload.edits('scattered', base.edits));
+  }
+
+  async full(directory: string, { order }: Extract<Work, { kind: 'full' }>): Promise<Report> {
+    const pages = this.#workload.pages(order);
+    const clock = new Stopwatch();
+    const entries = this.#workload.cells > PREPARED_ENTRIES ? clock.pausedBy(pages) : Array.from(pages);
+    const usage = await clock.time(() => this.#system.full(directory, entries));
+    const report = this.#report(clock, usage);
+    await this.#check(directory, []);
+    return report;
+  }
+
+  /** Rounds of edits, a snapshot after each. */
+  async edit(directory: string, work: Extract<Work, { kind: 'edit' }>): Promise<Report> {
+    const clock = new Stopwatch();
+    const inView: CellEntry[] = [];
+    const total = { bytes: 0, objects: 0, requests: 0 };
+    for (let round = 0; round < work.rounds; round++) {
+      const entries = this.#workload.edits(work.spread, work.count, round);
+      const usage = await clock.time(() => this.#system.edit(directory, entries));
+      total.bytes += usage.bytes;
+      total.objects += usage.objects;
+      total.requests += usage.requests;
+      // The others are let go of: the memory measured is to be the system's, not the benchmark's.
+      inView.push(...entries.filter(({ body: [[row, column]] }) => isInside(this.#workload.view(), row, column)));
+    }
+    const report = this.#report(clock, total);
+    await this.#check(directory, inView);
+    return report;
+  }
+
+  async view(directory: string, base: Base): Promise<Report> {
+    const rectangle = this.#workload.view();
+    const clock = new Stopwatch();
+    const { cells, usage } = await clock.time(() => this.#system.view(directory, rectangle));
+    const report = this.#report(clock, usage);
+    const edits = base.edits > 0 ? this.#workload.edits('scattered', base.edits) : [];
+    if (!isDeepStrictEqual(cells, this.#workload.viewed(rectangle, edits))) throw this.#wrong();
+    return report;
+  }
+
+  /** A number counts only where what was written is right: the view in the middle is read and compared. */
+  async #check(directory: string, edits: readonly CellEntry[]): Promise<void> {
+    const rectangle = this.#workload.view();
+    const { cells } = await this.#system.view(directory, rectangle);
+    if (!isDeepStrictEqual(cells, this.#workload.viewed(rectangle, edits))) throw this.#wrong();
+  }
+
+  #wrong(): Error {
+    return new Error(`${this.#name} shows other cells than were written`);
+  }
+
+  #report({ seconds }: Stopwatch, { bytes, objects, requests }: Usage): Report {
+    return { results: [{ system: this.#name, seconds, bytes, objects, requests }], peakBytes: peakBytes() };
+  }
+}

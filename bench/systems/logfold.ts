@@ -1,0 +1,97 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { FilesystemBlobStore } from '../../src/adapters/filesystem-blob-store.ts';
+import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import { type Position, parsePosition } from '../../src/log/position.ts';
+import { saveWhenOver } from '../../src/snapshot/fold.ts';
+import { encodeRoot, type Root } from '../../src/snapshot/root.ts';
+import { chunkStore, loadRoot } from '../../src/snapshot/snapshots.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { saveState } from '../../src/state/state.ts';
+import { rootKey } from '../../src/store/keys.ts';
+import { NodeStore } from '../../src/tree/node-store.ts';
+import type { CellEntry, SheetCell } from '../workload.ts';
+import type { System, Usage } from './system.ts';
+
+const LOG = parseLogId('eb789ff7-5ac5-487f-8325-2ca4eae84208');
+/** What a build does without being told otherwise. */
+const BATCH_BYTES = 64 * 1024 * 1024;
+
+/** The engine of this project, by its public functions, on a directory as blob store. */
+export const logfold: System = {
+  async full(directory, pages) {
+    const { blobs, nodes } = openStore(directory);
+    return write(directory, blobs, await fold(nodes, new Draft(nodes), pages));
+  },
+
+  async edit(directory, entries) {
+    const { blobs, nodes } = openStore(directory);
+    const root = await readRoot(directory, blobs);
+    return write(directory, blobs, await fold(nodes, new Draft(nodes, root.state), [entries]));
+  },
+
+  async view(directory, { rows, columns }) {
+    const { blobs, nodes } = openStore(directory);
+    const { state } = await readRoot(directory, blobs);
+    const cells: SheetCell[] = [];
+    for await (const { row, column, value } of sheetOf(new Draft(nodes, state)).cells(rows, columns)) {
+      if (typeof value !== 'number' && typeof value !== 'string') throw new Error(`a cell holds ${String(value)}`);
+      cells.push({ row, column, value });
+    }
+    const { gets, bytesRead } = blobs.usage();
+    return { cells, usage: { bytes: bytesRead, objects: gets, requests: gets } };
+  },
+};
+
+/** A fresh reader or writer: nothing is in its memory yet. */
+export function openStore(directory: string): { readonly blobs: MeteredBlobStore; readonly nodes: NodeStore } {
+  const blobs = new MeteredBlobStore(new FilesystemBlobStore(directory, { fsync: false }));
+  return { blobs, nodes: new NodeStore(chunkStore(blobs, LOG), nativePlatform, { where: { log: LOG } }) };
+}
+
+/** The newest root. Where it lies is what a Snapshot entry says; a file stands for that, and counts as no request. */
+export async function readRoot(directory: string, blobs: MeteredBlobStore): Promise<Root> {
+  const [position = '', key = ''] = (await readFile(entryPath(directory), 'utf8')).split(' ');
+  return loadRoot({ blobs, platform: nativePlatform }, { log: LOG, position: parsePosition(position) }, { key });
+}
+
+interface Folded {
+  readonly nodes: NodeStore;
+  readonly draft: Draft;
+  readonly end: Position;
+}
+
+async function fold(nodes: NodeStore, draft: Draft, pages: Iterable<readonly CellEntry[]>): Promise<Folded> {
+  const keepBounded = saveWhenOver(nodes, BATCH_BYTES);
+  let end: Position = { segment: 0, entry: 0 };
+  for (const page of pages) {
+    for (const entry of page) {
+      const waiting = spreadsheet.fold(draft, entry);
+      if (waiting !== undefined) await waiting;
+      end = entry.position;
+    }
+    await keepBounded(draft);
+  }
+  return { nodes, draft, end };
+}
+
+/** Writes chunks and root. The root is an object here, however small, so that it is counted. */
+async function write(directory: string, blobs: MeteredBlobStore, { nodes, draft, end }: Folded): Promise<Usage> {
+  const state = await draft.state();
+  await saveState(nodes, state);
+  const position = { segment: end.segment, entry: end.entry + 1 };
+  const { name, version } = spreadsheet;
+  const { id, stored } = encodeRoot(nativePlatform, { log: LOG, position, reducer: { name, version }, state });
+  const key = rootKey(LOG, position, id);
+  await blobs.put(key, stored);
+  await writeFile(entryPath(directory), `${position.segment}/${position.entry} ${key}`);
+  const { gets, puts, bytesWritten } = blobs.usage();
+  return { bytes: bytesWritten, objects: puts, requests: gets + puts };
+}
+
+function entryPath(directory: string): string {
+  return join(directory, 'snapshot-entry.txt');
+}

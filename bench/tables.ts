@@ -1,0 +1,148 @@
+import { arch, cpus, platform, release, totalmem } from 'node:os';
+import CliTable from 'cli-table3';
+import { BOUNDS, type Bound, Results } from './bounds.ts';
+import { LIMIT_ENTRIES, PHASES, type Result, type Work } from './phases.ts';
+import { COLUMNS } from './workload.ts';
+
+export interface Table {
+  readonly title: string;
+  readonly head: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** What a run is told as, one table for each kind of phase; without bounds where the sheet has not the usual size. */
+export function resultTables(
+  all: readonly Result[],
+  options: { readonly rows: number; readonly bounds: boolean },
+): Table[] {
+  const results = new Results(all);
+  const tables = [
+    systemsTable(results),
+    partsTable(of(results, 'parts'), options.rows * COLUMNS),
+    engineLimitTable(of(results, 'engine-limit'), Math.min(LIMIT_ENTRIES, options.rows * COLUMNS)),
+    ...(options.bounds ? [boundsTable(results)] : []),
+  ];
+  return tables.filter(({ rows }) => rows.length > 0);
+}
+
+function of(results: Results, kind: Work['kind']): Result[] {
+  return results.all.filter(({ phase }) => PHASES.some(({ name, work }) => name === phase && work.kind === kind));
+}
+
+function systemsTable(results: Results): Table {
+  const compared = results.all.filter((result) => !['parts', 'dynamodb'].includes(result.phase));
+  return {
+    title: 'Phases',
+    head: ['phase', 'system', 'seconds', 'of SQLite', 'bytes', 'of SQLite', 'objects', 'requests', 'peak MB'],
+    rows: compared.map(({ phase, system, seconds, bytes, objects, requests, peakMB }) => {
+      const sqlite = results.get(phase, 'sqlite');
+      return [
+        phase,
+        system,
+        formatSeconds(seconds),
+        sqlite === undefined ? '' : formatRatio(seconds / sqlite.seconds),
+        formatCount(bytes),
+        sqlite === undefined ? '' : formatRatio(bytes / sqlite.bytes),
+        formatCount(objects),
+        formatCount(requests),
+        formatCount(peakMB),
+      ];
+    }),
+  };
+}
+
+function partsTable(parts: readonly Result[], cells: number): Table {
+  return {
+    title: `The parts alone, for ${formatCount(cells)} cells`,
+    head: ['part', 'seconds', 'ns a cell', 'bytes put out'],
+    rows: parts.map(({ system, seconds, bytes }) => [
+      system,
+      formatSeconds(seconds),
+      formatCount((seconds * 1e9) / cells),
+      formatCount(bytes),
+    ]),
+  };
+}
+
+function engineLimitTable(parts: readonly Result[], entries: number): Table {
+  const build = parts.find(({ system }) => system === 'build');
+  return {
+    title: `From a DynamoDB API on this machine, ${formatCount(entries)} entries`,
+    head: ['part', 'seconds', 'of the build', 'entries a second', 'bytes', 'requests'],
+    rows: parts.map(({ system, seconds, bytes, requests }) => [
+      system,
+      formatSeconds(seconds),
+      build === undefined ? '' : formatRatio(seconds / build.seconds),
+      formatCount(entries / seconds),
+      formatCount(bytes),
+      formatCount(requests),
+    ]),
+  };
+}
+
+function boundsTable(results: Results): Table {
+  const measured = BOUNDS.flatMap((bound) => {
+    const value = bound.measure(results);
+    return value === undefined ? [] : [{ bound, value }];
+  });
+  return {
+    title: 'Bounds',
+    head: ['phase', 'what', 'at most', 'measured', ''],
+    rows: measured.map(({ bound, value }) => [
+      bound.phase,
+      bound.what,
+      inUnit(bound, bound.limit),
+      inUnit(bound, value),
+      value <= bound.limit ? 'met' : 'NOT met',
+    ]),
+  };
+}
+
+function inUnit({ unit }: Bound, value: number): string {
+  if (unit === 'times') return formatRatio(value);
+  return `${unit === 'objects' ? formatCount(value) : value.toFixed(1)} ${unit}`;
+}
+
+function formatSeconds(seconds: number): string {
+  return seconds < 10 ? seconds.toFixed(3) : seconds.toFixed(1);
+}
+
+function formatRatio(ratio: number): string {
+  return ratio < 10 ? ratio.toFixed(3) : ratio.toFixed(0);
+}
+
+function formatCount(count: number): string {
+  return Math.round(count).toLocaleString('en-US');
+}
+
+/** A table for the terminal. */
+export function plainTable({ title, head, rows }: Table): string {
+  const colAligns = head.map((_, i) => (isNumeric(rows, i) ? ('right' as const) : ('left' as const)));
+  const table = new CliTable({ head: [...head], colAligns, style: { head: [], border: [], compact: true } });
+  for (const row of rows) table.push([...row]);
+  return `${title}\n${table.toString()}`;
+}
+
+/** A table in Markdown. */
+export function markdownTable({ title, head, rows }: Table): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  const rule = head.map((_, i) => (isNumeric(rows, i) ? '---:' : '---'));
+  return [`### ${title}`, '', line(head), line(rule), ...rows.map(line)].join('\n');
+}
+
+function isNumeric(rows: readonly (readonly string[])[], column: number): boolean {
+  return rows.every((row) => /^([\d.,-]+( (KB|MB|objects))?)?$/.test(row[column] ?? '') && column > 0);
+}
+
+/** The machine and the versions that results depend on, in one line. */
+export function describeMachine(): string {
+  const { node, sqlite = 'unknown' } = process.versions;
+  const processors = cpus();
+  return [
+    `${processors[0]?.model.trim() ?? 'unknown processor'}, ${processors.length} cores`,
+    `${(totalmem() / 1e9).toFixed(0)} GB of memory`,
+    `${platform()} ${release()} ${arch()}`,
+    `Node ${node}`,
+    `SQLite ${sqlite}`,
+  ].join('; ');
+}

@@ -1,0 +1,59 @@
+import { join } from 'node:path';
+import { type Measured, peakBytes, type Report, type Task, taskSchema } from './measured.ts';
+import { PHASES, type Phase } from './phases.ts';
+import { SYSTEM_NAMES } from './systems/system.ts';
+
+/**
+ * One run of one phase by one system, in a process of its own: takes a task as its argument and prints a report, each
+ * one line of JSON. Modules are imported as needed, so that an idle run measures what they take of memory.
+ */
+async function work(task: Task): Promise<Report> {
+  const phase = PHASES.find(({ name }) => name === task.phase);
+  if (phase === undefined) throw new Error(`there is no phase ${task.phase}`);
+  const run = await prepareRun(task, phase);
+  return task.kind === 'idle' ? { results: [], peakBytes: peakBytes() } : run();
+}
+
+/** Imports what a task needs. */
+async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Promise<() => Promise<Report>> {
+  const { work, scale, base } = phase;
+  const rows = task.rows * scale;
+  if (work.kind === 'parts') {
+    const { measureParts } = await import('./parts.ts');
+    return () => measureParts(rows);
+  }
+  if (work.kind === 'engine-limit') {
+    const { engineLimit } = await import('./engine-limit.ts');
+    return () => engineLimit(directory, rows);
+  }
+  const system = SYSTEM_NAMES.find((name) => name === task.system);
+  if (system === undefined) throw new Error(`there is no system ${task.system}`);
+  const { loadSystem } = await import('./systems/load.ts');
+  const { SheetPhases } = await import('./sheet-phases.ts');
+  const phases = new SheetPhases(system, await loadSystem(system), rows);
+  if (work.kind === 'full') return () => phases.full(directory, work);
+  if (base === undefined) throw new Error(`phase ${phase.name} has nothing to start from`);
+  if (kind === 'prepare') {
+    return async () => {
+      await phases.prepare(directory, base);
+      return { results: [], peakBytes: peakBytes() };
+    };
+  }
+  if (work.kind === 'view') return () => phases.view(directory, base);
+  if (system !== 'logfold' || work.rounds === 1) return () => phases.edit(directory, work);
+  const { rewriteLeaves } = await import('./leaves.ts');
+  return async () => {
+    const rewritten = await rewriteLeaves(directory, join(directory, 'rewritten'));
+    const { results, peakBytes } = await phases.edit(directory, work);
+    return { results: [...results, { system: ALL_LEAVES, ...times(rewritten, work.rounds) }], peakBytes };
+  };
+}
+
+/** What the rounds would have cost with every leaf written in each: the leaves of the first snapshot, so many times. */
+const ALL_LEAVES = 'all-leaves';
+
+function times({ seconds, bytes, objects, requests }: Measured, rounds: number): Measured {
+  return { seconds: seconds * rounds, bytes: bytes * rounds, objects: objects * rounds, requests: requests * rounds };
+}
+
+process.stdout.write(`${JSON.stringify(await work(taskSchema.parse(JSON.parse(process.argv[2] ?? ''))))}\n`);
