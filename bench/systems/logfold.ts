@@ -5,6 +5,7 @@ import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import { type Position, parsePosition } from '../../src/log/position.ts';
+import { BATCH_BYTES } from '../../src/snapshot/build.ts';
 import { saveWhenOver } from '../../src/snapshot/fold.ts';
 import { encodeRoot, type Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot } from '../../src/snapshot/snapshots.ts';
@@ -17,8 +18,6 @@ import type { CellEntry, SheetCell } from '../workload.ts';
 import type { System, Usage } from './system.ts';
 
 const LOG = parseLogId('eb789ff7-5ac5-487f-8325-2ca4eae84208');
-/** What a build does without being told otherwise. */
-const BATCH_BYTES = 64 * 1024 * 1024;
 
 /** The engine of this project, by its public functions, on a directory as blob store. */
 export const logfold: System = {
@@ -80,7 +79,7 @@ async function fold(nodes: NodeStore, draft: Draft, pages: Iterable<readonly Cel
 
 /** Writes chunks and root. The root is an object here, however small, so that it is counted. */
 async function write(directory: string, blobs: MeteredBlobStore, { nodes, draft, end }: Folded): Promise<Usage> {
-  const state = await draft.state();
+  const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);
   const position = { segment: end.segment, entry: end.entry + 1 };
   const { name, version } = spreadsheet;

@@ -11,14 +11,14 @@ import { foldEntries, saveWhenOver } from './fold.ts';
 import type { Root } from './root.ts';
 import { chunkStore, findSnapshot, loadRoot, type SnapshotStores } from './snapshots.ts';
 
-const BATCH_BYTES = 64 * 1024 * 1024;
+export const BATCH_BYTES = 40 * 1024 * 1024;
 
 export interface BuildDeps extends SnapshotStores {
   readonly reducer: Reducer;
   readonly types?: ReservedTypes | undefined;
   /** Where chunks are read and written; the log's own by default. */
   readonly chunks?: ChunkStore | undefined;
-  /** Waiting edits are written out as chunks once they take this much memory, in bytes; 64 MiB by default. */
+  /** Waiting edits are written out as chunks once they take this much memory, in bytes; 40 MiB by default. */
   readonly batchBytes?: number | undefined;
   readonly onProgress?: ((entries: number) => void) | undefined;
 }
@@ -59,7 +59,7 @@ export async function buildState(
     onProgress: deps.onProgress,
     afterPage: saveWhenOver(nodes, deps.batchBytes ?? BATCH_BYTES),
   });
-  const state = await draft.state();
+  const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);
   const { name, version } = deps.reducer;
   const root: Root = {

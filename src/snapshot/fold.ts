@@ -68,6 +68,6 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, loadBodyOf:
 /** Writes a draft's chunks out whenever its waiting edits take more than so many bytes. */
 export function saveWhenOver(store: NodeStore, bytes: number): (draft: Draft) => Promise<void> {
   return async (draft) => {
-    if (draft.heldBytes > bytes) await saveState(store, await draft.state());
+    if (draft.heldBytes > bytes) await saveState(store, await draft.state({ savesEarly: true }));
   };
 }

@@ -2,7 +2,7 @@ import { KeyInvalidError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
 import { EditBatch, type RangeDelete } from '../tree/batch.ts';
 import { deferEdits, settle } from '../tree/defer.ts';
-import { editTree } from '../tree/edit.ts';
+import { type EditOptions, editTree } from '../tree/edit.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
 import {
   emptyLayers,
@@ -109,13 +109,13 @@ export class DraftMap {
     return undefined;
   }
 
-  /** Brings the edits of the batch into the map, in memory, and returns it. */
-  async apply(): Promise<LayeredTree> {
+  /** Brings the edits of the batch into the map and returns it; in memory, unless the options have it saved early. */
+  async apply(options?: EditOptions): Promise<LayeredTree> {
     if (this.#batch.isEmpty) return this.#map;
     const edits = await this.#batch.resolve(this.#store, this.#map);
     this.#map = this.#defers
-      ? await deferEdits(this.#store, this.#map, edits)
-      : settledLayers(await editTree(this.#store, await this.#exactTree(), edits));
+      ? await deferEdits(this.#store, this.#map, edits, options)
+      : settledLayers(await editTree(this.#store, await this.#exactTree(), edits, options));
     this.#batch = new EditBatch(this.#map.kind);
     return this.#map;
   }
@@ -173,11 +173,14 @@ export class Draft {
     return total;
   }
 
-  /** The state with everything folded so far. Nodes that are new are in memory only. */
-  async state(): Promise<State> {
+  /**
+   * The state with everything folded so far. Nodes that are new are in memory only, unless the options have them saved
+   * early.
+   */
+  async state(options?: EditOptions): Promise<State> {
     const maps: [string, LayeredTree][] = [];
     for (const [name, map] of this.#maps) {
-      const applied = await map.apply();
+      const applied = await map.apply(options);
       // An empty map is the same as none, so that equal contents are equal states.
       if (applied.settled.top !== undefined) maps.push([name, applied]);
     }

@@ -38,6 +38,7 @@ export class EditBatch {
   /** Absent as long as every item weighs 1. */
   #weights: number[] | undefined;
   #ascending = true;
+  #hasLargeValues = false;
   #ranges: PlacedRangeDelete[] = [];
   #bytes = new ByteWriter(1024);
   /** The newest edit of each key; made when it is first asked for. */
@@ -66,6 +67,7 @@ export class EditBatch {
       this.#bytes.length = start;
       throw error;
     }
+    if (this.#bytes.length - start > LARGE_VALUE_BYTES) this.#hasLargeValues = true;
     this.#push(key, weight);
   }
 
@@ -124,7 +126,7 @@ export class EditBatch {
         }
       }
     }
-    this.#moveLargeValues(store, starts, ends);
+    if (this.#hasLargeValues) this.#moveLargeValues(store, starts, ends);
     return { ...withDeletions(edits, extra), bytes: this.#bytes.bytes.subarray(0, this.#bytes.length) };
   }
 

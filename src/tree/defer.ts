@@ -3,7 +3,7 @@ import { itemBytes, meanNodeBytes, type NodeShape } from './boundary.ts';
 import { ByteWriter } from './bytes.ts';
 import { NumberColumn } from './column.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
-import { editTree, type LeafEdits } from './edit.ts';
+import { type EditOptions, editTree, type LeafEdits } from './edit.ts';
 import type { Key } from './key.ts';
 import { lowerBound } from './key.ts';
 import { isTombstone, type LayeredTree, settledLayers, TOMBSTONE } from './layered.ts';
@@ -46,9 +46,14 @@ interface LeafGroup extends Span {
  * others wait. A map of one leaf lets nothing wait, since that leaf travels in the root anyway.
  * @param edits of which every item weighs 1
  */
-export async function deferEdits(store: NodeStore, map: LayeredTree, edits: LeafEdits): Promise<LayeredTree> {
+export async function deferEdits(
+  store: NodeStore,
+  map: LayeredTree,
+  edits: LeafEdits,
+  options?: EditOptions,
+): Promise<LayeredTree> {
   if (edits.keys.length === 0) return map;
-  if (isSmall(map)) return settledLayers(await editTree(store, map.settled, edits));
+  if (isSmall(map)) return settledLayers(await editTree(store, map.settled, edits, options));
   const enough = writeEditsBytes(store.shape);
   const arena = new EditArena(edits);
   const written = new EditList(arena);
@@ -64,8 +69,8 @@ export async function deferEdits(store: NodeStore, map: LayeredTree, edits: Leaf
   }
   const deferred = {
     kind: map.kind,
-    settled: await editTree(store, map.settled, written.edits()),
-    pending: await editTree(store, map.pending, waiting.edits()),
+    settled: await editTree(store, map.settled, written.edits(), options),
+    pending: await editTree(store, map.pending, waiting.edits(), options),
   };
   return isSmall(deferred) ? settle(store, deferred) : deferred;
 }

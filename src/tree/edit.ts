@@ -25,6 +25,17 @@ interface InnerEdits {
   readonly children: readonly (NodeRef | undefined)[];
 }
 
+/** Nodes that have been made, each with its first key. */
+interface Made {
+  readonly keys: Key[];
+  readonly children: NodeRef[];
+}
+
+export interface EditOptions {
+  /** Writes leaves as they are made, which bounds memory, for one who will save the tree anyway. */
+  readonly savesEarly?: boolean | undefined;
+}
+
 /**
  * One level's way of merging edits into a node. `merge` feeds the node's items and the edits from index `from` to `to`
  * to the builder, and says whether anything became different.
@@ -43,24 +54,23 @@ interface LevelEditor {
  * of the resulting items: each touched run of nodes is cut anew until a cut falls on an old one, and the parents' level
  * is then edited by the same routine, its edits being the nodes that went and came.
  */
-export async function editTree(store: NodeStore, tree: Tree, edits: LeafEdits): Promise<Tree> {
+export async function editTree(
+  store: NodeStore,
+  tree: Tree,
+  edits: LeafEdits,
+  options: EditOptions = {},
+): Promise<Tree> {
   if (edits.keys.length === 0) return tree;
-  const emitted: NodeRef[] = [];
-  const emittedKeys: Key[] = [];
+  const made: Made = { keys: [], children: [] };
   const emit = (key: Key, ref: NodeRef): void => {
-    emittedKeys.push(key);
-    emitted.push(ref);
+    made.keys.push(key);
+    made.children.push(ref);
   };
-  let changes = await editLevel(store, tree.top, leafEditor(store.shape, edits, emit), {
-    keys: emittedKeys,
-    children: emitted,
-  });
+  const save = options.savesEarly === true ? (refs: readonly NodeRef[]) => store.saveEarly(refs) : undefined;
+  let changes = await editLevel(store, tree.top, leafEditor(store.shape, edits, emit), { ...made, save });
   for (let level = 1; level <= (tree.top?.level ?? 0); level++) {
     if (changes.keys.length === 0) return tree;
-    changes = await editLevel(store, tree.top, innerEditor(store.shape, level, changes, emit), {
-      keys: emittedKeys,
-      children: emitted,
-    });
+    changes = await editLevel(store, tree.top, innerEditor(store.shape, level, changes, emit), made);
   }
   if (changes.keys.length === 0) return tree;
   return { kind: tree.kind, top: await growTop(store, changes, (tree.top?.level ?? 0) + 1) };
@@ -68,19 +78,20 @@ export async function editTree(store: NodeStore, tree: Tree, edits: LeafEdits): 
 
 /**
  * Edits one level and returns the edits that follow from it for the level above. `made` collects what the editor's
- * builder emits, and is left empty.
+ * builder emits, and is left empty; its `save` is given the nodes that are surely no top.
  */
 async function editLevel(
   store: NodeStore,
   top: Node | undefined,
   editor: LevelEditor,
-  made: { readonly keys: Key[]; readonly children: NodeRef[] },
+  made: Made & { readonly save?: ((refs: readonly NodeRef[]) => Promise<void>) | undefined },
 ): Promise<InnerEdits> {
   const keys: Key[] = [];
   const children: (NodeRef | undefined)[] = [];
   if (top === undefined) {
     editor.merge(undefined, 0, editor.keys.length);
     editor.finish();
+    if (made.children.length > 1) await made.save?.(made.children);
     return takeAll(made);
   }
   const cursor = new LevelCursor(store, top, editor.level);
@@ -99,25 +110,19 @@ async function editLevel(
       place = editor.open() ? await cursor.next() : undefined;
     }
     const came = takeAll(made);
-    if (changed) mergeChanges(gone, came, keys, children);
+    if (!changed) continue;
+    mergeChanges(gone, came, keys, children);
+    if (top.level > editor.level || came.children.length > 1) await made.save?.(came.children);
   }
   return { keys, children };
 }
 
-function takeAll(made: { readonly keys: Key[]; readonly children: NodeRef[] }): {
-  readonly keys: Key[];
-  readonly children: NodeRef[];
-} {
+function takeAll(made: Made): Made {
   return { keys: made.keys.splice(0), children: made.children.splice(0) };
 }
 
 /** Appends, in order of key, a deletion for each key that went and a put for each that came; a put wins. */
-function mergeChanges(
-  gone: readonly Key[],
-  came: { readonly keys: readonly Key[]; readonly children: readonly NodeRef[] },
-  keys: Key[],
-  children: (NodeRef | undefined)[],
-): void {
+function mergeChanges(gone: readonly Key[], came: Made, keys: Key[], children: (NodeRef | undefined)[]): void {
   let next = 0;
   for (const [i, key] of came.keys.entries()) {
     while (next < gone.length && at(gone, next) < key) {
@@ -139,7 +144,7 @@ async function growTop(store: NodeStore, changes: InnerEdits, firstLevel: number
   let nodes = changes.children.filter((child) => child !== undefined);
   let keys = changes.keys.filter((_, i) => changes.children[i] !== undefined);
   for (let level = firstLevel; nodes.length > 1; level++) {
-    const made: { keys: Key[]; children: NodeRef[] } = { keys: [], children: [] };
+    const made: Made = { keys: [], children: [] };
     const builder = new InnerBuilder(store.shape, level, (key, ref) => {
       made.keys.push(key);
       made.children.push(ref);

@@ -9,7 +9,7 @@ import { decodeNode, encodeNode, isLeaf, type Node } from './node.ts';
 import type { NodeRef } from './node-ref.ts';
 
 export interface NodeStoreOptions {
-  /** Decoded nodes are kept up to this many bytes of canonical form, the least recently used going first. */
+  /** Decoded nodes are kept up to about this many bytes of memory, the least recently used going first. */
   readonly cacheBytes?: number;
   /** How trees are cut; only tests give another than the format's. */
   readonly shape?: NodeShape;
@@ -31,8 +31,10 @@ interface Cached {
   readonly bytes: number;
 }
 
-const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
+const DEFAULT_CACHE_BYTES = 32 * 1024 * 1024;
 const DEFAULT_CONCURRENCY = 16;
+/** Uncompressed bytes of chunks that may be on their way early at once. */
+const EARLY_BYTES = 8 * 1024 * 1024;
 
 /** One log's nodes and large values, over its chunk store. Whatever is read is checked against its hash. */
 export class NodeStore {
@@ -47,6 +49,9 @@ export class NodeStore {
   readonly #cache = new Map<ChunkId, Cached>();
   readonly #values = new Map<ChunkId, Uint8Array>();
   #cachedBytes = 0;
+  readonly #early = new Set<Promise<void>>();
+  #earlyBytes = 0;
+  #earlyFailure: { readonly error: unknown } | undefined;
 
   constructor(chunks: ChunkStore, platform: ChunkPlatform, options: NodeStoreOptions = {}) {
     this.#chunks = chunks;
@@ -74,7 +79,7 @@ export class NodeStore {
     return this.#placed(async () => {
       const canonical = await this.#fetch(id);
       const node = decodeNode(canonical);
-      this.#remember(id, node, canonical.length);
+      this.#remember(id, node);
       return node;
     });
   }
@@ -99,7 +104,8 @@ export class NodeStore {
     const writes: Promise<void>[] = [];
     for (const [id, canonical] of this.#values) writes.push(this.#write(id, canonical));
     for (const top of tops) this.#saveChildren(top, writes);
-    await Promise.all(writes);
+    await Promise.all([...writes, ...this.#early]);
+    if (this.#earlyFailure !== undefined) throw this.#earlyFailure.error;
     this.#values.clear();
   }
 
@@ -110,9 +116,33 @@ export class NodeStore {
       this.#saveChildren(child.node, writes);
       const canonical = encodeNode(child.node);
       const id = chunkId(this.platform, canonical);
-      this.#remember(id, child.node, canonical.length);
+      this.#remember(id, child.node);
       child.wasSaved(id);
       writes.push(this.#write(id, canonical));
+    }
+  }
+
+  /**
+   * Writes leaves that an edit has just made, without waiting for the rest of the tree, so that they need not be kept in
+   * memory. Returns once there is room for more. Failures are thrown by the next {@link save}, which is to follow.
+   */
+  async saveEarly(refs: readonly NodeRef[]): Promise<void> {
+    for (const ref of refs) {
+      if (ref.node === undefined) continue;
+      const canonical = encodeNode(ref.node);
+      const id = chunkId(this.platform, canonical);
+      ref.wasSaved(id);
+      this.#earlyBytes += canonical.length;
+      const write = this.#write(id, canonical).finally(() => {
+        this.#earlyBytes -= canonical.length;
+        this.#early.delete(write);
+      });
+      // Awaited by save, where it is still on its way then; a failure before that is kept for it.
+      write.catch((error) => {
+        this.#earlyFailure ??= { error };
+      });
+      this.#early.add(write);
+      while (this.#earlyBytes > EARLY_BYTES) await Promise.race([...this.#early].map((each) => each.catch(() => {})));
     }
   }
 
@@ -163,7 +193,8 @@ export class NodeStore {
     return cached.node;
   }
 
-  #remember(id: ChunkId, node: Node, bytes: number): void {
+  #remember(id: ChunkId, node: Node): void {
+    const bytes = memoryBytes(node);
     this.#cachedBytes += bytes - (this.#cache.get(id)?.bytes ?? 0);
     this.#cache.delete(id);
     this.#cache.set(id, { node, bytes });
@@ -173,4 +204,9 @@ export class NodeStore {
       this.#cachedBytes -= freed;
     }
   }
+}
+
+/** About how much memory a node takes. */
+function memoryBytes(node: Node): number {
+  return isLeaf(node) ? node.bytes.length + node.keys.length * 12 : node.keys.length * 120;
 }
