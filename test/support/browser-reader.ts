@@ -1,0 +1,34 @@
+import { loadWasmPlatform } from '../../src/adapters/wasm-platform.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import type { Position } from '../../src/log/position.ts';
+import { decodeRoot } from '../../src/snapshot/root.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { sheetRows } from '../../src/state/spreadsheet/rows.ts';
+import { fromHex } from '../../src/tree/bytes.ts';
+import { NodeStore } from '../../src/tree/node-store.ts';
+
+/** A snapshot as a page would have fetched it, in hexadecimal, since bytes of another realm are no Uint8Array here. */
+export interface FetchedSnapshot {
+  readonly log: string;
+  readonly position: Position;
+  readonly root: string;
+  readonly chunks: Readonly<Record<string, string>>;
+}
+
+/** Reads a whole sheet with what a browser has: no Node, Zstandard in WebAssembly. Bundled and run by its test. */
+export async function readSheet(snapshot: FetchedSnapshot): Promise<string[][]> {
+  const platform = await loadWasmPlatform();
+  const place = { log: parseLogId(snapshot.log), position: snapshot.position };
+  const root = decodeRoot(platform, fromHex(snapshot.root), place);
+  const chunks = {
+    get: async (id: string) => {
+      const stored = snapshot.chunks[id];
+      return stored === undefined ? undefined : fromHex(stored);
+    },
+    put: async () => {
+      throw new Error('a reader writes nothing');
+    },
+  };
+  return Array.fromAsync(sheetRows(sheetOf(new Draft(new NodeStore(chunks, platform), root.state))));
+}
