@@ -50,6 +50,8 @@ export class NodeStore {
   readonly #values = new Map<ChunkId, Uint8Array>();
   #cachedBytes = 0;
   readonly #early = new Set<Promise<void>>();
+  /** Chunks that are still on their way, or did not get there: whoever reads them meanwhile finds them here. */
+  readonly #unwritten = new Map<ChunkId, Uint8Array>();
   #earlyBytes = 0;
   #earlyFailure: { readonly error: unknown } | undefined;
 
@@ -133,10 +135,15 @@ export class NodeStore {
       const id = chunkId(this.platform, canonical);
       ref.wasSaved(id);
       this.#earlyBytes += canonical.length;
-      const write = this.#write(id, canonical).finally(() => {
-        this.#earlyBytes -= canonical.length;
-        this.#early.delete(write);
-      });
+      this.#unwritten.set(id, canonical);
+      const write = this.#write(id, canonical)
+        .then(() => {
+          this.#unwritten.delete(id);
+        })
+        .finally(() => {
+          this.#earlyBytes -= canonical.length;
+          this.#early.delete(write);
+        });
       // Awaited by save, where it is still on its way then; a failure before that is kept for it.
       write.catch((error) => {
         this.#earlyFailure ??= { error };
@@ -164,6 +171,8 @@ export class NodeStore {
   }
 
   async #fetch(id: ChunkId): Promise<Uint8Array> {
+    const unwritten = this.#unwritten.get(id);
+    if (unwritten !== undefined) return unwritten;
     const stored = await this.#limit(() => this.#read(id));
     if (stored === undefined) {
       throw new ChunkMissingError(`chunk ${id} is not in the blob store`, {
