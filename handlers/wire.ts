@@ -11,7 +11,7 @@ import { UsageError } from '../src/errors.ts';
 import type { ReservedTypes } from '../src/log/entry.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import type { JobQueue } from '../src/store/job-queue.ts';
-import type { SnapshotDeps } from '../src/workers/snapshot.ts';
+import type { JobDeps } from '../src/workers/run-job.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -25,6 +25,7 @@ const snapshotSchema = z.object({
   ENTRY_TABLE: z.string().min(1),
   SEGMENT_TABLE: z.string().min(1),
   BUCKET: z.string().min(1),
+  QUEUE_URL: z.url(),
 });
 
 /** One logger for each function: JSON lines, with the function's name as service. */
@@ -48,7 +49,7 @@ export function wireStream(environment: Environment): { readonly queue: JobQueue
  * What the snapshot function works with.
  * @throws UsageError naming the environment variable that is missing or makes no sense
  */
-export function wireSnapshot(environment: Environment): SnapshotDeps {
+export function wireSnapshot(environment: Environment): JobDeps {
   const settings = parse(snapshotSchema, environment);
   return {
     store: new DynamoDbLogStore({
@@ -57,6 +58,7 @@ export function wireSnapshot(environment: Environment): SnapshotDeps {
       segmentTable: settings.SEGMENT_TABLE,
     }),
     blobs: new S3BlobStore({ client: new S3Client({}), bucket: settings.BUCKET }),
+    queue: new SqsJobQueue({ client: new SQSClient({}), queueUrl: settings.QUEUE_URL }),
     platform: nativePlatform,
     reducer: spreadsheet,
     types: reserved(settings),

@@ -15,7 +15,7 @@ import {
   type UpdateItemCommandInput,
 } from '@aws-sdk/client-dynamodb';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError, type Where } from '../errors.ts';
-import type { Item, StoredItem } from '../log/attribute.ts';
+import type { AttributeValue, Item, StoredItem } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
 import {
   decodeEntry,
@@ -30,7 +30,7 @@ import { checkWriteSize } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { Consistency, LogStore } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
-import { type RootRef, rootOf } from '../log/root-ref.ts';
+import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { conditionFailed, isRetryable, sentMoreThanOnce, translateDynamoDbError } from './dynamodb-error.ts';
 
@@ -165,16 +165,14 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+    const { name, value } = rootAttribute(root);
     const written = await this.#update({
       TableName: this.#entryTable,
       Key: entryKey(log, position),
-      UpdateExpression: 'key' in root ? 'SET E = :root' : 'SET B = :root',
+      UpdateExpression: `SET ${name} = :root`,
       ConditionExpression:
         'attribute_exists(S) AND attribute_not_exists(E) AND (attribute_not_exists(B) OR attribute_type(B, :null))',
-      ExpressionAttributeValues: {
-        ':root': 'key' in root ? { S: root.key } : { B: root.inline },
-        ':null': { S: 'NULL' },
-      },
+      ExpressionAttributeValues: { ':root': value, ':null': { S: 'NULL' } },
     });
     if (written) return root;
     const where = { log, segment: position.segment, entry: position.entry };
@@ -183,6 +181,28 @@ export class DynamoDbLogStore implements LogStore {
     const existing = rootOf(entry);
     if (existing === undefined) throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
     return existing;
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    const [old, fresh] = [rootAttribute(from), rootAttribute(to)];
+    const written = await this.#update({
+      TableName: this.#entryTable,
+      Key: entryKey(log, position),
+      // An item that has both attributes has two bodies, and is invalid.
+      UpdateExpression: old.name === fresh.name ? 'SET #to = :to' : 'SET #to = :to REMOVE #from',
+      ConditionExpression: '#from = :from',
+      ExpressionAttributeNames: { '#from': old.name, '#to': fresh.name },
+      ExpressionAttributeValues: { ':from': old.value, ':to': fresh.value },
+    });
+    if (written) return true;
+    const entry = await this.getEntry(log, position, { consistent: true });
+    if (entry === undefined) {
+      const where = { log, segment: position.segment, entry: position.entry };
+      throw new EntryNotFoundError('There is no such entry', where);
+    }
+    // It does where an answer was lost and the SDK sent the request again.
+    const carried = rootOf(entry);
+    return carried !== undefined && sameRoot(carried, to);
   }
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
@@ -310,4 +330,9 @@ export class DynamoDbLogStore implements LogStore {
     const units = consumed.reduce((sum, table) => sum + (table?.CapacityUnits ?? 0), 0);
     this.#meter?.(op, kind === 'read' ? { readUnits: units, writeUnits: 0 } : { readUnits: 0, writeUnits: units });
   }
+}
+
+/** The attribute of a Snapshot entry's item that carries a root. */
+function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readonly value: AttributeValue } {
+  return 'key' in root ? { name: 'E', value: { S: root.key } } : { name: 'B', value: { B: root.inline } };
 }

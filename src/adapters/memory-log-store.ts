@@ -6,7 +6,7 @@ import { checkWriteSize } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
-import { type RootRef, rootOf } from '../log/root-ref.ts';
+import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 
 /** The items under one partition key, by sort key, and the highest sort key. */
@@ -98,13 +98,19 @@ export class MemoryLogStore implements LogStore {
     if (stored.body !== undefined) {
       throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", { log, segment, entry });
     }
-    const item = encodeEntry({
-      ...stored,
-      ...('key' in root ? { external: root.key } : { body: { format: 'bytes', bytes: root.inline } }),
-    });
-    checkWriteSize([item]);
-    this.#entries.get(partitionKey(log, segment))?.items.set(entry, structuredClone(item));
+    this.#setRoot(stored, root);
     return root;
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    const { segment, entry } = position;
+    const stored = this.#entry(log, position);
+    if (stored === undefined) throw new EntryNotFoundError('There is no such entry', { log, segment, entry });
+    const carried = rootOf(stored);
+    if (carried === undefined) return false;
+    if (!sameRoot(carried, from)) return sameRoot(carried, to);
+    this.#setRoot(stored, to);
+    return true;
   }
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
@@ -144,6 +150,17 @@ export class MemoryLogStore implements LogStore {
       partition.items.set(number, structuredClone(item));
       partition.newest = Math.max(partition.newest, number);
     }
+  }
+
+  #setRoot(stored: Entry, root: RootRef): void {
+    const { body: _body, external: _external, ...rest } = stored;
+    const item = encodeEntry({
+      ...rest,
+      ...('key' in root ? { external: root.key } : { body: { format: 'bytes', bytes: root.inline } }),
+    });
+    checkWriteSize([item]);
+    const { segment, entry } = stored.position;
+    this.#entries.get(partitionKey(stored.log, segment))?.items.set(entry, structuredClone(item));
   }
 
   #entry(log: LogId, { segment, entry }: Position): Entry | undefined {

@@ -1,6 +1,7 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
 import { appendCommand } from './commands/append.ts';
+import { compactCommand } from './commands/compact.ts';
 import { createCommand } from './commands/create.ts';
 import { engineCommand } from './commands/engine.ts';
 import { exportCommand } from './commands/export.ts';
@@ -40,6 +41,7 @@ export async function run(words: readonly string[]): Promise<number> {
     replayCommand(),
     verifyCommand(),
     resumeCommand(),
+    compactCommand(),
     engineCommand(),
   ];
   for (const each of commands) program.addCommand(each.exitOverride());

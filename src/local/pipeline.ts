@@ -6,7 +6,8 @@ import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/consume.ts';
 import { decodeJob } from '../workers/job.ts';
 import { route } from '../workers/route.ts';
-import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../workers/snapshot.ts';
+import { type JobResult, runJob } from '../workers/run-job.ts';
+import type { SnapshotDeps } from '../workers/snapshot.ts';
 import type { StreamRecord } from '../workers/stream-record.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
@@ -21,7 +22,7 @@ const COMMIT_EVERY_MS = 200;
 
 /** Something that the pipeline did, for whoever watches. */
 export type PipelineEvent =
-  | { readonly kind: 'job'; readonly log: string; readonly result: SnapshotResult; readonly ms: number }
+  | { readonly kind: 'job'; readonly log: string; readonly result: JobResult; readonly ms: number }
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
   | { readonly kind: 'dead'; readonly message: ReceivedMessage }
   | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown }
@@ -102,7 +103,7 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
     handle: async ({ body }) => {
       const job = decodeJob(body);
       const started = performance.now();
-      const result = await completeSnapshot(options.snapshot, job);
+      const result = await runJob({ ...options.snapshot, queue }, job);
       options.onEvent({ kind: 'job', log: job.log, result, ms: performance.now() - started });
     },
     report: (outcome) => {

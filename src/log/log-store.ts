@@ -68,6 +68,15 @@ export interface LogStore {
   completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef>;
 
   /**
+   * Puts another root in the place of one that a Snapshot entry carries, on the condition that it still carries exactly
+   * that one. Both must be roots of the same state: whoever has read the old one goes on with it.
+   * @returns whether the entry carries `to` afterwards, also where it did so before; where not, it is as it was
+   * @throws EntryNotFoundError where there is no such entry
+   * @throws TooLargeError where an inline root makes the item larger than DynamoDB allows
+   */
+  replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean>;
+
+  /**
    * Moves a segment's Last Snapshot forward; leaves it alone where it stands there or further already.
    * @returns whether it moved
    * @throws SegmentNotFoundError where there is no such segment

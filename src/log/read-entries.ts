@@ -5,11 +5,14 @@ import type { LogStore } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from './position.ts';
 
+/** {@link EntrySource.rangeEntries} where it is left out. */
+export const RANGE_ENTRIES = 500;
+
 export interface EntrySource {
   readonly store: LogStore;
   /** {@link RESERVED_TYPES} by default. */
   readonly types?: ReservedTypes | undefined;
-  /** Entries of one request, 500 by default. Bodies lie inside up to 16 KB, so this bounds memory too. */
+  /** Entries of one request, and so of a page at most; 500 by default. Bodies lie inside up to 16 KB, so this bounds memory too. */
   readonly rangeEntries?: number | undefined;
   /** Requests under way at once, 4 by default. */
   readonly concurrency?: number | undefined;
@@ -50,7 +53,7 @@ interface Numbers {
  * @throws LogNotFoundError where `to` is `end` and the log does not exist
  */
 export async function* readEntries(source: EntrySource, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
-  const { store, types = RESERVED_TYPES, rangeEntries = 500, concurrency = 4 } = source;
+  const { store, types = RESERVED_TYPES, rangeEntries = RANGE_ENTRIES, concurrency = 4 } = source;
   const reading: Reading = { store, log, endSegment: types.endSegment, rangeEntries, concurrency };
   const { from, to } = range;
   let next = from;

@@ -1,13 +1,14 @@
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
-import { type Position, START } from '../log/position.ts';
-import { readEntries } from '../log/read-entries.ts';
+import { comparePositions, type Position, START } from '../log/position.ts';
+import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
 import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
 import { foldEntries, saveWhenOver } from './fold.ts';
+import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import type { Root } from './root.ts';
 import { chunkStore, findSnapshot, loadRoot, type SnapshotStores } from './snapshots.ts';
 
@@ -20,39 +21,105 @@ export interface BuildDeps extends SnapshotStores {
   readonly chunks?: ChunkStore | undefined;
   /** Waiting edits are written out as chunks once they take this much memory, in bytes; 40 MiB by default. */
   readonly batchBytes?: number | undefined;
+  /** Entries of one page: after each, a build may stop. 500 by default. */
+  readonly rangeEntries?: number | undefined;
   readonly onProgress?: ((entries: number) => void) | undefined;
 }
 
+export interface BuildOptions {
+  readonly at: Position;
+  readonly fromBeginning?: boolean | undefined;
+  /** Asked after each page of entries: true ends the build there. It is asked after the first one at the earliest. */
+  readonly shouldStop?: (() => boolean) | undefined;
+  /**
+   * Whether to go on from what stopped builds left behind, where that is nearer than the newest snapshot; looking for
+   * it costs a request. `where far`: only where this build could stop itself, since a single page is always folded.
+   * Never by default.
+   */
+  readonly progress?: 'where far' | 'always' | undefined;
+}
+
 export interface Built {
+  /** The root at the position that was asked for, or before it, where the build stopped. */
   readonly root: Root;
-  /** The snapshot it started from; undefined where it started from the log's beginning. */
+  /** The snapshot, or the progress, it started from; undefined where it started from the log's beginning. */
   readonly base: Position | undefined;
   /** Why the newest snapshot could not be started from, where that is so. */
   readonly rebuiltBecause?: string | undefined;
+  /** What stopped builds of this log left behind, as far as that was looked for. */
+  readonly progress: readonly Progress[];
+  /** What of it was nearer and yet of no use. */
+  readonly ignored: readonly IgnoredProgress[];
   /** Entries read. */
   readonly entries: number;
   readonly chunks: NodeStoreCounts;
+}
+
+export interface IgnoredProgress {
+  readonly progress: Progress;
+  readonly reason: string;
+  /** False where it may still be of use to another reducer. */
+  readonly damaged: boolean;
 }
 
 /**
  * Builds the state at a position from the newest snapshot before it and the entries since, and writes its chunks. The
  * root is not written: that is the worker's, or nobody's where a replay only compares.
  */
-export async function buildState(
+export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
+  const found = options.fromBeginning === true ? {} : await findBase(deps, log, options.at);
+  const from = found.root?.position ?? START;
+  const looks = options.progress === 'always' || (options.progress === 'where far' && isFar(deps, from, options.at));
+  const progress = looks ? await listProgress(deps.blobs, log) : [];
+  const ignored: IgnoredProgress[] = [];
+  const rest = { rebuiltBecause: found.unusable, progress, ignored };
+  for (const nearer of progress) {
+    if (comparePositions(nearer.reached, from) <= 0 || comparePositions(nearer.reached, options.at) > 0) continue;
+    try {
+      const root = await loadProgress(deps, nearer);
+      const reason = otherReducer(root, deps.reducer);
+      if (reason === undefined) return { ...rest, ...(await buildFrom(deps, log, root, options)) };
+      ignored.push({ progress: nearer, reason, damaged: false });
+    } catch (error) {
+      // It is only a shortcut: what is wrong with it, or with the chunks below it, must not stop the log.
+      if (!isDamage(error)) throw error;
+      ignored.push({ progress: nearer, reason: error.message, damaged: true });
+    }
+  }
+  return { ...rest, ...(await buildFrom(deps, log, found.root, options)) };
+}
+
+/** Whether there is more to fold than one page, which is folded in any case. */
+function isFar(deps: BuildDeps, from: Position, at: Position): boolean {
+  return from.segment !== at.segment || at.entry - from.entry > (deps.rangeEntries ?? RANGE_ENTRIES);
+}
+
+async function buildFrom(
   deps: BuildDeps,
   log: LogId,
-  options: { readonly at: Position; readonly fromBeginning?: boolean | undefined },
-): Promise<Built> {
+  base: Root | undefined,
+  { at, shouldStop }: BuildOptions,
+): Promise<Pick<Built, 'root' | 'base' | 'entries' | 'chunks'>> {
   const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, {
     ...deps.nodes,
     where: { log },
   });
-  const found = options.fromBeginning === true ? {} : await findBase(deps, log, options.at);
-  const draft = new Draft(nodes, found.root?.state);
-  const from = found.root?.position ?? START;
+  const draft = new Draft(nodes, base?.state);
   const types = deps.types ?? RESERVED_TYPES;
-  const pages = readEntries({ store: deps.store, types }, log, { from, to: options.at });
-  const entries = await foldEntries(draft, pages, {
+  const from = base?.position ?? START;
+  const source = { store: deps.store, types, rangeEntries: deps.rangeEntries };
+  let reached = at;
+  async function* pages(): AsyncGenerator<readonly Entry[]> {
+    for await (const page of readEntries(source, log, { from, to: at })) {
+      // Goes on once the page is folded.
+      yield page;
+      const last = page.at(-1);
+      if (last === undefined || shouldStop?.() !== true) continue;
+      reached = after(last, types);
+      return;
+    }
+  }
+  const entries = await foldEntries(draft, pages(), {
     reducer: deps.reducer,
     blobs: deps.blobs,
     types,
@@ -64,12 +131,12 @@ export async function buildState(
   const { name, version } = deps.reducer;
   const root: Root = {
     log,
-    position: options.at,
+    position: reached,
     reducer: { name, version },
     stateHash: stateHash(deps.platform, state),
     state,
   };
-  return { root, base: found.root?.position, rebuiltBecause: found.unusable, entries, chunks: nodes.counts };
+  return { root, base: base?.position, entries, chunks: nodes.counts };
 }
 
 /** The newest snapshot strictly before a position whose state this reducer may go on from. */
@@ -89,6 +156,12 @@ async function findBase(
 export function otherReducer(root: Root, reducer: Reducer): string | undefined {
   if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;
   return `the snapshot was made by reducer ${root.reducer.name} ${root.reducer.version}, and this is ${reducer.name} ${reducer.version}`;
+}
+
+/** The position that follows an entry's. */
+function after({ position, type }: Entry, types: ReservedTypes): Position {
+  const { segment, entry } = position;
+  return type === types.endSegment ? { segment: segment + 1, entry: 0 } : { segment, entry: entry + 1 };
 }
 
 /** The last position before another; a segment is taken to have no end. */

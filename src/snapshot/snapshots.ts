@@ -68,7 +68,8 @@ export async function loadRoot(
     });
   }
   const parsed = parseKey(ref.key);
-  return decodeRoot(stores.platform, stored, { log, position, id: parsed?.kind === 'root' ? parsed.id : undefined });
+  const named = parsed?.kind === 'root' || parsed?.kind === 'progress';
+  return decodeRoot(stores.platform, stored, { log, position, id: named ? parsed.id : undefined });
 }
 
 /** A completed snapshot: its Snapshot entry and the root which that carries. */

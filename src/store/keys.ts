@@ -6,6 +6,13 @@ import { MAX_NUMBER, type Position } from '../log/position.ts';
 export type ParsedKey =
   | { readonly kind: 'chunk'; readonly log: LogId; readonly id: string }
   | { readonly kind: 'root'; readonly log: LogId; readonly position: Position; readonly id: string }
+  | {
+      readonly kind: 'progress';
+      readonly log: LogId;
+      readonly target: Position;
+      readonly reached: Position;
+      readonly id: string;
+    }
   | { readonly kind: 'body'; readonly log: LogId; readonly id: string }
   | { readonly kind: 'stop'; readonly log: LogId };
 
@@ -16,6 +23,7 @@ const SHA256_HEX = /^[0-9a-f]{64}$/;
 // Log ids are tried by parseLogId afterwards; here they only must not swallow a slash.
 const LOG_KEY = /^logs\/([0-9a-f-]{36})\/(.+)$/;
 const ROOT_NAME = /^(\d{10})-(\d{10})-([0-9a-f]{64})$/;
+const PROGRESS_NAME = /^(\d{10})-(\d{10})-(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 
 /** Everything that belongs to one log. */
 export function logPrefix(log: LogId): string {
@@ -30,6 +38,11 @@ export function chunkPrefix(log: LogId): string {
 /** All roots of one log; they list in order of position. */
 export function rootPrefix(log: LogId): string {
   return `${logPrefix(log)}roots/`;
+}
+
+/** All that unfinished builds of one log left behind, or those for one snapshot. */
+export function progressPrefix(log: LogId, target?: Position): string {
+  return `${logPrefix(log)}progress/${target === undefined ? '' : `${padPosition(target)}-`}`;
 }
 
 /** All external bodies of one log. */
@@ -50,7 +63,15 @@ export function chunkKey(log: LogId, hexId: string): string {
  * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits or a number is out of range
  */
 export function rootKey(log: LogId, position: Position, hexId: string): string {
-  return `${rootPrefix(log)}${pad(position.segment)}-${pad(position.entry)}-${checkId(hexId)}`;
+  return `${rootPrefix(log)}${padPosition(position)}-${checkId(hexId)}`;
+}
+
+/**
+ * The root that an unfinished build left behind: the snapshot that it was for, then the place that it reached.
+ * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits or a number is out of range
+ */
+export function progressKey(log: LogId, target: Position, reached: Position, hexId: string): string {
+  return `${progressPrefix(log, target)}${padPosition(reached)}-${checkId(hexId)}`;
 }
 
 /**
@@ -82,6 +103,8 @@ export function parseKey(key: string): ParsedKey | undefined {
       return SHA256_HEX.test(name) ? { kind: 'body', log, id: name } : undefined;
     case 'roots/':
       return parseRootName(log, name);
+    case 'progress/':
+      return parseProgressName(log, name);
     default:
       return undefined;
   }
@@ -94,6 +117,8 @@ export function formatKey(key: ParsedKey): string {
       return chunkKey(key.log, key.id);
     case 'root':
       return rootKey(key.log, key.position, key.id);
+    case 'progress':
+      return progressKey(key.log, key.target, key.reached, key.id);
     case 'body':
       return bodyKey(key.log, key.id);
     case 'stop':
@@ -120,9 +145,22 @@ export function checkBlobKey(key: string): string {
 function parseRootName(log: LogId, name: string): ParsedKey | undefined {
   const match = ROOT_NAME.exec(name);
   const id = match?.[3];
-  const position = { segment: Number(match?.[1]), entry: Number(match?.[2]) };
-  if (id === undefined || position.segment > MAX_NUMBER || position.entry > MAX_NUMBER) return undefined;
-  return { kind: 'root', log, position, id };
+  const position = parsePadded(match?.[1], match?.[2]);
+  return id === undefined || position === undefined ? undefined : { kind: 'root', log, position, id };
+}
+
+function parseProgressName(log: LogId, name: string): ParsedKey | undefined {
+  const match = PROGRESS_NAME.exec(name);
+  const id = match?.[5];
+  const target = parsePadded(match?.[1], match?.[2]);
+  const reached = parsePadded(match?.[3], match?.[4]);
+  if (id === undefined || target === undefined || reached === undefined) return undefined;
+  return { kind: 'progress', log, target, reached, id };
+}
+
+function parsePadded(segment: string | undefined, entry: string | undefined): Position | undefined {
+  const position = { segment: Number(segment), entry: Number(entry) };
+  return position.segment <= MAX_NUMBER && position.entry <= MAX_NUMBER ? position : undefined;
 }
 
 function parseCanonicalLogId(text: string | undefined): LogId | undefined {
@@ -138,6 +176,10 @@ function parseCanonicalLogId(text: string | undefined): LogId | undefined {
 function checkId(hexId: string): string {
   if (!SHA256_HEX.test(hexId)) throw new BlobKeyInvalidError(`'${hexId}' is not a SHA-256 in hexadecimal digits`);
   return hexId;
+}
+
+function padPosition({ segment, entry }: Position): string {
+  return `${pad(segment)}-${pad(entry)}`;
 }
 
 function pad(number: number): string {

@@ -3,33 +3,48 @@ import { MessageInvalidError } from '../errors.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 
-/** One unit of background work, as it travels in the queue. */
+/** Completes the snapshot of a Snapshot entry. */
 export interface SnapshotJob {
   readonly kind: 'snapshot';
   readonly log: LogId;
-  /** Position of the Snapshot entry to complete. */
+  /** Position of the Snapshot entry. */
+  readonly position: Position;
+  /** How often it was worked on before without being done, its time being up each time; left out for the first turn. */
+  readonly turn?: number | undefined;
+}
+
+/** Settles a completed snapshot in which edits wait. */
+export interface CompactJob {
+  readonly kind: 'compact';
+  readonly log: LogId;
+  /** Position of the Snapshot entry. */
   readonly position: Position;
 }
 
-export type Job = SnapshotJob;
+/** One unit of background work, as it travels in the queue. */
+export type Job = SnapshotJob | CompactJob;
 
 /** Version of a message's form. A worker refuses what is newer than itself. */
 const FORMAT = 1;
 
 const Envelope = z.looseObject({ format: z.int().min(1) });
 const PositionNumber = z.int().min(0).max(MAX_NUMBER);
-const SnapshotMessage = z.strictObject({
+const place = {
   format: z.literal(FORMAT),
-  kind: z.literal('snapshot'),
   log: z.uuid().transform(parseLogId),
   segment: PositionNumber,
   entry: PositionNumber,
-});
+};
+const JobMessage = z.discriminatedUnion('kind', [
+  z.strictObject({ ...place, kind: z.literal('snapshot'), turn: z.int().min(1).optional() }),
+  z.strictObject({ ...place, kind: z.literal('compact') }),
+]);
 
 /** The body of the message that carries a job: JSON, readable by a person who finds it in a dead-letter queue. */
 export function encodeJob(job: Job): string {
   const { kind, log, position } = job;
-  return JSON.stringify({ format: FORMAT, kind, log, segment: position.segment, entry: position.entry });
+  const turn = job.kind === 'snapshot' ? job.turn : undefined;
+  return JSON.stringify({ format: FORMAT, kind, log, segment: position.segment, entry: position.entry, turn });
 }
 
 /**
@@ -50,12 +65,12 @@ export function decodeJob(text: string): Job {
       advice: 'Update the workers before whatever sends to them, then send the message again',
     });
   }
-  const message = SnapshotMessage.safeParse(json);
+  const message = JobMessage.safeParse(json);
   if (!message.success) {
     throw new MessageInvalidError(`the message is a malformed job: ${z.prettifyError(message.error)}`);
   }
-  const { kind, log, segment, entry } = message.data;
-  return { kind, log, position: { segment, entry } };
+  const { format: _, segment, entry, ...job } = message.data;
+  return { ...job, position: { segment, entry } };
 }
 
 function parseJson(text: string): unknown {

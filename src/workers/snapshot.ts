@@ -1,123 +1,142 @@
-import { EntryNotFoundError, LogfoldError, MessageInvalidError, SnapshotMismatchError } from '../errors.ts';
-import { RESERVED_TYPES } from '../log/entry.ts';
-import { formatPosition, type Position } from '../log/position.ts';
-import { type RootRef, rootOf } from '../log/root-ref.ts';
+import { comparePositions, type Position } from '../log/position.ts';
+import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
-import { encodeRoot, type Root } from '../snapshot/root.ts';
+import { type CompactionDue, compactionDue } from '../snapshot/compaction.ts';
+import { clearProgress, listProgress, type Progress, saveProgress } from '../snapshot/progress.ts';
+import { type EncodedRoot, encodeRoot, type Root } from '../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../snapshot/snapshots.ts';
-import { clearStop, contains, readStop, type Stop, stopHolds, writeStop } from '../snapshot/stop.ts';
-import { equalBytes } from '../tree/bytes.ts';
+import { clearStop, contains } from '../snapshot/stop.ts';
 import type { SnapshotJob } from './job.ts';
+import { loadTwin, newestSnapshot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
+import { type Stopped, unlessStopped } from './stopping.ts';
 
 export interface SnapshotDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
+  /**
+   * From then on a build saves where it is, after the page of entries that it is at, and leaves the rest to another
+   * turn. Epoch milliseconds; none by default.
+   */
+  readonly deadline?: number | undefined;
+}
+
+/** What a build has done, be it all or a part. */
+interface Work {
+  /** The snapshot, or the progress, it was built from; undefined where it was built from the log's beginning. */
+  readonly base: Position | undefined;
+  readonly rebuiltBecause?: string | undefined;
+  /** Why what an earlier turn left behind was of no use, where that is so. */
+  readonly ignored?: readonly string[] | undefined;
+  readonly entries: number;
+  readonly chunksWritten: number;
+  readonly bytesWritten: number;
+  readonly rootBytes: number;
 }
 
 /** How a snapshot job ended. */
 export type SnapshotResult =
-  | {
+  | (Work & {
       readonly outcome: 'built';
       readonly position: Position;
       /** Undefined where edits wait: see {@link stateHash}. */
       readonly stateHash: string | undefined;
-      /** The snapshot it was built from; undefined where it was built from the log's beginning. */
-      readonly base: Position | undefined;
-      readonly rebuiltBecause?: string | undefined;
-      readonly entries: number;
-      readonly chunksWritten: number;
-      readonly bytesWritten: number;
-      readonly rootBytes: number;
+      /** Why settling is due; undefined where it is not. */
+      readonly compaction: CompactionDue | undefined;
+    })
+  /** Its time was up: the job is to have another turn, which goes on from where it has come to. */
+  | (Work & { readonly outcome: 'progress'; readonly position: Position; readonly reached: Position })
+  | {
+      readonly outcome: 'present';
+      readonly position: Position;
+      /** As above; undefined also where there is a newer snapshot. */
+      readonly compaction: CompactionDue | undefined;
     }
-  | { readonly outcome: 'present'; readonly position: Position }
-  | { readonly outcome: 'stopped'; readonly position: Position; readonly stop: Stop };
+  | Stopped;
 
 /**
  * Completes the snapshot that a Snapshot entry asks for: builds it, writes its chunks, then its root, then the root's
  * name onto the entry, then moves Last Snapshot. Each step leaves everything before it right, and may be done twice or
  * beside its twin, so a job that died anywhere is simply done again. What is wrong with the log itself stops the log.
+ * Past the deadline it saves how far it has come instead, and every turn comes further than the one before.
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
-  const { log, position } = job;
-  const stop = await readStop(deps.blobs, log);
-  if (stop !== undefined && stopHolds(stop, deps.reducer, position)) return { outcome: 'stopped', position, stop };
-  try {
+  return unlessStopped(deps, job, async (stop) => {
     const result = await complete(deps, job);
-    if (stop !== undefined && contains(position, stop)) await clearStop(deps.blobs, log);
+    const folded = result.outcome === 'progress' ? result.reached : job.position;
+    if (stop !== undefined && contains(folded, stop)) await clearStop(deps.blobs, job.log);
     return result;
-  } catch (error) {
-    if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
-    const written = await writeStop(deps.blobs, log, {
-      error: error.at({ log }),
-      reducer: deps.reducer,
-      since: deps.now(),
-    });
-    return { outcome: 'stopped', position, stop: written };
-  }
+  });
 }
 
-async function complete(deps: SnapshotDeps, { log, position }: SnapshotJob): Promise<SnapshotResult> {
-  const where = { log, ...position };
-  const entry = await deps.store.getEntry(log, position, { consistent: true });
-  if (entry === undefined) {
-    throw new EntryNotFoundError('a snapshot is asked for at an entry that does not exist', {
-      ...where,
-      advice: 'The log or its segment was removed, or the job belongs to another deployment',
-    });
-  }
-  if (entry.type !== (deps.types ?? RESERVED_TYPES).snapshot) {
-    throw new MessageInvalidError(`a snapshot is asked for at an entry of type '${entry.type}'`, {
-      ...where,
-      advice: 'Check that router and worker are configured with the same type names',
-    });
-  }
-  if (rootOf(entry) !== undefined) {
+async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob): Promise<SnapshotResult> {
+  const entry = await requireSnapshotEntry(deps, { log, position });
+  const present = rootOf(entry);
+  if (present !== undefined) {
     await deps.store.advanceLastSnapshot(log, position);
-    return { outcome: 'present', position };
+    await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
+    return { outcome: 'present', position, compaction: await dueIfNewest(deps, { log, position }, present) };
   }
-  const built = await buildState(deps, log, { at: position });
+  const { now, deadline } = deps;
+  const built = await buildState(deps, log, {
+    at: position,
+    shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
+    progress: turn === undefined ? 'where far' : 'always',
+  });
   const encoded = encodeRoot(deps.platform, built.root);
+  const { root } = built;
+  if (comparePositions(root.position, position) < 0) {
+    await saveProgress(deps.blobs, position, { root, encoded });
+    await clearProgress(deps.blobs, obsoleteProgress(built, position));
+    return { outcome: 'progress', position, reached: root.position, ...work(built, encoded) };
+  }
   const ref = await saveRoot(deps.blobs, { log, position }, encoded);
   const carried = await deps.store.completeSnapshot(log, position, ref);
-  const twin = sameRef(ref, carried) ? undefined : await loadRoot(deps, { log, position }, carried);
-  // While a new version is being deployed the twin may be of the old one: its snapshot stands, as a finished one does.
-  if (twin !== undefined && otherReducer(twin, deps.reducer) === undefined) {
-    if (differs(twin, built.root)) throw mismatch(built, twin.stateHash);
-  }
+  const twin = sameRoot(ref, carried) ? undefined : await loadTwin(deps, root, carried);
   await deps.store.advanceLastSnapshot(log, position);
-  if (twin !== undefined) return { outcome: 'present', position };
+  await clearProgress(deps.blobs, obsoleteProgress(built, position));
+  if (twin !== undefined) return { outcome: 'present', position, compaction: due(deps, twin) };
   return {
     outcome: 'built',
     position,
-    stateHash: built.root.stateHash,
-    base: built.base,
-    rebuiltBecause: built.rebuiltBecause,
-    entries: built.entries,
-    chunksWritten: built.chunks.written,
-    bytesWritten: built.chunks.bytesWritten,
-    rootBytes: encoded.stored.length,
+    stateHash: root.stateHash,
+    ...work(built, encoded),
+    compaction: due(deps, root),
   };
 }
 
-function sameRef(a: RootRef, b: RootRef): boolean {
-  if ('key' in a) return 'key' in b && a.key === b.key;
-  return 'inline' in b && equalBytes(a.inline, b.inline);
+function work({ base, rebuiltBecause, ignored, entries, chunks }: Built, { stored }: EncodedRoot): Work {
+  return {
+    base,
+    rebuiltBecause,
+    ignored: ignored.length === 0 ? undefined : ignored.map(({ reason }) => reason),
+    entries,
+    chunksWritten: chunks.written,
+    bytesWritten: chunks.bytesWritten,
+    rootBytes: stored.length,
+  };
 }
 
-/** Whether two roots surely say different states; where edits wait in one, only a replay can tell. */
-function differs(a: Root, b: Root): boolean {
-  return a.stateHash !== undefined && b.stateHash !== undefined && a.stateHash !== b.stateHash;
+/** What nobody needs any more: what is damaged, and what turns for the same snapshot left behind on the way. */
+function obsoleteProgress({ progress, ignored, root }: Built, target: Position): Progress[] {
+  const damaged = new Set(ignored.filter((each) => each.damaged).map((each) => each.progress));
+  return progress.filter((each) => {
+    const passed = comparePositions(each.reached, root.position) < 0 || comparePositions(root.position, target) === 0;
+    return damaged.has(each) || (passed && comparePositions(each.target, target) === 0);
+  });
 }
 
-function mismatch(built: Built, other: string | undefined): SnapshotMismatchError {
-  const { log, position } = built.root;
-  return new SnapshotMismatchError(
-    `two builds of the snapshot at ${formatPosition(position)} have different states: ${built.root.stateHash} and ${other}`,
-    {
-      log,
-      ...position,
-      advice: 'The reducer is not deterministic, or stored objects were changed: replay the log to see which is right',
-    },
-  );
+/** Whoever completed a snapshot may have died before settling could be asked for, so it is looked at once more. */
+async function dueIfNewest(
+  deps: SnapshotDeps,
+  place: SnapshotPlace,
+  carried: RootRef,
+): Promise<CompactionDue | undefined> {
+  const newest = await newestSnapshot(deps.store, place.log);
+  if (newest === undefined || comparePositions(newest, place.position) > 0) return undefined;
+  return due(deps, await loadRoot(deps, place, carried));
+}
+
+function due(deps: SnapshotDeps, root: Root): CompactionDue | undefined {
+  return otherReducer(root, deps.reducer) === undefined ? compactionDue(root.state) : undefined;
 }

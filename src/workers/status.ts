@@ -1,16 +1,15 @@
-import { ItemInvalidError, LogNotFoundError } from '../errors.ts';
+import { ItemInvalidError, LogfoldError, LogNotFoundError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { comparePositions, type Position } from '../log/position.ts';
+import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
+import { waitingEdits } from '../snapshot/compaction.ts';
+import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { readStop, type Stop } from '../snapshot/stop.ts';
-import type { BlobStore } from '../store/blob-store.ts';
 import { chunkPrefix } from '../store/keys.ts';
 
-export interface StatusDeps {
-  readonly store: LogStore;
-  readonly blobs: BlobStore;
-}
+export type StatusDeps = Pick<SnapshotStores, 'store' | 'blobs' | 'platform'>;
 
 export interface LogStatus {
   readonly log: LogId;
@@ -22,6 +21,8 @@ export interface LogStatus {
   /** Chunks in the blob store, and their stored size in bytes. */
   readonly chunks: number;
   readonly bytes: number;
+  /** Edits that wait in the newest snapshot until writing them is worth it; null where its root cannot be read. */
+  readonly waiting: number | null;
   readonly stopped: Stop | null;
 }
 
@@ -53,6 +54,7 @@ export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus
     lagEntries: entries - folded,
     chunks,
     bytes,
+    waiting: lastSnapshot === null ? 0 : await waitingIn(deps, { log, position: lastSnapshot }),
     stopped,
   };
 }
@@ -71,6 +73,21 @@ async function entryCount(store: LogStore, { log, segment }: Segment): Promise<n
   } catch (error) {
     // One that cannot be read counts as well: whoever folds it says what is wrong, and status must show the other logs.
     if (error instanceof ItemInvalidError && error.entry !== undefined) return error.entry + 1;
+    throw error;
+  }
+}
+
+async function waitingIn(
+  deps: StatusDeps,
+  place: { readonly log: LogId; readonly position: Position },
+): Promise<number | null> {
+  try {
+    const entry = await deps.store.getEntry(place.log, place.position, { consistent: true });
+    const ref = entry && rootOf(entry);
+    return ref === undefined ? null : waitingEdits((await loadRoot(deps, place, ref)).state);
+  } catch (error) {
+    // As above: what is wrong with one log must not hide the others, and a verification names it.
+    if (error instanceof LogfoldError && error.stopsLog) return null;
     throw error;
   }
 }

@@ -14,7 +14,7 @@ import {
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import type { LogStore } from '../../src/log/log-store.ts';
+import type { LogStore, RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { allEntries, entryAt, NOON, newLogId, testLogClient } from '../support/logs.ts';
@@ -221,6 +221,66 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const root = { inline: new Uint8Array(400 * 1024) };
     await expect(store.completeSnapshot(log, { segment: 0, entry: 0 }, root)).rejects.toThrow(TooLargeError);
     expect(await store.getEntry(log, { segment: 0, entry: 0 }, CONSISTENT)).toEqual(snapshotAt(log, 0, 0));
+  });
+
+  const ROOTS: readonly (readonly [string, RootRef])[] = [
+    ['a key', { key: 'logs/x/roots/old' }],
+    ['another key', { key: 'logs/x/roots/new' }],
+    ['an inline root', { inline: Uint8Array.of(1, 2, 3) }],
+    ['another inline root', { inline: Uint8Array.of(1, 2, 4) }],
+  ];
+  const PAIRS = ROOTS.flatMap(([a, from]) => ROOTS.filter(([b]) => b !== a).map(([b, to]) => ({ a, b, from, to })));
+
+  test.each(PAIRS)('replaces $a by $b, and nothing else of the entry', async ({ from, to }) => {
+    const log = await createLog(store);
+    const position = { segment: 0, entry: 0 };
+    await store.completeSnapshot(log, position, from);
+    expect(await store.replaceRoot(log, position, from, to)).toBe(true);
+    // Exactly one attribute, since an entry with both cannot be read.
+    const expected = 'key' in to ? { external: to.key } : { body: { format: 'bytes', bytes: to.inline } };
+    expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), ...expected });
+    expect(await store.completeSnapshot(log, position, from)).toEqual(to);
+  });
+
+  test.each(PAIRS)('replaces no root but $a by $b, and says whether the entry carries it', async ({ from, to }) => {
+    const log = await createLog(store);
+    const position = { segment: 0, entry: 0 };
+    const before = await store.getEntry(log, position, CONSISTENT);
+    expect(await store.replaceRoot(log, position, from, to)).toBe(false);
+    expect(await store.getEntry(log, position, CONSISTENT)).toEqual(before);
+
+    for (const [, other] of ROOTS.filter(([, root]) => root !== from && root !== to)) {
+      const another = await createLog(store);
+      await store.completeSnapshot(another, position, other);
+      const stays = await store.getEntry(another, position, CONSISTENT);
+      expect(await store.replaceRoot(another, position, from, to)).toBe(false);
+      expect(await store.getEntry(another, position, CONSISTENT)).toEqual(stays);
+    }
+    await store.completeSnapshot(log, position, to);
+    expect(await store.replaceRoot(log, position, from, to)).toBe(true);
+    expect(await store.completeSnapshot(log, position, from)).toEqual(to);
+  });
+
+  test('replaces no root where there is no entry, or by one that does not fit the item', async () => {
+    const log = await createLog(store);
+    const [from, to] = [{ key: 'old' }, { inline: new Uint8Array(400 * 1024) }];
+    const place = { segment: 0, entry: 7 };
+    await expect(store.replaceRoot(log, place, from, { key: 'new' })).rejects.toThrow(EntryNotFoundError);
+    expect(await store.getEntry(log, place, CONSISTENT)).toBeUndefined();
+    const position = { segment: 0, entry: 0 };
+    await store.completeSnapshot(log, position, from);
+    await expect(store.replaceRoot(log, position, from, to)).rejects.toThrow(TooLargeError);
+    expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), external: 'old' });
+  });
+
+  test('lets one of many clients replace a root', async () => {
+    const log = await createLog(store);
+    const position = { segment: 0, entry: 0 };
+    await store.completeSnapshot(log, position, { key: 'old' });
+    const keys = Array.from({ length: 8 }, (_, i) => `new ${i}`);
+    const replaced = await Promise.all(keys.map((key) => store.replaceRoot(log, position, { key: 'old' }, { key })));
+    expect(replaced.filter((won) => won)).toHaveLength(1);
+    expect((await store.getEntry(log, position, CONSISTENT))?.external).toBe(keys[replaced.indexOf(true)]);
   });
 
   test('moves Last Snapshot forward only', async () => {

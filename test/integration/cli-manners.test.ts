@@ -109,7 +109,19 @@ describe('the documents that --json prints', () => {
       last: { segment: 0, entry: 2 },
     });
     expect(await only(['status', log])).toEqual({
-      logs: [{ log, segments: 1, entries: 3, lastSnapshot: null, lagEntries: 3, chunks: 0, bytes: 0, stopped: null }],
+      logs: [
+        {
+          log,
+          segments: 1,
+          entries: 3,
+          lastSnapshot: null,
+          lagEntries: 3,
+          chunks: 0,
+          bytes: 0,
+          waiting: 0,
+          stopped: null,
+        },
+      ],
     });
     const end = { segment: 0, entry: 3 };
     expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });
@@ -117,6 +129,7 @@ describe('the documents that --json prints', () => {
     expect(await only(['work', '--until-idle'])).toEqual({
       snapshots: 2,
       present: 0,
+      compactions: 0,
       entries: 3,
       chunks: 0,
       bytes: NUMBER,
@@ -125,7 +138,19 @@ describe('the documents that --json prints', () => {
     });
     expect(await only(['segment', log])).toEqual({ log, segment: 1, position: { segment: 1, entry: 0 } });
     expect(await only(['status'])).toEqual({
-      logs: [{ log, segments: 2, entries: 6, lastSnapshot: end, lagEntries: 2, chunks: 0, bytes: 0, stopped: null }],
+      logs: [
+        {
+          log,
+          segments: 2,
+          entries: 6,
+          lastSnapshot: end,
+          lagEntries: 2,
+          chunks: 0,
+          bytes: 0,
+          waiting: 0,
+          stopped: null,
+        },
+      ],
     });
     expect(await only(['view', log, '--rows', '0:2', '--columns', '0:2'])).toEqual({
       rows: [

@@ -8,17 +8,25 @@ import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const numbers = fc.integer({ min: 0, max: MAX_NUMBER });
-const jobs: fc.Arbitrary<Job> = fc.record({
-  kind: fc.constant('snapshot'),
+const place = {
   log: fc.oneof(fc.uuid(), fc.constantFrom(NIL, MAX)).map(parseLogId),
   position: fc.record({ segment: numbers, entry: numbers }),
-});
+};
+const turns = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
+const jobs: fc.Arbitrary<Job> = fc.oneof(
+  fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns }),
+  fc.record({ ...place, kind: fc.constant('compact') }),
+);
 const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
 
 describe('a job in a message', () => {
   test('looks like this', () => {
     const text = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } });
     expect(JSON.parse(text)).toEqual(GOOD);
+    const again = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 }, turn: 3 });
+    expect(JSON.parse(again)).toEqual({ ...GOOD, turn: 3 });
+    const compact = encodeJob({ kind: 'compact', log: LOG, position: { segment: 1, entry: 2 } });
+    expect(JSON.parse(compact)).toEqual({ ...GOOD, kind: 'compact' });
   });
 
   test('comes back as it was', () => {
@@ -58,6 +66,8 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, entry: MAX_NUMBER + 1 }), 'entry'],
     [JSON.stringify({ ...GOOD, entry: undefined }), 'entry'],
     [JSON.stringify({ ...GOOD, extra: 1 }), 'extra'],
+    [JSON.stringify({ ...GOOD, turn: 0 }), 'turn'],
+    [JSON.stringify({ ...GOOD, kind: 'compact', turn: 1 }), 'turn'],
   ])('%s is refused', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageInvalidError);
     expect(() => decodeJob(text)).toThrow(reason);

@@ -13,6 +13,8 @@ import {
   logPrefix,
   type ParsedKey,
   parseKey,
+  progressKey,
+  progressPrefix,
   rootKey,
   rootPrefix,
   stopKey,
@@ -29,6 +31,7 @@ const keys: fc.Arbitrary<ParsedKey> = fc.oneof(
   fc.record({ kind: fc.constant('chunk'), log: logs, id: ids }),
   fc.record({ kind: fc.constant('body'), log: logs, id: ids }),
   fc.record({ kind: fc.constant('root'), log: logs, position: positions, id: ids }),
+  fc.record({ kind: fc.constant('progress'), log: logs, target: positions, reached: positions, id: ids }),
   fc.record({ kind: fc.constant('stop'), log: logs }),
 );
 
@@ -36,6 +39,9 @@ describe('keys of the bucket', () => {
   test('look like this', () => {
     expect(chunkKey(LOG, ID)).toBe(`logs/${LOG}/chunks/${ID}`);
     expect(rootKey(LOG, { segment: 7, entry: MAX_NUMBER }, ID)).toBe(`logs/${LOG}/roots/0000000007-4294967295-${ID}`);
+    expect(progressKey(LOG, { segment: 7, entry: 9 }, { segment: 6, entry: 1 }, ID)).toBe(
+      `logs/${LOG}/progress/0000000007-0000000009-0000000006-0000000001-${ID}`,
+    );
     expect(bodyKey(LOG, ID)).toBe(`logs/${LOG}/bodies/${ID}`);
     expect(stopKey(LOG)).toBe(`logs/${LOG}/stopped.json`);
     for (const prefix of [chunkPrefix(LOG), rootPrefix(LOG), bodyPrefix(LOG)]) {
@@ -69,6 +75,16 @@ describe('keys of the bucket', () => {
     );
   });
 
+  test('progress lists by the snapshot that it is for', () => {
+    fc.assert(
+      fc.property(positions, positions, positions, (target, reached, other) => {
+        const key = progressKey(LOG, target, reached, ID);
+        expect(key.startsWith(progressPrefix(LOG))).toBe(true);
+        expect(key.startsWith(progressPrefix(LOG, other))).toBe(comparePositions(target, other) === 0);
+      }),
+    );
+  });
+
   test('roots order as their positions do', () => {
     fc.assert(
       fc.property(positions, positions, (a, b) => {
@@ -94,6 +110,8 @@ describe('keys of the bucket', () => {
     `logs/${LOG}/roots/7-9-${ID}`,
     `logs/${LOG}/roots/0000000007-4294967296-${ID}`,
     `logs/${LOG}/roots/0000000007-0000000009`,
+    `logs/${LOG}/progress/0000000007-0000000009-${ID}`,
+    `logs/${LOG}/progress/0000000007-0000000009-0000000007-4294967296-${ID}`,
     `logs/${LOG}/stopped.json/`,
     `logs/${LOG}/stopped`,
     `logs/${LOG}/archives/${ID}`,

@@ -30,16 +30,17 @@ describe('logs, a stream and workers that fail in every way', () => {
     test('every kind of fault, poison and outcome occurs in them', () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
       const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'twin'];
-      for (const kind of [...poisons, ...faults, 'built', 'present', 'stopped']) {
+      const outcomes = ['built', 'progress', 'present', 'stopped', 'compacted', 'settled', 'passed', 'foreign', 'due'];
+      for (const kind of [...poisons, ...faults, ...outcomes]) {
         expect(happened.get(kind) ?? 0, kind).toBeGreaterThan(0);
       }
     });
   }
 });
 
+const KINDS =
+  /crashBefore|crashAfter|throttle|timeout|delay|twin|poison \d|built|progress|present|stopped|compacted|settled|passed|foreign|due/g;
+
 function count(lines: readonly string[]): void {
-  for (const line of lines) {
-    const kind = /crashBefore|crashAfter|throttle|timeout|delay|twin|poison \d|built|present|stopped/.exec(line)?.[0];
-    if (kind !== undefined) happened.set(kind, (happened.get(kind) ?? 0) + 1);
-  }
+  for (const [kind] of lines.join('\n').matchAll(KINDS)) happened.set(kind, (happened.get(kind) ?? 0) + 1);
 }

@@ -24,6 +24,7 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
     startSegment: (items) => around('startSegment', () => inner.startSegment(items)),
     completeSnapshot: (log, position, root) =>
       around('completeSnapshot', () => inner.completeSnapshot(log, position, root)),
+    replaceRoot: (log, position, from, to) => around('replaceRoot', () => inner.replaceRoot(log, position, from, to)),
     advanceLastSnapshot: (log, position) =>
       around('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position)),
     isRetryable: (error) => inner.isRetryable(error),

@@ -73,10 +73,14 @@ export class RecordedLogStore implements LogStore {
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
     const carried = await this.#inner.completeSnapshot(log, position, root);
-    this.writes++;
-    const entry = await this.#inner.getEntry(log, position, { consistent: true });
-    if (entry !== undefined) this.#record('MODIFY', entry);
+    await this.#modified(log, position);
     return carried;
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    const replaced = await this.#inner.replaceRoot(log, position, from, to);
+    await this.#modified(log, position);
+    return replaced;
   }
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
@@ -148,6 +152,12 @@ export class RecordedLogStore implements LogStore {
     const shown = moves.filter(({ atMs }) => atMs <= horizon).at(-1);
     const { lastSnapshot, ...rest } = segment;
     return horizon === Number.POSITIVE_INFINITY ? segment : { ...rest, ...(shown && { lastSnapshot: shown.entry }) };
+  }
+
+  async #modified(log: LogId, position: Position): Promise<void> {
+    this.writes++;
+    const entry = await this.#inner.getEntry(log, position, { consistent: true });
+    if (entry !== undefined) this.#record('MODIFY', entry);
   }
 
   #inserted(entries: readonly Entry[], segment?: Segment): void {

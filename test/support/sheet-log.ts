@@ -13,6 +13,7 @@ import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts
 import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
+import { type CompactResult, compactSnapshot } from '../../src/workers/compact.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { LOG, NOON } from './logs.ts';
@@ -101,6 +102,11 @@ export class SheetLog {
     return position;
   }
 
+  /** Settles a completed snapshot. */
+  compact(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<CompactResult> {
+    return compactSnapshot({ ...this.deps, ...deps }, { kind: 'compact', log: this.log, position });
+  }
+
   /** What a Snapshot entry carries. */
   async ref(position: Position): Promise<RootRef | undefined> {
     const entry = await this.store.getEntry(this.log, position, CONSISTENT);
@@ -165,7 +171,7 @@ export function recordWrites(sheet: SheetLog): {
   const writes: string[] = [];
   const around: Around = async (name, effect) => {
     const answer = await effect();
-    if (name === 'put' || name === 'delete' || name === 'completeSnapshot') writes.push(name);
+    if (name === 'put' || name === 'delete' || name === 'completeSnapshot' || name === 'replaceRoot') writes.push(name);
     if (name === 'advanceLastSnapshot' && answer === true) writes.push(name);
     return answer;
   };

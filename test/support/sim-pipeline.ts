@@ -1,9 +1,9 @@
 import { ReceiptExpiredError } from '../../src/errors.ts';
 import type { ReceivedMessage } from '../../src/store/job-queue.ts';
 import { backoffMs } from '../../src/workers/consume.ts';
-import { decodeJob, type Job } from '../../src/workers/job.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
 import { route } from '../../src/workers/route.ts';
-import { completeSnapshot } from '../../src/workers/snapshot.ts';
+import { runJob } from '../../src/workers/run-job.ts';
 import type { StreamRecord } from '../../src/workers/stream-record.ts';
 import { isInjected } from './sim-client.ts';
 import { versionedSheet } from './versioned-sheet.ts';
@@ -89,8 +89,20 @@ async function handle(
 }
 
 async function work(world: World, ports: Ports, { job, version }: { job: Job; version: number }): Promise<void> {
-  const { outcome, position } = await completeSnapshot(world.deps(ports, versionedSheet(version)), job);
+  // Less time than most builds take, even without faults.
+  const deadline = world.random.chance(0.4) ? world.scheduler.now() + world.random.integer(0, 1_500) : undefined;
+  const deps = { ...world.deps(ports, versionedSheet(version)), queue: ports.queue, deadline };
+  const result = await runJob(deps, job);
+  const due = 'compaction' in result && result.compaction !== undefined ? ` due: ${result.compaction.reason}` : '';
+  const { segment, entry } = job.position;
   world.trace(
-    `${world.scheduler.now()} ${ports.process.name} ${outcome} ${job.log} ${position.segment}/${position.entry}`,
+    `${world.scheduler.now()} ${ports.process.name} ${job.kind} ${result.outcome}${due} ${job.log} ${segment}/${entry}`,
   );
+  if (result.outcome === 'built' && world.random.chance(0.3)) await compactByHand(world, ports, job);
+}
+
+/** Somebody asks for a snapshot to be settled, due or not. */
+async function compactByHand(world: World, ports: Ports, { log, position }: Job): Promise<void> {
+  const deduplicationId = `hand:${world.nextSerial()}`;
+  await ports.queue.send({ group: log, deduplicationId, body: encodeJob({ kind: 'compact', log, position }) });
 }

@@ -3,11 +3,13 @@ import type { LogId } from '../../src/log/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/log/position.ts';
 import { rootOf } from '../../src/log/root-ref.ts';
 import { buildState } from '../../src/snapshot/build.ts';
+import { compactionDue } from '../../src/snapshot/compaction.ts';
+import { listProgress, loadProgress } from '../../src/snapshot/progress.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
-import { stateTops } from '../../src/state/state.ts';
+import { layersHash, stateTops } from '../../src/state/state.ts';
 import { LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
 import { fromHex } from '../../src/tree/bytes.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
@@ -60,10 +62,12 @@ export class StepChecks {
   }
 
   async #isReadable(log: LogId, position: Position): Promise<void> {
-    const name = `${log}/${formatPosition(position)}`;
-    if (this.#readable.has(name)) return;
     const root = await storedRoot(this.#world, log, position);
-    if (root === undefined) throw new Error(`Last Snapshot names ${name}, which carries no root`);
+    if (root === undefined)
+      throw new Error(`Last Snapshot names ${log}/${formatPosition(position)}, which has no root`);
+    // A settled root takes the place of one with waiting edits, and has chunks of its own.
+    const name = `${log}/${formatPosition(position)} ${layersHash(this.#world.deps().platform, root.state)}`;
+    if (this.#readable.has(name)) return;
     const nodes = nodeStore(this.#world.deps(), log);
     const seen = (id: ChunkId): boolean => this.#readable.has(id) || !this.#readable.add(id);
     for (const top of stateTops(root.state)) {
@@ -96,17 +100,23 @@ export async function checkSettledLog(world: World, log: LogId, complete: boolea
   const wanted = asked.filter(isBuildable);
   const completed: Position[] = [];
   let maker = versionedSheet(world.version);
+  let newest: Root | undefined;
   for (const position of wanted) {
     const root = await storedRoot(world, log, position);
     if (root === undefined) continue;
     completed.push(position);
     maker = versionedSheet(root.reducer.version);
     await checkSnapshot(world, root);
+    newest = root;
   }
   const last = await newestLastSnapshot(world, log);
   expect(last, `Last Snapshot of ${log}`).toEqual(completed.at(-1));
   if (complete) expect(completed, `completed snapshots of ${log}`).toEqual(wanted);
   else if (poison === undefined) expect(last, `Last Snapshot of ${log}`).toEqual(wanted.at(-1));
+
+  if (newest?.reducer.version === world.version) {
+    expect(compactionDue(newest.state), `settling of ${log}`).toBeUndefined();
+  }
 
   const stop = await readStop(world.blobs, log);
   if (poison !== undefined && !asked.every(isBuildable)) {
@@ -116,6 +126,11 @@ export async function checkSettledLog(world: World, log: LogId, complete: boolea
     // A worker of an old version that was slow may have left a stop that holds for nobody any more.
     const end = { segment: Number.MAX_SAFE_INTEGER, entry: 0 };
     expect(stop && stopHolds(stop, versionedSheet(world.version), end), `stop of ${log}`).not.toBe(true);
+  }
+
+  // What unfinished builds left behind is right as well, for the next one to go on from.
+  for (const progress of await listProgress(world.blobs, log)) {
+    await checkSnapshot(world, await loadProgress(world.deps(), progress));
   }
 
   // A verification reads every entry, and so ends at a gap.
@@ -153,7 +168,7 @@ export async function checkObjects(world: World): Promise<void> {
   for await (const { key } of world.blobs.list('')) {
     const parsed = parseKey(key);
     expect(parsed !== undefined && world.logs.includes(parsed.log), `${key} under ${LOGS_PREFIX}`).toBe(true);
-    if (parsed?.kind !== 'chunk' && parsed?.kind !== 'root') continue;
+    if (parsed?.kind !== 'chunk' && parsed?.kind !== 'root' && parsed?.kind !== 'progress') continue;
     const stored = (await world.blobs.get(key)) ?? new Uint8Array();
     expect(chunkId(platform, unpackChunk(platform, stored))).toBe(parsed.id);
   }

@@ -60,6 +60,8 @@ export class World {
   streamFaults = { lost: 0, twice: 0 };
   /** How trees are cut here. */
   readonly nodes: SnapshotDeps['nodes'];
+  /** How many entries a page has, after each of which a build may stop. */
+  readonly rangeEntries: number | undefined;
   readonly #processes = new Map<string, number>();
   // Far from what the clock says, so that no other entry's time of creation is taken for it.
   #serial = 1_000_000;
@@ -76,6 +78,7 @@ export class World {
       onRecord: (record) => this.#record(record),
     });
     this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
+    this.rangeEntries = random.pick([undefined, 2, 5]);
   }
 
   /** A number that stands for one entry. */
@@ -126,7 +129,8 @@ export class World {
   /** What a snapshot worker, a loading client or a check is made of. */
   deps(ports: Pick<Ports, 'store' | 'blobs'> = this, reducer: Reducer = versionedSheet(this.version)): SnapshotDeps {
     const { store, blobs } = ports;
-    return { store, blobs, reducer, platform: nativePlatform, nodes: this.nodes, now: this.scheduler.now };
+    const { nodes, rangeEntries } = this;
+    return { store, blobs, reducer, platform: nativePlatform, nodes, rangeEntries, now: this.scheduler.now };
   }
 
   #record(record: StreamRecord): void {

@@ -4,6 +4,7 @@ import type { Position } from '../../src/log/position.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
+import { dieAt } from '../support/die-at.ts';
 import { type Contents, portsAround, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
 
 describe('a job that comes again', () => {
@@ -63,7 +64,7 @@ describe('a job that comes again', () => {
     for (const when of ['before', 'after'] as const) {
       for (let dies = 1; dies <= operations.length; dies++) {
         const again = await prepared();
-        await dieAt(again.sheet, again.position, { operation: dies, when });
+        await dieAt(again.sheet, { operation: dies, when }, (ports) => again.sheet.complete(again.position, ports));
         const carried = await again.sheet.ref(again.position);
         // Last Snapshot never runs ahead of what the entry carries.
         if ((await again.sheet.lastSnapshot()) === again.position.entry) expect(carried).toBeDefined();
@@ -79,27 +80,6 @@ async function sheetAfter(
 ): Promise<Contents> {
   await sheet.complete(position, portsAround(sheet, around));
   return sheet.contents();
-}
-
-/** Runs a job whose process dies at its nth operation: from then on it never hears of anything again. */
-async function dieAt(
-  sheet: SheetLog,
-  position: Position,
-  death: { readonly operation: number; readonly when: 'before' | 'after' },
-): Promise<void> {
-  let count = 0;
-  await new Promise<void>((died, survived) => {
-    const around: Around = async <T>(_: string, effect: () => Promise<T>): Promise<T> => {
-      const operation = ++count;
-      if (operation < death.operation) return effect();
-      if (operation === death.operation) {
-        if (death.when === 'after') await effect();
-        died();
-      }
-      return new Promise<T>(() => undefined);
-    };
-    sheet.complete(position, portsAround(sheet, around)).then(() => survived(new Error('nobody died')), survived);
-  });
 }
 
 describe('a job that cannot be done', () => {

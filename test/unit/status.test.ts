@@ -22,6 +22,7 @@ describe('status', () => {
       lagEntries: 3,
       chunks: 0,
       bytes: 0,
+      waiting: 0,
       stopped: null,
     });
   });
@@ -83,9 +84,9 @@ describe('status', () => {
   });
 
   test('says so where the log does not exist', async () => {
-    const { store, blobs } = await SheetLog.create();
+    const { deps } = await SheetLog.create();
     const another = parseLogId('0192f7a0-5b1c-7d3e-8f10-000000000000');
-    await expect(logStatus({ store, blobs }, another)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND', log: another });
+    await expect(logStatus(deps, another)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND', log: another });
   });
 });
 

@@ -28,11 +28,12 @@ export function statusCommand() {
 function describe(logs: readonly LogStatus[]): string {
   if (logs.length === 0) return 'There are no logs yet.';
   const table = new Table({
-    head: ['log', 'segments', 'entries', 'last snapshot', 'lag', 'chunks', 'bytes', 'stopped'],
+    head: ['log', 'segments', 'entries', 'last snapshot', 'lag', 'chunks', 'bytes', 'waiting', 'stopped'],
   });
-  for (const { log, segments, entries, lastSnapshot, lagEntries, chunks, bytes, stopped } of logs) {
+  for (const { log, segments, entries, lastSnapshot, lagEntries, chunks, bytes, waiting, stopped } of logs) {
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
-    table.push([log, segments, entries, last, lagEntries, chunks, formatBytes(bytes), stopped?.code ?? '-']);
+    const size = formatBytes(bytes);
+    table.push([log, segments, entries, last, lagEntries, chunks, size, waiting ?? '?', stopped?.code ?? '-']);
   }
   const stops = logs.flatMap(({ log, stopped }) => (stopped === null ? [] : [`${log} is stopped: ${stopped.message}`]));
   return [table.toString(), ...stops].join('\n');

@@ -48,6 +48,7 @@ class Summary {
   readonly #output: Output;
   #built = 0;
   #present = 0;
+  #compactions = 0;
   #entries = 0;
   #chunks = 0;
   #bytes = 0;
@@ -88,8 +89,15 @@ class Summary {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
       const work = `${result.entries} entries, ${result.chunksWritten} chunks, ${size}, ${Math.round(ms)} ms`;
       this.#output.note(`snapshot ${place}: ${work}${why}`);
+    } else if (result.outcome === 'compacted') {
+      this.#compactions++;
+      this.#chunks += result.chunksWritten;
+      this.#bytes += result.bytesWritten + result.rootBytes;
+      const size = formatBytes(result.bytesWritten + result.rootBytes);
+      const work = `${result.waited} edits, ${result.chunksWritten} chunks, ${size}, ${Math.round(ms)} ms`;
+      this.#output.note(`settled  ${place}: ${work}`);
     } else if (result.outcome === 'present') this.#present++;
-    else {
+    else if (result.outcome === 'stopped') {
       this.#stopped.set(log, result.stop);
       this.#output.note(`snapshot ${place}: the log is stopped: ${result.stop.message}`);
     }
@@ -103,10 +111,12 @@ class Summary {
   finish(): void {
     const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
-    const totals = { snapshots: this.#built, present: this.#present, entries: this.#entries, chunks: this.#chunks };
+    const totals = { snapshots: this.#built, present: this.#present, compactions: this.#compactions };
+    const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
+    const built = `${this.#built} snapshots built from ${this.#entries} entries, ${this.#compactions} settled`;
     this.#output.result(
-      { ...totals, bytes: this.#bytes, stopped, failures: this.#failures },
-      `${this.#built} snapshots built from ${this.#entries} entries: ${this.#chunks} chunks, ${formatBytes(this.#bytes)}`,
+      { ...totals, ...written, stopped, failures: this.#failures },
+      `${built}: ${this.#chunks} chunks, ${formatBytes(this.#bytes)}`,
     );
   }
 }

@@ -79,6 +79,7 @@ export class PipelineWatch {
   #seeJob({ result, ms }: Extract<PipelineEvent, { kind: 'job' }>): void {
     if (result.outcome === 'stopped') return this.#fail(new Error(result.stop.message));
     if (result.outcome === 'built') this.built.push({ ...result, ms });
+    if (result.outcome === 'progress') return;
     this.#done.add(formatPosition(result.position));
     this.#wake.resolve();
     this.#wake = Promise.withResolvers();

@@ -1,0 +1,44 @@
+import { SegmentWithoutSnapshotError } from '../../errors.ts';
+import { formatPosition } from '../../log/position.ts';
+import { type CompactResult, compactSnapshot } from '../../workers/compact.ts';
+import { newestSnapshot } from '../../workers/snapshot-entry.ts';
+import { command, inEnvironment, parse } from '../command.ts';
+import { formatBytes } from '../output.ts';
+
+export function compactCommand() {
+  return command('compact', 'Settle the newest snapshot: write the edits that wait in it, however few they are.')
+    .argument('<log>', 'the log', parse.log)
+    .action((log, options) =>
+      inEnvironment(options, async ({ deps }, output) => {
+        const position = await newestSnapshot(deps.store, log);
+        if (position === undefined) {
+          throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
+            log,
+            advice: 'Run the pipeline first',
+          });
+        }
+        const result = await compactSnapshot(deps, { kind: 'compact', log, position });
+        output.result({ log, ...result }, describe(result));
+        // Neither is settled: the one must not be, the other cannot.
+        if (result.outcome === 'stopped' || result.outcome === 'foreign') process.exitCode = 1;
+      }),
+    );
+}
+
+function describe(result: CompactResult): string {
+  const snapshot = `The snapshot at ${formatPosition(result.position)}`;
+  switch (result.outcome) {
+    case 'compacted': {
+      const size = formatBytes(result.bytesWritten + result.rootBytes);
+      return `${snapshot} is settled: ${result.waited} edits waited, ${result.chunksWritten} chunks and the root written, ${size}`;
+    }
+    case 'settled':
+      return `${snapshot} was settled already`;
+    case 'passed':
+      return `${snapshot} is no longer the newest: ${formatPosition(result.newest)} is`;
+    case 'foreign':
+      return `${snapshot} is left as it is: ${result.reason}`;
+    case 'stopped':
+      return `${snapshot} is left as it is, since the log is stopped: ${result.stop.message}`;
+  }
+}

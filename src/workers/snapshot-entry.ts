@@ -1,0 +1,80 @@
+import { EntryNotFoundError, MessageInvalidError, SnapshotMismatchError } from '../errors.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { lastSnapshotOf } from '../log/last-snapshot.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { queryNewestSegments } from '../log/newest.ts';
+import { formatPosition, type Position } from '../log/position.ts';
+import type { RootRef } from '../log/root-ref.ts';
+import { otherReducer } from '../snapshot/build.ts';
+import type { Root } from '../snapshot/root.ts';
+import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
+import type { Reducer } from '../state/reducer.ts';
+
+/** Where a job's Snapshot entry is. */
+export interface SnapshotPlace {
+  readonly log: LogId;
+  readonly position: Position;
+}
+
+/**
+ * The Snapshot entry that a job names.
+ * @throws EntryNotFoundError where there is none
+ * @throws MessageInvalidError where it is an entry of another type
+ */
+export async function requireSnapshotEntry(
+  deps: { readonly store: LogStore; readonly types?: ReservedTypes | undefined },
+  { log, position }: SnapshotPlace,
+): Promise<Entry> {
+  const where = { log, ...position };
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  if (entry === undefined) {
+    throw new EntryNotFoundError('a job is for a Snapshot entry that does not exist', {
+      ...where,
+      advice: 'The log or its segment was removed, or the job belongs to another deployment',
+    });
+  }
+  if (entry.type !== (deps.types ?? RESERVED_TYPES).snapshot) {
+    throw new MessageInvalidError(`a job is for a Snapshot entry where there is one of type '${entry.type}'`, {
+      ...where,
+      advice: 'Check that router and worker are configured with the same type names',
+    });
+  }
+  return entry;
+}
+
+/**
+ * The newest completed snapshot of a log; undefined where it has none.
+ * @throws LogNotFoundError
+ */
+export async function newestSnapshot(store: LogStore, log: LogId): Promise<Position | undefined> {
+  return lastSnapshotOf(await queryNewestSegments(store, log, { consistent: true }));
+}
+
+/**
+ * The root that a twin was faster to put onto a Snapshot entry. Both say the same state, or something is wrong; only
+ * where a new version of the reducer is being deployed, and the twin was of the old one, nothing is to be compared.
+ * @throws SnapshotMismatchError where the states differ
+ */
+export async function loadTwin(
+  deps: SnapshotStores & { readonly reducer: Reducer },
+  own: Root,
+  carried: RootRef,
+): Promise<Root> {
+  const { log, position } = own;
+  const twin = await loadRoot(deps, { log, position }, carried);
+  if (otherReducer(twin, deps.reducer) !== undefined || !differ(twin, own)) return twin;
+  throw new SnapshotMismatchError(
+    `two roots of the snapshot at ${formatPosition(position)} have different states: ${own.stateHash} and ${twin.stateHash}`,
+    {
+      log,
+      ...position,
+      advice: 'The reducer is not deterministic, or stored objects were changed: replay the log to see which is right',
+    },
+  );
+}
+
+/** Whether two roots surely say different states; where edits wait in one, only a replay can tell. */
+function differ(a: Root, b: Root): boolean {
+  return a.stateHash !== undefined && b.stateHash !== undefined && a.stateHash !== b.stateHash;
+}

@@ -1,0 +1,97 @@
+import { expect } from 'vitest';
+import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import { comparePositions, type Position } from '../../src/log/position.ts';
+import { buildState } from '../../src/snapshot/build.ts';
+import { listProgress, type Progress } from '../../src/snapshot/progress.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
+import { type JobDeps, type JobResult, runJob } from '../../src/workers/run-job.ts';
+import type { SnapshotDeps } from '../../src/workers/snapshot.ts';
+import { verify } from '../../src/workers/verify.ts';
+import { type Around, aroundJobQueue } from './around.ts';
+import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
+import { LOG, NOON } from './logs.ts';
+import { settledHash } from './settled-hash.ts';
+import { portsAround, SheetLog } from './sheet-log.ts';
+
+/** Each turn folds one page of ten entries: its deadline is over before it begins. */
+export const HURRIED = { rangeEntries: 10, deadline: 0 };
+
+/** A log, and the queue that its jobs are in. */
+export class HurriedLog {
+  nowMs = NOON * 1000;
+  readonly sheet: SheetLog;
+  readonly queue = new MemoryJobQueue({ now: () => this.nowMs });
+
+  private constructor(sheet: SheetLog) {
+    this.sheet = sheet;
+  }
+
+  static async create(): Promise<HurriedLog> {
+    return new HurriedLog(await SheetLog.create({ shape: SMALL_SHAPE }));
+  }
+
+  /** Appends edits of all kinds. */
+  async edits(count: number): Promise<void> {
+    for (let i = 0; i < count; i++) {
+      const cells = Array.from({ length: 4 }, (_, j) => [(i * 7 + j * 3) % 40, (i + j) % 5, `${i} and ${j}`] as const);
+      if (i % 6 === 5) await this.sheet.edit({ type: 'Insert Rows', position: i % 9, count: 1 });
+      else await this.sheet.edit({ type: 'Set', cells });
+    }
+  }
+
+  /** Asks for a snapshot, and for the job that completes it. */
+  async ask(position?: Position): Promise<Position> {
+    const asked = position ?? (await this.sheet.snapshot());
+    const job: Job = { kind: 'snapshot', log: LOG, position: asked };
+    await this.queue.send({ group: LOG, deduplicationId: `${asked.segment}/${asked.entry}`, body: encodeJob(job) });
+    return asked;
+  }
+
+  /** Gives one job one turn; undefined where there is none. */
+  async turn(deps: Partial<JobDeps> = {}): Promise<JobResult | undefined> {
+    const [message] = await this.queue.receive({ max: 1, visibilityMs: 1_000 });
+    if (message === undefined) return undefined;
+    const job = decodeJob(message.body);
+    const result = await runJob({ ...this.sheet.deps, ...HURRIED, queue: this.queue, ...deps }, job);
+    await this.queue.delete(message.receipt);
+    return result;
+  }
+
+  /** Gives jobs their turns until none is left. */
+  async drain(deps?: Partial<JobDeps>): Promise<JobResult[]> {
+    const results: JobResult[] = [];
+    for (let result = await this.turn(deps); result !== undefined; result = await this.turn(deps)) {
+      results.push(result);
+      if (results.length > 200) throw new Error('this never ends');
+    }
+    return results;
+  }
+
+  /** The same, each operation on a port with something around it. */
+  drainAround(around: Around): Promise<JobResult[]> {
+    return this.drain({ ...portsAround(this.sheet, around), queue: aroundJobQueue(this.queue, around) });
+  }
+
+  progress(): Promise<Progress[]> {
+    return listProgress(this.sheet.blobs, LOG);
+  }
+
+  /** That a snapshot says what one says that is built from the beginning at a go, and that nothing is left over. */
+  async expectRight(position: Position, deps?: Partial<SnapshotDeps>): Promise<void> {
+    const chunks = new MemoryChunks();
+    const alone = { ...this.sheet.deps, ...deps, chunks };
+    const { root } = await buildState(alone, LOG, { at: position, fromBeginning: true });
+    expect(await this.sheet.stateHash(position)).toBe(await settledHash(chunks, root.state, alone.nodes));
+    expect((await verify(this.sheet.deps, LOG)).problems).toEqual([]);
+    expect(await this.progress()).toEqual([]);
+  }
+}
+
+/** How far a snapshot's turns came, with the place that each began from. */
+export function steps(results: readonly JobResult[], target: Position): (readonly [from: number, to: number])[] {
+  return results.flatMap((result) => {
+    if (comparePositions(result.position, target) !== 0) return [];
+    if (result.outcome === 'progress') return [[result.base?.entry ?? 0, result.reached.entry] as const];
+    return result.outcome === 'built' ? [[result.base?.entry ?? 0, target.entry] as const] : [];
+  });
+}

@@ -1,0 +1,343 @@
+import { describe, expect, test } from 'vitest';
+import type { Position } from '../../src/log/position.ts';
+import type { Progress } from '../../src/snapshot/progress.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
+import { chunkPrefix, formatKey, parseKey } from '../../src/store/keys.ts';
+import type { SnapshotJob } from '../../src/workers/job.ts';
+import { type JobResult, runJob, turnDeduplicationId } from '../../src/workers/run-job.ts';
+import { verify } from '../../src/workers/verify.ts';
+import type { Around } from '../support/around.ts';
+import { dieAt } from '../support/die-at.ts';
+import { HURRIED, HurriedLog, steps } from '../support/hurried-log.ts';
+import { LOG } from '../support/logs.ts';
+import { Random } from '../support/random.ts';
+import { portsAround, set } from '../support/sheet-log.ts';
+import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
+
+describe('a build whose time is always up', () => {
+  test('comes a page further with each turn, and ends with the state that one turn would have given', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(44);
+    const target = await log.ask();
+    const results: JobResult[] = [];
+    for (let result = await log.turn(); result !== undefined; result = await log.turn()) {
+      results.push(result);
+      const left = await log.progress();
+      expect(left).toMatchObject(result.outcome === 'progress' ? [{ target, reached: result.reached }] : []);
+      if (result.outcome === 'progress') expect(await log.sheet.lastSnapshot()).toBeUndefined();
+    }
+    expect(results.map(({ outcome }) => outcome).slice(0, 5)).toEqual([...Array(4).fill('progress'), 'built']);
+    expect(steps(results, target)).toEqual([
+      [0, 10],
+      [10, 20],
+      [20, 30],
+      [30, 40],
+      [40, 45],
+    ]);
+    expect(await log.sheet.lastSnapshot()).toBe(target.entry);
+    await log.expectRight(target);
+  });
+
+  test('goes on across segments', async () => {
+    const log = await HurriedLog.create();
+    await log.ask({ segment: 0, entry: 0 });
+    await log.drain();
+    await log.edits(17);
+    const first = await log.sheet.segment();
+    await log.edits(14);
+    const target = await log.ask();
+    expect(target).toEqual({ segment: 1, entry: 15 });
+    const reached = (await log.drain()).flatMap((result) => (result.outcome === 'progress' ? [result.reached] : []));
+    // The End Segment entry is the last of the first segment's second page.
+    expect(reached).toEqual([{ segment: 0, entry: 10 }, first, { segment: 1, entry: 10 }]);
+    await log.expectRight(target);
+  });
+
+  test('is done in one turn where one page is all there is, and does not look for progress', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(9);
+    const operations: string[] = [];
+    const around: Around = (name, effect) => {
+      operations.push(name);
+      return effect();
+    };
+    const target = await log.ask();
+    expect(await log.turn(portsAround(log.sheet, around))).toMatchObject({ outcome: 'built', entries: 10 });
+    expect(operations).not.toContain('list');
+    expect(operations).not.toContain('delete');
+    await log.expectRight(target);
+  });
+
+  test('ends as ever, wherever a turn died', async () => {
+    const prepared = async (): Promise<{ log: HurriedLog; target: Position }> => {
+      const log = await HurriedLog.create();
+      await log.edits(29);
+      await log.sheet.fill(3, 1, 5_000);
+      return { log, target: await log.ask() };
+    };
+    const reference = await prepared();
+    const operations: string[] = [];
+    await reference.log.drainAround(async (name, effect) => {
+      operations.push(name);
+      return effect();
+    });
+    const { entries, segments } = await reference.log.sheet.contents();
+    await reference.log.expectRight(reference.target);
+    for (const name of ['list', 'get', 'put', 'delete', 'send', 'entries', 'completeSnapshot']) {
+      expect(operations).toContain(name);
+    }
+    for (const when of ['before', 'after'] as const) {
+      for (let dies = 1; dies <= operations.length; dies++) {
+        const { log, target } = await prepared();
+        await dieAt(log.sheet, { operation: dies, when }, (_, around) => log.drainAround(around));
+        log.nowMs += 2_000;
+        await log.drain();
+        const at = `died ${when} operation ${dies}, ${operations[dies - 1]}`;
+        expect(await log.sheet.lastSnapshot(), at).toBe(target.entry);
+        expect(await log.progress(), at).toEqual([]);
+        expect(await log.sheet.contents(), at).toMatchObject({ entries, segments });
+        expect((await verify(log.sheet.deps, LOG)).problems, at).toEqual([]);
+      }
+    }
+  }, 60_000);
+
+  test('removes the place where a turn ended once it has left behind the next one', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(34);
+    const target = await log.ask();
+    const events: string[] = [];
+    const note = (what: string, key: string): void => {
+      const parsed = parseKey(key);
+      if (parsed?.kind === 'progress') events.push(`${what} ${parsed.reached.entry}`);
+    };
+    const { get, list, ...writing } = portsAround(log.sheet, (_, effect) => effect()).blobs;
+    const put: BlobStore['put'] = async (key, bytes) => {
+      await writing.put(key, bytes);
+      note('put', key);
+    };
+    const remove: BlobStore['delete'] = async (keys) => {
+      for (const key of keys) note('delete', key);
+      await writing.delete(keys);
+    };
+    await log.drain({ blobs: { get, put, delete: remove, list } });
+    expect(events).toEqual(['put 10', 'put 20', 'delete 10', 'put 30', 'delete 20', 'delete 30']);
+    await log.expectRight(target);
+  });
+
+  test('asks for one turn, however often the one before is given out', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(25);
+    const position = await log.sheet.snapshot();
+    const job: SnapshotJob = { kind: 'snapshot', log: LOG, position };
+    const deps = { ...log.sheet.deps, ...HURRIED, queue: log.queue };
+    const results = await Promise.all([runJob(deps, job), runJob(deps, job)]);
+    expect(results.map(({ outcome }) => outcome)).toEqual(['progress', 'progress']);
+    expect(log.queue.stats()).toMatchObject({ waiting: 1 });
+    await log.drain();
+    await log.expectRight(position);
+  });
+
+  test('has what a slow twin leaves behind removed by the next job for the same snapshot', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(25);
+    const position = await log.ask();
+    const job: SnapshotJob = { kind: 'snapshot', log: LOG, position };
+    const slow: Around = async (name, effect) => {
+      if (name === 'put') await log.drain();
+      return effect();
+    };
+    const result = await runJob(
+      { ...log.sheet.deps, ...HURRIED, ...portsAround(log.sheet, slow), queue: log.queue },
+      job,
+    );
+    expect(result).toMatchObject({ outcome: 'progress' });
+    expect(await log.progress()).toHaveLength(1);
+    expect(await log.sheet.complete(position)).toMatchObject({ outcome: 'present' });
+    await log.expectRight(position);
+  });
+});
+
+describe('progress', () => {
+  test('is of use to the builds of later snapshots, and an earlier one is not thrown back by them', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(44);
+    const earlier = await log.ask();
+    await log.edits(30);
+    const later = await log.ask();
+    const results = await log.drain();
+    expect(steps(results, earlier)).toEqual([
+      [0, 10],
+      [20, 30],
+      [40, 45],
+    ]);
+    expect(steps(results, later)).toEqual([
+      [10, 20],
+      [30, 40],
+      [45, 55],
+      [55, 65],
+      [65, 75],
+      [75, 76],
+    ]);
+    await log.expectRight(later);
+    await log.expectRight(earlier);
+  });
+
+  test('takes no snapshot more turns than its log has pages, whatever the order of jobs', async () => {
+    for (let seed = 1; seed <= 25; seed++) {
+      const random = new Random(seed);
+      const log = await HurriedLog.create();
+      const targets: Position[] = [];
+      for (let i = 0; i < 4; i++) {
+        await log.edits(random.integer(5, 25));
+        targets.push(await log.sheet.snapshot());
+      }
+      const asked = [...targets].sort(() => random.next() - 0.5);
+      for (const target of asked) await log.ask(target);
+      const results = await log.drain({ rangeEntries: random.integer(3, 12) });
+      for (const target of targets) {
+        const own = steps(results, target);
+        const reached = own.map(([, to]) => to);
+        expect(reached, `seed ${seed}`).toEqual([...new Set(reached)].sort((a, b) => a - b));
+        expect(reached.at(-1)).toBe(target.entry);
+        await log.expectRight(target);
+      }
+    }
+  }, 60_000);
+
+  test('does not throw an earlier snapshot back where every turn of it is followed by one of a later one', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(29);
+    const earlier = await log.ask();
+    await log.edits(60);
+    const later = await log.ask();
+    const results: JobResult[] = [];
+    // A later snapshot that comes two pages further in each of its turns overtakes the earlier one.
+    for (let turns = 0; turns < 100; turns++) {
+      let asked = 0;
+      const isLater = turns % 2 === 1;
+      const result = await log.turn({ now: () => (isLater && ++asked < 3 ? -1 : 1) });
+      if (result === undefined) break;
+      results.push(result);
+    }
+    expect(steps(results, earlier).length).toBeLessThanOrEqual(3);
+    await log.expectRight(earlier);
+    await log.expectRight(later);
+  });
+
+  test('of another version of the reducer is of no use, and the result says so', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(34);
+    const target = await log.ask();
+    await log.turn();
+    await log.turn();
+    const reducer = versionedSheet(2);
+    const results = await log.drain({ reducer });
+    expect(steps(results, target)).toEqual([
+      [0, 10],
+      [10, 20],
+      [20, 30],
+      [30, 35],
+    ]);
+    const reason = 'the snapshot was made by reducer spreadsheet 1, and this is spreadsheet 2';
+    expect(results[0]).toMatchObject({ outcome: 'progress', ignored: [reason] });
+    await log.expectRight(target, { reducer });
+  });
+
+  test.each<readonly [string, string, (log: HurriedLog, progress: Progress) => Promise<void>]>([
+    [
+      'is cut off',
+      'the stored bytes are damaged',
+      async ({ sheet }, progress) => {
+        const stored = (await sheet.blobs.get(formatKey(progress))) ?? new Uint8Array();
+        await sheet.blobs.put(formatKey(progress), stored.subarray(0, 40));
+      },
+    ],
+    [
+      'is something else',
+      'the stored bytes are damaged',
+      ({ sheet }, progress) => sheet.blobs.put(formatKey(progress), Uint8Array.of(1, 2, 3)),
+    ],
+    [
+      'is under the name of another place',
+      'the root is that of log',
+      async ({ sheet }, progress) => {
+        const stored = (await sheet.blobs.get(formatKey(progress))) ?? new Uint8Array();
+        await sheet.blobs.delete([formatKey(progress)]);
+        const moved = { ...progress, reached: { segment: 0, entry: progress.reached.entry + 1 } };
+        await sheet.blobs.put(formatKey(moved), stored);
+      },
+    ],
+    [
+      'leads to chunks that are gone',
+      'is not in the',
+      async ({ sheet }) => {
+        const keys = await Array.fromAsync(sheet.blobs.list(chunkPrefix(LOG)));
+        await sheet.blobs.delete(keys.map(({ key }) => key));
+      },
+    ],
+  ])('that %s stops no log: it is left aside and removed', async (_, reason, damage) => {
+    const log = await HurriedLog.create();
+    await log.edits(44);
+    const target = await log.ask();
+    await log.turn();
+    await log.turn();
+    const [progress] = await log.progress();
+    await damage(log, progress ?? fail());
+    const result = await log.turn();
+    expect(result).toMatchObject({ outcome: 'progress', base: undefined, reached: { segment: 0, entry: 10 } });
+    expect(result).toMatchObject({ ignored: [expect.stringContaining(reason)] });
+    expect(await log.progress()).toMatchObject([{ reached: { segment: 0, entry: 10 } }]);
+    // Not a moment has passed, and the queue still remembers that a turn was asked for from this place.
+    const results = await log.drain();
+    expect(results.at(-1)).toMatchObject({ outcome: 'built' });
+    expect(await readStop(log.sheet.blobs, LOG)).toBeUndefined();
+    await log.expectRight(target);
+  });
+
+  test('is not given up where the store does not answer', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(24);
+    await log.ask();
+    await log.turn();
+    const before = await log.progress();
+    const get: BlobStore['get'] = (key) =>
+      parseKey(key)?.kind === 'progress' ? Promise.reject(new Error('no answer')) : log.sheet.blobs.get(key);
+    const { put, delete: remove, list } = portsAround(log.sheet, (_, effect) => effect()).blobs;
+    await expect(log.turn({ blobs: { get, put, delete: remove, list } })).rejects.toThrow('no answer');
+    expect(await log.progress()).toEqual(before);
+  });
+
+  test('lifts a stop only once it contains the entry that stopped the log', async () => {
+    const log = await HurriedLog.create();
+    await log.edits(24);
+    await log.sheet.append({ type: NOTE, version: 1 });
+    await log.sheet.edit(set(0, 0, 'after'));
+    const target = await log.ask();
+    const results = await log.drain();
+    expect(results.map(({ outcome }) => outcome)).toEqual(['progress', 'progress', 'stopped']);
+    // The next snapshot of the mended log is built by the new version, from the beginning.
+    const next = await log.ask();
+    const reducer = versionedSheet(2);
+    for (const reached of [10, 20]) {
+      expect(await log.turn({ reducer })).toMatchObject({ outcome: 'progress', reached: { entry: reached } });
+      expect(await readStop(log.sheet.blobs, LOG)).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
+    }
+    expect((await log.drain({ reducer }))[0]).toMatchObject({ outcome: 'built', position: next });
+    expect(await readStop(log.sheet.blobs, LOG)).toBeUndefined();
+    // What the old version left behind goes with the snapshot that it was for.
+    expect(await log.progress()).toMatchObject([{ target }]);
+    expect(await log.sheet.complete(target, { reducer, ...HURRIED })).toMatchObject({ outcome: 'progress' });
+  });
+});
+
+test('the id of a turn is none of the stream, says place and turn, and fits into a message', () => {
+  const largest = { segment: 2 ** 32 - 1, entry: 2 ** 32 - 1 };
+  const id = turnDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, turn: 1e6 }, largest);
+  expect(id).toBe(`turn:snapshot:${LOG}:4294967295:4294967295:1000000:4294967295:4294967295`);
+  expect(id.length).toBeLessThanOrEqual(128);
+});
+
+function fail(): never {
+  throw new Error('there is no such thing');
+}
