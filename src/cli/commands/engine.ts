@@ -12,8 +12,9 @@ export function engineCommand() {
       throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
     }
     return inEnvironment(options, async ({ endpoint, lost }, output) => {
-      output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
+      // Before anything that tells a program that it may interrupt.
       const signal = AbortSignal.any([interrupted(), lost]);
+      output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
       // Something must keep the process alive: a signal handler alone does not.
       const alive = setInterval(() => {}, 60_000);
       if (!signal.aborted) await once(signal, 'abort');

@@ -13,6 +13,8 @@ export function workCommand() {
     .option('--concurrency <n>', 'logs to work on at once', parse.count, 2)
     .action((options) =>
       inEnvironment(options, async (environment, output) => {
+        // Before anything that tells a person, or a program, that it may interrupt.
+        const stop = interrupted();
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
         const streamArn = await environment.streamArn();
@@ -25,7 +27,7 @@ export function workCommand() {
           types: environment.deps.types,
           concurrency: options.concurrency,
           untilIdle: options.untilIdle,
-          signal: AbortSignal.any([interrupted(), environment.lost]),
+          signal: AbortSignal.any([stop, environment.lost]),
           onEvent: (event) => {
             summary.count(event);
             if (event.kind === 'dead' && options.local !== undefined) {
