@@ -12,14 +12,14 @@ import { isDamage, listProgress, loadProgress, type Progress } from './progress.
 import type { Root } from './root.ts';
 import { chunkStore, findSnapshot, loadRoot, type SnapshotStores } from './snapshots.ts';
 
-export const BATCH_BYTES = 40 * 1024 * 1024;
+export const BATCH_BYTES = 40_000_000;
 
 export interface BuildDeps extends SnapshotStores {
   readonly reducer: Reducer;
   readonly types?: ReservedTypes | undefined;
   /** Where chunks are read and written; the log's own by default. */
   readonly chunks?: ChunkStore | undefined;
-  /** Waiting edits are written out as chunks once they take this much memory, in bytes; 40 MiB by default. */
+  /** Waiting edits are written out as chunks once they take this much memory, in bytes; 40 MB by default. */
   readonly batchBytes?: number | undefined;
   /** Entries of one page: after each, a build may stop. 500 by default. */
   readonly rangeEntries?: number | undefined;

@@ -13,6 +13,8 @@ import { rangeSlices } from './read.ts';
 
 /** Values whose encoding is longer than this, in bytes, lie in chunks of their own. */
 export const LARGE_VALUE_BYTES = 4096;
+/** About what an edit takes in memory beside its value, in bytes. */
+const EDIT_BYTES = 32;
 
 /** Deletes the keys from `from` up to but not including `to`, or those of them that `matches` accepts. */
 export interface RangeDelete {
@@ -54,7 +56,7 @@ export class EditBatch {
 
   /** About how much memory the edits take, in bytes. */
   get heldBytes(): number {
-    return this.#bytes.length + (this.#keys.length + this.#ranges.length) * 48;
+    return this.#bytes.length + (this.#keys.length + this.#ranges.length) * EDIT_BYTES;
   }
 
   /** @throws KeyInvalidError, ValueUnsupportedError; the batch is then as it was */

@@ -56,23 +56,48 @@ export async function deferEdits(
   if (isSmall(map)) return settledLayers(await editTree(store, map.settled, edits, options));
   const enough = writeEditsBytes(store.shape);
   const arena = new EditArena(edits);
-  const written = new EditList(arena);
-  const waiting = new EditList(arena);
+  const decisions: Decision[] = [];
   for await (const group of leafGroups(store, map, edits)) {
     const older = await waitingEdits(store, map.pending, group, arena);
-    if ((older?.size ?? 0) + editBytes(edits, group) < enough) waiting.addWaiting(edits, group);
+    const waits = (older?.size ?? 0) + editBytes(edits, group) < enough;
+    decisions.push({ group, older, waits });
+  }
+  // So it is while a large log is folded for the first time, when copies of all edits would be missed most.
+  const plain = decisions.every(({ older, waits }) => !waits && older === undefined);
+  const split = plain ? { written: edits, waiting: undefined } : splitEdits(edits, arena, decisions);
+  const deferred = {
+    kind: map.kind,
+    settled: await editTree(store, map.settled, split.written, options),
+    pending: split.waiting === undefined ? map.pending : await editTree(store, map.pending, split.waiting, options),
+  };
+  return isSmall(deferred) ? settle(store, deferred) : deferred;
+}
+
+/** What happens to the edits of one leaf. */
+interface Decision {
+  readonly group: LeafGroup;
+  /** What waited for this leaf before. */
+  readonly older: EditList | undefined;
+  readonly waits: boolean;
+}
+
+/** The edits to be written now, and those of the tree of waiting edits: some more wait, some wait no longer. */
+function splitEdits(
+  edits: LeafEdits,
+  arena: EditArena,
+  decisions: readonly Decision[],
+): { readonly written: LeafEdits; readonly waiting: LeafEdits } {
+  const written = new EditList(arena);
+  const waiting = new EditList(arena);
+  for (const { group, older, waits } of decisions) {
+    if (waits) waiting.addWaiting(edits, group);
     else if (older === undefined) written.add(edits, group);
     else {
       written.addMerged(older, edits, group);
       waiting.addDeletions(older.keys);
     }
   }
-  const deferred = {
-    kind: map.kind,
-    settled: await editTree(store, map.settled, written.edits(), options),
-    pending: await editTree(store, map.pending, waiting.edits(), options),
-  };
-  return isSmall(deferred) ? settle(store, deferred) : deferred;
+  return { written: written.edits(), waiting: waiting.edits() };
 }
 
 /** How much edits take while they wait, as {@link itemBytes} counts. */

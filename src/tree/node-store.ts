@@ -31,10 +31,10 @@ interface Cached {
   readonly bytes: number;
 }
 
-const DEFAULT_CACHE_BYTES = 32 * 1024 * 1024;
+const DEFAULT_CACHE_BYTES = 16 * 1024 * 1024;
 const DEFAULT_CONCURRENCY = 16;
 /** Uncompressed bytes of chunks that may be on their way early at once. */
-const EARLY_BYTES = 8 * 1024 * 1024;
+const EARLY_BYTES = 4 * 1024 * 1024;
 
 /** One log's nodes and large values, over its chunk store. Whatever is read is checked against its hash. */
 export class NodeStore {
