@@ -31,7 +31,7 @@ interface Cached {
   readonly bytes: number;
 }
 
-const DEFAULT_CACHE_BYTES = 16 * 1024 * 1024;
+const DEFAULT_CACHE_BYTES = 8 * 1024 * 1024;
 const DEFAULT_CONCURRENCY = 16;
 /** Uncompressed bytes of chunks that may be on their way early at once. */
 const EARLY_BYTES = 4 * 1024 * 1024;
