@@ -2,7 +2,7 @@ import { KeyInvalidError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
 import { EditBatch, type RangeDelete } from '../tree/batch.ts';
 import { deferEdits, settle } from '../tree/defer.ts';
-import { type EditOptions, editTree } from '../tree/edit.ts';
+import { type EditOptions, editTree, type LeafEdits } from '../tree/edit.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
 import {
   emptyLayers,
@@ -26,6 +26,7 @@ export class DraftMap {
   #map: LayeredTree;
   #batch: EditBatch;
   #defers = false;
+  #applied: Promise<void> = Promise.resolve();
 
   constructor(store: NodeStore, map: LayeredTree) {
     this.#store = store;
@@ -111,13 +112,26 @@ export class DraftMap {
 
   /** Brings the edits of the batch into the map and returns it; in memory, unless the options have it saved early. */
   async apply(options?: EditOptions): Promise<LayeredTree> {
-    if (this.#batch.isEmpty) return this.#map;
-    const edits = await this.#batch.resolve(this.#store, this.#map);
+    // One after the other, where several readers ask at once. Where one fails, so does all that follows: its edits are
+    // neither in the batch nor in the map any more.
+    if (!this.#batch.isEmpty) this.#applied = this.#applied.then(() => this.#applyBatch(options));
+    await this.#applied;
+    return this.#map;
+  }
+
+  async #applyBatch(options: EditOptions | undefined): Promise<void> {
+    if (this.#batch.isEmpty) return;
+    const edits = await this.#takeEdits();
     this.#map = this.#defers
       ? await deferEdits(this.#store, this.#map, edits, options)
-      : settledLayers(await editTree(this.#store, await this.#exactTree(), edits, options));
-    this.#batch = new EditBatch(this.#map.kind);
-    return this.#map;
+      : settledLayers(await editTree(this.#store, (await settle(this.#store, this.#map)).settled, edits, options));
+  }
+
+  /** What the batch comes to. The batch itself is let go before the long part, which needs the memory. */
+  #takeEdits(): Promise<LeafEdits> {
+    const batch = this.#batch;
+    this.#batch = new EditBatch(batch.kind);
+    return batch.resolve(this.#store, this.#map);
   }
 
   async #exact(): Promise<Tree> {

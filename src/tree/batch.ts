@@ -33,7 +33,7 @@ export type BatchAnswer = { readonly put: Value } | 'deleted' | 'unknown';
 
 /** Edits of one map in the order in which they came, held encoded until they are applied to its tree together. */
 export class EditBatch {
-  readonly #kind: KeyKind;
+  readonly kind: KeyKind;
   #keys: Key[] = [];
   /** Where each value ends in the bytes; it starts where the one before ends. A deletion has no bytes. */
   readonly #ends = new NumberColumn();
@@ -47,7 +47,7 @@ export class EditBatch {
   #newest: Map<Key, number> | undefined;
 
   constructor(kind: KeyKind) {
-    this.#kind = kind;
+    this.kind = kind;
   }
 
   get isEmpty(): boolean {
@@ -61,7 +61,7 @@ export class EditBatch {
 
   /** @throws KeyInvalidError, ValueUnsupportedError; the batch is then as it was */
   put(key: Key, value: Value, weight: number): void {
-    checkKey(key, this.#kind);
+    checkKey(key, this.kind);
     const start = this.#bytes.length;
     try {
       writeValue(this.#bytes, value);
@@ -75,7 +75,7 @@ export class EditBatch {
 
   /** @throws KeyInvalidError */
   delete(key: Key): void {
-    checkKey(key, this.#kind);
+    checkKey(key, this.kind);
     this.#push(key, 1);
   }
 

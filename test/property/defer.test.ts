@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { ChunkMissingError } from '../../src/errors.ts';
 import type { Value } from '../../src/log/value.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { saveState } from '../../src/state/state.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { deferEdits, settle, writeEditsBytes } from '../../src/tree/defer.ts';
 import { editTree } from '../../src/tree/edit.ts';
@@ -17,7 +20,7 @@ import {
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { emptyTree, type Tree, treeCount, treeId } from '../../src/tree/tree.ts';
-import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 
 type Edit =
   | { readonly put: Key; readonly value: Value }
@@ -194,4 +197,24 @@ describe('edits of a map of several leaves', () => {
     expect(treeCount(edited.pending)).toBe(1);
     expect(isSettled(await settle(store, edited))).toBe(true);
   });
+});
+
+test('a map that several readers ask for at once applies its edits once, and one that failed stays so', async () => {
+  const chunks = new MemoryChunks();
+  const writer = nodeStore({ shape: SMALL_SHAPE }, chunks);
+  const draft = new Draft(writer);
+  for (let key = 0; key < 200; key++) draft.map('cells', 'number').put(key, `value ${key}`);
+  const state = await draft.state();
+  await saveState(writer, state);
+
+  const map = new Draft(nodeStore({ shape: SMALL_SHAPE }, chunks), state).map('cells', 'number');
+  map.put(7, 'another');
+  const read = await Promise.all([1, 2, 3].map(() => Array.fromAsync(map.items({ from: 7, to: 8 }))));
+  expect(read).toEqual([1, 2, 3].map(() => [{ key: 7, value: 'another' }]));
+
+  chunks.stored.clear();
+  const broken = new Draft(nodeStore({ shape: SMALL_SHAPE }, chunks), state).map('cells', 'number');
+  broken.put(7, 'another');
+  await expect(broken.apply()).rejects.toThrow(ChunkMissingError);
+  await expect(broken.apply()).rejects.toThrow(ChunkMissingError);
 });
