@@ -6,12 +6,13 @@ import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import { type Position, parsePosition } from '../../src/log/position.ts';
 import { BATCH_BYTES } from '../../src/snapshot/build.ts';
+import { compactionDue } from '../../src/snapshot/compaction.ts';
 import { saveWhenOver } from '../../src/snapshot/fold.ts';
 import { encodeRoot, type Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { saveState } from '../../src/state/state.ts';
+import { type State, saveState, settleState } from '../../src/state/state.ts';
 import { rootKey } from '../../src/store/keys.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
 import type { CellEntry, SheetCell } from '../workload.ts';
@@ -77,18 +78,30 @@ async function fold(nodes: NodeStore, draft: Draft, pages: Iterable<readonly Cel
   return { nodes, draft, end };
 }
 
-/** Writes chunks and root. The root is an object here, however small, so that it is counted. */
+/**
+ * Writes chunks and root, and settles where that is due, as the jobs of a deployment do. The root is an object here,
+ * however small, so that it is counted.
+ */
 async function write(directory: string, blobs: MeteredBlobStore, { nodes, draft, end }: Folded): Promise<Usage> {
   const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);
   const position = { segment: end.segment, entry: end.entry + 1 };
+  await writeRoot(directory, blobs, position, state);
+  if (compactionDue(state) !== undefined) {
+    const settled = await settleState(nodes, state);
+    await saveState(nodes, settled);
+    await writeRoot(directory, blobs, position, settled);
+  }
+  const { gets, puts, bytesWritten } = blobs.usage();
+  return { bytes: bytesWritten, objects: puts, requests: gets + puts };
+}
+
+async function writeRoot(directory: string, blobs: MeteredBlobStore, position: Position, state: State): Promise<void> {
   const { name, version } = spreadsheet;
   const { id, stored } = encodeRoot(nativePlatform, { log: LOG, position, reducer: { name, version }, state });
   const key = rootKey(LOG, position, id);
   await blobs.put(key, stored);
   await writeFile(entryPath(directory), `${position.segment}/${position.entry} ${key}`);
-  const { gets, puts, bytesWritten } = blobs.usage();
-  return { bytes: bytesWritten, objects: puts, requests: gets + puts };
 }
 
 function entryPath(directory: string): string {
