@@ -70,7 +70,11 @@ export class DraftMap {
   async get(key: Key): Promise<Value | undefined> {
     const answer = this.#batch.get(key);
     if (answer === 'deleted') return undefined;
-    if (answer === 'unknown') return getLayered(this.#store, this.#map, key);
+    if (answer === 'unknown') {
+      // What is just being applied is in neither of the two until it is done.
+      await this.#applied;
+      return getLayered(this.#store, this.#map, key);
+    }
     return answer.put;
   }
 
@@ -124,7 +128,7 @@ export class DraftMap {
     const edits = await this.#takeEdits();
     this.#map = this.#defers
       ? await deferEdits(this.#store, this.#map, edits, options)
-      : settledLayers(await editTree(this.#store, (await settle(this.#store, this.#map)).settled, edits, options));
+      : settledLayers(await editTree(this.#store, await this.#exactTree(), edits, options));
   }
 
   /** What the batch comes to. The batch itself is let go before the long part, which needs the memory. */

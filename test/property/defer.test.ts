@@ -218,3 +218,18 @@ test('a map that several readers ask for at once applies its edits once, and one
   await expect(broken.apply()).rejects.toThrow(ChunkMissingError);
   await expect(broken.apply()).rejects.toThrow(ChunkMissingError);
 });
+
+test('a key is read as it will be while its edit is just being applied', async () => {
+  const chunks = new MemoryChunks();
+  const writer = nodeStore({ shape: SMALL_SHAPE }, chunks);
+  const draft = new Draft(writer);
+  for (let key = 0; key < 200; key++) draft.map('cells', 'number').put(key, `value ${key}`);
+  const state = await draft.state();
+  await saveState(writer, state);
+  const map = new Draft(nodeStore({ shape: SMALL_SHAPE }, chunks), state).map('cells', 'number');
+  map.put(7, 'another');
+  const applied = map.apply();
+  await Promise.resolve();
+  expect(await map.get(7)).toBe('another');
+  await applied;
+});
