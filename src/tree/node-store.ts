@@ -115,13 +115,20 @@ export class NodeStore {
     if (isLeaf(node)) return;
     for (const child of node.children) {
       if (child.node === undefined) continue;
-      this.#saveChildren(child.node, writes);
-      const canonical = encodeNode(child.node);
-      const id = chunkId(this.platform, canonical);
-      this.#remember(id, child.node);
-      child.wasSaved(id);
+      const { node } = child;
+      this.#saveChildren(node, writes);
+      const { id, canonical } = this.#place(child, node);
+      this.#remember(id, node);
       writes.push(this.#write(id, canonical));
     }
+  }
+
+  /** Gives a node its id, so that its reference needs it in memory no longer: it is about to be written. */
+  #place(ref: NodeRef, node: Node): { readonly id: ChunkId; readonly canonical: Uint8Array } {
+    const canonical = encodeNode(node);
+    const id = chunkId(this.platform, canonical);
+    ref.wasSaved(id);
+    return { id, canonical };
   }
 
   /**
@@ -131,9 +138,7 @@ export class NodeStore {
   async saveEarly(refs: readonly NodeRef[]): Promise<void> {
     for (const ref of refs) {
       if (ref.node === undefined) continue;
-      const canonical = encodeNode(ref.node);
-      const id = chunkId(this.platform, canonical);
-      ref.wasSaved(id);
+      const { id, canonical } = this.#place(ref, ref.node);
       this.#earlyBytes += canonical.length;
       this.#unwritten.set(id, canonical);
       const write = this.#write(id, canonical)

@@ -8,18 +8,8 @@ import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { saveState, settleState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
-import { SheetModel, sheetEdits, sheetEntry, trim } from '../support/sheet-model.ts';
-
-async function readRows(draft: Draft): Promise<string[][]> {
-  const rows: string[][] = [];
-  for await (const { row, column, value } of sheetOf(draft).cells()) {
-    while (rows.length <= row) rows.push([]);
-    const cells = rows[row] ?? [];
-    while (cells.length <= column) cells.push('');
-    cells[column] = String(value);
-  }
-  return trim(rows);
-}
+import { SheetModel, sheetEdits, sheetEntry } from '../support/sheet-model.ts';
+import { readRows } from '../support/versioned-sheet.ts';
 
 /** Folds edits, saving and starting from the saved state again wherever `saves` says so. */
 async function fold(store: NodeStore, edits: readonly SheetEdit[], saves: readonly boolean[]): Promise<Draft> {

@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { CreateTableCommand, DynamoDBClient, ListTablesCommand } from '@aws-sdk/client-dynamodb';
+import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 
 export interface TestEngine {
   readonly client: DynamoDBClient;
@@ -36,8 +37,8 @@ export async function startTestEngine(): Promise<TestEngine> {
   const createTables = async () => {
     tables++;
     const names = { entryTable: `entries-${tables}`, segmentTable: `segments-${tables}` };
-    await createTable(client, names.entryTable, true);
-    await createTable(client, names.segmentTable, false);
+    await client.send(new CreateTableCommand(entryTableInput(names.entryTable)));
+    await client.send(new CreateTableCommand(segmentTableInput(names.segmentTable)));
     return names;
   };
   return { client, endpoint, createTables, stop };
@@ -50,24 +51,6 @@ export function testClient(endpoint: string): DynamoDBClient {
     region: 'eu-central-1',
     credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
   });
-}
-
-async function createTable(client: DynamoDBClient, name: string, stream: boolean): Promise<void> {
-  await client.send(
-    new CreateTableCommand({
-      TableName: name,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: 'S', AttributeType: 'B' },
-        { AttributeName: 'N', AttributeType: 'N' },
-      ],
-      KeySchema: [
-        { AttributeName: 'S', KeyType: 'HASH' },
-        { AttributeName: 'N', KeyType: 'RANGE' },
-      ],
-      ...(stream && { StreamSpecification: { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' } }),
-    }),
-  );
 }
 
 async function answering(client: DynamoDBClient): Promise<void> {

@@ -1,21 +1,7 @@
-/** Random choices that a seed repeats exactly. */
-export class Random {
-  #state: number;
+import { Random as Numbers } from '../../bench/random.ts';
 
-  /** @param seed a whole number of up to 32 bits */
-  constructor(seed: number) {
-    this.#state = seed >>> 0;
-  }
-
-  /** From 0 up to but not including 1. SplitMix32: a counter through a mixing function. */
-  next(): number {
-    this.#state = (this.#state + 0x9e3779b9) >>> 0;
-    let mixed = this.#state;
-    mixed = Math.imul(mixed ^ (mixed >>> 16), 0x21f0aaad);
-    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a2d97);
-    return ((mixed ^ (mixed >>> 15)) >>> 0) / 2 ** 32;
-  }
-
+/** Random choices that a seed repeats exactly: the benchmark's numbers, and what a history wants besides. */
+export class Random extends Numbers {
   /** A whole number from `from` up to and including `to`. */
   integer(from: number, to: number): number {
     return from + Math.floor(this.next() * (to - from + 1));
