@@ -286,6 +286,33 @@ export class ObjectInvalidError extends LogfoldError {
   override readonly code = 'OBJECT_INVALID';
 }
 
+/** The object that holds a segment's archive is not in the blob store. */
+export class ArchiveMissingError extends LogfoldError {
+  override readonly code = 'ARCHIVE_MISSING';
+  override readonly stopsLog = true;
+}
+
+/** An archive is truncated, altered, another segment's, or of a format that this version cannot read. */
+export class ArchiveCorruptError extends LogfoldError {
+  override readonly code = 'ARCHIVE_CORRUPT';
+  override readonly stopsLog = true;
+}
+
+/** An archive and the table do not hold the same entries of a segment. Nothing leaves the table. */
+export class ArchiveDiffersError extends LogfoldError {
+  override readonly code = 'ARCHIVE_DIFFERS';
+}
+
+/** A segment is to be archived, expired or restored, and is not in a state in which that is safe. */
+export class SegmentStateError extends LogfoldError {
+  override readonly code = 'SEGMENT_STATE';
+}
+
+/** A retention policy contradicts itself. */
+export class PolicyInvalidError extends UsageError {
+  override readonly code = 'POLICY_INVALID';
+}
+
 /** A message or record from a queue or stream has not the form that its producer promises. */
 export class MessageInvalidError extends LogfoldError {
   override readonly code = 'MESSAGE_INVALID';

@@ -1,3 +1,4 @@
+import type { Item, StoredItem } from './attribute.ts';
 import type { Entry } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { Position } from './position.ts';
@@ -10,6 +11,25 @@ export interface Consistency {
   /** True to see every write that has returned; false (half the price) may miss the newest. */
   readonly consistent: boolean;
 }
+
+/** Entry numbers of one segment, from `from` up to but not including `to`. */
+export interface SegmentRange {
+  readonly segment: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** One of several parts into which a scan is cut, so that they can be read in parallel: number `index` of `of`. */
+export interface ScanPart {
+  readonly index: number;
+  readonly of: number;
+}
+
+/** When a segment's entries go: see {@link Segment}. */
+export type Expiration = Pick<Segment, 'expires' | 'expired'>;
+
+/** The most items that {@link LogStore.putItems} and {@link LogStore.deleteEntries} take at once. */
+export const MAX_BATCH_ITEMS = 25;
 
 /**
  * The Entry and Segment tables. Each method is one request (paged ones: one a page), so cost is plain to see; what
@@ -30,8 +50,8 @@ export interface LogStore {
   /** All segments of one log, ascending. */
   segments(log: LogId): AsyncIterable<Segment>;
 
-  /** All segments of all logs, in no order (a scan). */
-  allSegments(): AsyncIterable<Segment>;
+  /** All segments of all logs, or those of one part of the table, in no order (a scan). */
+  allSegments(part?: ScanPart): AsyncIterable<Segment>;
 
   /** The entry with the highest number in a segment; undefined where the segment has none. */
   newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined>;
@@ -41,9 +61,12 @@ export interface LogStore {
   /** Entries of one segment with numbers from `from` up to but not including `to`, ascending, page by page. */
   entries(
     log: LogId,
-    range: { readonly segment: number; readonly from: number; readonly to: number },
+    range: SegmentRange,
     consistency: Consistency,
   ): AsyncIterable<Entry[]>;
+
+  /** As {@link entries}, but each item just as it lies in the table, with whatever attributes others gave it. */
+  items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;
 
   /**
    * Writes entries that do not exist yet: one by itself, several in one transaction, all or nothing.
@@ -69,7 +92,8 @@ export interface LogStore {
 
   /**
    * Puts another root in the place of one that a Snapshot entry carries, on the condition that it still carries exactly
-   * that one. Both must be roots of the same state: whoever has read the old one goes on with it.
+   * that one and its segment is not archived. Both must be roots of the same state: whoever has read the old one goes on
+   * with it.
    * @returns whether the entry carries `to` afterwards, also where it did so before; where not, it is as it was
    * @throws EntryNotFoundError where there is no such entry
    * @throws TooLargeError where an inline root makes the item larger than DynamoDB allows
@@ -77,11 +101,50 @@ export interface LogStore {
   replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean>;
 
   /**
-   * Moves a segment's Last Snapshot forward; leaves it alone where it stands there or further already.
+   * Moves a segment's Last Snapshot forward; leaves it alone where it stands there or further already, and where the
+   * segment is archived.
    * @returns whether it moved
    * @throws SegmentNotFoundError where there is no such segment
    */
   advanceLastSnapshot(log: LogId, position: Position): Promise<boolean>;
+
+  /**
+   * Names the archive of a segment, on the condition that the segment has none, that Last Snapshot is as in `segment`, and
+   * that the entry which that names still carries `root`. From then on Last Snapshot and root stay as they are.
+   * @returns whether the segment names this archive afterwards, also where it did so before; where not, it is as it was
+   */
+  setArchive(
+    segment: Segment,
+    archive: { readonly key: string; readonly hash: Uint8Array; readonly root: RootRef | undefined },
+  ): Promise<boolean>;
+
+  /**
+   * Writes when a segment's entries go, on the condition that it still is as in `segment`.
+   * @returns whether it is as in `to` afterwards, also where it was so before
+   */
+  setExpiration(segment: Segment, to: Expiration): Promise<boolean>;
+
+  /**
+   * Gives an entry its expiry (`X`, epoch seconds), or takes it away.
+   * @returns false where there is no such entry; none is made
+   */
+  setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean>;
+
+  /**
+   * Removes entries of one segment, at most {@link MAX_BATCH_ITEMS}; one that does not exist is no error.
+   * @throws TooLargeError where they are more
+   */
+  deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void>;
+
+  /**
+   * Writes items of the Entry table just as they are, whatever was there, at most {@link MAX_BATCH_ITEMS}: for those
+   * that were read from it once.
+   * @throws TooLargeError where they are more
+   */
+  putItems(items: readonly Item[]): Promise<void>;
+
+  /** Writes a segment where there is none of its number. @returns whether it did */
+  putSegment(segment: Segment): Promise<boolean>;
 
   /**
    * Whether a request that failed with this error has certainly changed nothing and may succeed when it is sent

@@ -10,4 +10,10 @@ export interface Segment {
   readonly lastSnapshot?: number | undefined;
   /** Key of the object that holds this segment's archive; absent while it has none. */
   readonly archive?: string | undefined;
+  /** SHA-256 of that archive's index, which vouches for all of it; present where `archive` is. */
+  readonly archiveHash?: Uint8Array | undefined;
+  /** Epoch seconds from which on the entries may be gone from the table; absent while they stay. */
+  readonly expires?: number | undefined;
+  /** How many entries were deleted, or given their expiry; present once that is done for all of them. */
+  readonly expired?: number | undefined;
 }

@@ -6,6 +6,25 @@ export interface BlobInfo {
   readonly modified: number;
 }
 
+/** A part of an object: bytes from `from` up to but not including `to`, or the `last` so many. */
+export type BlobRange = { readonly from: number; readonly to: number } | { readonly last: number };
+
+export interface BlobPart {
+  /** What the object has of the range: fewer bytes, or none, where it is shorter. */
+  readonly bytes: Uint8Array;
+  /** Size of the whole object, in bytes. */
+  readonly size: number;
+}
+
+/** Something that was begun to be written and is not an object yet; nobody knows whether anybody still works on it. */
+export interface UploadInfo {
+  /** The key that it is to have. */
+  readonly key: string;
+  readonly id: string;
+  /** When it was begun, in epoch milliseconds. */
+  readonly started: number;
+}
+
 /**
  * Named immutable bytes: S3, a directory, or memory. What is written and deleted here has slash-separated ASCII keys as
  * `checkBlobKey` wants them, and none is the folder of another (`a` and `a/b`). What `put` has returned from, `get` and
@@ -19,10 +38,26 @@ export interface BlobStore {
    * is possible where they lie: entries name external bodies by keys that are not ours.
    */
   get(key: string): Promise<Uint8Array | undefined>;
+  /** A part of an object, or undefined where there is none under this key. */
+  getRange(key: string, range: BlobRange): Promise<BlobPart | undefined>;
   /** Writes all of the bytes or nothing. An object that exists is replaced, which renews its `modified`. */
   put(key: string, bytes: Uint8Array): Promise<void>;
+  /**
+   * Writes what a stream yields as one object, whatever its size, holding no more of it in memory than some megabytes:
+   * all of it or, where the stream or the store fails, nothing. What a process that died had begun, `uploads` names.
+   */
+  putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
   /** Removes keys; one that does not exist is no error. */
   delete(keys: readonly string[]): Promise<void>;
+  /**
+   * Removes objects that `list` gave, but for those that were written anew since: they stay.
+   * @returns how many of them are gone
+   */
+  deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number>;
   /** Every object whose key starts with the prefix, in ascending order of key (byte order). */
   list(prefix: string): AsyncIterable<BlobInfo>;
+  /** What was begun under keys that start with the prefix, by anybody, and neither finished nor given up. */
+  uploads(prefix: string): AsyncIterable<UploadInfo>;
+  /** Gives up something that was begun, which frees its room; no error where it is gone or has been finished. */
+  abort(upload: UploadInfo): Promise<void>;
 }

@@ -13,16 +13,28 @@ export type ParsedKey =
       readonly reached: Position;
       readonly id: string;
     }
-  | { readonly kind: 'body'; readonly log: LogId; readonly id: string }
-  | { readonly kind: 'stop'; readonly log: LogId };
+  /** `upload` is what tells two uploads of the same body apart: 12 lower-case hexadecimal digits. */
+  | { readonly kind: 'body'; readonly log: LogId; readonly id: string; readonly upload: string }
+  /** `upload` is what tells two archives of one segment apart: 32 lower-case hexadecimal digits. */
+  | { readonly kind: 'archive'; readonly log: LogId; readonly segment: number; readonly upload: string }
+  | { readonly kind: 'stop'; readonly log: LogId }
+  | { readonly kind: 'condemned'; readonly log: LogId };
 
 /** Every object of every log lies under this prefix. */
 export const LOGS_PREFIX = 'logs/';
+
+/** One object for each log that has something to be collected: so they are found without looking at the others. */
+export const CONDEMNED_PREFIX = 'condemned/';
+
+/** Which logs have a retention policy of their own. */
+export const POLICIES_KEY = 'policies.json';
 
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 // Log ids are tried by parseLogId afterwards; here they only must not swallow a slash.
 const LOG_KEY = /^logs\/([0-9a-f-]{36})\/(.+)$/;
 const ROOT_NAME = /^(\d{10})-(\d{10})-([0-9a-f]{64})$/;
+const BODY_NAME = /^([0-9a-f]{64})-([0-9a-f]{12})$/;
+const ARCHIVE_NAME = /^(\d{10})-([0-9a-f]{32})\.ndjson\.zst$/;
 const PROGRESS_NAME = /^(\d{10})-(\d{10})-(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 
 /** Everything that belongs to one log. */
@@ -50,6 +62,11 @@ export function bodyPrefix(log: LogId): string {
   return `${logPrefix(log)}bodies/`;
 }
 
+/** All archives of one log; they list in order of segment. */
+export function archivePrefix(log: LogId): string {
+  return `${logPrefix(log)}archives/`;
+}
+
 /**
  * A chunk, by the SHA-256 of its uncompressed bytes.
  * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits
@@ -75,11 +92,25 @@ export function progressKey(log: LogId, target: Position, reached: Position, hex
 }
 
 /**
- * An entry's external body, by its SHA-256.
- * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits
+ * An entry's external body, by its SHA-256. No two uploads have one key, so that a body which nobody names, and which is
+ * being collected, is never the one that somebody uploads at this moment.
+ * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits, or the upload not 12
  */
-export function bodyKey(log: LogId, hexId: string): string {
-  return bodyPrefix(log) + checkId(hexId);
+export function bodyKey(log: LogId, hexId: string, upload: string): string {
+  return checkName(`${checkId(hexId)}-${upload}`, BODY_NAME, bodyPrefix(log));
+}
+
+/**
+ * A segment's archive. No two uploads have one key, so that an archive that is named is never written over.
+ * @throws BlobKeyInvalidError where the upload is not 32 lower-case hexadecimal digits or the number is out of range
+ */
+export function archiveKey(log: LogId, segment: number, upload: string): string {
+  return checkName(`${pad(segment)}-${upload}.ndjson.zst`, ARCHIVE_NAME, archivePrefix(log));
+}
+
+/** What the last collection of a log found that nothing reaches. */
+export function condemnedKey(log: LogId): string {
+  return CONDEMNED_PREFIX + log;
 }
 
 /** The note that says why a log's snapshots are stopped. */
@@ -89,6 +120,10 @@ export function stopKey(log: LogId): string {
 
 /** The inverse of the functions above; undefined for every key that none of them gives. */
 export function parseKey(key: string): ParsedKey | undefined {
+  if (key.startsWith(CONDEMNED_PREFIX)) {
+    const log = parseCanonicalLogId(key.slice(CONDEMNED_PREFIX.length));
+    return log !== undefined && condemnedKey(log) === key ? { kind: 'condemned', log } : undefined;
+  }
   const match = LOG_KEY.exec(key);
   const log = parseCanonicalLogId(match?.[1]);
   const rest = match?.[2];
@@ -100,7 +135,9 @@ export function parseKey(key: string): ParsedKey | undefined {
     case 'chunks/':
       return SHA256_HEX.test(name) ? { kind: 'chunk', log, id: name } : undefined;
     case 'bodies/':
-      return SHA256_HEX.test(name) ? { kind: 'body', log, id: name } : undefined;
+      return parseBodyName(log, name);
+    case 'archives/':
+      return parseArchiveName(log, name);
     case 'roots/':
       return parseRootName(log, name);
     case 'progress/':
@@ -120,9 +157,13 @@ export function formatKey(key: ParsedKey): string {
     case 'progress':
       return progressKey(key.log, key.target, key.reached, key.id);
     case 'body':
-      return bodyKey(key.log, key.id);
+      return bodyKey(key.log, key.id, key.upload);
+    case 'archive':
+      return archiveKey(key.log, key.segment, key.upload);
     case 'stop':
       return stopKey(key.log);
+    case 'condemned':
+      return condemnedKey(key.log);
   }
 }
 
@@ -140,6 +181,17 @@ export function checkBlobKey(key: string): string {
     });
   }
   return key;
+}
+
+function parseBodyName(log: LogId, name: string): ParsedKey | undefined {
+  const [, id, upload] = BODY_NAME.exec(name) ?? [];
+  return id === undefined || upload === undefined ? undefined : { kind: 'body', log, id, upload };
+}
+
+function parseArchiveName(log: LogId, name: string): ParsedKey | undefined {
+  const [, number, upload] = ARCHIVE_NAME.exec(name) ?? [];
+  const segment = Number(number);
+  return upload === undefined || segment > MAX_NUMBER ? undefined : { kind: 'archive', log, segment, upload };
 }
 
 function parseRootName(log: LogId, name: string): ParsedKey | undefined {
@@ -171,6 +223,11 @@ function parseCanonicalLogId(text: string | undefined): LogId | undefined {
     if (error instanceof LogIdInvalidError) return undefined;
     throw error;
   }
+}
+
+function checkName(name: string, form: RegExp, prefix: string): string {
+  if (!form.test(name)) throw new BlobKeyInvalidError(`'${name}' is not the name of an object under '${prefix}'`);
+  return prefix + name;
 }
 
 function checkId(hexId: string): string {
