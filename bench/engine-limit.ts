@@ -154,7 +154,7 @@ async function measureFold(
   const before = blobs.usage();
   const clock = new Stopwatch();
   const deps = { store, blobs, platform: nativePlatform, reducer: spreadsheet };
-  await clock.time(() => buildState(deps, log, { at: position, fromBeginning: true }));
+  await clock.time(() => buildState(deps, log, { at: position, only: 'beginning' }));
   const after = blobs.usage();
   const objects = after.puts - before.puts;
   return { seconds: clock.seconds, bytes: after.bytesWritten - before.bytesWritten, objects, requests: objects };

@@ -116,7 +116,7 @@ function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
 
 async function draftEntry(context: ClientContext, log: LogId, entry: NewEntry): Promise<Omit<Entry, 'position'>> {
   const { type, version, created = nowSeconds(context) } = entry;
-  return { log, created, type, version, ...(await saveBody(context.blobs, log, entry.body ?? null)) };
+  return { log, created, type, version, ...(await saveBody(context, log, entry.body ?? null)) };
 }
 
 /** The log's end, read as often as it takes to see `after`, where that is given. */

@@ -9,7 +9,7 @@ import {
   type Where,
 } from '../errors.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { bodyKey, parseKey } from '../store/keys.ts';
+import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
 import type { Entry, StoredBody } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import { checkValue, type Value } from './value.ts';
@@ -81,12 +81,16 @@ export async function loadBody(blobs: BlobStore, entry: Entry): Promise<Value> {
  * beyond that in an object that is written here, so before any entry names it.
  * @throws ValueUnsupportedError where the value cannot be stored
  */
-export async function saveBody(blobs: BlobStore, log: LogId, value: Value): Promise<Pick<Entry, 'body' | 'external'>> {
+export async function saveBody(
+  to: { readonly blobs: BlobStore; readonly random: () => number },
+  log: LogId,
+  value: Value,
+): Promise<Pick<Entry, 'body' | 'external'>> {
   if (value === null) return {};
   const bytes = encodeBody(value);
   if (bytes.length <= EXTERNAL_BODY_BYTES) return { body: { format: 'bytes', bytes } };
-  const external = bodyKey(log, bytesToHex(sha256(bytes)));
-  await blobs.put(external, bytes);
+  const external = bodyKey(log, bytesToHex(sha256(bytes)), randomHex(to.random, 12));
+  await to.blobs.put(external, bytes);
   return { external };
 }
 

@@ -1,9 +1,11 @@
 import { TooLargeError } from '../errors.ts';
-import type { AttributeValue, Item } from './attribute.ts';
+import type { Item, StoredAttribute, StoredItem } from './attribute.ts';
 
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 /** The most bytes that one item may have, names included. */
 export const MAX_ITEM_BYTES = 400 * 1024;
+/** Bytes of an item for one write unit. */
+const WRITE_UNIT_BYTES = 1024;
 /** The most items that one transaction may write. */
 export const MAX_TRANSACTION_ITEMS = 100;
 /** The most bytes that the items of one transaction may have together. */
@@ -15,8 +17,13 @@ export const MAX_TRANSACTION_BYTES = 4 * 1024 * 1024;
  * are rounded up.
  * Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
  */
-export function itemBytes(item: Item): number {
-  return Object.entries(item).reduce((sum, [name, value]) => sum + utf8Bytes(name) + attributeBytes(value), 0);
+export function itemBytes(item: StoredItem): number {
+  return Object.entries(item).reduce((sum, [name, value]) => sum + utf8Bytes(name) + attributeBytes(value ?? {}), 0);
+}
+
+/** What writing or deleting an item costs: a unit for each kilobyte that is begun. */
+export function writeUnits(item: StoredItem): number {
+  return Math.ceil(itemBytes(item) / WRITE_UNIT_BYTES);
 }
 
 /**
@@ -44,15 +51,15 @@ export function checkWriteSize(items: readonly Item[]): void {
   }
 }
 
-function attributeBytes(value: AttributeValue): number {
-  if ('S' in value) return utf8Bytes(value.S);
-  if ('N' in value) return numberBytes(value.N);
-  if ('B' in value) return value.B.length;
-  if ('SS' in value) return value.SS.reduce((sum, text) => sum + utf8Bytes(text), 0);
-  if ('NS' in value) return value.NS.reduce((sum, text) => sum + numberBytes(text), 0);
-  if ('BS' in value) return value.BS.reduce((sum, bytes) => sum + bytes.length, 0);
-  if ('M' in value) return 3 + Object.keys(value.M).length + itemBytes(value.M);
-  if ('L' in value) return value.L.reduce((sum, item) => sum + 1 + attributeBytes(item), 3);
+function attributeBytes({ S, N, B, SS, NS, BS, M, L }: StoredAttribute): number {
+  if (S !== undefined) return utf8Bytes(S);
+  if (N !== undefined) return numberBytes(N);
+  if (B !== undefined) return B.length;
+  if (SS !== undefined) return SS.reduce((sum, text) => sum + utf8Bytes(text), 0);
+  if (NS !== undefined) return NS.reduce((sum, text) => sum + numberBytes(text), 0);
+  if (BS !== undefined) return BS.reduce((sum, bytes) => sum + bytes.length, 0);
+  if (M !== undefined) return 3 + Object.keys(M).length + itemBytes(M);
+  if (L !== undefined) return L.reduce((sum, item) => sum + 1 + attributeBytes(item), 3);
   return 1;
 }
 

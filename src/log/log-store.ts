@@ -47,8 +47,8 @@ export interface LogStore {
 
   getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined>;
 
-  /** All segments of one log, ascending. */
-  segments(log: LogId): AsyncIterable<Segment>;
+  /** All segments of one log, ascending; eventually consistent by default. */
+  segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment>;
 
   /** All segments of all logs, or those of one part of the table, in no order (a scan). */
   allSegments(part?: ScanPart): AsyncIterable<Segment>;

@@ -28,7 +28,8 @@ export interface BuildDeps extends SnapshotStores {
 
 export interface BuildOptions {
   readonly at: Position;
-  readonly fromBeginning?: boolean | undefined;
+  /** Passes every snapshot over, but for this one: nothing, to fold the log from its beginning, or a root. */
+  readonly only?: 'beginning' | Root | undefined;
   /** Asked after each page of entries: true ends the build there. It is asked after the first one at the earliest. */
   readonly shouldStop?: (() => boolean) | undefined;
   /**
@@ -67,7 +68,7 @@ export interface IgnoredProgress {
  * root is not written: that is the worker's, or nobody's where a replay only compares.
  */
 export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
-  const found = options.fromBeginning === true ? {} : await findBase(deps, log, options.at);
+  const found = await findBase(deps, log, options);
   const from = found.root?.position ?? START;
   const looks = options.progress === 'always' || (options.progress === 'where far' && isFar(deps, from, options.at));
   const progress = looks ? await listProgress(deps.blobs, log) : [];
@@ -139,12 +140,13 @@ async function buildFrom(
   return { root, base: base?.position, entries, chunks: nodes.counts };
 }
 
-/** The newest snapshot strictly before a position whose state this reducer may go on from. */
+/** The newest snapshot strictly before a position whose state this reducer may go on from, or the only one allowed. */
 async function findBase(
   deps: BuildDeps,
   log: LogId,
-  at: Position,
+  { at, only }: Pick<BuildOptions, 'at' | 'only'>,
 ): Promise<{ readonly root?: Root; readonly unusable?: string }> {
+  if (only !== undefined) return only === 'beginning' ? {} : { root: only };
   const found = await findSnapshot(deps.store, log, before(at));
   if (found === undefined) return {};
   const root = await loadRoot(deps, { log, position: found.position }, found.ref);

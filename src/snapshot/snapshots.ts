@@ -7,6 +7,7 @@ import { type RootRef, rootOf } from '../log/root-ref.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { chunkKey, parseKey, rootKey } from '../store/keys.ts';
 import type { ChunkPlatform, ChunkStore } from '../tree/chunk.ts';
+import { chunkId, unpackChunk } from '../tree/chunk-codec.ts';
 import { NodeStore, type NodeStoreOptions } from '../tree/node-store.ts';
 import { decodeRoot, type EncodedRoot, type Root } from './root.ts';
 
@@ -45,6 +46,20 @@ export async function saveRoot(
   const key = rootKey(root.log, root.position, encoded.id);
   await blobs.put(key, encoded.stored);
   return { key };
+}
+
+/**
+ * Writes the object of a root that is about to be replaced on its entry, where it has none. Without it nobody would
+ * know of its chunks any more, and a build that started from it could lose them to a collection.
+ */
+export async function keepReplacedRoot(
+  { blobs, platform }: Pick<SnapshotStores, 'blobs' | 'platform'>,
+  { log, position }: { readonly log: LogId; readonly position: Position },
+  replaced: RootRef,
+): Promise<void> {
+  if ('key' in replaced) return;
+  const id = chunkId(platform, unpackChunk(platform, replaced.inline));
+  await blobs.put(rootKey(log, position, id), replaced.inline);
 }
 
 /**

@@ -18,6 +18,7 @@ export type ParsedKey =
   /** `upload` is what tells two archives of one segment apart: 32 lower-case hexadecimal digits. */
   | { readonly kind: 'archive'; readonly log: LogId; readonly segment: number; readonly upload: string }
   | { readonly kind: 'stop'; readonly log: LogId }
+  | { readonly kind: 'collected'; readonly log: LogId }
   | { readonly kind: 'condemned'; readonly log: LogId };
 
 /** Every object of every log lies under this prefix. */
@@ -108,6 +109,11 @@ export function archiveKey(log: LogId, segment: number, upload: string): string 
   return checkName(`${pad(segment)}-${upload}.ndjson.zst`, ARCHIVE_NAME, archivePrefix(log));
 }
 
+/** How far the collections of a log have come. */
+export function collectedKey(log: LogId): string {
+  return `${logPrefix(log)}collected.json`;
+}
+
 /** What the last collection of a log found that nothing reaches. */
 export function condemnedKey(log: LogId): string {
   return CONDEMNED_PREFIX + log;
@@ -129,6 +135,7 @@ export function parseKey(key: string): ParsedKey | undefined {
   const rest = match?.[2];
   if (log === undefined || rest === undefined) return undefined;
   if (rest === 'stopped.json') return { kind: 'stop', log };
+  if (rest === 'collected.json') return { kind: 'collected', log };
   const slash = rest.indexOf('/');
   const name = rest.slice(slash + 1);
   switch (rest.slice(0, slash + 1)) {
@@ -162,6 +169,8 @@ export function formatKey(key: ParsedKey): string {
       return archiveKey(key.log, key.segment, key.upload);
     case 'stop':
       return stopKey(key.log);
+    case 'collected':
+      return collectedKey(key.log);
     case 'condemned':
       return condemnedKey(key.log);
   }
@@ -223,6 +232,11 @@ function parseCanonicalLogId(text: string | undefined): LogId | undefined {
     if (error instanceof LogIdInvalidError) return undefined;
     throw error;
   }
+}
+
+/** Random lower-case hexadecimal digits. @param random from 0 up to but not including 1 */
+export function randomHex(random: () => number, digits: number): string {
+  return Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join('');
 }
 
 function checkName(name: string, form: RegExp, prefix: string): string {

@@ -4,7 +4,7 @@ import { type RootRef, rootOf } from '../log/root-ref.ts';
 import { otherReducer } from '../snapshot/build.ts';
 import { waitingEdits } from '../snapshot/compaction.ts';
 import { encodeRoot, type Root } from '../snapshot/root.ts';
-import { loadRoot, nodeStore, saveRoot } from '../snapshot/snapshots.ts';
+import { keepReplacedRoot, loadRoot, nodeStore, saveRoot } from '../snapshot/snapshots.ts';
 import { isStateSettled, layersHash, saveState, settleState } from '../state/state.ts';
 import type { CompactJob } from './job.ts';
 import type { SnapshotDeps } from './snapshot.ts';
@@ -61,6 +61,7 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<Compac
   const settled: Root = { ...root, state, stateHash };
   const encoded = encodeRoot(deps.platform, settled);
   const to = await saveRoot(deps.blobs, settled, encoded);
+  await keepReplacedRoot(deps, place, from);
   if (!(await deps.store.replaceRoot(log, position, from, to))) {
     await loadTwin(deps, settled, await carriedRoot(deps, place));
     return compact(deps, place);

@@ -11,6 +11,8 @@ export interface SnapshotJob {
   readonly position: Position;
   /** How often it was worked on before without being done, its time being up each time; left out for the first turn. */
   readonly turn?: number | undefined;
+  /** True where it is to be tried although the log is stopped before it: what stopped it may be mended. */
+  readonly again?: true | undefined;
 }
 
 /** Settles a completed snapshot in which edits wait. */
@@ -21,30 +23,80 @@ export interface CompactJob {
   readonly position: Position;
 }
 
+/** Writes a closed segment's archive. */
+export interface ArchiveJob {
+  readonly kind: 'archive';
+  readonly log: LogId;
+  readonly segment: number;
+}
+
+/** Lets the entries of a closed segment leave the table. */
+export interface ExpireJob {
+  readonly kind: 'expire';
+  readonly log: LogId;
+  readonly segment: number;
+  /** The entry with which to begin, those before it being done; left out for the first turn. */
+  readonly from?: number | undefined;
+}
+
+/** Removes what nothing of a log reaches any more. */
+export interface CollectJob {
+  readonly kind: 'collect';
+  readonly log: LogId;
+}
+
+/** Makes every snapshot of a log anew, from the log. */
+export interface RebuildJob {
+  readonly kind: 'rebuild';
+  readonly log: LogId;
+  /** The snapshot that was rebuilt last; left out where none is yet. */
+  readonly after?: Position | undefined;
+  /** How often it was worked on before without being done; left out for the first turn. */
+  readonly turn?: number | undefined;
+}
+
 /** One unit of background work, as it travels in the queue. */
-export type Job = SnapshotJob | CompactJob;
+export type Job = SnapshotJob | CompactJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
 
 /** Version of a message's form. A worker refuses what is newer than itself. */
 const FORMAT = 1;
 
 const Envelope = z.looseObject({ format: z.int().min(1) });
 const PositionNumber = z.int().min(0).max(MAX_NUMBER);
-const place = {
-  format: z.literal(FORMAT),
-  log: z.uuid().transform(parseLogId),
-  segment: PositionNumber,
-  entry: PositionNumber,
-};
+const log = z.uuid().transform(parseLogId);
+const format = z.literal(FORMAT);
+const place = { format, log, segment: PositionNumber, entry: PositionNumber };
 const JobMessage = z.discriminatedUnion('kind', [
-  z.strictObject({ ...place, kind: z.literal('snapshot'), turn: z.int().min(1).optional() }),
+  z.strictObject({
+    ...place,
+    kind: z.literal('snapshot'),
+    turn: z.int().min(1).optional(),
+    again: z.literal(true).optional(),
+  }),
   z.strictObject({ ...place, kind: z.literal('compact') }),
+  z.strictObject({ format, log, segment: PositionNumber, kind: z.literal('archive') }),
+  z.strictObject({
+    format,
+    log,
+    segment: PositionNumber,
+    kind: z.literal('expire'),
+    from: PositionNumber.min(1).optional(),
+  }),
+  z.strictObject({ format, log, kind: z.literal('collect') }),
+  z.strictObject({
+    format,
+    log,
+    kind: z.literal('rebuild'),
+    after: z.strictObject({ segment: PositionNumber, entry: PositionNumber }).optional(),
+    turn: z.int().min(1).optional(),
+  }),
 ]);
 
 /** The body of the message that carries a job: JSON, readable by a person who finds it in a dead-letter queue. */
 export function encodeJob(job: Job): string {
-  const { kind, log, position } = job;
-  const turn = job.kind === 'snapshot' ? job.turn : undefined;
-  return JSON.stringify({ format: FORMAT, kind, log, segment: position.segment, entry: position.entry, turn });
+  if (job.kind !== 'snapshot' && job.kind !== 'compact') return JSON.stringify({ format: FORMAT, ...job });
+  const { position, ...rest } = job;
+  return JSON.stringify({ format: FORMAT, ...rest, ...position });
 }
 
 /**
@@ -69,8 +121,10 @@ export function decodeJob(text: string): Job {
   if (!message.success) {
     throw new MessageInvalidError(`the message is a malformed job: ${z.prettifyError(message.error)}`);
   }
-  const { format: _, segment, entry, ...job } = message.data;
-  return { ...job, position: { segment, entry } };
+  const { format: _, ...job } = message.data;
+  if (job.kind !== 'snapshot' && job.kind !== 'compact') return job;
+  const { segment, entry, ...rest } = job;
+  return { ...rest, position: { segment, entry } };
 }
 
 function parseJson(text: string): unknown {

@@ -48,7 +48,7 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
   // Before the long part, since it may show that there is nothing to compare.
   const root = exact ? await storedRoot(deps, log, found) : undefined;
   const alone = { ...deps, chunks: deps.scratch };
-  const replayed = await buildState(alone, log, { at: position, fromBeginning: true });
+  const replayed = await buildState(alone, log, { at: position, only: 'beginning' });
   const stored = root ?? (await buildState({ ...deps, chunks: scratch }, log, { at: position })).root;
   const [replayedHash, storedHash] = [
     await settledHash(deps, deps.scratch, replayed.root),

@@ -1,41 +1,91 @@
-import type { Position } from '../log/position.ts';
+import type { LogId } from '../log/log-id.ts';
+import { formatPosition, type Position } from '../log/position.ts';
+import type { RetentionPolicy } from '../snapshot/retention.ts';
 import type { JobQueue } from '../store/job-queue.ts';
+import { type ArchiveDeps, type ArchiveResult, archiveSegment } from './archive.ts';
+import { type CollectResult, collectLog } from './collect.ts';
 import { type CompactResult, compactSnapshot } from './compact.ts';
-import { type CompactJob, encodeJob, type Job, type SnapshotJob } from './job.ts';
+import { type ExpireDeps, type ExpireResult, expireSegment } from './expire.ts';
+import { encodeJob, type Job } from './job.ts';
+import { type RebuildResult, rebuildLog } from './rebuild.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from './snapshot.ts';
 
-export interface JobDeps extends SnapshotDeps {
+export interface JobDeps extends SnapshotDeps, ArchiveDeps, ExpireDeps {
   /** Where the jobs that follow from this one go: the queue that it came from. */
   readonly queue: Pick<JobQueue, 'send'>;
+  readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
 }
 
 /** How a job ended. */
-export type JobResult = SnapshotResult | CompactResult;
+export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireResult | CollectResult | RebuildResult;
 
 /**
- * Does a job of any kind. A snapshot after which settling is due is followed by a compact job for it, in the same group:
- * behind the snapshots that are asked for already, and if one of those is newer, that one is settled instead. A snapshot
- * whose time was up gets another turn in the same way, behind the others, which go on from where it has come to.
+ * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
+ * asked for already.
+ *
+ * - A job whose time was up gets another turn, which goes on from where it has come to.
+ * - A snapshot after which settling is due is followed by a compact job; if a newer snapshot was asked for already, that
+ *   one is settled instead.
+ * - A segment that was archived, and a snapshot that was settled, leave chunks behind that nothing reaches: a collect job
+ *   finds them.
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
-  if (job.kind === 'compact') return compactSnapshot(deps, job);
-  const result = await completeSnapshot(deps, job);
-  if (result.outcome === 'progress') {
-    const next: SnapshotJob = { ...job, turn: (job.turn ?? 0) + 1 };
-    const deduplicationId = turnDeduplicationId(next, result.reached);
-    await deps.queue.send({ group: job.log, deduplicationId, body: encodeJob(next) });
+  const send = (next: Job, deduplicationId: string): Promise<void> =>
+    deps.queue.send({ group: next.log, deduplicationId, body: encodeJob(next) });
+  switch (job.kind) {
+    case 'snapshot': {
+      const result = await completeSnapshot(deps, job);
+      if (result.outcome === 'progress') {
+        const { again: _, ...rest } = job;
+        const next = { ...rest, turn: (job.turn ?? 0) + 1 };
+        await send(next, turnDeduplicationId(next, result.reached));
+      }
+      if ('compaction' in result && result.compaction !== undefined) {
+        const next: Job = { kind: 'compact', log: job.log, position: job.position };
+        await send(next, dueDeduplicationId(next));
+      }
+      return result;
+    }
+    case 'compact': {
+      const result = await compactSnapshot(deps, job);
+      if (result.outcome === 'compacted') await sendCollect(send, job.log);
+      return result;
+    }
+    case 'archive': {
+      const result = await archiveSegment(deps, job);
+      if (result.outcome === 'archived') await sendCollect(send, job.log);
+      return result;
+    }
+    case 'expire': {
+      const result = await expireSegment(deps, job, await deps.policyOf(job.log));
+      if (result.outcome === 'progress') {
+        const next: Job = { ...job, from: result.reached };
+        await send(next, turnDeduplicationId(next, { segment: job.segment, entry: result.reached }));
+      }
+      return result;
+    }
+    case 'collect':
+      return collectLog(deps, job, await deps.policyOf(job.log));
+    case 'rebuild': {
+      const result = await rebuildLog(deps, job);
+      if (result.outcome === 'progress') {
+        const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };
+        await send(next, turnDeduplicationId(next, result.reached));
+      }
+      return result;
+    }
   }
-  if ('compaction' in result && result.compaction !== undefined) {
-    const next: CompactJob = { kind: 'compact', log: job.log, position: job.position };
-    await deps.queue.send({ group: job.log, deduplicationId: dueDeduplicationId(next), body: encodeJob(next) });
-  }
-  return result;
 }
 
-/** The same for every time that a snapshot is found due, and never that of a job that somebody sends on purpose. */
-export function dueDeduplicationId({ kind, log, position }: CompactJob): string {
-  return `due:${kind}:${log}:${position.segment}:${position.entry}`;
+async function sendCollect(send: (job: Job, deduplicationId: string) => Promise<void>, log: LogId): Promise<void> {
+  const job: Job = { kind: 'collect', log };
+  await send(job, dueDeduplicationId(job));
+}
+
+/** The same for every time that a job is found due, and never that of a job that somebody sends on purpose. */
+export function dueDeduplicationId(job: Job): string {
+  return ['due', job.kind, job.log, ...placeOf(job)].join(':');
 }
 
 /**
@@ -43,6 +93,12 @@ export function dueDeduplicationId({ kind, log, position }: CompactJob): string 
  * a turn that finds its progress damaged may end where an earlier one did, within the minutes that the queue remembers,
  * and the job would be dropped.
  */
-export function turnDeduplicationId({ kind, log, position, turn = 0 }: SnapshotJob, reached: Position): string {
-  return `turn:${kind}:${log}:${position.segment}:${position.entry}:${turn}:${reached.segment}:${reached.entry}`;
+export function turnDeduplicationId(job: Job, reached: Position): string {
+  const turn = 'turn' in job ? (job.turn ?? 0) : 0;
+  return ['turn', job.kind, job.log, ...placeOf(job), turn, formatPosition(reached)].join(':');
+}
+
+function placeOf(job: Job): (string | number)[] {
+  if ('position' in job) return [formatPosition(job.position)];
+  return 'segment' in job ? [job.segment] : [];
 }

@@ -26,8 +26,16 @@ export async function requireSnapshotEntry(
   deps: { readonly store: LogStore; readonly types?: ReservedTypes | undefined },
   { log, position }: SnapshotPlace,
 ): Promise<Entry> {
+  return checkSnapshotEntry(deps, { log, position }, await deps.store.getEntry(log, position, { consistent: true }));
+}
+
+/** As {@link requireSnapshotEntry}, for an entry that has been read. */
+export function checkSnapshotEntry(
+  deps: { readonly types?: ReservedTypes | undefined },
+  { log, position }: SnapshotPlace,
+  entry: Entry | undefined,
+): Entry {
   const where = { log, ...position };
-  const entry = await deps.store.getEntry(log, position, { consistent: true });
   if (entry === undefined) {
     throw new EntryNotFoundError('a job is for a Snapshot entry that does not exist', {
       ...where,

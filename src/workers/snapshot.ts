@@ -7,7 +7,7 @@ import { type EncodedRoot, encodeRoot, type Root } from '../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../snapshot/snapshots.ts';
 import { clearStop, contains } from '../snapshot/stop.ts';
 import type { SnapshotJob } from './job.ts';
-import { loadTwin, newestSnapshot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
+import { checkSnapshotEntry, loadTwin, newestSnapshot, type SnapshotPlace } from './snapshot-entry.ts';
 import { type Stopped, unlessStopped } from './stopping.ts';
 
 export interface SnapshotDeps extends BuildDeps {
@@ -51,6 +51,8 @@ export type SnapshotResult =
       /** As above; undefined also where there is a newer snapshot. */
       readonly compaction: CompactionDue | undefined;
     }
+  /** Its segment's entries are in an archive, or have left the table: nobody needs a further snapshot of it. */
+  | { readonly outcome: 'gone'; readonly position: Position }
   | Stopped;
 
 /**
@@ -70,13 +72,15 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
 }
 
 async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob): Promise<SnapshotResult> {
-  const entry = await requireSnapshotEntry(deps, { log, position });
-  const present = rootOf(entry);
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  if (entry === undefined && (await isGone(deps, { log, position }))) return { outcome: 'gone', position };
+  const present = rootOf(checkSnapshotEntry(deps, { log, position }, entry));
   if (present !== undefined) {
     await deps.store.advanceLastSnapshot(log, position);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     return { outcome: 'present', position, compaction: await dueIfNewest(deps, { log, position }, present) };
   }
+  if (await isGone(deps, { log, position })) return { outcome: 'gone', position };
   const { now, deadline } = deps;
   const built = await buildState(deps, log, {
     at: position,
@@ -103,6 +107,11 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
     ...work(built, encoded),
     compaction: due(deps, root),
   };
+}
+
+async function isGone({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
+  const segment = await store.getSegment(log, position.segment, { consistent: true });
+  return segment?.archive !== undefined || segment?.expires !== undefined;
 }
 
 function work({ base, rebuiltBecause, ignored, entries, chunks }: Built, { stored }: EncodedRoot): Work {

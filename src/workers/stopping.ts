@@ -22,16 +22,19 @@ export interface Stopped {
 /**
  * Does a job's work on a snapshot, unless the log is stopped before it. Where the work finds something wrong with the
  * log itself, it stops the log.
+ * @param again true where it is to be tried although a stop holds
  * @param work is given the stop that does not hold for this snapshot, where there is one
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function unlessStopped<T>(
   deps: StoppingDeps,
-  { log, position }: { readonly log: LogId; readonly position: Position },
+  { log, position, again }: { readonly log: LogId; readonly position: Position; readonly again?: true | undefined },
   work: (stop: Stop | undefined) => Promise<T>,
 ): Promise<T | Stopped> {
   const stop = await readStop(deps.blobs, log);
-  if (stop !== undefined && stopHolds(stop, deps.reducer, position)) return { outcome: 'stopped', position, stop };
+  if (stop !== undefined && again !== true && stopHolds(stop, deps.reducer, position)) {
+    return { outcome: 'stopped', position, stop };
+  }
   try {
     return await work(stop);
   } catch (error) {

@@ -14,8 +14,12 @@ const place = {
 };
 const turns = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
 const jobs: fc.Arbitrary<Job> = fc.oneof(
-  fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns }),
+  fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns, again: fc.constantFrom(undefined, true as const) }),
   fc.record({ ...place, kind: fc.constant('compact') }),
+  fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive') }),
+  fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns }),
+  fc.record({ log: place.log, kind: fc.constant('collect') }),
+  fc.record({ log: place.log, kind: fc.constant('rebuild'), after: fc.option(place.position, { nil: undefined }), turn: turns }),
 );
 const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
 
@@ -27,6 +31,11 @@ describe('a job in a message', () => {
     expect(JSON.parse(again)).toEqual({ ...GOOD, turn: 3 });
     const compact = encodeJob({ kind: 'compact', log: LOG, position: { segment: 1, entry: 2 } });
     expect(JSON.parse(compact)).toEqual({ ...GOOD, kind: 'compact' });
+    const archive = encodeJob({ kind: 'archive', log: LOG, segment: 1 });
+    expect(JSON.parse(archive)).toEqual({ format: 1, kind: 'archive', log: LOG, segment: 1 });
+    const rebuild = encodeJob({ kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
+    expect(JSON.parse(rebuild)).toEqual({ format: 1, kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
+    expect(JSON.parse(encodeJob({ kind: 'collect', log: LOG }))).toEqual({ format: 1, kind: 'collect', log: LOG });
   });
 
   test('comes back as it was', () => {
@@ -68,6 +77,11 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, extra: 1 }), 'extra'],
     [JSON.stringify({ ...GOOD, turn: 0 }), 'turn'],
     [JSON.stringify({ ...GOOD, kind: 'compact', turn: 1 }), 'turn'],
+    [JSON.stringify({ ...GOOD, again: false }), 'again'],
+    [JSON.stringify({ ...GOOD, kind: 'archive' }), 'entry'],
+    [JSON.stringify({ ...GOOD, kind: 'collect' }), 'segment'],
+    [JSON.stringify({ format: 1, kind: 'expire', log: LOG, segment: 1, from: 0 }), 'from'],
+    [JSON.stringify({ format: 1, kind: 'rebuild', log: LOG, after: 3 }), 'after'],
   ])('%s is refused', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageInvalidError);
     expect(() => decodeJob(text)).toThrow(reason);

@@ -4,11 +4,14 @@ import { BlobKeyInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import { comparePositions, MAX_NUMBER } from '../../src/log/position.ts';
 import {
+  archiveKey,
+  archivePrefix,
   bodyKey,
   bodyPrefix,
   checkBlobKey,
   chunkKey,
   chunkPrefix,
+  condemnedKey,
   formatKey,
   logPrefix,
   type ParsedKey,
@@ -25,11 +28,15 @@ const ID = '0123456789abcdef'.repeat(4);
 
 const logs = fc.uuid().map(parseLogId);
 const ids = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('hex'));
+const uploads = (bytes: number) =>
+  fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((random) => Buffer.from(random).toString('hex'));
 const numbers = fc.oneof(fc.integer({ min: 0, max: 1000 }), fc.integer({ min: 0, max: MAX_NUMBER }));
 const positions = fc.record({ segment: numbers, entry: numbers });
 const keys: fc.Arbitrary<ParsedKey> = fc.oneof(
   fc.record({ kind: fc.constant('chunk'), log: logs, id: ids }),
-  fc.record({ kind: fc.constant('body'), log: logs, id: ids }),
+  fc.record({ kind: fc.constant('body'), log: logs, id: ids, upload: uploads(6) }),
+  fc.record({ kind: fc.constant('archive'), log: logs, segment: numbers, upload: uploads(16) }),
+  fc.record({ kind: fc.constantFrom('condemned', 'collected'), log: logs }),
   fc.record({ kind: fc.constant('root'), log: logs, position: positions, id: ids }),
   fc.record({ kind: fc.constant('progress'), log: logs, target: positions, reached: positions, id: ids }),
   fc.record({ kind: fc.constant('stop'), log: logs }),
@@ -42,9 +49,11 @@ describe('keys of the bucket', () => {
     expect(progressKey(LOG, { segment: 7, entry: 9 }, { segment: 6, entry: 1 }, ID)).toBe(
       `logs/${LOG}/progress/0000000007-0000000009-0000000006-0000000001-${ID}`,
     );
-    expect(bodyKey(LOG, ID)).toBe(`logs/${LOG}/bodies/${ID}`);
+    expect(bodyKey(LOG, ID, '0123456789ab')).toBe(`logs/${LOG}/bodies/${ID}-0123456789ab`);
+    expect(archiveKey(LOG, 7, ID.slice(32))).toBe(`logs/${LOG}/archives/0000000007-${ID.slice(32)}.ndjson.zst`);
+    expect(condemnedKey(LOG)).toBe(`condemned/${LOG}`);
     expect(stopKey(LOG)).toBe(`logs/${LOG}/stopped.json`);
-    for (const prefix of [chunkPrefix(LOG), rootPrefix(LOG), bodyPrefix(LOG)]) {
+    for (const prefix of [chunkPrefix(LOG), rootPrefix(LOG), bodyPrefix(LOG), archivePrefix(LOG)]) {
       expect(prefix.startsWith(logPrefix(LOG))).toBe(true);
     }
   });
@@ -105,7 +114,12 @@ describe('keys of the bucket', () => {
     `logs/${LOG}/chunks/${ID.slice(1)}`,
     `logs/${LOG}/chunks/${ID.toUpperCase()}`,
     `logs/${LOG}/chunks/x/${ID}`,
-    `logs/${LOG}/bodies/${ID}.json`,
+    `logs/${LOG}/bodies/${ID}`,
+    `logs/${LOG}/bodies/${ID}-0123456789ab.json`,
+    `logs/${LOG}/archives/0000000007-${ID}.ndjson.zst`,
+    `logs/${LOG}/archives/4294967296-${ID.slice(32)}.ndjson.zst`,
+    `condemned/${LOG.toUpperCase()}`,
+    'condemned/',
     `logs/${LOG}/roots/${ID}`,
     `logs/${LOG}/roots/7-9-${ID}`,
     `logs/${LOG}/roots/0000000007-4294967296-${ID}`,
@@ -127,7 +141,9 @@ describe('keys of the bucket', () => {
 
   test('ids and numbers of the wrong form make no key', () => {
     expect(() => chunkKey(LOG, 'abc')).toThrow(BlobKeyInvalidError);
-    expect(() => bodyKey(LOG, `${ID}/..`)).toThrow(BlobKeyInvalidError);
+    expect(() => bodyKey(LOG, `${ID}/..`, '0123456789ab')).toThrow(BlobKeyInvalidError);
+    expect(() => archiveKey(LOG, 0, '../x')).toThrow(BlobKeyInvalidError);
+    expect(() => archiveKey(LOG, -1, ID.slice(32))).toThrow(BlobKeyInvalidError);
     expect(() => rootKey(LOG, { segment: -1, entry: 0 }, ID)).toThrow(BlobKeyInvalidError);
     expect(() => rootKey(LOG, { segment: 0, entry: 0.5 }, ID)).toThrow(BlobKeyInvalidError);
     expect(() => rootKey(LOG, { segment: MAX_NUMBER + 1, entry: 0 }, ID)).toThrow(BlobKeyInvalidError);

@@ -80,7 +80,7 @@ export class HurriedLog {
   async expectRight(position: Position, deps?: Partial<SnapshotDeps>): Promise<void> {
     const chunks = new MemoryChunks();
     const alone = { ...this.sheet.deps, ...deps, chunks };
-    const { root } = await buildState(alone, LOG, { at: position, fromBeginning: true });
+    const { root } = await buildState(alone, LOG, { at: position, only: 'beginning' });
     expect(await this.sheet.stateHash(position)).toBe(await settledHash(chunks, root.state, alone.nodes));
     expect((await verify(this.sheet.deps, LOG)).problems).toEqual([]);
     expect(await this.progress()).toEqual([]);

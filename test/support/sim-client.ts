@@ -102,7 +102,7 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
   if (kind === 4) {
     await put(1, incurable('BODY_UNDECODABLE'), { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 1) } });
   }
-  if (kind === 5) await put(1, incurable('EXTERNAL_MISSING'), { external: bodyKey(log, '0'.repeat(64)) });
+  if (kind === 5) await put(1, incurable('EXTERNAL_MISSING'), { external: bodyKey(log, '0'.repeat(64), '0'.repeat(12)) });
   if (kind === 6) {
     await put(1, undefined, {});
     await put(2, undefined, { type: 'Insert Rows', body: { format: 'json', text: '[0,0]' } });

@@ -146,7 +146,7 @@ async function checkSnapshot(world: World, { log, position, reducer, state }: Ro
   const at = `${log}/${formatPosition(position)}`;
   const scratch = new MemoryChunks();
   const deps = { ...world.deps(world, versionedSheet(reducer.version)), chunks: scratch };
-  const fresh = await buildState(deps, log, { at: position, fromBeginning: true });
+  const fresh = await buildState(deps, log, { at: position, only: 'beginning' });
   const stored = await settledHash(chunkStore(world.blobs, log), state, deps.nodes);
   expect(stored, `state hash of the snapshot at ${at}`).toBe(await settledHash(scratch, fresh.root.state, deps.nodes));
   const rows = await readRows(new Draft(nodeStore(deps, log), state));

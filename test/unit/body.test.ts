@@ -126,6 +126,7 @@ describe('decodeBody', () => {
 });
 
 describe('external bodies', () => {
+  const random = () => 0.5;
   const large = 'x'.repeat(EXTERNAL_BODY_BYTES);
   const entryWith = (body: Pick<Entry, 'body' | 'external'>): Entry => {
     const { body: _, ...entry } = entryAt(LOG, position);
@@ -135,27 +136,35 @@ describe('external bodies', () => {
 
   test('start above 16 KB', async () => {
     const blobs = new MemoryBlobStore();
-    const inside = await saveBody(blobs, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 3));
+    const inside = await saveBody({ blobs, random }, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 3));
     expect(inside.body).toMatchObject({ format: 'bytes', bytes: { length: EXTERNAL_BODY_BYTES } });
     expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
 
-    const outside = await saveBody(blobs, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 2));
+    const outside = await saveBody({ blobs, random }, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 2));
     expect(outside).not.toHaveProperty('body');
     expect((await Array.fromAsync(blobs.list(''))).map(({ key }) => key)).toEqual([outside.external]);
   });
 
   test('are read back', async () => {
     const blobs = new MemoryBlobStore();
-    const saved = await saveBody(blobs, LOG, large);
-    expect(saved.external).toMatch(new RegExp(`^logs/${LOG}/bodies/[0-9a-f]{64}$`));
+    const saved = await saveBody({ blobs, random }, LOG, large);
+    expect(saved.external).toMatch(new RegExp(`^logs/${LOG}/bodies/[0-9a-f]{64}-[0-9a-f]{12}$`));
     expect(await loadBody(blobs, entryWith(saved))).toBe(large);
+  });
+
+  test('have a key of their own at each upload, so that none can be collected in the place of another', async () => {
+    const blobs = new MemoryBlobStore();
+    const first = await saveBody({ blobs, random }, LOG, large);
+    const second = await saveBody({ blobs, random: () => 0.25 }, LOG, large);
+    expect(first.external).not.toBe(second.external);
+    expect(await loadBody(blobs, entryWith(second))).toBe(large);
   });
 
   test('are not needed for null, nor for what lies in the entry', async () => {
     const blobs = new MemoryBlobStore();
-    expect(await saveBody(blobs, LOG, null)).toEqual({});
+    expect(await saveBody({ blobs, random }, LOG, null)).toEqual({});
     expect(await loadBody(blobs, entryWith({}))).toBeNull();
-    expect(await loadBody(blobs, entryWith(await saveBody(blobs, LOG, [1])))).toEqual([1]);
+    expect(await loadBody(blobs, entryWith(await saveBody({ blobs, random }, LOG, [1])))).toEqual([1]);
   });
 
   test('under a foreign key are read as they are', async () => {
@@ -166,7 +175,7 @@ describe('external bodies', () => {
 
   test('that are missing, altered or senseless are named', async () => {
     const blobs = new MemoryBlobStore();
-    const { external = '' } = await saveBody(blobs, LOG, large);
+    const { external = '' } = await saveBody({ blobs, random }, LOG, large);
     await blobs.put(external, encodeBody('something else'));
     const corrupt = loadBody(blobs, entryWith({ external }));
     await expect(corrupt).rejects.toThrow(ExternalCorruptError);

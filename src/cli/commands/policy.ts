@@ -1,0 +1,36 @@
+import { queryNewestSegments } from '../../log/newest.ts';
+import { DEFAULT_POLICY } from '../../snapshot/retention.ts';
+import { type PolicyChanges, readPolicies, writePolicy } from '../../workers/policies.ts';
+import { UsageError } from '../../errors.ts';
+import { inEnvironment, parse } from '../command.ts';
+import { describePolicy, POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+
+export function policyCommandOfLogs() {
+  return policyCommand('policy', 'Show the retention policies of single logs, or give one to a log.')
+    .argument('[log]', 'the log; all that have a policy of their own where it is left out', parse.log)
+    .option('--clear', 'let the log have the policy of the deployment again', false)
+    .addHelpText('after', POLICY_HELP)
+    .action((log, options) =>
+      inEnvironment(options, async ({ deps }, output) => {
+        const changes = policyChanges(options);
+        const sets = Object.keys(changes).length > 0;
+        if (log === undefined && (sets || options.clear)) throw new UsageError('it is not said for which log');
+        if (sets && options.clear) throw new UsageError('--clear takes a policy away, and cannot set one');
+        if (log !== undefined && (sets || options.clear)) {
+          await queryNewestSegments(deps.store, log, { consistent: true });
+          const before = (await readPolicies(deps.blobs, DEFAULT_POLICY)).ownOf(log);
+          const own: PolicyChanges | undefined = options.clear ? undefined : { ...before, ...changes };
+          await writePolicy(deps.blobs, DEFAULT_POLICY, { log, changes: own });
+        }
+        const policies = await readPolicies(deps.blobs, DEFAULT_POLICY);
+        const shown = (log === undefined ? policies.logs() : [log]).map((each) => ({
+          log: each,
+          own: policies.ownOf(each),
+          policy: policies.of(each),
+        }));
+        const lines = shown.map(({ log: each, policy }) => `${each}: ${describePolicy(policy)}`);
+        const none = 'No log has a policy of its own.';
+        output.result({ policies: shown }, lines.length === 0 ? none : lines.join('\n'));
+      }),
+    );
+}

@@ -1,0 +1,145 @@
+import { RootInvalidError } from '../errors.ts';
+import type { ReservedTypes } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
+import type { LogId } from '../log/log-id.ts';
+import { MAX_NUMBER, type Position } from '../log/position.ts';
+import { type RootRef, rootOf } from '../log/root-ref.ts';
+import type { Segment } from '../log/segment.ts';
+import { formatKey, parseKey, rootPrefix } from '../store/keys.ts';
+import { listProgress } from './progress.ts';
+import { keepsSnapshot, type RetentionPolicy } from './retention.ts';
+import type { SnapshotStores } from './snapshots.ts';
+
+/** A root whose chunks are not to be collected. */
+export interface KeptRoot {
+  readonly position: Position;
+  readonly ref: RootRef;
+  /** False where nobody may be in need of it any more, so that it does not matter if it is damaged. */
+  readonly needed: boolean;
+}
+
+export interface KeptRoots {
+  readonly roots: readonly KeptRoot[];
+  /** Roots that are no longer kept by name, and since when that is known. */
+  readonly dropped: ReadonlyMap<string, number>;
+  /** External bodies that entries in the table name. */
+  readonly externals: ReadonlySet<string>;
+}
+
+export interface KeptRootsDeps extends Pick<SnapshotStores, 'store' | 'blobs'> {
+  readonly types: ReservedTypes;
+}
+
+export interface KeptRootsQuestion {
+  readonly log: LogId;
+  /** All of the log, ascending, read after progress was listed: see {@link listProgressRoots}. */
+  readonly segments: readonly Segment[];
+  readonly keepSnapshots: RetentionPolicy['keepSnapshots'];
+  /** The bucket's own time, in epoch milliseconds. */
+  readonly now: number;
+  /** How long a root that is no longer kept is treated as if it were, in milliseconds. */
+  readonly graceMs: number;
+  /** What was dropped already when this was asked last. */
+  readonly dropped: ReadonlyMap<string, number>;
+}
+
+/**
+ * What builds that are under way have left behind. To be asked for before the segments are read, since it moves from
+ * there onto a Snapshot entry and is gone then.
+ */
+export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log: LogId): Promise<KeptRoot[]> {
+  const all = await listProgress(deps.blobs, log);
+  return all.map((each) => ({ position: each.reached, ref: { key: formatKey(each) }, needed: false }));
+}
+
+/**
+ * The roots of all completed snapshots of a log that are kept, and of those that were dropped so lately that a build
+ * may have started from them. Of entries only the type and the names of external objects are looked at, so a malformed one
+ * is in nobody's way here.
+ * @throws ItemInvalidError where a Snapshot entry cannot be read
+ * @throws RootInvalidError where Last Snapshot names an entry that carries no root
+ */
+export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQuestion): Promise<KeptRoots> {
+  const { log, segments, keepSnapshots, now, graceMs } = question;
+  const roots: KeptRoot[] = [];
+  const externals = new Set<string>();
+  const dropped = new Map<string, number>();
+  const drop = (name: string, root: Omit<KeptRoot, 'needed'>): void => {
+    const since = question.dropped.get(name) ?? now;
+    dropped.set(name, since);
+    if (now - since < graceMs) roots.push({ ...root, needed: false });
+  };
+  const kept = new Set<string>();
+  for (const segment of segments) {
+    const { archive, lastSnapshot, expires } = segment;
+    // Of a segment that was archived long ago, all but its last snapshot were dropped long ago.
+    const all = archive === undefined || (await isRecent(deps, archive, now - 2 * graceMs));
+    const found = all ? snapshotsOf(deps, segment, externals) : lastSnapshotOf(deps, segment);
+    let last = false;
+    for await (const root of found) {
+      if (keepsSnapshot(segment, root.position.entry, keepSnapshots)) {
+        roots.push({ ...root, needed: true });
+        if ('key' in root.ref) kept.add(root.ref.key);
+        last ||= root.position.entry === lastSnapshot;
+        // Those with an object are found below, by their objects.
+      } else if ('inline' in root.ref) drop(inlineName(root.position), root);
+    }
+    const mayBeGone = archive === undefined && expires !== undefined;
+    if (lastSnapshot !== undefined && !last && !mayBeGone) throw withoutRoot(segment, lastSnapshot);
+  }
+  for await (const { key } of deps.blobs.list(rootPrefix(log))) {
+    const parsed = parseKey(key);
+    if (parsed?.kind === 'root' && !kept.has(key)) drop(key, { position: parsed.position, ref: { key } });
+  }
+  return { roots, dropped, externals };
+}
+
+/** All completed snapshots of a segment, wherever its entries are; notes the external bodies that the others name. */
+async function* snapshotsOf(
+  deps: KeptRootsDeps,
+  { log, segment }: Segment,
+  externals: Set<string>,
+): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
+  const range = { segment, from: 0, to: MAX_NUMBER + 1 };
+  for await (const page of deps.store.items(log, range, { consistent: true })) {
+    for (const item of page) {
+      if (item.T?.S !== deps.types.snapshot) {
+        if (item.E?.S !== undefined) externals.add(item.E.S);
+        continue;
+      }
+      const entry = decodeEntry(item);
+      const ref = rootOf(entry);
+      if (ref !== undefined) yield { position: entry.position, ref };
+    }
+  }
+}
+
+async function* lastSnapshotOf(
+  deps: KeptRootsDeps,
+  { log, segment, lastSnapshot: last }: Segment,
+): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
+  if (last === undefined) return;
+  const position = { segment, entry: last };
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  const ref = entry && rootOf(entry);
+  if (ref !== undefined) yield { position, ref };
+}
+
+/** Whether an object was written after a moment, in epoch milliseconds. */
+async function isRecent({ blobs }: KeptRootsDeps, key: string, after: number): Promise<boolean> {
+  for await (const blob of blobs.list(key)) if (blob.key === key) return blob.modified > after;
+  return false;
+}
+
+function withoutRoot({ log, segment }: Segment, entry: number): RootInvalidError {
+  return new RootInvalidError('Last Snapshot names an entry that carries no root, or is not there', {
+    log,
+    segment,
+    entry,
+    advice: 'Restore the entry from its archive or a backup; until then nothing of this log is collected',
+  });
+}
+
+function inlineName({ segment, entry }: Position): string {
+  return `${segment}/${entry}`;
+}

@@ -1,0 +1,113 @@
+import { PolicyInvalidError } from '../errors.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { Segment } from '../log/segment.ts';
+
+/** What becomes of a log's old segments and snapshots. */
+export interface RetentionPolicy {
+  /** The newest so many segments stay in the table, the open one among them; 1 at least. */
+  readonly keepSegments: number;
+  /** A segment stays for so many days after it was closed. */
+  readonly keepDays: number;
+  /** Whether segments that need not stay are archived; those that expire are archived before. */
+  readonly archive: boolean;
+  /** Whether, and how, segments that need not stay leave the table. */
+  readonly expire: 'never' | 'ttl' | 'delete';
+  /**
+   * Seconds from the decision that something may go to the moment when it goes: longer than any build, than any client
+   * takes to load, and than the clocks here can be wrong.
+   */
+  readonly graceSeconds: number;
+  /** Which snapshots of segments in the table are kept. Of an archived segment it is the last one in any case. */
+  readonly keepSnapshots: 'all' | 'last';
+}
+
+/** Archives, and lets nothing go. */
+export const DEFAULT_POLICY: RetentionPolicy = {
+  keepSegments: 2,
+  keepDays: 30,
+  archive: true,
+  expire: 'never',
+  graceSeconds: 24 * 3600,
+  keepSnapshots: 'all',
+};
+
+/** Below this grace period, in seconds, a build may be under way when what it starts from is collected. */
+export const MIN_GRACE_SECONDS = 3600;
+
+const DAY_MS = 24 * 3600 * 1000;
+
+/**
+ * Holds a policy to what makes sense.
+ * @returns the policy
+ * @throws PolicyInvalidError where a number is out of range or two settings contradict each other
+ */
+export function checkPolicy(policy: RetentionPolicy): RetentionPolicy {
+  const { keepSegments, keepDays, graceSeconds, archive, expire } = policy;
+  if (!Number.isSafeInteger(keepSegments) || keepSegments < 1) {
+    throw invalid(`keepSegments is ${keepSegments}`, 'Keep 1 segment at least, which is the one that is written to');
+  }
+  if (!Number.isFinite(keepDays) || keepDays < 0) {
+    throw invalid(`keepDays is ${keepDays}`, 'Give a number of days from 0');
+  }
+  if (!Number.isSafeInteger(graceSeconds) || graceSeconds < 0) {
+    throw invalid(`graceSeconds is ${graceSeconds}`, 'Give whole seconds');
+  }
+  // Whoever lets go of entries that are nowhere else has to say for how long they stay.
+  if (expire !== 'never' && !archive && keepDays === 0) {
+    throw invalid(
+      'segments are to expire without an archive on the day on which they are closed',
+      'Archive them, or say with keepDays for how many days their entries stay',
+    );
+  }
+  return policy;
+}
+
+function invalid(reason: string, advice: string): PolicyInvalidError {
+  return new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { advice });
+}
+
+/** What retention asks for next. */
+export interface RetentionJob {
+  readonly kind: 'archive' | 'expire';
+  readonly log: LogId;
+  readonly segment: number;
+}
+
+/**
+ * What is to be done with a log's old segments now: for each at most its next step, oldest first. Plans nothing for a
+ * segment that is open, not covered, or to be kept; expires nothing that is not archived where the policy archives.
+ * @param segments all of one log, ascending
+ * @param nowMs epoch milliseconds
+ */
+export function planRetention(segments: readonly Segment[], policy: RetentionPolicy, nowMs: number): RetentionJob[] {
+  const newest = segments.at(-1)?.segment ?? 0;
+  const jobs: RetentionJob[] = [];
+  for (const [i, segment] of segments.entries()) {
+    const next = segments[i + 1];
+    if (next === undefined || !isCovered(segment, next)) continue;
+    const kept = newest - segment.segment < policy.keepSegments || nowMs - next.created * 1000 < policy.keepDays * DAY_MS;
+    const kind = kept ? undefined : nextStep(segment, policy, nowMs);
+    if (kind !== undefined) jobs.push({ kind, log: segment.log, segment: segment.segment });
+  }
+  return jobs;
+}
+
+/** Whether a segment's entries are all in a completed snapshot of the segment that follows it. */
+export function isCovered(segment: Segment, next: Segment | undefined): boolean {
+  return next !== undefined && next.segment === segment.segment + 1 && next.lastSnapshot !== undefined;
+}
+
+function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {
+  const { archive, expires, expired } = segment;
+  // What has begun to leave the table cannot be archived whole any more.
+  if (policy.archive && archive === undefined && expires === undefined) return 'archive';
+  if (policy.expire === 'never' || expired !== undefined) return undefined;
+  if (policy.archive && archive === undefined) return undefined;
+  const waits = policy.expire === 'delete' && expires !== undefined && nowMs < expires * 1000;
+  return waits ? undefined : 'expire';
+}
+
+/** Whether a completed snapshot is kept: its chunks stay, and it may be loaded. */
+export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPolicy['keepSnapshots']): boolean {
+  return entry === segment.lastSnapshot || (segment.archive === undefined && keep === 'all');
+}

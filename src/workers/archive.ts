@@ -1,0 +1,136 @@
+import { verifyArchive } from '../archive/compare.ts';
+import { openArchive } from '../archive/reader.ts';
+import { type WrittenArchive, writeArchive } from '../archive/writer.ts';
+import { RootInvalidError, SegmentStateError } from '../errors.ts';
+import type { StoredItem } from '../log/attribute.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { MAX_NUMBER } from '../log/position.ts';
+import { type RootRef, rootOf } from '../log/root-ref.ts';
+import type { Segment } from '../log/segment.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { archiveKey, randomHex } from '../store/keys.ts';
+import type { ChunkPlatform } from '../tree/chunk.ts';
+import type { ArchiveJob } from './job.ts';
+import { requireCovered } from './segment-state.ts';
+
+/** How often an archive is written before it is given up, where the segment's last snapshot is replaced meanwhile. */
+const ATTEMPTS = 3;
+
+export interface ArchiveDeps {
+  /** The tables themselves, without what archives would add to them. */
+  readonly tables: LogStore;
+  readonly blobs: BlobStore;
+  readonly platform: ChunkPlatform;
+  readonly types?: ReservedTypes | undefined;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  /** Told how many entries are done; each is done twice, once written and once compared. */
+  readonly onEntries?: ((entries: number) => void) | undefined;
+}
+
+/** How an archive job ended. */
+export type ArchiveResult =
+  | (WrittenArchive & { readonly outcome: 'archived'; readonly segment: number; readonly key: string })
+  /** The segment has an archive. */
+  | { readonly outcome: 'present'; readonly segment: number; readonly key: string };
+
+/**
+ * Writes the archive of a segment that is closed and covered, reads it back, compares it with the table entry by entry and by
+ * its hashes, and only then names it on the segment: on the condition that the segment's last snapshot is still the
+ * one that is in the archive. Nothing leaves the table. May be done twice or beside its twin; an archive that comes
+ * too late is removed, and one whose writer died is the collector's.
+ * @throws SegmentNotFoundError, SegmentStateError where the segment is not there, open, or not covered
+ * @throws EntryGapError where an entry is missing, ArchiveDiffersError where the table changed meanwhile
+ */
+export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<ArchiveResult> {
+  const { log, segment: number } = job;
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const segment = await requireCovered(deps.tables, job);
+    if (segment.archive !== undefined) return { outcome: 'present', segment: number, key: segment.archive };
+    if (segment.expires !== undefined) {
+      throw new SegmentStateError('the entries of the segment are leaving the table already', {
+        log,
+        segment: number,
+        advice: 'Take back that it expires, then archive it',
+      });
+    }
+    const root = await lastRoot(deps, segment);
+    const key = archiveKey(log, number, randomHex(deps.random, 32));
+    const written = await write(deps, segment, key);
+    const named = { ...segment, archive: key, archiveHash: written.hash };
+    try {
+      await compare(deps, named);
+    } catch (error) {
+      await deps.blobs.delete([key]);
+      throw error;
+    }
+    if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
+      return { outcome: 'archived', segment: number, key, ...written };
+    }
+    await deps.blobs.delete([key]);
+  }
+  throw new SegmentStateError('the segment changed each time that its archive was written', {
+    log,
+    segment: number,
+    advice: 'Try again later',
+  });
+}
+
+/** What an archive of a segment would be; writes nothing. */
+export async function planArchive(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<WrittenArchive | undefined> {
+  const segment = await requireCovered(deps.tables, job);
+  if (segment.archive !== undefined) return undefined;
+  const bytes = archiveOf(deps, segment);
+  for (;;) {
+    const next = await bytes.next();
+    if (next.done === true) return next.value;
+  }
+}
+
+async function write(deps: ArchiveDeps, segment: Segment, key: string): Promise<WrittenArchive> {
+  let written: WrittenArchive | undefined;
+  async function* stream(): AsyncGenerator<Uint8Array> {
+    written = yield* archiveOf(deps, segment);
+  }
+  await deps.blobs.putStream(key, stream());
+  if (written === undefined) throw new Error('a stream was stored that did not end');
+  return written;
+}
+
+function archiveOf(deps: ArchiveDeps, segment: Segment): AsyncGenerator<Uint8Array, WrittenArchive> {
+  const { endSegment } = deps.types ?? RESERVED_TYPES;
+  return writeArchive(deps.platform, { log: segment.log, segment: segment.segment, endSegment }, pages(deps, segment));
+}
+
+/** Reads all of an archive and all of its segment, side by side. */
+async function compare(deps: ArchiveDeps, segment: Segment): Promise<void> {
+  const archive = await openArchive(deps, segment);
+  await verifyArchive(archive, pages(deps, segment, archive.entries), {
+    segment,
+    types: deps.types ?? RESERVED_TYPES,
+  });
+}
+
+async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): AsyncGenerator<readonly StoredItem[]> {
+  let entries = done;
+  for await (const page of deps.tables.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
+    yield page;
+    entries += page.length;
+    deps.onEntries?.(entries);
+  }
+}
+
+/** The root that the segment's last snapshot has. */
+async function lastRoot({ tables }: ArchiveDeps, { log, segment, lastSnapshot }: Segment): Promise<RootRef | undefined> {
+  if (lastSnapshot === undefined) return undefined;
+  const position = { segment, entry: lastSnapshot };
+  const entry = await tables.getEntry(log, position, { consistent: true });
+  const root = entry && rootOf(entry);
+  if (root !== undefined) return root;
+  throw new RootInvalidError('Last Snapshot names an entry that carries no root, or is not there', {
+    log,
+    ...position,
+    advice: 'Rebuild the log, or restore the entry from a backup of the table',
+  });
+}

@@ -1,0 +1,213 @@
+import { LogfoldError, LogNotFoundError } from '../errors.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { Segment } from '../log/segment.ts';
+import { findKeptRoots, type KeptRoot, listProgressRoots } from '../snapshot/kept-roots.ts';
+import { ALL_IDS, type IdPart, Marks, prefixesOf } from '../snapshot/mark.ts';
+import { isDamage } from '../snapshot/progress.ts';
+import type { RetentionPolicy } from '../snapshot/retention.ts';
+import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { stateTops } from '../state/state.ts';
+import type { BlobInfo } from '../store/blob-store.ts';
+import { chunkPrefix, logPrefix, parseKey } from '../store/keys.ts';
+import { readBodiesSeen, readCondemned, writeBodiesSeen, writeCondemned } from './collection-record.ts';
+import type { CollectJob } from './job.ts';
+import { dropArchivedBodies } from './orphan-bodies.ts';
+import { Reaper, type Tally } from './reaper.ts';
+
+/** {@link CollectDeps.maxMarks} where it is left out: some 180 MB. */
+const MAX_MARKS = 2_000_000;
+const MAX_PARTS = 256;
+
+export interface CollectDeps extends SnapshotStores {
+  readonly types?: ReservedTypes | undefined;
+  /** Ids of chunks that are held in memory at once; 2 million by default. A log with more is gone through in parts. */
+  readonly maxMarks?: number | undefined;
+  /** Told how many objects have been looked at so far. */
+  readonly onProgress?: ((objects: number) => void) | undefined;
+}
+
+export interface CollectOptions extends Pick<RetentionPolicy, 'graceSeconds' | 'keepSnapshots'> {
+  /** Removes and writes nothing, and says what would go. The bucket's time is then taken to be this, in epoch milliseconds. */
+  readonly dryRunAt?: number | undefined;
+}
+
+/** How a collection ended. */
+export type CollectResult =
+  | {
+      readonly outcome: 'collected';
+      /** Removed now, or what would be, in a dry run. */
+      readonly removed: Tally;
+      /** Reached by nothing now, and to be removed by a collection a grace period from now. */
+      readonly condemned: Tally;
+      readonly kept: Tally;
+      /** Uploads that were begun long ago and never finished; given up now. */
+      readonly aborted: number;
+      /** Objects under the log's prefix that are none of logfold's; they are left alone. */
+      readonly foreign: readonly string[];
+      /** In a dry run, the keys that would be removed and condemned. */
+      readonly keys?: { readonly removed: readonly string[]; readonly condemned: readonly string[] } | undefined;
+    }
+  /** Something that is to be kept cannot be read, so that nobody knows what it reaches: nothing was removed. */
+  | { readonly outcome: 'refused'; readonly error: LogfoldError };
+
+/**
+ * Removes what nothing of a log reaches any more: chunks and roots that no kept snapshot needs, abandoned progress,
+ * archives that no segment names, external bodies that no entry names, unfinished uploads.
+ *
+ * In two steps, a grace period apart by the bucket's own clock. The first condemns what is older than that and
+ * unreachable; the second, some later collection, removes what was condemned, is unreachable still, and was not written
+ * since. So a build that is under way keeps what it started from, whatever is dropped meanwhile: a snapshot that is
+ * no longer kept counts as kept for a grace period more. With a grace period of 0 both are done at once, which is
+ * safe only where nothing else works on the log.
+ * @throws LogNotFoundError, and whatever may pass
+ */
+export async function collectLog(
+  deps: CollectDeps,
+  { log }: Pick<CollectJob, 'log'>,
+  options: CollectOptions,
+): Promise<CollectResult> {
+  try {
+    return await collect(deps, log, options);
+  } catch (error) {
+    if (error instanceof LogfoldError && error.stopsLog) return { outcome: 'refused', error: error.at({ log }) };
+    throw error;
+  }
+}
+
+async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): Promise<CollectResult> {
+  const { blobs } = deps;
+  const dry = options.dryRunAt !== undefined;
+  const graceMs = options.graceSeconds * 1000;
+  const bodiesSeen = await readBodiesSeen(blobs, log);
+  const now = options.dryRunAt ?? (await writeBodiesSeen(blobs, log, bodiesSeen));
+  const before = await readCondemned(blobs, log);
+  const reaper = new Reaper(blobs, { now, graceMs, before, dry });
+
+  const builds = await listProgressRoots(deps, log);
+  const segments = await allSegmentsOf(deps, log);
+  const { roots, dropped, externals } = await findKeptRoots(
+    { ...deps, types: deps.types ?? RESERVED_TYPES },
+    { log, segments, keepSnapshots: options.keepSnapshots, now, graceMs, dropped: new Map(before.dropped) },
+  );
+
+  let looked = 0;
+  const look = (): void => deps.onProgress?.(++looked);
+  await sweepChunks(deps, log, { roots: [...builds, ...roots], reaper, look });
+  const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
+  for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
+  const { foreign, bodies } = await sweepObjects(deps, log, { reached, reaper, look });
+  for (const key of externals) bodies.delete(key);
+  await judgeBodies(deps, { log, segments, bodies }, { reaper, seen: bodiesSeen, condemned: new Set(before.keys) });
+  await reaper.flush();
+  const aborted = await abortUploads(deps, log, reaper, dry);
+  if (!dry) {
+    await writeCondemned(blobs, log, { since: now, keys: [...reaper.condemnedKeys], dropped: [...dropped] });
+    await writeBodiesSeen(blobs, log, now - graceMs);
+  }
+  const keys = dry ? { removed: reaper.removedKeys, condemned: reaper.condemnedKeys } : undefined;
+  return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };
+}
+
+async function allSegmentsOf({ store }: CollectDeps, log: LogId): Promise<Segment[]> {
+  const segments = await Array.fromAsync(store.segments(log, { consistent: true }));
+  if (segments.length > 0) return segments;
+  throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+}
+
+interface ChunkSweep {
+  readonly roots: readonly KeptRoot[];
+  readonly reaper: Reaper;
+  readonly look: () => void;
+}
+
+/** Goes through all chunks of a log, in as many parts as memory asks for. */
+async function sweepChunks(deps: CollectDeps, log: LogId, sweep: ChunkSweep): Promise<void> {
+  let part: IdPart = ALL_IDS;
+  while (part.index < part.of) {
+    const marks = await mark(deps, log, { roots: sweep.roots, part });
+    if (marks === undefined) {
+      part = { index: part.index * 4, of: part.of * 4 };
+      continue;
+    }
+    for (const prefix of prefixesOf(part)) {
+      for await (const blob of deps.blobs.list(chunkPrefix(log) + prefix)) {
+        sweep.look();
+        const parsed = parseKey(blob.key);
+        if (parsed?.kind === 'chunk' && !marks.has(parsed.id)) await sweep.reaper.judge(blob);
+        else sweep.reaper.keep(blob);
+      }
+    }
+    part = { index: part.index + 1, of: part.of };
+  }
+}
+
+/** The chunks of one part that roots reach; undefined where they are too many for one part of this size. */
+async function mark(
+  deps: CollectDeps,
+  log: LogId,
+  { roots, part }: { readonly roots: readonly KeptRoot[]; readonly part: IdPart },
+): Promise<Marks | undefined> {
+  const limit = part.of === MAX_PARTS ? Number.POSITIVE_INFINITY : (deps.maxMarks ?? MAX_MARKS);
+  const marks = new Marks(nodeStore(deps, log), part);
+  for (const { position, ref, needed } of roots) {
+    try {
+      const { state } = await loadRoot(deps, { log, position }, ref);
+      for (const top of stateTops(state)) await marks.addBelow(top);
+    } catch (error) {
+      if (needed || !isDamage(error)) throw error;
+    }
+    if (marks.size > limit) return undefined;
+  }
+  return marks;
+}
+
+/** Goes through all objects of a log but chunks; bodies are handed back, to be looked at together. */
+async function sweepObjects(
+  deps: CollectDeps,
+  log: LogId,
+  { reached, reaper, look }: { readonly reached: ReadonlySet<string | undefined>; readonly reaper: Reaper; readonly look: () => void },
+): Promise<{ readonly foreign: string[]; readonly bodies: Map<string, BlobInfo> }> {
+  const foreign: string[] = [];
+  const bodies = new Map<string, BlobInfo>();
+  for await (const blob of deps.blobs.list(logPrefix(log))) {
+    const kind = parseKey(blob.key)?.kind;
+    if (kind === 'chunk') continue;
+    look();
+    if (kind === undefined) foreign.push(blob.key);
+    else if (kind === 'body') bodies.set(blob.key, blob);
+    else if (kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
+    else await reaper.judge(blob);
+  }
+  return { foreign, bodies };
+}
+
+/** Judges those bodies that no entry names. Whatever an earlier collection found named, is named for ever. */
+async function judgeBodies(
+  deps: CollectDeps,
+  found: { readonly log: LogId; readonly segments: readonly Segment[]; readonly bodies: Map<string, BlobInfo> },
+  { reaper, seen, condemned }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlySet<string> },
+): Promise<void> {
+  // Entries that left the table without an archive took the names of their bodies with them.
+  const forgets = found.segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
+  const candidates = new Map(
+    [...found.bodies].filter(([key, blob]) => {
+      const isNew = forgets || blob.modified >= seen || condemned.has(key);
+      if (reaper.isOld(blob) && isNew) return true;
+      reaper.keep(blob);
+      return false;
+    }),
+  );
+  await dropArchivedBodies(deps.store, found, candidates);
+  for (const blob of candidates.values()) await reaper.judge(blob);
+}
+
+async function abortUploads(deps: CollectDeps, log: LogId, reaper: Reaper, dry: boolean): Promise<number> {
+  let aborted = 0;
+  for await (const upload of deps.blobs.uploads(logPrefix(log))) {
+    if (!reaper.isOld({ modified: upload.started })) continue;
+    if (!dry) await deps.blobs.abort(upload);
+    aborted++;
+  }
+  return aborted;
+}

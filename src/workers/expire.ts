@@ -1,0 +1,170 @@
+import pLimit from 'p-limit';
+import { compareWithArchive } from '../archive/compare.ts';
+import { type Archive, openArchive } from '../archive/reader.ts';
+import { ArchiveDiffersError, SegmentStateError } from '../errors.ts';
+import type { StoredItem } from '../log/attribute.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { writeUnits } from '../log/item-size.ts';
+import { type LogStore, MAX_BATCH_ITEMS } from '../log/log-store.ts';
+import { MAX_NUMBER } from '../log/position.ts';
+import type { Segment } from '../log/segment.ts';
+import { planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import type { ChunkPlatform } from '../tree/chunk.ts';
+import type { ExpireJob } from './job.ts';
+import type { Pace } from './pace.ts';
+import { changedMeanwhile, requireCovered, requireSegment } from './segment-state.ts';
+
+/** Entries that are given their expiry at once. */
+const CONCURRENCY = 16;
+
+export interface ExpireDeps {
+  /** The tables themselves, without what archives would add to them. */
+  readonly tables: LogStore;
+  readonly blobs: BlobStore;
+  readonly platform: ChunkPlatform;
+  readonly types?: ReservedTypes | undefined;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** How many write units a second may be spent; as many as it takes where it is left out. */
+  readonly pace?: Pick<Pace, 'take'> | undefined;
+  /** From then on the rest is left to another turn. Epoch milliseconds; none by default. */
+  readonly deadline?: number | undefined;
+  /** Told how many entries are done. */
+  readonly onEntries?: ((entries: number) => void) | undefined;
+}
+
+export interface ExpireOptions {
+  /** True where a person asks for this segment: it need not be due by the policy. */
+  readonly byHand?: boolean | undefined;
+  /** Changes nothing, and says what would be done. */
+  readonly dryRun?: boolean | undefined;
+}
+
+/** How an expire job ended. */
+export type ExpireResult =
+  /** All entries were deleted or have their expiry. */
+  | { readonly outcome: 'expired'; readonly segment: number; readonly entries: number; readonly expires: number }
+  /** The time is set, in epoch seconds, at which the entries are to be deleted. Until then nothing happens. */
+  | { readonly outcome: 'waiting'; readonly segment: number; readonly expires: number }
+  /** Its time was up: the job is to have another turn, from entry `reached` on. */
+  | { readonly outcome: 'progress'; readonly segment: number; readonly reached: number }
+  /** Nothing is to be done: it was done before, or the policy keeps the segment. */
+  | { readonly outcome: 'present' | 'kept'; readonly segment: number };
+
+/**
+ * Lets the entries of a segment leave the table: gives each its expiry, or deletes them, as the policy says. First the
+ * time is written onto the segment, a grace period from now; deleting waits for it. Where the segment is archived,
+ * each page is compared with the archive right before its entries go, so nothing leaves the table that the archive does
+ * not hold. May be done twice, or beside its twin, and goes on where it died.
+ * @throws SegmentStateError where the segment is not covered or, where the policy archives, not archived
+ * @throws ArchiveMissingError, ArchiveCorruptError, ArchiveDiffersError where the archive is not what it should be
+ */
+export async function expireSegment(
+  deps: ExpireDeps,
+  { log, segment: number, from = 0 }: Omit<ExpireJob, 'kind'>,
+  policy: RetentionPolicy,
+  options: ExpireOptions = {},
+): Promise<ExpireResult> {
+  const place = { log, segment: number };
+  const segment = await requireCovered(deps.tables, place);
+  if (segment.expired !== undefined) return { outcome: 'present', segment: number };
+  if (policy.expire === 'never' || (options.byHand !== true && !(await isDue(deps, segment, policy)))) {
+    return { outcome: 'kept', segment: number };
+  }
+  if (policy.archive && segment.archive === undefined) {
+    throw new SegmentStateError('the segment has no archive, and the policy archives', {
+      ...place,
+      advice: 'Archive it first; nothing was changed',
+    });
+  }
+  const leaving = await announce(deps, segment, policy, options);
+  const { expires } = leaving;
+  if (policy.expire === 'delete' && deps.now() < expires * 1000) return { outcome: 'waiting', segment: number, expires };
+  const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
+  const letGo = policy.expire === 'delete' ? deletePage : stampPage;
+  let reached = from;
+  const range = { segment: number, from, to: MAX_NUMBER + 1 };
+  let lastType: string | undefined;
+  for await (const page of deps.tables.items(log, range, { consistent: true })) {
+    await checkPage(deps, { segment: leaving, archive, lastType }, page);
+    lastType = page.at(-1)?.T?.S ?? lastType;
+    if (options.dryRun !== true) await letGo(deps, leaving, page);
+    reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
+    deps.onEntries?.(reached);
+    if (deps.deadline !== undefined && deps.now() >= deps.deadline) return { outcome: 'progress', segment: number, reached };
+    await requireStillLeaving(deps, leaving);
+  }
+  const entries = archive?.entries ?? reached;
+  if (options.dryRun !== true) await finish(deps, leaving, entries);
+  return { outcome: 'expired', segment: number, entries, expires };
+}
+
+type Leaving = Segment & { readonly expires: number };
+
+/** Whether the policy asks for this now: it may have changed since the job was sent, or the segment been restored. */
+async function isDue({ tables, now }: ExpireDeps, { log, segment }: Segment, policy: RetentionPolicy): Promise<boolean> {
+  const segments = await Array.fromAsync(tables.segments(log, { consistent: true }));
+  const jobs = planRetention(segments, { ...policy, expire: 'ttl' }, now());
+  return jobs.some((job) => job.kind === 'expire' && job.segment === segment);
+}
+
+/** Writes onto the segment when its entries go, unless that stands there. */
+async function announce(
+  deps: ExpireDeps,
+  segment: Segment,
+  { graceSeconds }: RetentionPolicy,
+  { dryRun }: ExpireOptions,
+): Promise<Leaving> {
+  if (segment.expires !== undefined) return { ...segment, expires: segment.expires };
+  const expires = Math.floor(deps.now() / 1000) + graceSeconds;
+  if (dryRun === true || (await deps.tables.setExpiration(segment, { expires }))) return { ...segment, expires };
+  throw changedMeanwhile(segment);
+}
+
+async function checkPage(
+  deps: ExpireDeps,
+  { segment, archive, lastType }: { readonly segment: Leaving; readonly archive: Archive | undefined; readonly lastType: string | undefined },
+  page: readonly StoredItem[],
+): Promise<void> {
+  const types = deps.types ?? RESERVED_TYPES;
+  if (archive !== undefined) return compareWithArchive(archive, page, { segment, types });
+  const end = [lastType, ...page.map(({ T }) => T?.S)].indexOf(types.endSegment);
+  if (end === -1 || end === page.length) return;
+  throw new ArchiveDiffersError('the segment has an entry behind its end', {
+    log: segment.log,
+    segment: segment.segment,
+    entry: Number(page[end]?.N?.N),
+    advice: 'A client with a clock that is wrong added it; add it to the log again, then delete it',
+  });
+}
+
+async function stampPage(deps: ExpireDeps, { log, segment, expires }: Leaving, page: readonly StoredItem[]): Promise<void> {
+  const limit = pLimit(CONCURRENCY);
+  const stamp = async (item: StoredItem): Promise<void> => {
+    if (item.X?.N === String(expires)) return;
+    await deps.pace?.take(writeUnits(item));
+    await deps.tables.setEntryExpiry(log, { segment, entry: Number(item.N?.N) }, expires);
+  };
+  await Promise.all(page.map((item) => limit(stamp, item)));
+}
+
+async function deletePage(deps: ExpireDeps, { log, segment }: Leaving, page: readonly StoredItem[]): Promise<void> {
+  for (let start = 0; start < page.length; start += MAX_BATCH_ITEMS) {
+    const batch = page.slice(start, start + MAX_BATCH_ITEMS);
+    await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
+    await deps.tables.deleteEntries(log, segment, batch.map((item) => Number(item.N?.N)));
+  }
+}
+
+/** Whoever takes the expiry back, or restores the segment, writes so onto the segment first. */
+async function requireStillLeaving({ tables }: ExpireDeps, segment: Leaving): Promise<void> {
+  const now = await requireSegment(tables, segment);
+  if (now.expires !== segment.expires || now.archive !== segment.archive) throw changedMeanwhile(segment);
+}
+
+async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Promise<void> {
+  const { expires } = segment;
+  if (await deps.tables.setExpiration(segment, { expires, expired: entries })) return;
+  throw changedMeanwhile(segment);
+}

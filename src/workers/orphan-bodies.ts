@@ -1,0 +1,30 @@
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { MAX_NUMBER } from '../log/position.ts';
+import type { Segment } from '../log/segment.ts';
+import type { BlobInfo } from '../store/blob-store.ts';
+
+/** By how much, in milliseconds, clients' clocks may be wrong, and how long they may take to name what they uploaded. */
+const WINDOW_MS = 48 * 3600 * 1000;
+
+/**
+ * Takes those bodies out of `bodies` that an entry of an archived segment names. A body is named soon after it was
+ * uploaded, so only segments are read that were written to at about that time.
+ * @param segments all of the log, ascending
+ * @param bodies by key; those that are left are named by nobody
+ */
+export async function dropArchivedBodies(
+  store: Pick<LogStore, 'items'>,
+  { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
+  bodies: Map<string, BlobInfo>,
+): Promise<void> {
+  for (const [i, { segment, archive, created }] of segments.entries()) {
+    if (archive === undefined) continue;
+    const from = created * 1000 - WINDOW_MS;
+    const to = (segments[i + 1]?.created ?? Number.POSITIVE_INFINITY) * 1000 + WINDOW_MS;
+    if (!bodies.values().some(({ modified }) => modified >= from && modified <= to)) continue;
+    for await (const page of store.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
+      for (const { E } of page) if (E?.S !== undefined) bodies.delete(E.S);
+    }
+  }
+}

@@ -1,0 +1,27 @@
+export interface PaceOptions {
+  /** Units a second, on average; more than 0. */
+  readonly perSecond: number;
+  /** Milliseconds of a clock that never goes back. */
+  readonly monotonic: () => number;
+  readonly sleep: (ms: number) => Promise<void>;
+}
+
+/** Spreads work over time: whoever takes more than a second's worth ahead of it waits. */
+export class Pace {
+  readonly #options: PaceOptions;
+  /** When everything that was taken so far is paid for. */
+  #paidMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: PaceOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves once so many units may be spent. */
+  async take(units: number): Promise<void> {
+    const { perSecond, monotonic, sleep } = this.#options;
+    const now = monotonic();
+    // Time in which nothing was taken is not saved up, but for a second.
+    this.#paidMs = Math.max(this.#paidMs, now - 1000) + (units / perSecond) * 1000;
+    if (this.#paidMs > now) await sleep(this.#paidMs - now);
+  }
+}

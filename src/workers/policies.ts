@@ -1,0 +1,94 @@
+import { z } from 'zod';
+import { ObjectInvalidError } from '../errors.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
+import { checkPolicy, type RetentionPolicy } from '../snapshot/retention.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { POLICIES_KEY } from '../store/keys.ts';
+
+/** The settings of a policy that a log has of its own; the others are the deployment's. */
+export type PolicyChanges = { readonly [K in keyof RetentionPolicy]?: RetentionPolicy[K] | undefined };
+
+const changesSchema = z.strictObject({
+  keepSegments: z.int().min(1).optional(),
+  keepDays: z.number().min(0).optional(),
+  archive: z.boolean().optional(),
+  expire: z.enum(['never', 'ttl', 'delete']).optional(),
+  graceSeconds: z.int().min(0).optional(),
+  keepSnapshots: z.enum(['all', 'last']).optional(),
+});
+const schema = z.strictObject({ format: z.literal(1), logs: z.record(z.uuid(), changesSchema) });
+
+/** The retention policies of a deployment: one for all logs, and what single logs have of their own. */
+export class Policies {
+  readonly #everywhere: RetentionPolicy;
+  readonly #own: ReadonlyMap<LogId, PolicyChanges>;
+
+  /** @throws PolicyInvalidError where a policy makes no sense, be it only together with the deployment's */
+  constructor(everywhere: RetentionPolicy, own: ReadonlyMap<LogId, PolicyChanges> = new Map()) {
+    this.#everywhere = checkPolicy(everywhere);
+    this.#own = own;
+    for (const log of own.keys()) checkPolicy(this.of(log));
+  }
+
+  /** The policy of a log. */
+  of(log: LogId): RetentionPolicy {
+    return merge(this.#everywhere, this.ownOf(log));
+  }
+
+  /** What a log has of its own. */
+  ownOf(log: LogId): PolicyChanges {
+    return this.#own.get(log) ?? {};
+  }
+
+  /** The logs that have a policy of their own. */
+  logs(): LogId[] {
+    return [...this.#own.keys()].sort();
+  }
+}
+
+/** A policy with some settings changed. */
+export function merge(policy: RetentionPolicy, changes: PolicyChanges): RetentionPolicy {
+  const given = Object.entries(changes).filter(([, value]) => value !== undefined);
+  return { ...policy, ...Object.fromEntries(given) };
+}
+
+/**
+ * Reads which logs have policies of their own, in one request.
+ * @throws ObjectInvalidError where the object cannot be read, PolicyInvalidError where a policy makes no sense
+ */
+export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy): Promise<Policies> {
+  const bytes = await blobs.get(POLICIES_KEY);
+  return new Policies(everywhere, bytes === undefined ? new Map() : parsePolicies(bytes));
+}
+
+/**
+ * Gives a log a policy of its own, or takes it away where there are no changes. Two who do so at the same moment, for
+ * different logs too, may undo each other's: the last one wins.
+ * @throws PolicyInvalidError where the policy makes no sense; then nothing is written
+ */
+export async function writePolicy(
+  blobs: BlobStore,
+  everywhere: RetentionPolicy,
+  { log, changes }: { readonly log: LogId; readonly changes: PolicyChanges | undefined },
+): Promise<Policies> {
+  const bytes = await blobs.get(POLICIES_KEY);
+  const own = bytes === undefined ? new Map<LogId, PolicyChanges>() : parsePolicies(bytes);
+  if (changes === undefined) own.delete(log);
+  else own.set(log, changes);
+  const policies = new Policies(everywhere, own);
+  const document = { format: 1, logs: Object.fromEntries(own) };
+  await blobs.put(POLICIES_KEY, new TextEncoder().encode(`${JSON.stringify(document, undefined, 2)}\n`));
+  return policies;
+}
+
+function parsePolicies(bytes: Uint8Array): Map<LogId, PolicyChanges> {
+  try {
+    const { logs } = schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
+    return new Map(Object.entries(logs).map(([log, changes]) => [parseLogId(log), changes]));
+  } catch (cause) {
+    throw new ObjectInvalidError(`the object '${POLICIES_KEY}' cannot be read: ${String(cause)}`, {
+      advice: 'Correct it, or remove it: then every log has the policy of the deployment',
+      cause,
+    });
+  }
+}

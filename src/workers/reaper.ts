@@ -1,0 +1,96 @@
+import type { BlobInfo, BlobStore } from '../store/blob-store.ts';
+import type { CollectionRecord } from './collection-record.ts';
+
+/** Objects that one collection condemns; what is left over, the next one finds. */
+const MAX_CONDEMNED = 200_000;
+const REMOVE_AT_ONCE = 1000;
+
+/** A number of objects, and their size in bytes. */
+export interface Tally {
+  readonly objects: number;
+  readonly bytes: number;
+}
+
+export interface ReaperOptions {
+  /** The bucket's own time, in epoch milliseconds. */
+  readonly now: number;
+  readonly graceMs: number;
+  /** What the collection before this one left. */
+  readonly before: CollectionRecord;
+  /** Removes nothing, and remembers what it would. */
+  readonly dry: boolean;
+}
+
+/** Decides what becomes of objects that nothing reaches, and removes those whose time has come. */
+export class Reaper {
+  readonly #blobs: BlobStore;
+  readonly #options: ReaperOptions;
+  readonly #due: ReadonlySet<string>;
+  readonly #removing: BlobInfo[] = [];
+  readonly #removedKeys: string[] = [];
+  readonly #condemnedKeys: string[] = [];
+  #kept: Tally = { objects: 0, bytes: 0 };
+  #condemned: Tally = { objects: 0, bytes: 0 };
+  #removed: Tally = { objects: 0, bytes: 0 };
+
+  constructor(blobs: BlobStore, options: ReaperOptions) {
+    const { now, graceMs, before } = options;
+    this.#blobs = blobs;
+    this.#options = options;
+    this.#due = new Set(now - before.since >= graceMs ? before.keys : []);
+  }
+
+  /** What was kept, condemned and removed so far. */
+  get tallies(): { readonly kept: Tally; readonly condemned: Tally; readonly removed: Tally } {
+    return { kept: this.#kept, condemned: this.#condemned, removed: this.#removed };
+  }
+
+  /** Keys that the next collection is to be told of. */
+  get condemnedKeys(): readonly string[] {
+    return this.#condemnedKeys;
+  }
+
+  /** Keys that were removed, or would be; remembered in a dry run only. */
+  get removedKeys(): readonly string[] {
+    return this.#removedKeys;
+  }
+
+  /** Whether an object is old enough to be looked at. */
+  isOld({ modified }: Pick<BlobInfo, 'modified'>): boolean {
+    return modified <= this.#options.now - this.#options.graceMs;
+  }
+
+  /** An object that is needed. */
+  keep(blob: BlobInfo): void {
+    this.#kept = plus(this.#kept, blob);
+  }
+
+  /** An object that nothing reaches: it goes, is condemned, or is too young for either. */
+  async judge(blob: BlobInfo): Promise<void> {
+    if (!this.isOld(blob)) return this.keep(blob);
+    const { graceMs, before } = this.#options;
+    const due = graceMs === 0 || (this.#due.has(blob.key) && blob.modified < before.since);
+    if (due) {
+      this.#removing.push(blob);
+      if (this.#removing.length >= REMOVE_AT_ONCE) await this.flush();
+    } else if (this.#condemnedKeys.length < MAX_CONDEMNED) {
+      this.#condemned = plus(this.#condemned, blob);
+      this.#condemnedKeys.push(blob.key);
+    } else this.keep(blob);
+  }
+
+  /** Removes what is still to be removed. */
+  async flush(): Promise<void> {
+    const blobs = this.#removing.splice(0);
+    if (blobs.length === 0) return;
+    const gone = this.#options.dry ? blobs.length : await this.#blobs.deleteUnchanged(blobs);
+    if (this.#options.dry) this.#removedKeys.push(...blobs.map(({ key }) => key));
+    // What was written anew since it was listed stays; how large it was, is not worth a request.
+    const bytes = blobs.reduce((sum, blob) => sum + blob.bytes, 0);
+    this.#removed = { objects: this.#removed.objects + gone, bytes: this.#removed.bytes + bytes };
+  }
+}
+
+function plus(tally: Tally, { bytes }: BlobInfo): Tally {
+  return { objects: tally.objects + 1, bytes: tally.bytes + bytes };
+}

@@ -1,0 +1,127 @@
+import { RESERVED_TYPES } from '../log/entry.ts';
+import type { LogId } from '../log/log-id.ts';
+import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts';
+import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
+import { buildState, otherReducer } from '../snapshot/build.ts';
+import { clearProgress, isDamage, listProgress, saveProgress } from '../snapshot/progress.ts';
+import { encodeRoot, type Root } from '../snapshot/root.ts';
+import { keepReplacedRoot, loadRoot, saveRoot } from '../snapshot/snapshots.ts';
+import { clearStop } from '../snapshot/stop.ts';
+import type { RebuildJob } from './job.ts';
+import type { SnapshotDeps } from './snapshot.ts';
+import { requireSnapshotEntry } from './snapshot-entry.ts';
+import { type Stopped, unlessStopped } from './stopping.ts';
+
+interface RebuildCounts {
+  /** Snapshots that were built anew by this job. */
+  readonly snapshots: number;
+  /** How many of them were not what was stored, byte for byte. */
+  readonly replaced: number;
+  /** Those whose stored state was another one, made by the very same reducer. */
+  readonly differed: readonly Position[];
+  readonly entries: number;
+}
+
+/** How a rebuild job ended. */
+export type RebuildResult =
+  | (RebuildCounts & { readonly outcome: 'rebuilt' })
+  /** Its time was up: the job is to have another turn. */
+  | (RebuildCounts & { readonly outcome: 'progress'; readonly after: Position | undefined; readonly reached: Position })
+  | Stopped;
+
+/**
+ * Makes every snapshot of a log's segments in the table anew, from the log alone: the first from the log's beginning,
+ * each further one from the one before. What is stored is not read but to be compared. A root that differs is replaced;
+ * chunks are written whether or not they exist, so what was lost or damaged is whole again. Roots of archived
+ * segments stay as they are, being part of their archives.
+ * @throws whatever may pass: the job is to be delivered again
+ */
+export async function rebuildLog(deps: SnapshotDeps, { log, after, turn }: RebuildJob): Promise<RebuildResult> {
+  const end = { segment: MAX_NUMBER, entry: MAX_NUMBER };
+  return unlessStopped(deps, { log, position: end, again: true }, async (stop) => {
+    // What other builds have left behind was not made anew.
+    if (turn === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
+    const result = await rebuild(deps, log, after);
+    if (result.outcome === 'rebuilt' && stop !== undefined) await clearStop(deps.blobs, log);
+    return result;
+  });
+}
+
+async function rebuild(deps: SnapshotDeps, log: LogId, after: Position | undefined): Promise<RebuildResult> {
+  const differed: Position[] = [];
+  let [snapshots, replaced, entries] = [0, 0, 0];
+  let base = after === undefined ? undefined : await carriedRoot(deps, log, after);
+  const counts = (): RebuildCounts => ({ snapshots, replaced, differed, entries });
+  for await (const position of snapshotPositions(deps, log, after)) {
+    const { now, deadline } = deps;
+    const built = await buildState(deps, log, {
+      at: position,
+      only: base ?? 'beginning',
+      progress: 'always',
+      shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
+    });
+    entries += built.entries;
+    const { root } = built;
+    const encoded = encodeRoot(deps.platform, root);
+    if (comparePositions(root.position, position) < 0) {
+      await saveProgress(deps.blobs, position, { root, encoded });
+      return { outcome: 'progress', after: base?.position, reached: root.position, ...counts() };
+    }
+    const ref = await saveRoot(deps.blobs, { log, position }, encoded);
+    const carried = await deps.store.completeSnapshot(log, position, ref);
+    if (!sameRoot(ref, carried)) {
+      const stored = await loadUnlessDamaged(deps, root, carried);
+      if (stored !== undefined) {
+        if (isOtherState(deps, root, stored)) differed.push(position);
+        await keepReplacedRoot(deps, root, carried);
+      }
+      if (await deps.store.replaceRoot(log, position, carried, ref)) replaced++;
+    }
+    await deps.store.advanceLastSnapshot(log, position);
+    await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
+    snapshots++;
+    base = root;
+  }
+  return { outcome: 'rebuilt', ...counts() };
+}
+
+/** Where the Snapshot entries are that can be given another root, in order, from after a position on. */
+async function* snapshotPositions(
+  deps: SnapshotDeps,
+  log: LogId,
+  after: Position | undefined,
+): AsyncGenerator<Position> {
+  const types = deps.types ?? RESERVED_TYPES;
+  const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
+  for (const { segment, archive, expires } of segments) {
+    if (archive !== undefined || expires !== undefined || segment < (after?.segment ?? 0)) continue;
+    const from = segment === after?.segment ? after.entry + 1 : 0;
+    const range = { segment, from, to: MAX_NUMBER + 1 };
+    const positions: Position[] = [];
+    for await (const page of deps.store.items(log, range, { consistent: true })) {
+      for (const { T, N } of page) if (T?.S === types.snapshot) positions.push({ segment, entry: Number(N?.N) });
+    }
+    yield* positions;
+  }
+}
+
+async function carriedRoot(deps: SnapshotDeps, log: LogId, position: Position): Promise<Root | undefined> {
+  const ref = rootOf(await requireSnapshotEntry(deps, { log, position }));
+  const root = ref && (await loadRoot(deps, { log, position }, ref));
+  return root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
+}
+
+async function loadUnlessDamaged(deps: SnapshotDeps, own: Root, carried: RootRef): Promise<Root | undefined> {
+  try {
+    return await loadRoot(deps, own, carried);
+  } catch (error) {
+    if (isDamage(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Whether what was stored surely is another state of the same reducer; where edits wait, nobody knows. */
+function isOtherState({ reducer }: SnapshotDeps, own: Root, stored: Root): boolean {
+  if (otherReducer(stored, reducer) !== undefined) return false;
+  return stored.stateHash !== undefined && own.stateHash !== undefined && stored.stateHash !== own.stateHash;
+}

@@ -1,0 +1,48 @@
+import { SegmentNotFoundError, SegmentStateError } from '../errors.ts';
+import { formatPosition } from '../log/position.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import type { Segment } from '../log/segment.ts';
+import { isCovered } from '../snapshot/retention.ts';
+
+/** A segment of a log, by its number. */
+export interface SegmentPlace {
+  readonly log: LogId;
+  readonly segment: number;
+}
+
+/**
+ * A segment as it is now.
+ * @throws SegmentNotFoundError where there is none of this number
+ */
+export async function requireSegment(tables: LogStore, { log, segment }: SegmentPlace): Promise<Segment> {
+  const found = await tables.getSegment(log, segment, { consistent: true });
+  if (found !== undefined) return found;
+  throw new SegmentNotFoundError('There is no such segment', { log, segment, advice: 'See them with the status command' });
+}
+
+/**
+ * A segment that is closed and covered, as it is now.
+ * @throws SegmentNotFoundError where there is none of this number
+ * @throws SegmentStateError where it is open, or the segment after it has no completed snapshot yet
+ */
+export async function requireCovered(tables: LogStore, place: SegmentPlace): Promise<Segment> {
+  const { log, segment } = place;
+  const found = await requireSegment(tables, place);
+  const next = await tables.getSegment(log, segment + 1, { consistent: true });
+  if (isCovered(found, next)) return found;
+  const reason =
+    next === undefined
+      ? 'the segment is open: entries are still added to it'
+      : `the segment is not covered: the snapshot at ${formatPosition({ segment: segment + 1, entry: 0 })} is not completed`;
+  throw new SegmentStateError(reason, { log, segment, advice: 'Nothing was changed; it is looked at again by the next sweep' });
+}
+
+/** Somebody else changed a segment while it was worked on. Trying again helps. */
+export function changedMeanwhile({ log, segment }: SegmentPlace): SegmentStateError {
+  return new SegmentStateError('the segment was changed by somebody else meanwhile', {
+    log,
+    segment,
+    advice: 'Try again; what is done already is not done twice',
+  });
+}

@@ -1,0 +1,192 @@
+import { LogfoldError } from '../errors.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
+import { MAX_NUMBER, type Position } from '../log/position.ts';
+import { rootOf } from '../log/root-ref.ts';
+import type { Segment } from '../log/segment.ts';
+import { planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { CONDEMNED_PREFIX, LOGS_PREFIX, parseKey } from '../store/keys.ts';
+import type { Job } from './job.ts';
+
+/** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
+const PARTS = 8;
+/** How old an unfinished upload is before somebody looks whether it was abandoned, in milliseconds. */
+const ABANDONED_MS = 24 * 3600 * 1000;
+
+export interface SweepDeps {
+  readonly store: LogStore;
+  readonly blobs: BlobStore;
+  readonly types?: ReservedTypes | undefined;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  readonly policyOf: (log: LogId) => RetentionPolicy;
+  /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
+  readonly send: (job: Job, why: string) => Promise<void>;
+  /** Told of each log that cannot be looked at. The others are. */
+  readonly onFailure: (log: LogId, error: LogfoldError) => void;
+  /** Told how many logs have been looked at so far. */
+  readonly onProgress?: ((logs: number) => void) | undefined;
+}
+
+export interface SweepOptions {
+  /** Only this log; all of them by default. */
+  readonly log?: LogId | undefined;
+  /**
+   * Epoch seconds: of segments that were open then or later, every Snapshot entry is looked at. By default only those
+   * after Last Snapshot are, so that a log at rest costs one small request.
+   */
+  readonly since?: number | undefined;
+  /** Snapshot entries younger than this, in seconds, are left to the stream. 0 by default. */
+  readonly youngSeconds?: number | undefined;
+  /** Asks for every snapshot of every log to be made anew. */
+  readonly rebuild?: boolean | undefined;
+  /** Asks for every log to be collected, not just for those in which something is known to be left over. */
+  readonly collect?: boolean | undefined;
+}
+
+export interface SweepResult {
+  readonly logs: number;
+  readonly jobs: number;
+  /** Logs that could not be looked at. */
+  readonly failed: number;
+}
+
+/**
+ * Finds what the stream missed and what is due, in all logs: snapshots that nobody completed, segments that are to be
+ * archived or to expire, and what was condemned long enough ago to be collected. Writes nothing itself.
+ *
+ * It costs one scan of the Segment table, for each log one query from its Last Snapshot on, and two listings of the bucket for
+ * all logs together.
+ */
+export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promise<SweepResult> {
+  const run = new Run(deps, options);
+  if (options.log !== undefined) await run.log(options.log);
+  else await Promise.all(Array.from({ length: PARTS }, (_, index) => run.part(index)));
+  if (options.collect !== true && options.rebuild !== true) await run.leftovers();
+  return run.result;
+}
+
+class Run {
+  readonly #deps: SweepDeps;
+  readonly #options: SweepOptions;
+  #logs = 0;
+  #jobs = 0;
+  #failed = 0;
+
+  constructor(deps: SweepDeps, options: SweepOptions) {
+    this.#deps = deps;
+    this.#options = options;
+  }
+
+  get result(): SweepResult {
+    return { logs: this.#logs, jobs: this.#jobs, failed: this.#failed };
+  }
+
+  /** Looks at all logs in one part of the Segment table. */
+  async part(index: number): Promise<void> {
+    const torn = new Set<LogId>();
+    // A scan gives the segments of one log one after the other, but nobody promises so: a log whose segments do not come
+    // from the first on is asked for by itself.
+    const end = async (group: readonly Segment[]): Promise<void> => {
+      const [first] = group;
+      if (first === undefined) return;
+      if (group.every(({ segment }, i) => segment === i)) await this.#look(first.log, group);
+      else torn.add(first.log);
+    };
+    let group: Segment[] = [];
+    for await (const segment of this.#deps.store.allSegments({ index, of: PARTS })) {
+      if (group[0] !== undefined && group[0].log !== segment.log) {
+        await end(group);
+        group = [];
+      }
+      group.push(segment);
+    }
+    await end(group);
+    for (const log of torn) await this.log(log);
+  }
+
+  /** Looks at one log. */
+  async log(log: LogId): Promise<void> {
+    await this.#look(log, await this.#segments(log));
+  }
+
+  /** Asks for what other collections, and uploads that were never finished, have left behind. */
+  async leftovers(): Promise<void> {
+    const { blobs, now, policyOf } = this.#deps;
+    const logs = new Map<LogId, string>();
+    for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
+      const parsed = parseKey(key);
+      if (parsed === undefined || now() - modified < policyOf(parsed.log).graceSeconds * 1000) continue;
+      logs.set(parsed.log, 'something was condemned a grace period ago');
+    }
+    for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
+      const parsed = parseKey(key);
+      if (parsed !== undefined && now() - started >= ABANDONED_MS) logs.set(parsed.log, 'an upload was never finished');
+    }
+    for (const [log, why] of logs) {
+      if (this.#options.log === undefined || this.#options.log === log) await this.#send({ kind: 'collect', log }, why);
+    }
+  }
+
+  async #look(log: LogId, segments: readonly Segment[]): Promise<void> {
+    try {
+      await this.#plan(log, segments);
+    } catch (error) {
+      // What is wrong with one log must not keep the others from being looked at.
+      if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
+      this.#failed++;
+      this.#deps.onFailure(log, error.at({ log }));
+    }
+    this.#logs++;
+    this.#deps.onProgress?.(this.#logs);
+  }
+
+  async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
+    const { policyOf, now } = this.#deps;
+    const { rebuild, collect } = this.#options;
+    if (rebuild === true) return this.#send({ kind: 'rebuild', log }, 'every snapshot is to be made anew');
+    for (const [i, segment] of segments.entries()) {
+      for (const position of await this.#uncompleted(segment, segments[i + 1])) {
+        await this.#send({ kind: 'snapshot', log, position, again: true }, 'nobody completed this snapshot');
+      }
+    }
+    const plan = (of: readonly Segment[]) => planRetention(of, policyOf(log), now());
+    // The scan may show what has changed since; whatever is to go is looked at again.
+    const jobs = plan(segments).length === 0 ? [] : plan(await this.#segments(log));
+    for (const job of jobs) await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
+    if (collect === true) await this.#send({ kind: 'collect', log }, 'every log is to be collected');
+  }
+
+  /** The Snapshot entries of a segment that carry no root. */
+  async #uncompleted(segment: Segment, next: Segment | undefined): Promise<Position[]> {
+    const { log, segment: number, lastSnapshot, archive, expires } = segment;
+    const { since, youngSeconds = 0 } = this.#options;
+    const { store, types = RESERVED_TYPES, now } = this.#deps;
+    if (archive !== undefined || expires !== undefined) return [];
+    const thorough = since !== undefined && (next === undefined || next.created >= since);
+    // A segment that has ended has a snapshot, and the next one makes up for those that it lacks.
+    if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];
+    const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
+    const found: Position[] = [];
+    for await (const page of store.items(log, { segment: number, from, to: MAX_NUMBER + 1 }, { consistent: false })) {
+      for (const item of page) {
+        if (item.T?.S !== types.snapshot) continue;
+        const entry = decodeEntry(item);
+        if (rootOf(entry) === undefined && now() / 1000 - entry.created >= youngSeconds) found.push(entry.position);
+      }
+    }
+    return found;
+  }
+
+  #segments(log: LogId): Promise<Segment[]> {
+    return Array.fromAsync(this.#deps.store.segments(log, { consistent: true }));
+  }
+
+  async #send(job: Job, why: string): Promise<void> {
+    this.#jobs++;
+    await this.#deps.send(job, why);
+  }
+}

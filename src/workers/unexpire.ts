@@ -1,0 +1,66 @@
+import { SegmentStateError } from '../errors.ts';
+import { RESERVED_TYPES } from '../log/entry.ts';
+import { writeUnits } from '../log/item-size.ts';
+import { MAX_NUMBER } from '../log/position.ts';
+import type { ExpireDeps } from './expire.ts';
+import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
+
+export interface UnexpireResult {
+  readonly segment: number;
+  /** Entries whose expiry was taken away, or would be. */
+  readonly entries: number;
+}
+
+/**
+ * Takes back that a segment expires, as long as all of its entries are there: first on the segment, so that a job which
+ * is letting them go ends, then on each entry, until none has an expiry any more.
+ * @throws SegmentNotFoundError where there is no such segment
+ * @throws SegmentStateError where entries are gone already: what is left stays, and the segment is to be restored
+ */
+export async function unexpireSegment(
+  deps: ExpireDeps,
+  place: SegmentPlace,
+  options: { readonly dryRun?: boolean | undefined } = {},
+): Promise<UnexpireResult> {
+  const segment = await requireSegment(deps.tables, place);
+  if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
+  if (options.dryRun === true) return { segment: place.segment, entries: (await pass(deps, place, true)).stamped };
+  if (!(await deps.tables.setExpiration(segment, {}))) throw changedMeanwhile(segment);
+  let entries = 0;
+  // A job that was under way may have stamped some behind the back of the first pass.
+  for (;;) {
+    const { stamped, whole } = await pass(deps, place, false);
+    entries += stamped;
+    if (stamped > 0) continue;
+    if (whole) return { segment: place.segment, entries };
+    throw new SegmentStateError('entries of the segment are gone already', {
+      ...place,
+      advice: 'Those that are left stay. Restore the segment from its archive to have the others back',
+    });
+  }
+}
+
+/** Takes the expiry from every entry that has one. */
+async function pass(
+  deps: ExpireDeps,
+  { log, segment }: SegmentPlace,
+  dryRun: boolean,
+): Promise<{ readonly stamped: number; readonly whole: boolean }> {
+  let [stamped, next] = [0, 0];
+  let dense = true;
+  let lastType: string | undefined;
+  for await (const page of deps.tables.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
+    for (const item of page) {
+      const entry = Number(item.N?.N);
+      dense &&= entry === next;
+      next = entry + 1;
+      lastType = item.T?.S;
+      if (item.X === undefined) continue;
+      stamped++;
+      if (dryRun) continue;
+      await deps.pace?.take(writeUnits(item));
+      await deps.tables.setEntryExpiry(log, { segment, entry }, undefined);
+    }
+  }
+  return { stamped, whole: dense && lastType === (deps.types ?? RESERVED_TYPES).endSegment };
+}
