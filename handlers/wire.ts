@@ -7,10 +7,13 @@ import { DynamoDbLogStore } from '../src/adapters/dynamodb-log-store.ts';
 import { nativePlatform } from '../src/adapters/native-platform.ts';
 import { S3BlobStore } from '../src/adapters/s3-blob-store.ts';
 import { SqsJobQueue } from '../src/adapters/sqs-job-queue.ts';
+import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
 import { UsageError } from '../src/errors.ts';
 import type { ReservedTypes } from '../src/log/entry.ts';
+import { DEFAULT_POLICY } from '../src/snapshot/retention.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import type { JobQueue } from '../src/store/job-queue.ts';
+import { readPolicies } from '../src/workers/policies.ts';
 import type { JobDeps } from '../src/workers/run-job.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -51,18 +54,23 @@ export function wireStream(environment: Environment): { readonly queue: JobQueue
  */
 export function wireSnapshot(environment: Environment): JobDeps {
   const settings = parse(snapshotSchema, environment);
+  const tables = new DynamoDbLogStore({
+    client: new DynamoDBClient({}),
+    entryTable: settings.ENTRY_TABLE,
+    segmentTable: settings.SEGMENT_TABLE,
+  });
+  const blobs = new S3BlobStore({ client: new S3Client({}), bucket: settings.BUCKET });
   return {
-    store: new DynamoDbLogStore({
-      client: new DynamoDBClient({}),
-      entryTable: settings.ENTRY_TABLE,
-      segmentTable: settings.SEGMENT_TABLE,
-    }),
-    blobs: new S3BlobStore({ client: new S3Client({}), bucket: settings.BUCKET }),
+    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+    tables,
+    blobs,
     queue: new SqsJobQueue({ client: new SQSClient({}), queueUrl: settings.QUEUE_URL }),
     platform: nativePlatform,
     reducer: spreadsheet,
     types: reserved(settings),
     now: Date.now,
+    random: Math.random,
+    policyOf: async (log) => (await readPolicies(blobs, DEFAULT_POLICY)).of(log),
   };
 }
 

@@ -142,6 +142,11 @@ export class BlobDeleteError extends LogfoldError {
   override readonly code = 'BLOB_DELETE_FAILED';
 }
 
+/** An object was being written and somebody gave it up: nothing of it is there. */
+export class UploadAbortedError extends LogfoldError {
+  override readonly code = 'UPLOAD_ABORTED';
+}
+
 /** A message became visible to other consumers again before its receipt was used. It will be delivered again. */
 export class ReceiptExpiredError extends LogfoldError {
   override readonly code = 'RECEIPT_EXPIRED';

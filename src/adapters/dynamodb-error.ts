@@ -38,16 +38,30 @@ export function sentMoreThanOnce(error: unknown): boolean {
 
 /** What an error of DynamoDB means to us, or the very same error. */
 export function translateDynamoDbError(error: unknown, tables: readonly string[]): unknown {
-  if (error instanceof Error && error.name === 'ValidationException' && /size.*exceeded/i.test(error.message)) {
-    return new TooLargeError(`DynamoDB does not take an item of this size: ${error.message}`, { cause: error });
+  const tooLarge = error instanceof Error && invalid(error).find((message) => /size.*exceeded/i.test(message));
+  if (typeof tooLarge === 'string') {
+    return new TooLargeError(`DynamoDB does not take an item of this size: ${tooLarge}`, { cause: error });
   }
   const names = tables.map((table) => `'${table}'`).join(' or ');
   return translateAwsError(error, `table ${names}`);
 }
 
+/** What DynamoDB says is wrong with a request, or with the writes of a transaction. */
+function invalid(error: Error): string[] {
+  if (error.name === 'ValidationException') return [error.message];
+  return cancellations(error).flatMap(({ code, message }) => (code === 'ValidationError' ? [message] : []));
+}
+
 function cancellationReasons(error: Error): string[] {
+  return cancellations(error).map(({ code }) => code);
+}
+
+/** Why a transaction was cancelled: one for each of its writes, with the code `None` where that one was in order. */
+function cancellations(error: Error): { readonly code: string; readonly message: string }[] {
   if (error.name !== 'TransactionCanceledException' || !('CancellationReasons' in error)) return [];
   const reasons: unknown = error.CancellationReasons;
   if (!Array.isArray(reasons)) return [];
-  return reasons.map((reason: { readonly Code?: unknown } | undefined) => String(reason?.Code ?? 'None'));
+  return reasons.map((reason: { readonly Code?: unknown; readonly Message?: unknown } | undefined) => {
+    return { code: String(reason?.Code ?? 'None'), message: String(reason?.Message ?? '') };
+  });
 }

@@ -1,21 +1,7 @@
-import { isDeepStrictEqual } from 'node:util';
-import {
-  type ConsumedCapacity,
-  type DynamoDBClient,
-  GetItemCommand,
-  PutItemCommand,
-  QueryCommand,
-  type QueryCommandInput,
-  type QueryCommandOutput,
-  ScanCommand,
-  type ScanCommandOutput,
-  type TransactWriteItem,
-  TransactWriteItemsCommand,
-  UpdateItemCommand,
-  type UpdateItemCommandInput,
-} from '@aws-sdk/client-dynamodb';
-import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError, type Where } from '../errors.ts';
-import type { AttributeValue, Item, StoredItem } from '../log/attribute.ts';
+import type { DynamoDBClient, TransactWriteItem } from '@aws-sdk/client-dynamodb';
+import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../errors.ts';
+import type { Item, StoredItem } from '../log/attribute.ts';
+import type { RetryLimits } from '../log/backoff.ts';
 import type { Entry } from '../log/entry.ts';
 import {
   decodeEntry,
@@ -23,30 +9,30 @@ import {
   encodeEntry,
   encodeSegment,
   entryKey,
-  type PrimaryKey,
+  rootAttribute,
   segmentKey,
 } from '../log/item-codec.ts';
 import { checkWriteSize } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
-import type { Consistency, LogStore } from '../log/log-store.ts';
+import type { Consistency, Expiration, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
-import { conditionFailed, isRetryable, sentMoreThanOnce, translateDynamoDbError } from './dynamodb-error.ts';
+import { isRetryable } from './dynamodb-error.ts';
+import { DynamoDbRequests, type Meter, putNewItem } from './dynamodb-requests.ts';
+import { DynamoDbSegmentLife } from './dynamodb-segment-life.ts';
 
 export { isRetryable } from './dynamodb-error.ts';
-
-/** What requests cost, in request units: told once for each request that succeeded, with DynamoDB's name for it. */
-export type Meter = (op: string, consumed: { readonly readUnits: number; readonly writeUnits: number }) => void;
+export type { Meter } from './dynamodb-requests.ts';
 
 export interface DynamoDbLogStoreOptions {
   readonly client: DynamoDBClient;
   readonly entryTable: string;
   readonly segmentTable: string;
   readonly meter?: Meter | undefined;
+  /** How often to send what DynamoDB leaves over of a batch. Ten times by default, which takes up to ten seconds. */
+  readonly batchRetries?: RetryLimits | undefined;
 }
-
-const NOT_EXISTS = 'attribute_not_exists(S)';
 
 /**
  * The log in DynamoDB. Retries after throttling and lost connections are the client's.
@@ -55,88 +41,76 @@ const NOT_EXISTS = 'attribute_not_exists(S)';
  * credentials or AWS refuses them.
  */
 export class DynamoDbLogStore implements LogStore {
-  readonly #client: DynamoDBClient;
+  readonly #requests: DynamoDbRequests;
+  readonly #life: DynamoDbSegmentLife;
   readonly #entryTable: string;
   readonly #segmentTable: string;
-  readonly #meter: Meter | undefined;
 
   constructor(options: DynamoDbLogStoreOptions) {
-    this.#client = options.client;
+    this.#requests = new DynamoDbRequests(options);
+    this.#life = new DynamoDbSegmentLife(this.#requests, options);
     this.#entryTable = options.entryTable;
     this.#segmentTable = options.segmentTable;
-    this.#meter = options.meter;
   }
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
-    const puts = [
-      this.#put(this.#segmentTable, encodeSegment(segment)),
-      this.#put(this.#entryTable, encodeEntry(first)),
-    ];
-    await this.#transact(puts, 'The log exists already', { log: segment.log });
+    const created = await this.#requests.transact([this.#newSegment(segment), this.#newEntry(first)]);
+    if (!created) throw new EntryExistsError('The log exists already', { log: segment.log });
   }
 
   async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
-    const items = await this.#newest(this.#segmentTable, segmentKey(log, 0), { limit, consistent });
+    const items = await this.#requests.newest(this.#segmentTable, segmentKey(log, 0), { limit, consistent });
     return items.map(decodeSegment);
   }
 
   async getSegment(log: LogId, segment: number, { consistent }: Consistency): Promise<Segment | undefined> {
-    const item = await this.#get(this.#segmentTable, segmentKey(log, segment), consistent);
+    const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), consistent);
     return item && decodeSegment(item);
   }
 
-  async *segments(log: LogId): AsyncGenerator<Segment> {
-    const values = { ':s': segmentKey(log, 0).S };
-    const pages = this.#queryPages({
+  async *segments(log: LogId, { consistent }: Consistency = { consistent: false }): AsyncGenerator<Segment> {
+    const pages = this.#requests.queryPages({
       TableName: this.#segmentTable,
       KeyConditionExpression: 'S = :s',
-      ExpressionAttributeValues: values,
+      ExpressionAttributeValues: { ':s': segmentKey(log, 0).S },
+      ConsistentRead: consistent,
     });
     for await (const items of pages) yield* items.map(decodeSegment);
   }
 
-  async *allSegments(): AsyncGenerator<Segment> {
-    let start: ScanCommandOutput['LastEvaluatedKey'];
-    do {
-      const input = {
-        TableName: this.#segmentTable,
-        ExclusiveStartKey: start,
-        ReturnConsumedCapacity: 'TOTAL',
-      } as const;
-      const output = await this.#send([this.#segmentTable], () => this.#client.send(new ScanCommand(input)));
-      this.#count('Scan', 'read', [output.ConsumedCapacity]);
-      yield* (output.Items ?? []).map(decodeSegment);
-      start = output.LastEvaluatedKey;
-    } while (start !== undefined);
+  async *allSegments(part: ScanPart = { index: 0, of: 1 }): AsyncGenerator<Segment> {
+    const { index: Segment, of: TotalSegments } = part;
+    const pages = this.#requests.scanPages({ TableName: this.#segmentTable, Segment, TotalSegments });
+    for await (const items of pages) yield* items.map(decodeSegment);
   }
 
   async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<Entry | undefined> {
     const key = entryKey(log, { segment, entry: 0 });
-    const [item] = await this.#newest(this.#entryTable, key, { limit: 1, consistent });
+    const [item] = await this.#requests.newest(this.#entryTable, key, { limit: 1, consistent });
     return item && decodeEntry(item);
   }
 
   async getEntry(log: LogId, position: Position, { consistent }: Consistency): Promise<Entry | undefined> {
-    const item = await this.#get(this.#entryTable, entryKey(log, position), consistent);
+    const item = await this.#requests.get(this.#entryTable, entryKey(log, position), consistent);
     return item && decodeEntry(item);
   }
 
-  async *entries(
-    log: LogId,
-    range: { readonly segment: number; readonly from: number; readonly to: number },
-    { consistent }: Consistency,
-  ): AsyncGenerator<Entry[]> {
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  }
+
+  async *items(log: LogId, range: SegmentRange, { consistent }: Consistency): AsyncGenerator<StoredItem[]> {
     const { segment, from, to } = range;
     if (from >= to) return;
     const first = entryKey(log, { segment, entry: from });
     const last = entryKey(log, { segment, entry: to - 1 });
-    const pages = this.#queryPages({
+    const pages = this.#requests.queryPages({
       TableName: this.#entryTable,
       KeyConditionExpression: 'S = :s AND N BETWEEN :first AND :last',
       ExpressionAttributeValues: { ':s': first.S, ':first': first.N, ':last': last.N },
       ConsistentRead: consistent,
     });
-    for await (const items of pages) if (items.length > 0) yield items.map(decodeEntry);
+    for await (const items of pages) if (items.length > 0) yield items;
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {
@@ -145,28 +119,29 @@ export class DynamoDbLogStore implements LogStore {
     const [entry] = entries;
     const [item] = items;
     if (entry === undefined || item === undefined) return;
-    if (items.length === 1) return this.#putEntry(entry, item);
-    const puts = items.map((each) => this.#put(this.#entryTable, each));
-    const { segment, entry: number } = entry.position;
-    await this.#transact(puts, 'One of the entries exists already', { log: entry.log, segment, entry: number });
+    const { log, position } = entry;
+    const where = { log, segment: position.segment, entry: position.entry };
+    if (items.length === 1) {
+      const put = { item, key: entryKey(log, position) };
+      const written = await this.#requests.putNew(this.#entryTable, put, decodeEntry);
+      if (!written) throw new EntryExistsError('The entry exists already', where);
+      return;
+    }
+    const written = await this.#requests.transact(items.map((each) => putNewItem(this.#entryTable, each)));
+    if (!written) throw new EntryExistsError('One of the entries exists already', where);
   }
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
     const { end, segment, first } = items;
-    const puts = [
-      this.#put(this.#entryTable, encodeEntry(end)),
-      this.#put(this.#segmentTable, encodeSegment(segment)),
-      this.#put(this.#entryTable, encodeEntry(first)),
-    ];
-    await this.#transact(puts, 'The segment has gone on or ended already', {
-      log: end.log,
-      segment: end.position.segment,
-    });
+    const puts = [this.#newEntry(end), this.#newSegment(segment), this.#newEntry(first)];
+    if (await this.#requests.transact(puts)) return;
+    const where = { log: end.log, segment: end.position.segment };
+    throw new EntryExistsError('The segment has gone on or ended already', where);
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
     const { name, value } = rootAttribute(root);
-    const written = await this.#update({
+    const written = await this.#requests.update({
       TableName: this.#entryTable,
       Key: entryKey(log, position),
       UpdateExpression: `SET ${name} = :root`,
@@ -185,7 +160,7 @@ export class DynamoDbLogStore implements LogStore {
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
     const [old, fresh] = [rootAttribute(from), rootAttribute(to)];
-    const written = await this.#update({
+    const replace = {
       TableName: this.#entryTable,
       Key: entryKey(log, position),
       // An item that has both attributes has two bodies, and is invalid.
@@ -193,24 +168,29 @@ export class DynamoDbLogStore implements LogStore {
       ConditionExpression: '#from = :from',
       ExpressionAttributeNames: { '#from': old.name, '#to': fresh.name },
       ExpressionAttributeValues: { ':from': old.value, ':to': fresh.value },
-    });
-    if (written) return true;
+    };
+    const notArchived = {
+      TableName: this.#segmentTable,
+      Key: segmentKey(log, position.segment),
+      ConditionExpression: 'attribute_exists(S) AND attribute_not_exists(A)',
+    };
+    if (await this.#requests.transact([{ Update: replace }, { ConditionCheck: notArchived }])) return true;
     const entry = await this.getEntry(log, position, { consistent: true });
     if (entry === undefined) {
       const where = { log, segment: position.segment, entry: position.entry };
       throw new EntryNotFoundError('There is no such entry', where);
     }
-    // It does where an answer was lost and the SDK sent the request again.
+    // Another process may have put the same root there.
     const carried = rootOf(entry);
     return carried !== undefined && sameRoot(carried, to);
   }
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
-    const written = await this.#update({
+    const written = await this.#requests.update({
       TableName: this.#segmentTable,
       Key: segmentKey(log, position.segment),
       UpdateExpression: 'SET L = :n',
-      ConditionExpression: 'attribute_exists(S) AND (attribute_not_exists(L) OR L < :n)',
+      ConditionExpression: 'attribute_exists(S) AND (attribute_not_exists(L) OR L < :n) AND attribute_not_exists(A)',
       ExpressionAttributeValues: { ':n': { N: String(position.entry) } },
     });
     if (written) return true;
@@ -221,118 +201,39 @@ export class DynamoDbLogStore implements LogStore {
     return false;
   }
 
+  setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    return this.#life.setArchive(segment, archive);
+  }
+
+  setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+    return this.#life.setExpiration(segment, to);
+  }
+
+  setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    return this.#life.setEntryExpiry(log, position, expires);
+  }
+
+  deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    return this.#life.deleteEntries(log, segment, entries);
+  }
+
+  putItems(items: readonly Item[]): Promise<void> {
+    return this.#life.putItems(items);
+  }
+
+  putSegment(segment: Segment): Promise<boolean> {
+    return this.#life.putSegment(segment);
+  }
+
   isRetryable(error: unknown): boolean {
     return isRetryable(error);
   }
 
-  async #putEntry(entry: Entry, item: Item): Promise<void> {
-    const input = {
-      TableName: this.#entryTable,
-      Item: item,
-      ConditionExpression: NOT_EXISTS,
-      ReturnConsumedCapacity: 'TOTAL',
-    } as const;
-    const { log, position } = entry;
-    try {
-      const output = await this.#send([this.#entryTable], () => this.#client.send(new PutItemCommand(input)));
-      this.#count('PutItem', 'write', [output.ConsumedCapacity]);
-    } catch (error) {
-      if (!conditionFailed(error)) throw error;
-      // Where an answer was lost and the SDK sent the request again, the entry that stands in the way is our own.
-      // Without this the caller would append it a second time. (A transaction has a token for the same purpose.)
-      if (sentMoreThanOnce(error)) {
-        const stored = await this.getEntry(log, position, { consistent: true });
-        if (isDeepStrictEqual(stored, decodeEntry(item))) return;
-      }
-      const where = { log, segment: position.segment, entry: position.entry };
-      throw new EntryExistsError('The entry exists already', { ...where, cause: error });
-    }
+  #newEntry(entry: Entry): TransactWriteItem {
+    return putNewItem(this.#entryTable, encodeEntry(entry));
   }
 
-  #put(table: string, item: Item): TransactWriteItem {
-    return { Put: { TableName: table, Item: item, ConditionExpression: NOT_EXISTS } };
+  #newSegment(segment: Segment): TransactWriteItem {
+    return putNewItem(this.#segmentTable, encodeSegment(segment));
   }
-
-  async #transact(writes: TransactWriteItem[], conflict: string, where: Where): Promise<void> {
-    const input = { TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' } as const;
-    try {
-      const output = await this.#send([this.#entryTable, this.#segmentTable], () =>
-        this.#client.send(new TransactWriteItemsCommand(input)),
-      );
-      this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
-    } catch (error) {
-      throw conditionFailed(error) ? new EntryExistsError(conflict, { ...where, cause: error }) : error;
-    }
-  }
-
-  /** Whether the condition held. */
-  async #update(input: UpdateItemCommandInput & { readonly TableName: string }): Promise<boolean> {
-    try {
-      const command = new UpdateItemCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
-      const output = await this.#send([input.TableName], () => this.#client.send(command));
-      this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
-      return true;
-    } catch (error) {
-      if (conditionFailed(error)) return false;
-      throw error;
-    }
-  }
-
-  async #get(table: string, key: Item, consistent: boolean): Promise<StoredItem | undefined> {
-    const input = { TableName: table, Key: key, ConsistentRead: consistent, ReturnConsumedCapacity: 'TOTAL' } as const;
-    const output = await this.#send([table], () => this.#client.send(new GetItemCommand(input)));
-    this.#count('GetItem', 'read', [output.ConsumedCapacity]);
-    return output.Item;
-  }
-
-  /** The items with the highest sort keys beside the given one, highest first. */
-  async #newest(
-    table: string,
-    key: PrimaryKey,
-    { limit, consistent }: { readonly limit: number; readonly consistent: boolean },
-  ): Promise<StoredItem[]> {
-    const output = await this.#query({
-      TableName: table,
-      KeyConditionExpression: 'S = :s',
-      ExpressionAttributeValues: { ':s': key.S },
-      ScanIndexForward: false,
-      Limit: limit,
-      ConsistentRead: consistent,
-    });
-    return output.Items ?? [];
-  }
-
-  async *#queryPages(input: QueryCommandInput & { readonly TableName: string }): AsyncGenerator<StoredItem[]> {
-    let start: QueryCommandOutput['LastEvaluatedKey'];
-    do {
-      const output = await this.#query({ ...input, ExclusiveStartKey: start });
-      yield output.Items ?? [];
-      start = output.LastEvaluatedKey;
-    } while (start !== undefined);
-  }
-
-  async #query(input: QueryCommandInput & { readonly TableName: string }): Promise<QueryCommandOutput> {
-    const command = new QueryCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
-    const output = await this.#send([input.TableName], () => this.#client.send(command));
-    this.#count('Query', 'read', [output.ConsumedCapacity]);
-    return output;
-  }
-
-  async #send<T>(tables: readonly string[], request: () => Promise<T>): Promise<T> {
-    try {
-      return await request();
-    } catch (error) {
-      throw translateDynamoDbError(error, tables);
-    }
-  }
-
-  #count(op: string, kind: 'read' | 'write', consumed: readonly (ConsumedCapacity | undefined)[]): void {
-    const units = consumed.reduce((sum, table) => sum + (table?.CapacityUnits ?? 0), 0);
-    this.#meter?.(op, kind === 'read' ? { readUnits: units, writeUnits: 0 } : { readUnits: 0, writeUnits: units });
-  }
-}
-
-/** The attribute of a Snapshot entry's item that carries a root. */
-function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readonly value: AttributeValue } {
-  return 'key' in root ? { name: 'E', value: { S: root.key } } : { name: 'B', value: { B: root.inline } };
 }

@@ -1,9 +1,18 @@
-import { randomUUID } from 'node:crypto';
-import type { Dirent, Stats } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, stat, unlink } from 'node:fs/promises';
+import type { Dirent } from 'node:fs';
+import { link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import type { BlobInfo, BlobStore } from '../store/blob-store.ts';
+import { UploadAbortedError } from '../errors.ts';
+import {
+  type BlobInfo,
+  type BlobPart,
+  type BlobRange,
+  type BlobStore,
+  clampRange,
+  isSameWrite,
+  type UploadInfo,
+} from '../store/blob-store.ts';
 import { checkBlobKey } from '../store/keys.ts';
+import { formatUploadName, newUpload, parseUploadName } from './upload-name.ts';
 
 export interface FilesystemBlobStoreOptions {
   /** False gives up durability across a power cut for speed; what a killed process wrote stays whole either way. */
@@ -32,19 +41,16 @@ export class FilesystemBlobStore implements BlobStore {
     return undefinedWhereMissing(readFile(this.#path(key)));
   }
 
+  async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    return undefinedWhereMissing(readRange(this.#path(key), range));
+  }
+
   async put(key: string, bytes: Uint8Array): Promise<void> {
-    const path = this.#path(key);
-    const directory = dirname(path);
-    await Promise.all([this.#makeDirectory(directory), this.#makeDirectory(this.#temporary)]);
-    const temporary = join(this.#temporary, randomUUID());
-    try {
-      await this.#writeWhole(temporary, bytes);
-      await rename(temporary, path);
-    } catch (error) {
-      await undefinedWhereMissing(unlink(temporary));
-      throw error;
-    }
-    await this.#syncDirectory(directory);
+    await this.#write(key, bytes);
+  }
+
+  async putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    await this.#write(key, bytes);
   }
 
   async delete(keys: readonly string[]): Promise<void> {
@@ -52,41 +58,108 @@ export class FilesystemBlobStore implements BlobStore {
     for (const path of paths) await undefinedWhereMissing(unlink(path));
   }
 
+  /**
+   * A file that is as it was listed is moved away, looked at again, and put back where another process replaced it in
+   * between. It is missing for that moment, and if this process is killed then, it stays away: `uploads` names it.
+   */
+  async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
+    for (const { key } of blobs) checkBlobKey(key);
+    let gone = 0;
+    for (const blob of blobs) if (await this.#deleteUnchanged(blob)) gone++;
+    return gone;
+  }
+
   async *list(prefix: string): AsyncGenerator<BlobInfo> {
     const slash = prefix.lastIndexOf('/');
     const folder = prefix.slice(0, slash + 1);
     // A prefix is no key, but it must not lead out of the directory either.
     if (folder !== '') checkBlobKey(folder.slice(0, -1));
-    yield* this.#walk(folder, prefix.slice(slash + 1));
+    yield* walk(this.#objects, folder, prefix.slice(slash + 1));
   }
 
-  async *#walk(folder: string, start: string): AsyncGenerator<BlobInfo> {
-    const directory = join(this.#objects, folder);
-    const entries = (await undefinedWhereMissing(readdir(directory, { withFileTypes: true }))) ?? [];
-    for (const name of entries.map(keyPart).sort()) {
-      if (!name.startsWith(start)) continue;
-      const key = folder + name;
-      if (name.endsWith('/')) {
-        yield* this.#walk(key, '');
-        continue;
-      }
-      const stats: Stats | undefined = await undefinedWhereMissing(stat(join(this.#objects, key)));
-      // Deleted since the directory was read: it is no longer there to be listed.
-      if (stats !== undefined) yield { key, bytes: stats.size, modified: stats.mtimeMs };
+  /** What `put` and `putStream` are writing, and what they left where their process was killed. */
+  async *uploads(prefix: string): AsyncGenerator<UploadInfo> {
+    for await (const { key: name } of walk(this.#temporary, '', '')) {
+      const upload = parseUploadName(name);
+      if (upload?.key.startsWith(prefix)) yield upload;
     }
+  }
+
+  async abort(upload: UploadInfo): Promise<void> {
+    await this.#discard(this.#temporaryPath(upload));
   }
 
   #path(key: string): string {
     return join(this.#objects, checkBlobKey(key));
   }
 
-  async #writeWhole(path: string, bytes: Uint8Array): Promise<void> {
+  #temporaryPath(upload: UploadInfo): string {
+    return join(this.#temporary, formatUploadName(upload));
+  }
+
+  async #write(key: string, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
+    const path = this.#path(key);
+    const temporary = this.#temporaryPath(newUpload(key));
+    try {
+      await Promise.all([this.#makeDirectory(dirname(path)), this.#makeDirectory(dirname(temporary))]);
+      await this.#writeWhole(temporary, bytes);
+      await rename(temporary, path).catch((error: unknown) => {
+        if (codeOf(error) !== 'ENOENT') throw error;
+        throw new UploadAbortedError(`the upload of '${key}' was given up`, { cause: error });
+      });
+    } catch (error) {
+      await this.#discard(temporary);
+      throw error;
+    }
+    await this.#removeFolders(temporary);
+    await this.#syncDirectory(dirname(path));
+  }
+
+  async #writeWhole(path: string, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
     const file = await open(path, 'wx');
     try {
       await file.writeFile(bytes);
       if (this.#fsync) await file.sync();
     } finally {
       await file.close();
+    }
+  }
+
+  /** Whether the object is gone. */
+  async #deleteUnchanged(blob: BlobInfo): Promise<boolean> {
+    const path = this.#path(blob.key);
+    const before = await look(path);
+    if (before === undefined) return true;
+    if (!isSameWrite(blob, before)) return false;
+    const away = this.#temporaryPath(newUpload(blob.key));
+    await this.#makeDirectory(dirname(away));
+    await undefinedWhereMissing(rename(path, away));
+    const taken = await look(away);
+    const changed = taken !== undefined && !isSameWrite(blob, taken);
+    if (changed) await this.#putBack(away, path);
+    await this.#discard(away);
+    return !changed;
+  }
+
+  async #putBack(away: string, path: string): Promise<void> {
+    try {
+      await link(away, path);
+    } catch (error) {
+      // Written once more since it was moved: that is what has to stay.
+      if (codeOf(error) !== 'EEXIST') throw error;
+    }
+    await this.#syncDirectory(dirname(path));
+  }
+
+  async #discard(temporary: string): Promise<void> {
+    await undefinedWhereMissing(unlink(temporary));
+    await this.#removeFolders(temporary);
+  }
+
+  /** Removes the folders that a name too long for one file has; no others share them. */
+  async #removeFolders(temporary: string): Promise<void> {
+    for (let folder = dirname(temporary); folder !== this.#temporary; folder = dirname(folder)) {
+      await undefinedWhereMissing(rmdir(folder));
     }
   }
 
@@ -110,6 +183,48 @@ export class FilesystemBlobStore implements BlobStore {
   }
 }
 
+async function* walk(root: string, folder: string, start: string): AsyncGenerator<BlobInfo> {
+  const entries = (await undefinedWhereMissing(readdir(join(root, folder), { withFileTypes: true }))) ?? [];
+  for (const name of entries.map(keyPart).sort()) {
+    if (!name.startsWith(start)) continue;
+    const key = folder + name;
+    if (name.endsWith('/')) {
+      yield* walk(root, key, '');
+      continue;
+    }
+    const seen = await look(join(root, key));
+    // Deleted since the directory was read: it is no longer there to be listed.
+    if (seen !== undefined) yield { key, ...seen };
+  }
+}
+
+async function look(path: string): Promise<Omit<BlobInfo, 'key'> | undefined> {
+  const stats = await undefinedWhereMissing(stat(path, { bigint: true }));
+  if (stats === undefined) return undefined;
+  // Every write makes a new file, so this tells even those apart that fall within one tick of the clock.
+  const version = `${stats.ino}-${stats.mtimeNs}`;
+  return { bytes: Number(stats.size), modified: Number(stats.mtimeNs) / 1e6, version };
+}
+
+async function readRange(path: string, range: BlobRange): Promise<BlobPart | undefined> {
+  const file = await open(path, 'r');
+  try {
+    const stats = await file.stat();
+    if (!stats.isFile()) return undefined;
+    const { from, to } = clampRange(range, stats.size);
+    const bytes = new Uint8Array(to - from);
+    let filled = 0;
+    while (filled < bytes.byteLength) {
+      const { bytesRead } = await file.read(bytes, filled, bytes.byteLength - filled, from + filled);
+      if (bytesRead === 0) throw new Error(`'${path}' became shorter while it was read`);
+      filled += bytesRead;
+    }
+    return { bytes, size: stats.size };
+  } finally {
+    await file.close();
+  }
+}
+
 /** With its slash, a folder sorts among its neighbours just as the keys inside of it do. */
 function keyPart(entry: Dirent): string {
   return entry.isDirectory() ? `${entry.name}/` : entry.name;
@@ -119,9 +234,13 @@ async function undefinedWhereMissing<T>(attempt: Promise<T>): Promise<T | undefi
   try {
     return await attempt;
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    const code = codeOf(error);
     // EISDIR: the key is a folder of other keys, and so no object itself.
     if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR') return undefined;
     throw error;
   }
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
 }

@@ -1,15 +1,25 @@
-import type { BlobInfo, BlobStore } from '../store/blob-store.ts';
+import { UploadAbortedError } from '../errors.ts';
+import {
+  type BlobInfo,
+  type BlobPart,
+  type BlobRange,
+  type BlobStore,
+  clampRange,
+  isSameWrite,
+  type UploadInfo,
+} from '../store/blob-store.ts';
 import { checkBlobKey } from '../store/keys.ts';
 
-interface StoredBlob {
-  readonly bytes: Uint8Array;
-  readonly modified: number;
+interface StoredBlob extends BlobInfo {
+  readonly content: Uint8Array;
 }
 
 /** Blobs in this process's memory: the reference for every other blob store. */
 export class MemoryBlobStore implements BlobStore {
   readonly #blobs = new Map<string, StoredBlob>();
+  readonly #uploads = new Map<string, UploadInfo>();
   readonly #now: () => number;
+  #writes = 0;
 
   /** @param now epoch milliseconds, for `modified` */
   constructor(now: () => number = Date.now) {
@@ -17,12 +27,35 @@ export class MemoryBlobStore implements BlobStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return this.#blobs.get(key)?.bytes.slice();
+    return this.#blobs.get(key)?.content.slice();
+  }
+
+  async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    const content = this.#blobs.get(key)?.content;
+    if (content === undefined) return undefined;
+    const { from, to } = clampRange(range, content.byteLength);
+    return { bytes: content.slice(from, to), size: content.byteLength };
   }
 
   async put(key: string, bytes: Uint8Array): Promise<void> {
     // Copied both ways, so that no caller can change what is stored.
-    this.#blobs.set(checkBlobKey(key), { bytes: Uint8Array.from(bytes), modified: this.#now() });
+    this.#write(checkBlobKey(key), Uint8Array.from(bytes));
+  }
+
+  async putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    const id = String(++this.#writes);
+    this.#uploads.set(id, { key: checkBlobKey(key), id, started: this.#now() });
+    try {
+      const parts: Uint8Array[] = [];
+      for await (const part of bytes) {
+        parts.push(Uint8Array.from(part));
+        this.#checkUpload(key, id);
+      }
+      this.#checkUpload(key, id);
+      this.#write(key, new Uint8Array(Buffer.concat(parts)));
+    } finally {
+      this.#uploads.delete(id);
+    }
   }
 
   async delete(keys: readonly string[]): Promise<void> {
@@ -30,11 +63,40 @@ export class MemoryBlobStore implements BlobStore {
     for (const key of keys) this.#blobs.delete(key);
   }
 
+  async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
+    for (const { key } of blobs) checkBlobKey(key);
+    for (const blob of blobs) {
+      const now = this.#blobs.get(blob.key);
+      if (now !== undefined && isSameWrite(blob, now)) this.#blobs.delete(blob.key);
+    }
+    return blobs.filter(({ key }) => !this.#blobs.has(key)).length;
+  }
+
   async *list(prefix: string): AsyncGenerator<BlobInfo> {
     const keys = [...this.#blobs.keys()].filter((key) => key.startsWith(prefix)).sort();
     for (const key of keys) {
       const blob = this.#blobs.get(key);
-      if (blob !== undefined) yield { key, bytes: blob.bytes.byteLength, modified: blob.modified };
+      if (blob === undefined) continue;
+      const { bytes, modified, version } = blob;
+      yield { key, bytes, modified, version };
     }
+  }
+
+  async *uploads(prefix: string): AsyncGenerator<UploadInfo> {
+    yield* [...this.#uploads.values()].filter(({ key }) => key.startsWith(prefix));
+  }
+
+  async abort({ key, id }: UploadInfo): Promise<void> {
+    checkBlobKey(key);
+    this.#uploads.delete(id);
+  }
+
+  #write(key: string, content: Uint8Array): void {
+    const version = String(++this.#writes);
+    this.#blobs.set(key, { key, bytes: content.byteLength, modified: this.#now(), version, content });
+  }
+
+  #checkUpload(key: string, id: string): void {
+    if (!this.#uploads.has(id)) throw new UploadAbortedError(`the upload of '${key}' was given up`);
   }
 }

@@ -1,19 +1,24 @@
+import { isDeepStrictEqual } from 'node:util';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
-import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../log/item-codec.ts';
-import { checkWriteSize } from '../log/item-size.ts';
-import type { LogId } from '../log/log-id.ts';
-import type { LogStore } from '../log/log-store.ts';
+import {
+  decodeEntry,
+  decodeSegment,
+  type EntryPlace,
+  encodeEntry,
+  encodeSegment,
+  entryPlace,
+  rootAttribute,
+} from '../log/item-codec.ts';
+import { checkBatchItems, checkWriteSize } from '../log/item-size.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
+import type { Expiration, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
-
-/** The items under one partition key, by sort key, and the highest sort key. */
-interface Partition {
-  readonly items: Map<number, Item>;
-  newest: number;
-}
+import { equalBytes } from '../tree/bytes.ts';
+import { type ItemPlace, MemoryTable } from './memory-table.ts';
 
 export interface MemoryLogStoreOptions {
   /** Items of one page, 1000 by default. */
@@ -21,12 +26,12 @@ export interface MemoryLogStoreOptions {
 }
 
 /**
- * Both tables in this process's memory: the reference for every other log store. Every read is consistent. Items are
- * held as DynamoDB would hold them.
+ * Both tables in this process's memory: the reference for every other log store. Every read is consistent. No method
+ * awaits anything between reading and writing, so nothing comes in between.
  */
 export class MemoryLogStore implements LogStore {
-  readonly #entries = new Map<string, Partition>();
-  readonly #segments = new Map<LogId, Partition>();
+  readonly #entries = new MemoryTable();
+  readonly #segments = new MemoryTable();
   readonly #pageItems: number;
 
   constructor(options: MemoryLogStoreOptions = {}) {
@@ -34,93 +39,133 @@ export class MemoryLogStore implements LogStore {
   }
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
-    this.#write([first], [segment]);
+    this.#writeNew([first], [segment]);
   }
 
   async newestSegments(log: LogId, limit: number): Promise<Segment[]> {
-    return this.#segmentsOf(log).reverse().slice(0, limit);
+    return this.#segments.all(log).reverse().slice(0, limit).map(decodeSegment);
   }
 
   async getSegment(log: LogId, segment: number): Promise<Segment | undefined> {
-    const item = this.#segments.get(log)?.items.get(segment);
-    return item && decodeSegment(structuredClone(item));
+    return this.#segment(log, segment);
   }
 
   async *segments(log: LogId): AsyncGenerator<Segment> {
-    yield* this.#segmentsOf(log);
+    yield* this.#segments.all(log).map(decodeSegment);
   }
 
-  async *allSegments(): AsyncGenerator<Segment> {
-    for (const log of [...this.#segments.keys()]) yield* this.#segmentsOf(log);
+  async *allSegments({ index, of }: ScanPart = { index: 0, of: 1 }): AsyncGenerator<Segment> {
+    for (const log of this.#segments.partitions()) if (partOf(log, of) === index) yield* this.segments(parseLogId(log));
   }
 
   async newestEntry(log: LogId, segment: number): Promise<Entry | undefined> {
-    const partition = this.#entries.get(partitionKey(log, segment));
-    return partition && this.#entry(log, { segment, entry: partition.newest });
+    const entry = this.#entries.newest(entryPartition(log, segment));
+    return entry === undefined ? undefined : this.#entry(log, { segment, entry });
   }
 
   async getEntry(log: LogId, position: Position): Promise<Entry | undefined> {
     return this.#entry(log, position);
   }
 
-  async *entries(
-    log: LogId,
-    range: { readonly segment: number; readonly from: number; readonly to: number },
-  ): AsyncGenerator<Entry[]> {
-    const { segment, from, to } = range;
-    let page: Entry[] = [];
-    for (let entry = from; entry < to; entry++) {
-      if (entry > (this.#entries.get(partitionKey(log, segment))?.newest ?? -1)) break;
-      const found = this.#entry(log, { segment, entry });
-      if (found !== undefined) page.push(found);
-      if (page.length === this.#pageItems) {
-        yield page;
-        page = [];
-      }
+  async *entries(log: LogId, range: SegmentRange): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range)) yield items.map(decodeEntry);
+  }
+
+  async *items(log: LogId, { segment, from, to }: SegmentRange): AsyncGenerator<Item[]> {
+    const partition = entryPartition(log, segment);
+    for (let next = from; ; ) {
+      const page = this.#entries.range(partition, { from: next, to, limit: this.#pageItems });
+      const last = page.at(-1);
+      if (last === undefined) return;
+      yield page;
+      next = entryPlace(last).position.entry + 1;
     }
-    if (page.length > 0) yield page;
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {
-    this.#write(entries, []);
+    this.#writeNew(entries, []);
   }
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
-    this.#write([items.end, items.first], [items.segment]);
+    this.#writeNew([items.end, items.first], [items.segment]);
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
-    const { segment, entry } = position;
-    const stored = this.#entry(log, position);
-    if (stored === undefined) throw new EntryNotFoundError('There is no such entry', { log, segment, entry });
+    const stored = this.#entryOrFail(log, position);
     const existing = rootOf(stored);
     if (existing !== undefined) return existing;
     if (stored.body !== undefined) {
-      throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", { log, segment, entry });
+      const where = { log, segment: position.segment, entry: position.entry };
+      throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
     }
-    this.#setRoot(stored, root);
+    const { name, value } = rootAttribute(root);
+    this.#entries.update(placeOfEntry(log, position), { [name]: value });
     return root;
   }
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
-    const { segment, entry } = position;
-    const stored = this.#entry(log, position);
-    if (stored === undefined) throw new EntryNotFoundError('There is no such entry', { log, segment, entry });
-    const carried = rootOf(stored);
+    const carried = rootOf(this.#entryOrFail(log, position));
     if (carried === undefined) return false;
-    if (!sameRoot(carried, from)) return sameRoot(carried, to);
-    this.#setRoot(stored, to);
+    const segment = this.#segment(log, position.segment);
+    if (segment === undefined || segment.archive !== undefined || !sameRoot(carried, from)) {
+      return sameRoot(carried, to);
+    }
+    const { name, value } = rootAttribute(to);
+    this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
     return true;
   }
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
-    const stored = await this.getSegment(log, position.segment);
-    if (stored === undefined) {
-      throw new SegmentNotFoundError('There is no such segment', { log, segment: position.segment });
+    const { segment, entry } = position;
+    const stored = this.#segment(log, segment);
+    if (stored === undefined) throw new SegmentNotFoundError('There is no such segment', { log, segment });
+    if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;
+    return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
+  }
+
+  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    const { key, hash, root } = archive;
+    const stored = this.#segment(segment.log, segment.segment);
+    if (stored === undefined) return false;
+    if (stored.archiveHash !== undefined) return stored.archive === key && equalBytes(stored.archiveHash, hash);
+    if (stored.lastSnapshot !== segment.lastSnapshot || !this.#carries(segment, root)) return false;
+    return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
+  }
+
+  async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
+    const stored = this.#segment(segment.log, segment.segment);
+    if (stored === undefined) return false;
+    const wanted = encodeSegment({ ...segment, expires, expired });
+    if (!isDeepStrictEqual(encodeSegment(stored), encodeSegment(segment))) {
+      return isDeepStrictEqual(encodeSegment(stored), wanted);
     }
-    if (stored.lastSnapshot !== undefined && stored.lastSnapshot >= position.entry) return false;
-    const item = encodeSegment({ ...stored, lastSnapshot: position.entry });
-    this.#segments.get(log)?.items.set(position.segment, item);
+    return this.#segments.update(placeOfSegment(segment), { G: wanted.G, D: wanted.D });
+  }
+
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const X = expires === undefined ? undefined : { N: String(expires) };
+    return this.#entries.update(placeOfEntry(log, position), { X });
+  }
+
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    checkBatchItems(entries.length);
+    for (const entry of entries) this.#entries.delete(placeOfEntry(log, { segment, entry }));
+  }
+
+  async putItems(items: readonly Item[]): Promise<void> {
+    checkBatchItems(items.length);
+    const puts = items.map((item) => {
+      checkWriteSize([item]);
+      const { log, position } = entryPlace(item);
+      return { item, place: placeOfEntry(log, position) };
+    });
+    for (const { item, place } of puts) this.#entries.put(place, item);
+  }
+
+  async putSegment(segment: Segment): Promise<boolean> {
+    const place = placeOfSegment(segment);
+    if (this.#segments.has(place)) return false;
+    this.#segments.put(place, encodeSegment(segment));
     return true;
   }
 
@@ -128,60 +173,79 @@ export class MemoryLogStore implements LogStore {
     return false;
   }
 
-  /** All of them or, where one exists already, none. Nothing is awaited here, so nothing comes in between. */
-  #write(entries: readonly Entry[], segments: readonly Segment[]): void {
+  /**
+   * Removes entries whose expiry (`X`) is over, as DynamoDB does in its own time.
+   * @param now epoch seconds
+   * @param choose which of them go now; all by default
+   * @returns which were removed
+   */
+  expireEntries(now: number, choose: (entry: EntryPlace) => boolean = () => true): EntryPlace[] {
+    const items = this.#entries.partitions().flatMap((partition) => this.#entries.all(partition));
+    const over = items.filter(({ X }) => X !== undefined && 'N' in X && Number(X.N) <= now);
+    const chosen = over.map(entryPlace).filter(choose);
+    for (const { log, position } of chosen) this.#entries.delete(placeOfEntry(log, position));
+    return chosen;
+  }
+
+  /** All of them or, where one exists already, none. */
+  #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
     const writes = [
       ...entries.map((entry) => {
         const { segment, entry: number } = entry.position;
-        const partition = partitionOf(this.#entries, partitionKey(entry.log, segment));
-        return { partition, number, item: encodeEntry(entry), where: { log: entry.log, segment, entry: number } };
+        const where = { log: entry.log, segment, entry: number };
+        const place = placeOfEntry(entry.log, entry.position);
+        return { table: this.#entries, place, item: encodeEntry(entry), where };
       }),
       ...segments.map((segment) => {
-        const partition = partitionOf(this.#segments, segment.log);
         const where = { log: segment.log, segment: segment.segment };
-        return { partition, number: segment.segment, item: encodeSegment(segment), where };
+        return { table: this.#segments, place: placeOfSegment(segment), item: encodeSegment(segment), where };
       }),
     ];
     checkWriteSize(writes.map(({ item }) => item));
-    for (const { partition, number, where } of writes) {
-      if (partition.items.has(number)) throw new EntryExistsError('The item exists already', where);
+    for (const { table, place, where } of writes) {
+      if (table.has(place)) throw new EntryExistsError('The item exists already', where);
     }
-    for (const { partition, number, item } of writes) {
-      partition.items.set(number, structuredClone(item));
-      partition.newest = Math.max(partition.newest, number);
-    }
+    for (const { table, place, item } of writes) table.put(place, item);
   }
 
-  #setRoot(stored: Entry, root: RootRef): void {
-    const { body: _body, external: _external, ...rest } = stored;
-    const item = encodeEntry({
-      ...rest,
-      ...('key' in root ? { external: root.key } : { body: { format: 'bytes', bytes: root.inline } }),
-    });
-    checkWriteSize([item]);
-    const { segment, entry } = stored.position;
-    this.#entries.get(partitionKey(stored.log, segment))?.items.set(entry, structuredClone(item));
+  /** Whether the entry that Last Snapshot names carries this root, where both are given. */
+  #carries({ log, segment, lastSnapshot }: Segment, root: RootRef | undefined): boolean {
+    if (lastSnapshot === undefined || root === undefined) return true;
+    const entry = this.#entry(log, { segment, entry: lastSnapshot });
+    const carried = entry && rootOf(entry);
+    return carried !== undefined && sameRoot(carried, root);
   }
 
-  #entry(log: LogId, { segment, entry }: Position): Entry | undefined {
-    const item = this.#entries.get(partitionKey(log, segment))?.items.get(entry);
-    return item && decodeEntry(structuredClone(item));
+  #entry(log: LogId, position: Position): Entry | undefined {
+    const item = this.#entries.get(placeOfEntry(log, position));
+    return item && decodeEntry(item);
   }
 
-  #segmentsOf(log: LogId): Segment[] {
-    const items = [...(this.#segments.get(log)?.items.entries() ?? [])].sort(([a], [b]) => a - b);
-    return items.map(([, item]) => decodeSegment(structuredClone(item)));
+  #entryOrFail(log: LogId, position: Position): Entry {
+    const entry = this.#entry(log, position);
+    if (entry !== undefined) return entry;
+    throw new EntryNotFoundError('There is no such entry', { log, segment: position.segment, entry: position.entry });
+  }
+
+  #segment(log: LogId, segment: number): Segment | undefined {
+    const item = this.#segments.get({ partition: log, sort: segment });
+    return item && decodeSegment(item);
   }
 }
 
-function partitionKey(log: LogId, segment: number): string {
+function entryPartition(log: LogId, segment: number): string {
   return `${log}/${segment}`;
 }
 
-function partitionOf<K>(partitions: Map<K, Partition>, key: K): Partition {
-  const existing = partitions.get(key);
-  if (existing !== undefined) return existing;
-  const partition = { items: new Map<number, Item>(), newest: -1 };
-  partitions.set(key, partition);
-  return partition;
+function placeOfEntry(log: LogId, { segment, entry }: Position): ItemPlace {
+  return { partition: entryPartition(log, segment), sort: entry };
+}
+
+function placeOfSegment({ log, segment }: Segment): ItemPlace {
+  return { partition: log, sort: segment };
+}
+
+/** In which of so many parts of the table a log is: always the same one. */
+function partOf(log: string, parts: number): number {
+  return Number.parseInt(log.slice(-8), 16) % parts;
 }

@@ -1,15 +1,24 @@
-import type { BlobInfo, BlobStore } from '../store/blob-store.ts';
+import {
+  type BlobInfo,
+  type BlobPart,
+  type BlobRange,
+  type BlobStore,
+  STREAM_PART_BYTES,
+  type UploadInfo,
+} from '../store/blob-store.ts';
 
 /** Keys that one list or delete request of S3 carries. */
 const KEYS_PER_REQUEST = 1000;
 
 /** Requests as S3 would count them, and bytes of objects. */
 export interface BlobUsage {
+  /** One for every object or part of one that is read, or looked at before it is deleted. */
   readonly gets: number;
+  /** One for every object, or where a stream has more than 8 MiB, one for each such part and two around them. */
   readonly puts: number;
-  /** One for every 1,000 keys listed, and at least one a listing. */
+  /** One for every 1,000 keys or uploads listed, and at least one a listing. */
   readonly lists: number;
-  /** One for every 1,000 keys deleted. */
+  /** One for every 1,000 keys deleted, and one for every upload given up. */
   readonly deletes: number;
   readonly bytesRead: number;
   readonly bytesWritten: number;
@@ -36,10 +45,34 @@ export class MeteredBlobStore implements BlobStore {
     return bytes;
   }
 
+  async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    this.#usage.gets++;
+    const part = await this.#inner.getRange(key, range);
+    this.#usage.bytesRead += part?.bytes.byteLength ?? 0;
+    return part;
+  }
+
   async put(key: string, bytes: Uint8Array): Promise<void> {
     this.#usage.puts++;
     await this.#inner.put(key, bytes);
     this.#usage.bytesWritten += bytes.byteLength;
+  }
+
+  async putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    let streamed = 0;
+    async function* counted(): AsyncGenerator<Uint8Array> {
+      for await (const part of bytes) {
+        streamed += part.byteLength;
+        yield part;
+      }
+    }
+    try {
+      await this.#inner.putStream(key, counted());
+    } finally {
+      const parts = Math.max(1, Math.ceil(streamed / STREAM_PART_BYTES));
+      this.#usage.puts += parts === 1 ? 1 : parts + 2;
+    }
+    this.#usage.bytesWritten += streamed;
   }
 
   async delete(keys: readonly string[]): Promise<void> {
@@ -47,14 +80,34 @@ export class MeteredBlobStore implements BlobStore {
     await this.#inner.delete(keys);
   }
 
-  async *list(prefix: string): AsyncGenerator<BlobInfo> {
+  async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
+    this.#usage.gets += blobs.length;
+    const gone = await this.#inner.deleteUnchanged(blobs);
+    this.#usage.deletes += Math.ceil(gone / KEYS_PER_REQUEST);
+    return gone;
+  }
+
+  list(prefix: string): AsyncGenerator<BlobInfo> {
+    return this.#countPages(this.#inner.list(prefix));
+  }
+
+  uploads(prefix: string): AsyncGenerator<UploadInfo> {
+    return this.#countPages(this.#inner.uploads(prefix));
+  }
+
+  async abort(upload: UploadInfo): Promise<void> {
+    this.#usage.deletes++;
+    await this.#inner.abort(upload);
+  }
+
+  async *#countPages<T>(listing: AsyncIterable<T>): AsyncGenerator<T> {
     this.#usage.lists++;
     let listed = 0;
-    for await (const blob of this.#inner.list(prefix)) {
-      // The first key beyond a full page is what needs the next request.
+    for await (const item of listing) {
+      // The first one beyond a full page is what needs the next request.
       if (listed > 0 && listed % KEYS_PER_REQUEST === 0) this.#usage.lists++;
       listed++;
-      yield blob;
+      yield item;
     }
   }
 }

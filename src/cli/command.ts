@@ -2,7 +2,7 @@ import { Command } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { parseLogId } from '../log/log-id.ts';
-import { parsePosition } from '../log/position.ts';
+import { MAX_NUMBER, parsePosition } from '../log/position.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { Output } from './output.ts';
@@ -52,6 +52,15 @@ export const parse = {
       throw new UsageError(`'${text}' is not a whole number from 1`);
     }
     return count;
+  },
+  /**
+   * The number of a segment or entry.
+   * @throws UsageError
+   */
+  number: (text: string): number => {
+    const number = Number(text);
+    if (!/^\d{1,10}$/.test(text) || number > MAX_NUMBER) throw new UsageError(`'${text}' is not a number of a segment`);
+    return number;
   },
   /** @throws UsageError */
   span: (text: string): Span => {

@@ -17,6 +17,14 @@ export function parseDuration(text: string): number {
 
 /** Seconds for a person, in the largest unit that they fill. */
 export function formatDuration(seconds: number): string {
-  const [unit, size] = Object.entries(SECONDS).findLast(([, size]) => seconds >= size && seconds % size === 0) ?? ['s', 1];
+  const [unit, size] = Object.entries(SECONDS).findLast(([, size]) => seconds >= size && seconds % size === 0) ?? [
+    's',
+    1,
+  ];
   return `${seconds / size}${unit === '' ? 's' : unit}`;
+}
+
+/** Epoch seconds as a date and time for a person, in UTC. */
+export function formatDate(seconds: number): string {
+  return new Date(seconds * 1000).toISOString().replace('.000', '');
 }

@@ -10,6 +10,8 @@ import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { nativePlatform } from '../adapters/native-platform.ts';
 import { S3BlobStore } from '../adapters/s3-blob-store.ts';
+import { readTtlAttribute, readWriteCapacity } from '../adapters/table-settings.ts';
+import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { joinEngine } from '../local/engine.ts';
@@ -17,6 +19,7 @@ import { ensureTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { parseLogId } from '../log/log-id.ts';
+import type { LogStore } from '../log/log-store.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { TableMeter } from './table-meter.ts';
@@ -36,8 +39,11 @@ export interface Environment {
   readonly tables: TableMeter;
   readonly blobs: MeteredBlobStore;
   readonly client: LogClient;
-  /** What building, loading and comparing snapshots takes. */
-  readonly deps: ReturnType<typeof snapshotDeps>;
+  /** What every job takes but a queue and a policy. */
+  readonly deps: ReturnType<typeof jobDeps>;
+  readonly settings: TableSettings;
+  /** Other tables of the same schema, in the same place; the local engine makes them where they do not exist. */
+  readonly otherTables: (names: TableNames) => Promise<LogStore>;
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: () => Promise<string>;
   readonly checkpoints: (streamArn: string) => CheckpointStore;
@@ -45,6 +51,14 @@ export interface Environment {
   readonly lost: AbortSignal;
   readonly endpoint: string | undefined;
   readonly close: () => Promise<void>;
+}
+
+/** What the Entry table is set to. */
+export interface TableSettings {
+  /** Write units that it takes a second. */
+  readonly writeCapacity: () => Promise<number>;
+  /** The attribute by which its items expire; undefined where they do not. */
+  readonly ttlAttribute: () => Promise<string | undefined>;
 }
 
 const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
@@ -78,6 +92,10 @@ async function openLocal(place: Place, dir: string): Promise<Environment> {
     });
     return {
       ...wire(place, names, dynamodb, new FilesystemBlobStore(join(dir, 'blobs'))),
+      otherTables: async (others) => {
+        await ensureTables(dynamodb, others);
+        return new DynamoDbLogStore({ client: dynamodb, ...others });
+      },
       streams: new DynamoDBStreamsClient(config),
       streamArn: async () => arn,
       checkpoints: (streamArn) => new FileCheckpointStore(join(dir, 'stream-checkpoint.json'), streamArn),
@@ -105,6 +123,7 @@ async function openAws(place: Place): Promise<Environment> {
   const blobs = new S3BlobStore({ client: new S3Client({}), bucket });
   return {
     ...wire(place, { entryTable, segmentTable }, dynamodb, blobs),
+    otherTables: async (others) => new DynamoDbLogStore({ client: dynamodb, ...others }),
     streams: new DynamoDBStreamsClient(config),
     streamArn: () => describeStream(dynamodb, entryTable),
     // Without a directory of its own, each run reads the stream from its oldest record; what is done is passed over.
@@ -117,11 +136,10 @@ async function openAws(place: Place): Promise<Environment> {
 
 function wire(place: Place, names: TableNames, dynamodb: DynamoDBClient, objects: BlobStore) {
   const tables = new TableMeter();
-  const store = new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter });
   const blobs = new MeteredBlobStore(objects);
-  const deps = snapshotDeps(place, store, blobs);
+  const deps = jobDeps(place, new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter }), blobs);
   const client = new LogClient({
-    store,
+    store: deps.store,
     blobs,
     types: deps.types,
     now: Date.now,
@@ -129,17 +147,24 @@ function wire(place: Place, names: TableNames, dynamodb: DynamoDBClient, objects
     sleep: (ms) => sleep(ms),
     newLogId: () => parseLogId(randomUUID()),
   });
-  return { tables, blobs, client, deps };
+  const settings: TableSettings = {
+    writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
+    ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),
+  };
+  return { tables, blobs, client, deps, settings };
 }
 
-function snapshotDeps(place: Place, store: DynamoDbLogStore, blobs: MeteredBlobStore) {
+function jobDeps(place: Place, tables: DynamoDbLogStore, blobs: MeteredBlobStore) {
+  const platform = nativePlatform;
   return {
-    store,
+    store: new ArchivedLogStore(tables, { blobs, platform }),
+    tables,
     blobs,
-    platform: nativePlatform,
+    platform,
     reducer: spreadsheet,
     types: { ...RESERVED_TYPES, snapshot: place.snapshotType, endSegment: place.endSegmentType },
     now: Date.now,
+    random: Math.random,
   };
 }
 

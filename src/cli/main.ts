@@ -1,15 +1,21 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
 import { appendCommand } from './commands/append.ts';
+import { archiveCommand } from './commands/archive.ts';
+import { collectCommand } from './commands/collect.ts';
 import { compactCommand } from './commands/compact.ts';
 import { createCommand } from './commands/create.ts';
 import { engineCommand } from './commands/engine.ts';
+import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
+import { policyCommandOfLogs } from './commands/policy.ts';
 import { replayCommand } from './commands/replay.ts';
+import { restoreCommand } from './commands/restore.ts';
 import { resumeCommand } from './commands/resume.ts';
 import { segmentCommand } from './commands/segment.ts';
 import { snapshotCommand } from './commands/snapshot.ts';
 import { statusCommand } from './commands/status.ts';
+import { sweepCommand } from './commands/sweep.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
 import { workCommand } from './commands/work.ts';
@@ -42,6 +48,12 @@ export async function run(words: readonly string[]): Promise<number> {
     verifyCommand(),
     resumeCommand(),
     compactCommand(),
+    archiveCommand(),
+    expireCommand(),
+    restoreCommand(),
+    collectCommand(),
+    sweepCommand(),
+    policyCommandOfLogs(),
     engineCommand(),
   ];
   for (const each of commands) program.addCommand(each.exitOverride());

@@ -24,7 +24,9 @@ export function policyCommand(name: string, description: string) {
       ] as const),
     )
     .addOption(
-      new Option('--grace <duration>', 'time from the decision that something goes until it goes').argParser(parseDuration),
+      new Option('--grace <duration>', 'time from the decision that something goes until it goes').argParser(
+        parseDuration,
+      ),
     )
     .addOption(
       new Option('--keep-snapshots <which>', 'which snapshots of a segment in the table are kept').choices([

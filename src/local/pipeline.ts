@@ -4,10 +4,9 @@ import { MemoryJobQueue } from '../adapters/memory-job-queue.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/consume.ts';
-import { decodeJob } from '../workers/job.ts';
+import { decodeJob, type Job } from '../workers/job.ts';
 import { route } from '../workers/route.ts';
-import { type JobResult, runJob } from '../workers/run-job.ts';
-import type { SnapshotDeps } from '../workers/snapshot.ts';
+import { type JobDeps, type JobResult, runJob } from '../workers/run-job.ts';
 import type { StreamRecord } from '../workers/stream-record.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
@@ -22,7 +21,7 @@ const COMMIT_EVERY_MS = 200;
 
 /** Something that the pipeline did, for whoever watches. */
 export type PipelineEvent =
-  | { readonly kind: 'job'; readonly log: string; readonly result: JobResult; readonly ms: number }
+  | { readonly kind: 'job'; readonly job: Job; readonly result: JobResult; readonly ms: number }
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
   | { readonly kind: 'dead'; readonly message: ReceivedMessage }
   | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown }
@@ -33,7 +32,7 @@ export interface PipelineOptions {
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: string;
   readonly checkpoints: CheckpointStore;
-  readonly snapshot: SnapshotDeps;
+  readonly jobs: Omit<JobDeps, 'queue'>;
   readonly types?: ReservedTypes | undefined;
   /** Logs that are worked on at once. */
   readonly concurrency: number;
@@ -103,8 +102,8 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
     handle: async ({ body }) => {
       const job = decodeJob(body);
       const started = performance.now();
-      const result = await runJob({ ...options.snapshot, queue }, job);
-      options.onEvent({ kind: 'job', log: job.log, result, ms: performance.now() - started });
+      const result = await runJob({ ...options.jobs, queue }, job);
+      options.onEvent({ kind: 'job', job, result, ms: performance.now() - started });
     },
     report: (outcome) => {
       if (outcome.kind === 'failed')

@@ -3,6 +3,7 @@ import {
   type AttributeValue,
   attributeFromValue,
   type Item,
+  plainBytes,
   type StoredItem,
   valueFromAttribute,
 } from './attribute.ts';
@@ -10,11 +11,18 @@ import type { Entry, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from './log-id.ts';
 import { MAX_NUMBER, type Position } from './position.ts';
+import type { RootRef } from './root-ref.ts';
 import type { Segment } from './segment.ts';
 import { decodeSegmentId, encodeSegmentId } from './segment-id.ts';
 
+/** Bytes of a SHA-256. */
+const HASH_BYTES = 32;
+
 /** The primary key of an item in either table. */
 export type PrimaryKey = { S: { B: Uint8Array }; N: { N: string } };
+
+/** Which entry of which log. */
+export type EntryPlace = Pick<Entry, 'log' | 'position'>;
 
 /** The primary key of an entry: `S` segment id, `N` entry number. */
 export function entryKey(log: LogId, position: Position): PrimaryKey {
@@ -51,14 +59,8 @@ export function encodeEntry(entry: Entry): Item {
  */
 export function decodeEntry(item: StoredItem): Entry {
   const reader = new ItemReader(item);
-  const id = reader.binary('S');
-  const { log, segment } = reader.parsed('S', () => decodeSegmentId(id));
-  reader.where = { log, segment };
-  const number = reader.integer('N', MAX_NUMBER);
-  reader.where = { log, segment, entry: number };
   const entry = {
-    log,
-    position: { segment, entry: number },
+    ...readEntryPlace(reader),
     created: reader.integer('C'),
     type: reader.string('T'),
     version: reader.integer('V'),
@@ -75,17 +77,36 @@ export function decodeEntry(item: StoredItem): Entry {
   };
 }
 
-/** A segment's item: `S` log id, `N` number, `C` created, and where it has them `L` Last Snapshot, `A` archive. */
+/**
+ * Where an entry's item belongs, whatever else there is about it: the inverse of {@link entryKey}.
+ * @throws ItemInvalidError where its primary key is missing or malformed
+ */
+export function entryPlace(item: StoredItem): EntryPlace {
+  return readEntryPlace(new ItemReader(item));
+}
+
+/** The attribute of a Snapshot entry's item that carries a root. */
+export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readonly value: AttributeValue } {
+  return 'key' in root ? { name: 'E', value: { S: root.key } } : { name: 'B', value: { B: root.inline } };
+}
+
+/**
+ * A segment's item: `S` log id, `N` number, `C` created, and where it has them `L` Last Snapshot, `A` the archive's key
+ * and `H` its hash, `G` expires, `D` expired.
+ */
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
   if (segment.lastSnapshot !== undefined) item.L = { N: String(segment.lastSnapshot) };
   if (segment.archive !== undefined) item.A = { S: segment.archive };
+  if (segment.archiveHash !== undefined) item.H = { B: plainBytes(segment.archiveHash) };
+  if (segment.expires !== undefined) item.G = { N: String(segment.expires) };
+  if (segment.expired !== undefined) item.D = { N: String(segment.expired) };
   return item;
 }
 
 /**
  * The inverse of {@link encodeSegment}. Attributes that are none of ours are left alone.
- * @throws ItemInvalidError where an attribute is missing or malformed
+ * @throws ItemInvalidError where an attribute is missing or malformed, or one of `A` and `H` stands without the other
  */
 export function decodeSegment(item: StoredItem): Segment {
   const reader = new ItemReader(item);
@@ -97,13 +118,35 @@ export function decodeSegment(item: StoredItem): Segment {
   const created = reader.integer('C');
   const lastSnapshot = reader.optional('L', () => reader.integer('L', MAX_NUMBER));
   const archive = reader.optional('A', () => reader.string('A'));
+  const archiveHash = reader.optional('H', () => reader.binary('H', HASH_BYTES));
+  const expires = reader.optional('G', () => reader.integer('G'));
+  const expired = reader.optional('D', () => reader.integer('D'));
+  if (archiveHash === undefined && archive !== undefined) {
+    reader.fail('A', "stands without 'H', so nothing vouches for the archive that it names");
+  }
+  if (archive === undefined && archiveHash !== undefined) {
+    reader.fail('H', "stands without 'A', so it is the hash of no archive");
+  }
   return {
     log,
     segment,
     created,
     ...(lastSnapshot !== undefined && { lastSnapshot }),
     ...(archive !== undefined && { archive }),
+    ...(archiveHash !== undefined && { archiveHash }),
+    ...(expires !== undefined && { expires }),
+    ...(expired !== undefined && { expired }),
   };
+}
+
+/** Reads the primary key and tells the reader what it says. */
+function readEntryPlace(reader: ItemReader): EntryPlace {
+  const id = reader.binary('S');
+  const { log, segment } = reader.parsed('S', () => decodeSegmentId(id));
+  reader.where = { log, segment };
+  const entry = reader.integer('N', MAX_NUMBER);
+  reader.where = { log, segment, entry };
+  return { log, position: { segment, entry } };
 }
 
 function encodeStoredBody(body: StoredBody): AttributeValue {

@@ -35,9 +35,14 @@ export class ItemReader {
     return this.#item[name] === undefined ? undefined : read();
   }
 
-  binary(name: string): Uint8Array {
+  /** A Binary, of exactly `length` bytes where that is given. */
+  binary(name: string, length?: number): Uint8Array {
     const bytes = this.#attribute(name).B;
-    return bytes === undefined ? this.fail(name, 'is not Binary') : plainBytes(bytes);
+    if (bytes === undefined) return this.fail(name, 'is not Binary');
+    if (length !== undefined && bytes.length !== length) {
+      return this.fail(name, `has ${bytes.length} bytes, not ${length}`);
+    }
+    return plainBytes(bytes);
   }
 
   /** A String of at least one character. */

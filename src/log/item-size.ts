@@ -1,5 +1,6 @@
 import { TooLargeError } from '../errors.ts';
 import type { Item, StoredAttribute, StoredItem } from './attribute.ts';
+import { MAX_BATCH_ITEMS } from './log-store.ts';
 
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 /** The most bytes that one item may have, names included. */
@@ -49,6 +50,17 @@ export function checkWriteSize(items: readonly Item[]): void {
       advice: 'Add the entries in several batches',
     });
   }
+}
+
+/**
+ * Holds a number of items to what one batch may write or delete.
+ * @throws TooLargeError where they are more than {@link MAX_BATCH_ITEMS}
+ */
+export function checkBatchItems(items: number): void {
+  if (items <= MAX_BATCH_ITEMS) return;
+  throw new TooLargeError(`${items} items are more than the ${MAX_BATCH_ITEMS} of one batch`, {
+    advice: 'Write or delete them in several batches',
+  });
 }
 
 function attributeBytes({ S, N, B, SS, NS, BS, M, L }: StoredAttribute): number {

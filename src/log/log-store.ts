@@ -59,11 +59,7 @@ export interface LogStore {
   getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined>;
 
   /** Entries of one segment with numbers from `from` up to but not including `to`, ascending, page by page. */
-  entries(
-    log: LogId,
-    range: SegmentRange,
-    consistency: Consistency,
-  ): AsyncIterable<Entry[]>;
+  entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<Entry[]>;
 
   /** As {@link entries}, but each item just as it lies in the table, with whatever attributes others gave it. */
   items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;

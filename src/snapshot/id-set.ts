@@ -6,8 +6,9 @@ const MIN_SLOTS = 64;
 const FULL = 0.7;
 
 /**
- * A set of ids of chunks, 64 hexadecimal digits each, in flat memory: 46 to 91 bytes an id, a fraction of what a `Set` of texts takes. An open-addressing
- * hash table with linear probing. The ids are hashes already, so their own first bytes choose the slot.
+ * A set of ids of chunks, 64 hexadecimal digits each, in flat memory: 47 to 95 bytes an id, a fraction of what a `Set`
+ * of texts takes. An open-addressing hash table with linear probing. The ids are hashes already, so their own first
+ * bytes choose the slot.
  */
 export class IdSet {
   #slots: Uint8Array = new Uint8Array(MIN_SLOTS * ID_BYTES);

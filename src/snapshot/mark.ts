@@ -44,7 +44,7 @@ export class Marks {
   }
 }
 
-/** The hexadecimal prefixes, of one or two digits, under which the ids of a part lie. */
+/** The hexadecimal prefixes, of two digits, under which the ids of a part lie; the empty one where it is all of them. */
 export function prefixesOf({ index, of }: IdPart): string[] {
   if (of === 1) return [''];
   const size = 256 / of;

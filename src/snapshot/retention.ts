@@ -38,10 +38,13 @@ const DAY_MS = 24 * 3600 * 1000;
 
 /**
  * Holds a policy to what makes sense.
+ * @param log whose it is, for the error; left out where it is the deployment's
  * @returns the policy
  * @throws PolicyInvalidError where a number is out of range or two settings contradict each other
  */
-export function checkPolicy(policy: RetentionPolicy): RetentionPolicy {
+export function checkPolicy(policy: RetentionPolicy, log?: LogId): RetentionPolicy {
+  const invalid = (reason: string, advice: string): PolicyInvalidError =>
+    new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { log, advice });
   const { keepSegments, keepDays, graceSeconds, archive, expire } = policy;
   if (!Number.isSafeInteger(keepSegments) || keepSegments < 1) {
     throw invalid(`keepSegments is ${keepSegments}`, 'Keep 1 segment at least, which is the one that is written to');
@@ -62,10 +65,6 @@ export function checkPolicy(policy: RetentionPolicy): RetentionPolicy {
   return policy;
 }
 
-function invalid(reason: string, advice: string): PolicyInvalidError {
-  return new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { advice });
-}
-
 /** What retention asks for next. */
 export interface RetentionJob {
   readonly kind: 'archive' | 'expire';
@@ -80,12 +79,12 @@ export interface RetentionJob {
  * @param nowMs epoch milliseconds
  */
 export function planRetention(segments: readonly Segment[], policy: RetentionPolicy, nowMs: number): RetentionJob[] {
-  const newest = segments.at(-1)?.segment ?? 0;
   const jobs: RetentionJob[] = [];
   for (const [i, segment] of segments.entries()) {
     const next = segments[i + 1];
     if (next === undefined || !isCovered(segment, next)) continue;
-    const kept = newest - segment.segment < policy.keepSegments || nowMs - next.created * 1000 < policy.keepDays * DAY_MS;
+    // Counted, not subtracted: where numbers are missing, fewer segments than that would stay.
+    const kept = segments.length - i <= policy.keepSegments || nowMs - next.created * 1000 < policy.keepDays * DAY_MS;
     const kind = kept ? undefined : nextStep(segment, policy, nowMs);
     if (kind !== undefined) jobs.push({ kind, log: segment.log, segment: segment.segment });
   }

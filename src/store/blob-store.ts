@@ -4,6 +4,8 @@ export interface BlobInfo {
   readonly bytes: number;
   /** When the object was last written, in epoch milliseconds. */
   readonly modified: number;
+  /** What the store itself tells writes of this key apart by, where it has something: it means nothing elsewhere. */
+  readonly version?: string | undefined;
 }
 
 /** A part of an object: bytes from `from` up to but not including `to`, or the `last` so many. */
@@ -25,6 +27,9 @@ export interface UploadInfo {
   readonly started: number;
 }
 
+/** How much of a stream goes to the store at once, in bytes. */
+export const STREAM_PART_BYTES = 8 * 1024 * 1024;
+
 /**
  * Named immutable bytes: S3, a directory, or memory. What is written and deleted here has slash-separated ASCII keys as
  * `checkBlobKey` wants them, and none is the folder of another (`a` and `a/b`). What `put` has returned from, `get` and
@@ -45,13 +50,15 @@ export interface BlobStore {
   /**
    * Writes what a stream yields as one object, whatever its size, holding no more of it in memory than some megabytes:
    * all of it or, where the stream or the store fails, nothing. What a process that died had begun, `uploads` names.
+   * Bytes that were yielded must not change any more.
+   * @throws UploadAbortedError where `abort` has given it up meanwhile
    */
   putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
   /** Removes keys; one that does not exist is no error. */
   delete(keys: readonly string[]): Promise<void>;
   /**
    * Removes objects that `list` gave, but for those that were written anew since: they stay.
-   * @returns how many of them are gone
+   * @returns how many of them are gone, those included that were so already
    */
   deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number>;
   /** Every object whose key starts with the prefix, in ascending order of key (byte order). */
@@ -60,4 +67,17 @@ export interface BlobStore {
   uploads(prefix: string): AsyncIterable<UploadInfo>;
   /** Gives up something that was begun, which frees its room; no error where it is gone or has been finished. */
   abort(upload: UploadInfo): Promise<void>;
+}
+
+/** Where a range begins and ends in an object of so many bytes; `from` equals `to` where it has nothing of it. */
+export function clampRange(range: BlobRange, size: number): { readonly from: number; readonly to: number } {
+  if ('last' in range) return { from: Math.max(0, size - range.last), to: size };
+  const from = Math.min(range.from, size);
+  return { from, to: Math.max(from, Math.min(range.to, size)) };
+}
+
+/** Whether two looks at one key saw the same write. A listing that was kept without its `version` has only the rest. */
+export function isSameWrite(before: Omit<BlobInfo, 'key'>, after: Omit<BlobInfo, 'key'>): boolean {
+  const sameVersion = before.version === undefined || before.version === after.version;
+  return sameVersion && before.bytes === after.bytes && before.modified === after.modified;
 }

@@ -78,7 +78,10 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
 }
 
 /** What an archive of a segment would be; writes nothing. */
-export async function planArchive(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<WrittenArchive | undefined> {
+export async function planArchive(
+  deps: ArchiveDeps,
+  job: Omit<ArchiveJob, 'kind'>,
+): Promise<WrittenArchive | undefined> {
   const segment = await requireCovered(deps.tables, job);
   if (segment.archive !== undefined) return undefined;
   const bytes = archiveOf(deps, segment);
@@ -122,7 +125,10 @@ async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): A
 }
 
 /** The root that the segment's last snapshot has. */
-async function lastRoot({ tables }: ArchiveDeps, { log, segment, lastSnapshot }: Segment): Promise<RootRef | undefined> {
+async function lastRoot(
+  { tables }: ArchiveDeps,
+  { log, segment, lastSnapshot }: Segment,
+): Promise<RootRef | undefined> {
   if (lastSnapshot === undefined) return undefined;
   const position = { segment, entry: lastSnapshot };
   const entry = await tables.getEntry(log, position, { consistent: true });

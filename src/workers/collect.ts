@@ -166,7 +166,11 @@ async function mark(
 async function sweepObjects(
   deps: CollectDeps,
   log: LogId,
-  { reached, reaper, look }: { readonly reached: ReadonlySet<string | undefined>; readonly reaper: Reaper; readonly look: () => void },
+  {
+    reached,
+    reaper,
+    look,
+  }: { readonly reached: ReadonlySet<string | undefined>; readonly reaper: Reaper; readonly look: () => void },
 ): Promise<{ readonly foreign: string[]; readonly bodies: Map<string, BlobInfo> }> {
   const foreign: string[] = [];
   const bodies = new Map<string, BlobInfo>();
@@ -186,7 +190,11 @@ async function sweepObjects(
 async function judgeBodies(
   deps: CollectDeps,
   found: { readonly log: LogId; readonly segments: readonly Segment[]; readonly bodies: Map<string, BlobInfo> },
-  { reaper, seen, condemned }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlySet<string> },
+  {
+    reaper,
+    seen,
+    condemned,
+  }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlySet<string> },
 ): Promise<void> {
   // Entries that left the table without an archive took the names of their bodies with them.
   const forgets = found.segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);

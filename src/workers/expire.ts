@@ -80,7 +80,8 @@ export async function expireSegment(
   }
   const leaving = await announce(deps, segment, policy, options);
   const { expires } = leaving;
-  if (policy.expire === 'delete' && deps.now() < expires * 1000) return { outcome: 'waiting', segment: number, expires };
+  if (policy.expire === 'delete' && deps.now() < expires * 1000)
+    return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
   const letGo = policy.expire === 'delete' ? deletePage : stampPage;
   let reached = from;
@@ -92,7 +93,8 @@ export async function expireSegment(
     if (options.dryRun !== true) await letGo(deps, leaving, page);
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
-    if (deps.deadline !== undefined && deps.now() >= deps.deadline) return { outcome: 'progress', segment: number, reached };
+    if (deps.deadline !== undefined && deps.now() >= deps.deadline)
+      return { outcome: 'progress', segment: number, reached };
     await requireStillLeaving(deps, leaving);
   }
   const entries = archive?.entries ?? reached;
@@ -103,7 +105,11 @@ export async function expireSegment(
 type Leaving = Segment & { readonly expires: number };
 
 /** Whether the policy asks for this now: it may have changed since the job was sent, or the segment been restored. */
-async function isDue({ tables, now }: ExpireDeps, { log, segment }: Segment, policy: RetentionPolicy): Promise<boolean> {
+async function isDue(
+  { tables, now }: ExpireDeps,
+  { log, segment }: Segment,
+  policy: RetentionPolicy,
+): Promise<boolean> {
   const segments = await Array.fromAsync(tables.segments(log, { consistent: true }));
   const jobs = planRetention(segments, { ...policy, expire: 'ttl' }, now());
   return jobs.some((job) => job.kind === 'expire' && job.segment === segment);
@@ -124,7 +130,11 @@ async function announce(
 
 async function checkPage(
   deps: ExpireDeps,
-  { segment, archive, lastType }: { readonly segment: Leaving; readonly archive: Archive | undefined; readonly lastType: string | undefined },
+  {
+    segment,
+    archive,
+    lastType,
+  }: { readonly segment: Leaving; readonly archive: Archive | undefined; readonly lastType: string | undefined },
   page: readonly StoredItem[],
 ): Promise<void> {
   const types = deps.types ?? RESERVED_TYPES;
@@ -139,7 +149,11 @@ async function checkPage(
   });
 }
 
-async function stampPage(deps: ExpireDeps, { log, segment, expires }: Leaving, page: readonly StoredItem[]): Promise<void> {
+async function stampPage(
+  deps: ExpireDeps,
+  { log, segment, expires }: Leaving,
+  page: readonly StoredItem[],
+): Promise<void> {
   const limit = pLimit(CONCURRENCY);
   const stamp = async (item: StoredItem): Promise<void> => {
     if (item.X?.N === String(expires)) return;
@@ -153,7 +167,11 @@ async function deletePage(deps: ExpireDeps, { log, segment }: Leaving, page: rea
   for (let start = 0; start < page.length; start += MAX_BATCH_ITEMS) {
     const batch = page.slice(start, start + MAX_BATCH_ITEMS);
     await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
-    await deps.tables.deleteEntries(log, segment, batch.map((item) => Number(item.N?.N)));
+    await deps.tables.deleteEntries(
+      log,
+      segment,
+      batch.map((item) => Number(item.N?.N)),
+    );
   }
 }
 

@@ -27,7 +27,7 @@ export class Policies {
   constructor(everywhere: RetentionPolicy, own: ReadonlyMap<LogId, PolicyChanges> = new Map()) {
     this.#everywhere = checkPolicy(everywhere);
     this.#own = own;
-    for (const log of own.keys()) checkPolicy(this.of(log));
+    for (const log of own.keys()) checkPolicy(this.of(log), log);
   }
 
   /** The policy of a log. */

@@ -37,7 +37,11 @@ export interface RestoreResult {
  * @throws ArchiveMissingError, ArchiveCorruptError where the archive is not what it was: nothing of the frame is written
  * @throws ArchiveDiffersError where the table holds another entry than the archive
  */
-export async function restoreSegment(deps: ExpireDeps, place: SegmentPlace, options: RestoreOptions): Promise<RestoreResult> {
+export async function restoreSegment(
+  deps: ExpireDeps,
+  place: SegmentPlace,
+  options: RestoreOptions,
+): Promise<RestoreResult> {
   const { log } = place;
   const { into = deps.tables, dryRun = false } = options;
   const segment = await requireSegment(deps.tables, place);
@@ -62,7 +66,8 @@ export async function restoreSegment(deps: ExpireDeps, place: SegmentPlace, opti
       else if (present.X !== undefined) {
         unexpired++;
         // It may have gone since it was read.
-        const left = dryRun || (await into.setEntryExpiry(log, { segment: place.segment, entry: first + i }, undefined));
+        const left =
+          dryRun || (await into.setEntryExpiry(log, { segment: place.segment, entry: first + i }, undefined));
         if (!left) missing.push(item);
       }
     }

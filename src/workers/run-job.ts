@@ -26,8 +26,8 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * - A job whose time was up gets another turn, which goes on from where it has come to.
  * - A snapshot after which settling is due is followed by a compact job; if a newer snapshot was asked for already, that
  *   one is settled instead.
- * - A segment that was archived, and a snapshot that was settled, leave chunks behind that nothing reaches: a collect job
- *   finds them.
+ * - Of a segment that was archived one snapshot is kept: a collect job finds what only the others reached. (What settling
+ *   leaves behind is little, and is found by the same job some day.)
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
@@ -47,14 +47,14 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       }
       return result;
     }
-    case 'compact': {
-      const result = await compactSnapshot(deps, job);
-      if (result.outcome === 'compacted') await sendCollect(send, job.log);
-      return result;
-    }
+    case 'compact':
+      return compactSnapshot(deps, job);
     case 'archive': {
       const result = await archiveSegment(deps, job);
-      if (result.outcome === 'archived') await sendCollect(send, job.log);
+      if (result.outcome === 'archived') {
+        const next: Job = { kind: 'collect', log: job.log };
+        await send(next, dueDeduplicationId(next));
+      }
       return result;
     }
     case 'expire': {
@@ -76,11 +76,6 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
   }
-}
-
-async function sendCollect(send: (job: Job, deduplicationId: string) => Promise<void>, log: LogId): Promise<void> {
-  const job: Job = { kind: 'collect', log };
-  await send(job, dueDeduplicationId(job));
 }
 
 /** The same for every time that a job is found due, and never that of a job that somebody sends on purpose. */

@@ -1,7 +1,7 @@
 import { SegmentNotFoundError, SegmentStateError } from '../errors.ts';
-import { formatPosition } from '../log/position.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
+import { formatPosition } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
 import { isCovered } from '../snapshot/retention.ts';
 
@@ -18,7 +18,11 @@ export interface SegmentPlace {
 export async function requireSegment(tables: LogStore, { log, segment }: SegmentPlace): Promise<Segment> {
   const found = await tables.getSegment(log, segment, { consistent: true });
   if (found !== undefined) return found;
-  throw new SegmentNotFoundError('There is no such segment', { log, segment, advice: 'See them with the status command' });
+  throw new SegmentNotFoundError('There is no such segment', {
+    log,
+    segment,
+    advice: 'See them with the status command',
+  });
 }
 
 /**
@@ -35,7 +39,11 @@ export async function requireCovered(tables: LogStore, place: SegmentPlace): Pro
     next === undefined
       ? 'the segment is open: entries are still added to it'
       : `the segment is not covered: the snapshot at ${formatPosition({ segment: segment + 1, entry: 0 })} is not completed`;
-  throw new SegmentStateError(reason, { log, segment, advice: 'Nothing was changed; it is looked at again by the next sweep' });
+  throw new SegmentStateError(reason, {
+    log,
+    segment,
+    advice: 'Nothing was changed; it is looked at again by the next sweep',
+  });
 }
 
 /** Somebody else changed a segment while it was worked on. Trying again helps. */

@@ -156,7 +156,8 @@ class Run {
     const plan = (of: readonly Segment[]) => planRetention(of, policyOf(log), now());
     // The scan may show what has changed since; whatever is to go is looked at again.
     const jobs = plan(segments).length === 0 ? [] : plan(await this.#segments(log));
-    for (const job of jobs) await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
+    for (const job of jobs)
+      await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
     if (collect === true) await this.#send({ kind: 'collect', log }, 'every log is to be collected');
   }
 

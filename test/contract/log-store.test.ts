@@ -1,8 +1,10 @@
 import { GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { translateDynamoDbError } from '../../src/adapters/dynamodb-error.ts';
 import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb-log-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import {
+  AttemptsExhaustedError,
   CredentialsError,
   EntryExistsError,
   EntryNotFoundError,
@@ -11,10 +13,11 @@ import {
   SegmentNotFoundError,
   TooLargeError,
 } from '../../src/errors.ts';
+import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
+import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import type { LogStore, RootRef } from '../../src/log/log-store.ts';
+import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { allEntries, entryAt, NOON, newLogId, testLogClient } from '../support/logs.ts';
@@ -51,6 +54,17 @@ async function createLog(store: LogStore): Promise<LogId> {
 
 async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return Array.fromAsync(items);
+}
+
+/** An item whose sets are in order, since a set has none of its own. */
+function sorted(item: StoredItem): StoredItem {
+  const entries = Object.entries(item).map(([name, attribute]) => {
+    if (attribute?.SS !== undefined) return [name, { SS: attribute.SS.toSorted() }];
+    if (attribute?.NS !== undefined) return [name, { NS: attribute.NS.toSorted() }];
+    if (attribute?.BS !== undefined) return [name, { BS: attribute.BS.toSorted((a, b) => Buffer.compare(a, b)) }];
+    return [name, attribute];
+  });
+  return Object.fromEntries(entries);
 }
 
 describe.each(STORES)('the %s log store', (_name, open) => {
@@ -296,6 +310,293 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.getSegment(log, 3, CONSISTENT)).toBeUndefined();
   });
 
+  const HASH = new Uint8Array(32).fill(1);
+  const OTHER_HASH = new Uint8Array(32).fill(2);
+  const ROOT = { key: 'logs/x/roots/0' };
+  const ARCHIVE = { key: 'logs/x/archives/0', hash: HASH, root: ROOT };
+  const FIRST = { segment: 0, entry: 0 };
+
+  async function segmentNow(log: LogId, segment = 0): Promise<Segment> {
+    const found = await store.getSegment(log, segment, CONSISTENT);
+    if (found === undefined) throw new Error('there is no such segment');
+    return found;
+  }
+
+  /** A log whose segment 0 has a completed snapshot at entry 0. */
+  async function createSnapshotLog(root: RootRef = ROOT): Promise<LogId> {
+    const log = await createLog(store);
+    await store.completeSnapshot(log, FIRST, root);
+    await store.advanceLastSnapshot(log, FIRST);
+    return log;
+  }
+
+  const itemsOf = async (log: LogId, segment = 0, to = 100): Promise<StoredItem[]> =>
+    (await collect(store.items(log, { segment, from: 0, to }, CONSISTENT))).flat();
+  const numbersOf = async (log: LogId, segment = 0) =>
+    (await allEntries(store.entries(log, { segment, from: 0, to: 100 }, CONSISTENT))).map(
+      (each) => each.position.entry,
+    );
+
+  test('shows a segment in a consistent list as soon as it is written', async () => {
+    const log = await createLog(store);
+    expect(await store.putSegment(segmentOf(log, 1))).toBe(true);
+    expect(await collect(store.segments(log, CONSISTENT))).toEqual([segmentOf(log, 0), segmentOf(log, 1)]);
+  });
+
+  test.each([1, 3, 7])('gives every segment in exactly one of %d parts of a scan', async (of) => {
+    const logs = await Promise.all(Array.from({ length: 12 }, () => createLog(store)));
+    await store.putSegment(segmentOf(logs[0] ?? newLogId(), 1));
+    const parts = await Promise.all(
+      Array.from({ length: of }, (_, index) => collect(store.allSegments({ index, of }))),
+    );
+    const names = (segments: readonly Segment[]) => segments.map(({ log, segment }) => `${log}/${segment}`).sort();
+    expect(names(parts.flat())).toEqual(names(await collect(store.allSegments())));
+    expect(names(parts.flat())).toEqual(expect.arrayContaining(logs.map((log) => `${log}/0`)));
+  });
+
+  test.each<[string, RootRef]>([
+    ['a key', ROOT],
+    ['an inline root', { inline: Uint8Array.of(1, 2, 3) }],
+  ])('names an archive once, beside a snapshot with %s', async (_what, root) => {
+    const log = await createSnapshotLog(root);
+    const segment = await segmentNow(log);
+    expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
+    const archived = { ...segment, archive: ARCHIVE.key, archiveHash: HASH };
+    expect(await segmentNow(log)).toEqual(archived);
+    expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
+    expect(await store.setArchive(archived, { ...ARCHIVE, root })).toBe(true);
+    expect(await store.setArchive(segment, { ...ARCHIVE, root, key: 'other' })).toBe(false);
+    expect(await store.setArchive(segment, { ...ARCHIVE, root, hash: OTHER_HASH })).toBe(false);
+    expect(await segmentNow(log)).toEqual(archived);
+  });
+
+  test('names an archive of a segment without a snapshot', async () => {
+    const log = await createLog(store);
+    expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(true);
+    expect(await segmentNow(log)).toEqual({ ...segmentOf(log, 0), archive: ARCHIVE.key, archiveHash: HASH });
+  });
+
+  test('names no archive where Last Snapshot is another', async () => {
+    const log = await createSnapshotLog();
+    const segment = await segmentNow(log);
+    expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(false);
+    await store.putEntries([snapshotAt(log, 0, 5)]);
+    await store.completeSnapshot(log, { segment: 0, entry: 5 }, ROOT);
+    await store.advanceLastSnapshot(log, { segment: 0, entry: 5 });
+    expect(await store.setArchive(segment, ARCHIVE)).toBe(false);
+    expect(await segmentNow(log)).toEqual({ ...segment, lastSnapshot: 5 });
+  });
+
+  test.each<[string, RootRef]>([
+    ['another key', { key: 'logs/x/roots/1' }],
+    ['an inline root', { inline: Uint8Array.of(9) }],
+  ])('names no archive where the root has been replaced by %s', async (_what, to) => {
+    const log = await createSnapshotLog();
+    const segment = await segmentNow(log);
+    await store.replaceRoot(log, FIRST, ROOT, to);
+    expect(await store.setArchive(segment, ARCHIVE)).toBe(false);
+    expect(await segmentNow(log)).toEqual(segment);
+    expect(await store.setArchive(segment, { ...ARCHIVE, root: to })).toBe(true);
+  });
+
+  test('names no archive where there is no segment, or no entry that carries the root', async () => {
+    const log = newLogId();
+    expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(false);
+    expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
+    const segment = { ...segmentOf(log, 0), lastSnapshot: 3 };
+    await store.putSegment(segment);
+    expect(await store.setArchive(segment, ARCHIVE)).toBe(false);
+    expect(await segmentNow(log)).toEqual(segment);
+  });
+
+  test('keeps Last Snapshot and root of an archived segment as they are', async () => {
+    const log = await createSnapshotLog();
+    await store.setArchive(await segmentNow(log), ARCHIVE);
+    const archived = await segmentNow(log);
+    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 9 })).toBe(false);
+    expect(await store.replaceRoot(log, FIRST, ROOT, { key: 'logs/x/roots/1' })).toBe(false);
+    expect(await store.replaceRoot(log, FIRST, { key: 'logs/x/roots/1' }, ROOT)).toBe(true);
+    const missing = store.replaceRoot(log, { segment: 0, entry: 7 }, ROOT, { key: 'logs/x/roots/1' });
+    await expect(missing).rejects.toThrow(EntryNotFoundError);
+    expect(await segmentNow(log)).toEqual(archived);
+    expect((await store.getEntry(log, FIRST, CONSISTENT))?.external).toBe(ROOT.key);
+  });
+
+  test('lets either the archive be named or the root be replaced', async () => {
+    for (let round = 0; round < 8; round++) {
+      const log = await createSnapshotLog();
+      const segment = await segmentNow(log);
+      const [named, replaced] = await Promise.all([
+        store.setArchive(segment, ARCHIVE),
+        store.replaceRoot(log, FIRST, ROOT, { key: 'logs/x/roots/1' }),
+      ]);
+      expect([named, replaced].filter((done) => done)).toHaveLength(1);
+      expect((await segmentNow(log)).archive).toBe(named ? ARCHIVE.key : undefined);
+    }
+  });
+
+  test('writes when entries go, step by step and back again', async () => {
+    const log = await createSnapshotLog();
+    await store.setArchive(await segmentNow(log), ARCHIVE);
+    const kept = await segmentNow(log);
+    const steps = [{ expires: NOON }, { expires: NOON, expired: 7 }, { expired: 7 }, { expires: NOON + 1 }, {}];
+    let segment = kept;
+    for (const step of steps) {
+      expect(await store.setExpiration(segment, step)).toBe(true);
+      segment = await segmentNow(log);
+      expect(segment).toEqual({ ...kept, ...step });
+    }
+  });
+
+  test('writes when entries go only where the segment is as it was, or says so already', async () => {
+    const log = await createSnapshotLog();
+    const before = await segmentNow(log);
+    const expiring = { ...before, expires: NOON };
+    expect(await store.setExpiration(before, { expires: NOON })).toBe(true);
+    expect(await store.setExpiration(before, { expires: NOON })).toBe(true);
+    expect(await store.setExpiration(before, { expires: NOON + 1 })).toBe(false);
+    expect(await store.setExpiration({ ...before, expires: NOON + 1 }, {})).toBe(false);
+    expect(await store.setExpiration({ ...expiring, expired: 1 }, { expired: 2 })).toBe(false);
+    expect(await segmentNow(log)).toEqual(expiring);
+
+    await store.setArchive(expiring, ARCHIVE);
+    const archived = { ...expiring, archive: ARCHIVE.key, archiveHash: HASH };
+    const stale: readonly Segment[] = [
+      expiring,
+      { ...archived, archive: 'other' },
+      { ...archived, archiveHash: OTHER_HASH },
+      { ...archived, lastSnapshot: 1 },
+      { ...archived, lastSnapshot: undefined },
+    ];
+    for (const segment of stale) {
+      expect(await store.setExpiration(segment, {})).toBe(false);
+      expect(await store.setExpiration(segment, { expires: NOON })).toBe(false);
+    }
+    expect(await segmentNow(log)).toEqual(archived);
+  });
+
+  test('writes no expiration where there is no segment', async () => {
+    const log = newLogId();
+    expect(await store.setExpiration(segmentOf(log, 0), { expires: NOON })).toBe(false);
+    expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
+  });
+
+  test('gives an entry its expiry and takes it away', async () => {
+    const log = await createLog(store);
+    const entry = entryAt(log, { segment: 0, entry: 1 });
+    await store.putEntries([entry]);
+    expect(await store.setEntryExpiry(log, entry.position, NOON)).toBe(true);
+    expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual({ ...entry, expires: NOON });
+    expect(await store.setEntryExpiry(log, entry.position, undefined)).toBe(true);
+    expect(await store.setEntryExpiry(log, entry.position, undefined)).toBe(true);
+    expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual(entry);
+  });
+
+  test.each([NOON, undefined])('makes no entry where one is given the expiry %s', async (expires) => {
+    const log = await createLog(store);
+    expect(await store.setEntryExpiry(log, { segment: 0, entry: 1 }, expires)).toBe(false);
+    expect(await numbersOf(log)).toEqual([0]);
+  });
+
+  test('gives back items just as they were put, whatever they hold', async () => {
+    const log = await createLog(store);
+    const foreign = (entry: number): Item => ({
+      ...encodeEntry(entryAt(log, { segment: 0, entry })),
+      B: { N: '0.12345678901234567890123456789012345678' },
+      words: { SS: ['a', 'b'] },
+      numbers: { NS: ['1.5', '12345678901234567890'] },
+      blobs: { BS: [Uint8Array.of(1), Uint8Array.of(2, 3)] },
+      nested: { M: { list: { L: [{ BOOL: true }, { NULL: true }, { S: '' }, { B: Uint8Array.of(4) }] } } },
+    });
+    const items = [1, 2, 3, 4].map(foreign);
+    await store.putItems(items);
+    expect((await itemsOf(log)).slice(1).map(sorted)).toEqual(items.map(sorted));
+    const some = await collect(store.items(log, { segment: 0, from: 2, to: 4 }, CONSISTENT));
+    expect(some.flat().map(sorted)).toEqual(items.slice(1, 3).map(sorted));
+    expect(await collect(store.items(log, { segment: 0, from: 3, to: 3 }, CONSISTENT))).toEqual([]);
+    expect(await collect(store.items(log, { segment: 0, from: 5, to: 9 }, CONSISTENT))).toEqual([]);
+  });
+
+  test('keeps attributes of others when it changes an item', async () => {
+    const log = await createLog(store);
+    const snapshot = { ...encodeEntry(snapshotAt(log, 0, 0)), other: { S: 'theirs' } };
+    await store.putItems([snapshot]);
+    await store.completeSnapshot(log, FIRST, { inline: Uint8Array.of(1) });
+    await store.replaceRoot(log, FIRST, { inline: Uint8Array.of(1) }, ROOT);
+    await store.setEntryExpiry(log, FIRST, NOON);
+    expect(await itemsOf(log)).toEqual([{ ...snapshot, E: { S: ROOT.key }, X: { N: String(NOON) } }]);
+  });
+
+  test('puts items over others, without a trace of those', async () => {
+    const log = await createLog(store);
+    const old = entryAt(log, { segment: 0, entry: 1 }, { expires: NOON });
+    await store.putEntries([old]);
+    const fresh = entryAt(log, { segment: 0, entry: 1 }, { type: 'Other', body: { format: 'json', text: '{}' } });
+    await store.putItems([encodeEntry(fresh), encodeEntry(entryAt(log, { segment: 1, entry: 8 }))]);
+    expect(await itemsOf(log)).toEqual([encodeEntry(snapshotAt(log, 0, 0)), encodeEntry(fresh)]);
+    expect((await store.newestEntry(log, 1, CONSISTENT))?.position.entry).toBe(8);
+  });
+
+  test('deletes entries, and knows the newest of those that are left', async () => {
+    const log = await createLog(store);
+    const numbers = [1, 2, 3, 4, 5, 6];
+    await store.putEntries(numbers.map((entry) => entryAt(log, { segment: 0, entry })));
+    await store.putEntries([entryAt(log, { segment: 1, entry: 5 })]);
+    await store.deleteEntries(log, 0, [6, 2, 5, 40, 2]);
+    expect(await numbersOf(log)).toEqual([0, 1, 3, 4]);
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.position.entry).toBe(4);
+    expect(await numbersOf(log, 1)).toEqual([5]);
+    await store.deleteEntries(log, 0, [0, 1, 3, 4]);
+    await store.deleteEntries(log, 0, [0, 1, 3, 4]);
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toBeUndefined();
+    expect(await itemsOf(log)).toEqual([]);
+    await store.putEntries([entryAt(log, { segment: 0, entry: 3 })]);
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.position.entry).toBe(3);
+  });
+
+  test('takes a full batch and refuses a larger one', async () => {
+    const log = await createLog(store);
+    const items = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => {
+      const body = { format: 'bytes', bytes: new Uint8Array(200 * 1024).fill(i) } as const;
+      return encodeEntry(entryAt(log, { segment: 0, entry: i }, { body }));
+    });
+    const numbers = items.map((_, i) => i);
+    await expect(store.putItems(items)).rejects.toThrow(TooLargeError);
+    expect(await numbersOf(log)).toEqual([0]);
+    await store.putItems(items.slice(1));
+    await expect(store.deleteEntries(log, 0, numbers)).rejects.toThrow(TooLargeError);
+    expect(await numbersOf(log)).toEqual(numbers);
+    await store.deleteEntries(log, 0, numbers.slice(1));
+    await store.deleteEntries(log, 0, []);
+    await store.putItems([]);
+    expect(await numbersOf(log)).toEqual([0]);
+  });
+
+  test('puts nothing of a batch with an item that is larger than DynamoDB allows', async () => {
+    const log = await createLog(store);
+    const body = { format: 'bytes', bytes: new Uint8Array(400 * 1024) } as const;
+    const large = encodeEntry(entryAt(log, { segment: 0, entry: 2 }, { body }));
+    const put = store.putItems([encodeEntry(entryAt(log, { segment: 0, entry: 1 })), large]);
+    await expect(put).rejects.toThrow(TooLargeError);
+    expect(await numbersOf(log)).toEqual([0]);
+  });
+
+  test('writes a segment only where there is none of its number', async () => {
+    const log = newLogId();
+    const segment = {
+      ...segmentOf(log, 4),
+      lastSnapshot: 0,
+      archive: 'k',
+      archiveHash: HASH,
+      expires: NOON,
+      expired: 3,
+    };
+    expect(await store.putSegment(segment)).toBe(true);
+    expect(await store.putSegment(segment)).toBe(false);
+    expect(await store.putSegment(segmentOf(log, 4))).toBe(false);
+    expect(await store.getSegment(log, 4, CONSISTENT)).toEqual(segment);
+  });
+
   test('gives many clients that append to one log dense numbers, and loses nothing', async () => {
     const clients = Array.from({ length: 8 }, () => testLogClient({ store, retries: LONG }).client);
     const log = await testLogClient({ store }).client.createLog();
@@ -348,6 +649,72 @@ describe('the dynamodb log store alone', () => {
     expect(stored.Item).toEqual(encodeEntry(entry));
   });
 
+  test('keeps attributes of others when it changes a segment', async () => {
+    const store = new DynamoDbLogStore({ client: engine.client, ...tables });
+    const segment = { ...segmentOf(newLogId(), 0), lastSnapshot: 3 };
+    const item = { ...encodeSegment(segment), other: { S: 'theirs' } };
+    await engine.client.send(new PutItemCommand({ TableName: tables.segmentTable, Item: item }));
+    const archive = { key: 'k', hash: new Uint8Array(32), root: undefined };
+    expect(await store.setArchive(segment, archive)).toBe(true);
+    expect(await store.setExpiration({ ...segment, archive: 'k', archiveHash: archive.hash }, { expires: 5 })).toBe(
+      true,
+    );
+    const stored = await engine.client.send(
+      new GetItemCommand({ TableName: tables.segmentTable, Key: segmentKey(segment.log, 0) }),
+    );
+    expect(stored.Item).toEqual({ ...item, A: { S: 'k' }, H: { B: archive.hash }, G: { N: '5' } });
+  });
+
+  /** A store whose every batch is only carried out in part: that many of its writes, the rest DynamoDB leaves over. */
+  function partialStore(done: number): { readonly store: DynamoDbLogStore; readonly sent: number[]; close(): void } {
+    const client = testClient(engine.endpoint);
+    const sent: number[] = [];
+    client.middlewareStack.add(
+      (next) => async (args) => {
+        const { input } = args;
+        if (!isBatch(input)) return next(args);
+        const writes = input.RequestItems[tables.entryTable] ?? [];
+        sent.push(writes.length);
+        const left = writes.slice(done);
+        const some = { ...input, RequestItems: { [tables.entryTable]: writes.slice(0, done) } };
+        if (done === 0) return { response: {}, output: answer(left) };
+        const { response, output } = await next({ ...args, input: some });
+        return { response, output: { ...output, ...answer(left) } };
+      },
+      { step: 'initialize' },
+    );
+    const batchRetries = { attempts: 4, baseMs: 1, capMs: 1 };
+    const store = new DynamoDbLogStore({ client, ...tables, batchRetries });
+    return { store, sent, close: () => client.destroy() };
+  }
+  const answer = (left: readonly unknown[]) => ({
+    $metadata: {},
+    UnprocessedItems: left.length === 0 ? {} : { [tables.entryTable]: left },
+  });
+  const isBatch = (input: object): input is { RequestItems: Record<string, unknown[]> } => 'RequestItems' in input;
+
+  test('sends again what DynamoDB left over of a batch, and that alone', async () => {
+    const { store, sent, close } = partialStore(3);
+    const log = newLogId();
+    const entries = Array.from({ length: 8 }, (_, entry) => entryAt(log, { segment: 0, entry }));
+    await store.putItems(entries.map(encodeEntry));
+    expect(sent).toEqual([8, 5, 2]);
+    const range = { segment: 0, from: 0, to: 100 };
+    expect(await allEntries(store.entries(log, range, CONSISTENT))).toEqual(entries);
+    await store.deleteEntries(log, 0, [0, 1, 2, 3]);
+    expect(await allEntries(store.entries(log, range, CONSISTENT))).toEqual(entries.slice(4));
+    close();
+  });
+
+  test('gives up where DynamoDB keeps on leaving something over', async () => {
+    const { store, sent, close } = partialStore(0);
+    const put = store.deleteEntries(newLogId(), 0, [1, 2]);
+    await expect(put).rejects.toThrow(AttemptsExhaustedError);
+    await expect(put).rejects.toThrow(/2 items .* after 4 attempts .*left 2 items unprocessed/);
+    expect(sent).toEqual([2, 2, 2, 2]);
+    close();
+  });
+
   test('names an item that another program left malformed', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
     const log = newLogId();
@@ -396,6 +763,9 @@ describe('the dynamodb log store alone', () => {
     await store.newestEntry(log, 0, CONSISTENT);
     await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
     await store.getEntry(log, { segment: 0, entry: 1 }, CONSISTENT);
+    await store.deleteEntries(log, 0, [1]);
+    await collect(store.segments(log));
+    await collect(store.segments(log, CONSISTENT));
     expect(metered).toEqual([
       ['TransactWriteItems', { readUnits: 0, writeUnits: 4 }],
       ['PutItem', { readUnits: 0, writeUnits: 1 }],
@@ -403,6 +773,9 @@ describe('the dynamodb log store alone', () => {
       ['Query', { readUnits: 1, writeUnits: 0 }],
       ['UpdateItem', { readUnits: 0, writeUnits: 1 }],
       ['GetItem', { readUnits: 1, writeUnits: 0 }],
+      ['BatchWriteItem', { readUnits: 0, writeUnits: 1 }],
+      ['Query', { readUnits: 0.5, writeUnits: 0 }],
+      ['Query', { readUnits: 1, writeUnits: 0 }],
     ]);
   });
 
@@ -427,6 +800,11 @@ describe('the dynamodb log store alone', () => {
     await store.putEntries([entry]);
     expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual(entry);
 
+    breaks = 'after';
+    expect(await store.putSegment(segmentOf(log, 0))).toBe(true);
+    breaks = 'before';
+    expect(await store.putSegment({ ...segmentOf(log, 0), lastSnapshot: 1 })).toBe(false);
+
     breaks = 'before';
     await expect(store.putEntries([{ ...entry, type: 'Other' }])).rejects.toThrow(EntryExistsError);
     breaks = 'never';
@@ -448,5 +826,67 @@ describe('the dynamodb log store alone', () => {
   ])('retrying is %s for %s with %j', (expected, name, CancellationReasons) => {
     const error = Object.assign(new Error('no'), { name, ...(CancellationReasons && { CancellationReasons }) });
     expect(isRetryable(error)).toBe(expected);
+  });
+
+  test('knows an item that is too large from a transaction that was cancelled for it', () => {
+    const Message = 'Item size to update has exceeded the maximum allowed size';
+    const CancellationReasons = [{ Code: 'ValidationError', Message }, { Code: 'None' }];
+    const error = Object.assign(new Error('no'), { name: 'TransactionCanceledException', CancellationReasons });
+    expect(translateDynamoDbError(error, ['entries'])).toBeInstanceOf(TooLargeError);
+    const other = [{ Code: 'ValidationError', Message: 'An expression is wrong' }];
+    const wrong = Object.assign(new Error('no'), { name: error.name, CancellationReasons: other });
+    expect(translateDynamoDbError(wrong, ['entries'])).toBe(wrong);
+  });
+});
+
+describe('the memory log store alone', () => {
+  async function expiringLog(): Promise<{ readonly store: MemoryLogStore; readonly log: LogId }> {
+    const store = new MemoryLogStore();
+    const log = await createLog(store);
+    const entries = [1, 2, 3, 4].map((entry) => entryAt(log, { segment: 0, entry }, { expires: NOON + entry }));
+    await store.putEntries([...entries, entryAt(log, { segment: 1, entry: 9 }, { expires: NOON })]);
+    return { store, log };
+  }
+  const left = async (store: LogStore, log: LogId) =>
+    (await allEntries(store.entries(log, { segment: 0, from: 0, to: 10 }, CONSISTENT))).map(
+      ({ position }) => position.entry,
+    );
+
+  test('removes the entries whose expiry is over, and tells which', async () => {
+    const { store, log } = await expiringLog();
+    const removed = store.expireEntries(NOON + 2);
+    expect(removed).toHaveLength(3);
+    expect(removed).toEqual(
+      expect.arrayContaining([
+        { log, position: { segment: 0, entry: 1 } },
+        { log, position: { segment: 0, entry: 2 } },
+        { log, position: { segment: 1, entry: 9 } },
+      ]),
+    );
+    expect(await left(store, log)).toEqual([0, 3, 4]);
+    expect(await store.newestEntry(log, 1)).toBeUndefined();
+    expect(store.expireEntries(NOON + 2)).toEqual([]);
+  });
+
+  test('removes only those that are chosen', async () => {
+    const { store, log } = await expiringLog();
+    const removed = store.expireEntries(NOON + 100, ({ position }) => position.entry === 4);
+    expect(removed).toEqual([{ log, position: { segment: 0, entry: 4 } }]);
+    expect(await left(store, log)).toEqual([0, 1, 2, 3]);
+    expect((await store.newestEntry(log, 0))?.position.entry).toBe(3);
+  });
+
+  test('gives and takes copies', async () => {
+    const store = new MemoryLogStore();
+    const log = await createLog(store);
+    const bytes = Uint8Array.of(1);
+    const item = encodeEntry(entryAt(log, { segment: 0, entry: 0 }, { body: { format: 'bytes', bytes } }));
+    await store.putItems([item]);
+    bytes[0] = 2;
+    const read = async () => (await collect(store.items(log, { segment: 0, from: 0, to: 1 }))).flat().at(0);
+    const first = await read();
+    expect(first).toMatchObject({ B: { B: Uint8Array.of(1) } });
+    if (first !== undefined) first.T = { S: 'Other' };
+    expect(await read()).toMatchObject({ T: item.T });
   });
 });

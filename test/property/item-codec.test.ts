@@ -77,10 +77,19 @@ const entry: fc.Arbitrary<Entry> = fc
     { requiredKeys: ['log', 'position', 'created', 'type', 'version'], noNullPrototype: true },
   )
   .chain((base) => place.map((where) => ({ ...base, ...where })));
-const segment: fc.Arbitrary<Segment> = fc.record(
-  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, archive: fc.string({ minLength: 1 }) },
-  { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
+const archive = fc.record(
+  {
+    archive: fc.string({ minLength: 1 }),
+    archiveHash: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Uint8Array.from(bytes)),
+  },
+  { noNullPrototype: true },
 );
+const segment: fc.Arbitrary<Segment> = fc
+  .record(
+    { log: logId, segment: number32, created: seconds, lastSnapshot: number32, expires: seconds, expired: seconds },
+    { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
+  )
+  .chain((base) => fc.option(archive, { nil: {} }).map((named) => ({ ...base, ...named })));
 
 test('every entry survives its item', () => {
   fc.assert(

@@ -14,12 +14,13 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
     newestSegments: (log, limit, consistency) =>
       around('newestSegments', () => inner.newestSegments(log, limit, consistency)),
     getSegment: (log, segment, consistency) => around('getSegment', () => inner.getSegment(log, segment, consistency)),
-    segments: (log) => aroundPages('segments', inner.segments(log), around),
-    allSegments: () => aroundPages('allSegments', inner.allSegments(), around),
+    segments: (log, consistency) => aroundPages('segments', inner.segments(log, consistency), around),
+    allSegments: (part) => aroundPages('allSegments', inner.allSegments(part), around),
     newestEntry: (log, segment, consistency) =>
       around('newestEntry', () => inner.newestEntry(log, segment, consistency)),
     getEntry: (log, position, consistency) => around('getEntry', () => inner.getEntry(log, position, consistency)),
     entries: (log, range, consistency) => aroundPages('entries', inner.entries(log, range, consistency), around),
+    items: (log, range, consistency) => aroundPages('items', inner.items(log, range, consistency), around),
     putEntries: (entries) => around('putEntries', () => inner.putEntries(entries)),
     startSegment: (items) => around('startSegment', () => inner.startSegment(items)),
     completeSnapshot: (log, position, root) =>
@@ -27,6 +28,13 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
     replaceRoot: (log, position, from, to) => around('replaceRoot', () => inner.replaceRoot(log, position, from, to)),
     advanceLastSnapshot: (log, position) =>
       around('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position)),
+    setArchive: (segment, archive) => around('setArchive', () => inner.setArchive(segment, archive)),
+    setExpiration: (segment, to) => around('setExpiration', () => inner.setExpiration(segment, to)),
+    setEntryExpiry: (log, position, expires) =>
+      around('setEntryExpiry', () => inner.setEntryExpiry(log, position, expires)),
+    deleteEntries: (log, segment, entries) => around('deleteEntries', () => inner.deleteEntries(log, segment, entries)),
+    putItems: (items) => around('putItems', () => inner.putItems(items)),
+    putSegment: (segment) => around('putSegment', () => inner.putSegment(segment)),
     isRetryable: (error) => inner.isRetryable(error),
   };
 }
@@ -34,9 +42,18 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
 export function aroundBlobStore(inner: BlobStore, around: Around): BlobStore {
   return {
     get: (key) => around('get', () => inner.get(key)),
+    getRange: (key, range) => around('getRange', () => inner.getRange(key, range)),
     put: (key, bytes) => around('put', () => inner.put(key, bytes)),
+    putStream: async (key, bytes) => {
+      // A stream runs once only, but its effect may be wanted twice.
+      const parts = await Array.fromAsync(bytes);
+      await around('putStream', () => inner.putStream(key, streamOf(parts)));
+    },
     delete: (keys) => around('delete', () => inner.delete(keys)),
+    deleteUnchanged: (blobs) => around('deleteUnchanged', () => inner.deleteUnchanged(blobs)),
     list: (prefix) => aroundPages('list', inner.list(prefix), around),
+    uploads: (prefix) => aroundPages('uploads', inner.uploads(prefix), around),
+    abort: (upload) => around('abort', () => inner.abort(upload)),
   };
 }
 
@@ -48,6 +65,11 @@ export function aroundJobQueue(inner: JobQueue, around: Around): JobQueue {
     changeVisibility: (receipt, visibilityMs) =>
       around('changeVisibility', () => inner.changeVisibility(receipt, visibilityMs)),
   };
+}
+
+/** Parts as a stream. */
+export async function* streamOf(parts: Iterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  yield* parts;
 }
 
 async function* aroundPages<T>(name: string, pages: AsyncIterable<T>, around: Around): AsyncGenerator<T> {

@@ -90,7 +90,7 @@ export class HurriedLog {
 /** How far a snapshot's turns came, with the place that each began from. */
 export function steps(results: readonly JobResult[], target: Position): (readonly [from: number, to: number])[] {
   return results.flatMap((result) => {
-    if (comparePositions(result.position, target) !== 0) return [];
+    if (!('position' in result) || comparePositions(result.position, target) !== 0) return [];
     if (result.outcome === 'progress') return [[result.base?.entry ?? 0, result.reached.entry] as const];
     return result.outcome === 'built' ? [[result.base?.entry ?? 0, target.entry] as const] : [];
   });

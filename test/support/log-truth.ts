@@ -14,7 +14,7 @@ export interface PoisonedAt {
 /** The first place of a log that the reducer of a version cannot get past. */
 export function firstPoison(world: World, log: LogId, version = world.version): PoisonedAt | undefined {
   let expected: Position = { segment: 0, entry: 0 };
-  for (const { entry } of world.store.history(log)) {
+  for (const { entry } of world.tables.history(log)) {
     if (entry.position.segment > expected.segment) expected = { segment: entry.position.segment, entry: 0 };
     if (entry.position.entry !== expected.entry) return { position: expected, code: 'ENTRY_GAP' };
     const poison = world.poisons.get(entry.created);
@@ -40,11 +40,11 @@ export function rowsAfter(world: World, entries: readonly RecordedEntry[], versi
 
 /** A log's entries before a position. */
 export function entriesBefore(world: World, log: LogId, position: Position): RecordedEntry[] {
-  return world.store.history(log).filter(({ entry }) => comparePositions(entry.position, position) < 0);
+  return world.tables.history(log).filter(({ entry }) => comparePositions(entry.position, position) < 0);
 }
 
 /** Where a log's Snapshot entries are, in order. */
 export function snapshotEntries(world: World, log: LogId): Position[] {
-  const history = world.store.history(log);
+  const history = world.tables.history(log);
   return history.filter(({ entry }) => entry.type === RESERVED_TYPES.snapshot).map(({ entry }) => entry.position);
 }

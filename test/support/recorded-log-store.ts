@@ -1,7 +1,8 @@
+import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
+import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import type { Consistency, LogStore } from '../../src/log/log-store.ts';
+import type { Consistency, Expiration, LogStore, ScanPart, SegmentRange } from '../../src/log/log-store.ts';
 import { comparePositions, type Position } from '../../src/log/position.ts';
 import type { RootRef } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
@@ -21,7 +22,7 @@ export interface RecordedLogStoreOptions {
   readonly inner: LogStore;
   readonly random: Random;
   readonly now: () => number;
-  /** Told of every insertion and change of an entry, in order. */
+  /** Told of every insertion, change and removal of an entry, in order. */
   readonly onRecord: (record: StreamRecord) => void;
 }
 
@@ -35,8 +36,8 @@ export class RecordedLogStore implements LogStore {
   readonly #options: RecordedLogStoreOptions;
   readonly #inner: LogStore;
   readonly #entries = new Map<LogId, RecordedEntry[]>();
-  readonly #segmentsSince = new Map<string, number>();
-  readonly #moves = new Map<string, { readonly entry: number; readonly atMs: number }[]>();
+  /** How each segment was after each of its changes, in order. */
+  readonly #segments = new Map<string, { readonly segment: Segment; readonly atMs: number }[]>();
   #sequence = 0;
 
   constructor(options: RecordedLogStoreOptions) {
@@ -85,11 +86,59 @@ export class RecordedLogStore implements LogStore {
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
     const moved = await this.#inner.advanceLastSnapshot(log, position);
-    this.writes++;
-    const moves = this.#moves.get(`${log}/${position.segment}`) ?? [];
-    if (moved) moves.push({ entry: position.entry, atMs: this.#options.now() });
-    this.#moves.set(`${log}/${position.segment}`, moves);
+    await this.#segmentChanged(log, position.segment);
     return moved;
+  }
+
+  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    const named = await this.#inner.setArchive(segment, archive);
+    await this.#segmentChanged(segment.log, segment.segment);
+    return named;
+  }
+
+  async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+    const set = await this.#inner.setExpiration(segment, to);
+    await this.#segmentChanged(segment.log, segment.segment);
+    return set;
+  }
+
+  async putSegment(segment: Segment): Promise<boolean> {
+    const written = await this.#inner.putSegment(segment);
+    await this.#segmentChanged(segment.log, segment.segment);
+    return written;
+  }
+
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const set = await this.#inner.setEntryExpiry(log, position, expires);
+    await this.#modified(log, position);
+    return set;
+  }
+
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    const places = entries.map((entry) => ({ log, position: { segment, entry } }));
+    const there = await Promise.all(places.map((place) => this.#exists(place)));
+    await this.#inner.deleteEntries(log, segment, entries);
+    this.removed(places.filter((_, i) => there[i]));
+  }
+
+  /** Tells of entries that are in the table no more: also of those that went by themselves, since they had expired. */
+  removed(places: readonly EntryPlace[]): void {
+    this.writes++;
+    for (const { log, position } of places) this.#record({ eventName: 'REMOVE', keys: entryKey(log, position) });
+  }
+
+  async putItems(items: readonly Item[]): Promise<void> {
+    const there = await Promise.all(items.map((item) => this.#exists(entryPlace(item))));
+    await this.#inner.putItems(items);
+    this.writes++;
+    for (const [i, item] of items.entries()) {
+      const { log, position } = entryPlace(item);
+      if (!this.history(log).some(({ entry }) => comparePositions(entry.position, position) === 0)) {
+        this.#remember(decodeEntry(item));
+      }
+      const eventName = there[i] ? 'MODIFY' : 'INSERT';
+      this.#record({ eventName, keys: entryKey(log, position), newImage: item });
+    }
   }
 
   getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
@@ -100,36 +149,37 @@ export class RecordedLogStore implements LogStore {
     return this.#inner.getEntry(log, position, consistency);
   }
 
-  segments(log: LogId): AsyncIterable<Segment> {
-    return this.#inner.segments(log);
+  segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment> {
+    return this.#inner.segments(log, consistency);
   }
 
-  allSegments(): AsyncIterable<Segment> {
-    return this.#inner.allSegments();
+  allSegments(part?: ScanPart): AsyncIterable<Segment> {
+    return this.#inner.allSegments(part);
   }
 
   async newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
     const horizon = this.#horizon(consistency);
     const all = await this.#inner.newestSegments(log, Number.MAX_SAFE_INTEGER, consistency);
-    const shown = all.filter(({ segment }) => (this.#segmentsSince.get(`${log}/${segment}`) ?? 0) <= horizon);
-    return shown.slice(0, limit).map((segment) => this.#asOf(segment, horizon));
+    return all.flatMap((segment) => this.#asOf(segment, horizon) ?? []).slice(0, limit);
   }
 
   async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined> {
-    const shown = this.#shown(log, segment, this.#horizon(consistency));
-    const newest = shown.at(-1);
-    return newest && this.#inner.getEntry(log, newest.entry.position, consistency);
+    for (const { entry } of this.#shown(log, segment, this.#horizon(consistency)).reverse()) {
+      const stored = await this.#inner.getEntry(log, entry.position, consistency);
+      if (stored !== undefined) return stored;
+    }
+    return undefined;
   }
 
-  async *entries(
-    log: LogId,
-    range: { readonly segment: number; readonly from: number; readonly to: number },
-    consistency: Consistency,
-  ): AsyncGenerator<Entry[]> {
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    for await (const page of this.items(log, range, consistency)) yield page.map(decodeEntry);
+  }
+
+  async *items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<StoredItem[]> {
     const horizon = this.#horizon(consistency);
-    for await (const page of this.#inner.entries(log, range, consistency)) {
+    for await (const page of this.#inner.items(log, range, consistency)) {
       const shown = new Set(this.#shown(log, range.segment, horizon).map(({ entry }) => entry.position.entry));
-      yield page.filter(({ position }) => shown.has(position.entry));
+      yield page.filter((item) => shown.has(entryPlace(item).position.entry));
     }
   }
 
@@ -147,40 +197,58 @@ export class RecordedLogStore implements LogStore {
     return this.history(log).filter(({ entry, atMs }) => entry.position.segment === segment && atMs <= horizon);
   }
 
-  #asOf(segment: Segment, horizon: number): Segment {
-    const moves = this.#moves.get(`${segment.log}/${segment.segment}`) ?? [];
-    const shown = moves.filter(({ atMs }) => atMs <= horizon).at(-1);
-    const { lastSnapshot, ...rest } = segment;
-    return horizon === Number.POSITIVE_INFINITY ? segment : { ...rest, ...(shown && { lastSnapshot: shown.entry }) };
+  /** A segment as it was then; undefined where it was not there yet. */
+  #asOf(segment: Segment, horizon: number): Segment | undefined {
+    if (horizon === Number.POSITIVE_INFINITY) return segment;
+    const versions = this.#segments.get(`${segment.log}/${segment.segment}`) ?? [];
+    return versions.filter(({ atMs }) => atMs <= horizon).at(-1)?.segment;
+  }
+
+  async #segmentChanged(log: LogId, segment: number): Promise<void> {
+    this.writes++;
+    const stored = await this.#inner.getSegment(log, segment, { consistent: true });
+    if (stored !== undefined) this.#rememberSegment(stored);
+  }
+
+  #rememberSegment(segment: Segment): void {
+    const key = `${segment.log}/${segment.segment}`;
+    const versions = this.#segments.get(key) ?? [];
+    versions.push({ segment, atMs: this.#options.now() });
+    this.#segments.set(key, versions);
+  }
+
+  #remember(entry: Entry): void {
+    const all = this.#entries.get(entry.log) ?? [];
+    all.push({ entry, atMs: this.#options.now() });
+    this.#entries.set(entry.log, all);
+  }
+
+  async #exists({ log, position }: EntryPlace): Promise<boolean> {
+    return (await this.#inner.getEntry(log, position, { consistent: true })) !== undefined;
   }
 
   async #modified(log: LogId, position: Position): Promise<void> {
     this.writes++;
     const entry = await this.#inner.getEntry(log, position, { consistent: true });
-    if (entry !== undefined) this.#record('MODIFY', entry);
+    if (entry !== undefined) this.#recordEntry('MODIFY', entry);
   }
 
   #inserted(entries: readonly Entry[], segment?: Segment): void {
     this.writes++;
-    const atMs = this.#options.now();
-    if (segment !== undefined) this.#segmentsSince.set(`${segment.log}/${segment.segment}`, atMs);
+    if (segment !== undefined) this.#rememberSegment(segment);
     for (const entry of entries) {
-      const all = this.#entries.get(entry.log) ?? [];
-      all.push({ entry, atMs });
-      this.#entries.set(entry.log, all);
-      this.#record('INSERT', entry);
+      this.#remember(entry);
+      this.#recordEntry('INSERT', entry);
     }
   }
 
-  #record(eventName: StreamRecord['eventName'], entry: Entry): void {
+  #recordEntry(eventName: StreamRecord['eventName'], entry: Entry): void {
+    this.#record({ eventName, keys: entryKey(entry.log, entry.position), newImage: encodeEntry(entry) });
+  }
+
+  #record(change: Pick<StreamRecord, 'eventName' | 'keys' | 'newImage'>): void {
     const sequenceNumber = String(++this.#sequence);
-    this.#options.onRecord({
-      eventId: `event-${sequenceNumber}`,
-      eventName,
-      sequenceNumber,
-      createdMs: this.#options.now(),
-      keys: entryKey(entry.log, entry.position),
-      newImage: encodeEntry(entry),
-    });
+    const eventId = `event-${sequenceNumber}`;
+    this.#options.onRecord({ ...change, eventId, sequenceNumber, createdMs: this.#options.now() });
   }
 }

@@ -1,6 +1,7 @@
 import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
@@ -8,12 +9,14 @@ import type { LogStore } from '../../src/log/log-store.ts';
 import type { Position } from '../../src/log/position.ts';
 import { type RootRef, rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
+import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { type CompactResult, compactSnapshot } from '../../src/workers/compact.ts';
+import type { JobDeps } from '../../src/workers/run-job.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { LOG, NOON } from './logs.ts';
@@ -36,14 +39,24 @@ export class SheetLog {
   readonly log = LOG;
   readonly store: LogStore = new MemoryLogStore();
   readonly blobs: BlobStore = new MemoryBlobStore(() => NOON * 1000);
-  readonly deps: SnapshotDeps;
+  readonly deps: Omit<JobDeps, 'queue'>;
   readonly #client: LogClient;
   readonly #random = new Random(1);
 
   private constructor(nodes: SnapshotDeps['nodes']) {
     const now = (): number => NOON * 1000;
     const { store, blobs } = this;
-    this.deps = { store, blobs, platform: nativePlatform, reducer: versionedSheet(1), now, nodes };
+    this.deps = {
+      store: new ArchivedLogStore(store, { blobs, platform: nativePlatform }),
+      tables: store,
+      blobs,
+      platform: nativePlatform,
+      reducer: versionedSheet(1),
+      now,
+      random: () => this.#random.next(),
+      policyOf: () => DEFAULT_POLICY,
+      nodes,
+    };
     this.#client = new LogClient({
       store,
       blobs,

@@ -81,7 +81,7 @@ function enlarge(world: World, edit: SheetEdit): SheetEdit {
 
 /** Appends something that cannot be folded, as another program with access to the table might. */
 async function poisonLog(world: World, log: LogId): Promise<void> {
-  const { store, random } = world;
+  const { tables: store, random } = world;
   const [newest] = await store.newestSegments(log, 1, { consistent: true });
   const end = newest && (await store.newestEntry(log, newest.segment, { consistent: true }));
   if (end === undefined || end.type === RESERVED_TYPES.endSegment) throw new Error('a segment ends in its newest one');
@@ -102,7 +102,8 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
   if (kind === 4) {
     await put(1, incurable('BODY_UNDECODABLE'), { body: { format: 'bytes', bytes: Uint8Array.of(0xc1, 1) } });
   }
-  if (kind === 5) await put(1, incurable('EXTERNAL_MISSING'), { external: bodyKey(log, '0'.repeat(64), '0'.repeat(12)) });
+  if (kind === 5)
+    await put(1, incurable('EXTERNAL_MISSING'), { external: bodyKey(log, '0'.repeat(64), '0'.repeat(12)) });
   if (kind === 6) {
     await put(1, undefined, {});
     await put(2, undefined, { type: 'Insert Rows', body: { format: 'json', text: '[0,0]' } });
@@ -111,7 +112,7 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
 }
 
 /** Loads as a client does, and compares with the plain fold of as many entries as it says to have taken in. */
-export async function loadAndCheck(world: World, ports: Pick<Ports, 'store' | 'blobs'>, log: LogId): Promise<void> {
+export async function loadAndCheck(world: World, ports: Pick<Ports, 'tables' | 'store' | 'blobs'>, log: LogId): Promise<void> {
   const version = world.random.integer(1, world.version);
   const startedMs = world.scheduler.now();
   let rows: string[][];
@@ -123,7 +124,7 @@ export async function loadAndCheck(world: World, ports: Pick<Ports, 'store' | 'b
     if (isInjected(error)) throw error;
     return checkPoisoned(world, log, version, error);
   }
-  const all = world.store.history(log);
+  const all = world.tables.history(log);
   const { snapshot, tailEntries, end } = loaded;
   const base = snapshot && all.findIndex(({ entry }) => comparePositions(entry.position, snapshot) === 0);
   const taken = all.slice(0, (base ?? 0) + tailEntries);

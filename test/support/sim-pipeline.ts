@@ -1,4 +1,7 @@
+import { describeJob } from '../../src/cli/job-text.ts';
 import { ReceiptExpiredError } from '../../src/errors.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Position } from '../../src/log/position.ts';
 import type { ReceivedMessage } from '../../src/store/job-queue.ts';
 import { backoffMs } from '../../src/workers/consume.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
@@ -94,15 +97,17 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
   const deps = { ...world.deps(ports, versionedSheet(version)), queue: ports.queue, deadline };
   const result = await runJob(deps, job);
   const due = 'compaction' in result && result.compaction !== undefined ? ` due: ${result.compaction.reason}` : '';
-  const { segment, entry } = job.position;
-  world.trace(
-    `${world.scheduler.now()} ${ports.process.name} ${job.kind} ${result.outcome}${due} ${job.log} ${segment}/${entry}`,
-  );
-  if (result.outcome === 'built' && world.random.chance(0.3)) await compactByHand(world, ports, job);
+  world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);
+  if (result.outcome === 'built' && world.random.chance(0.3)) await compactByHand(world, ports, job.log, result);
 }
 
 /** Somebody asks for a snapshot to be settled, due or not. */
-async function compactByHand(world: World, ports: Ports, { log, position }: Job): Promise<void> {
+async function compactByHand(
+  world: World,
+  ports: Ports,
+  log: LogId,
+  { position }: { readonly position: Position },
+): Promise<void> {
   const deduplicationId = `hand:${world.nextSerial()}`;
   await ports.queue.send({ group: log, deduplicationId, body: encodeJob({ kind: 'compact', log, position }) });
 }

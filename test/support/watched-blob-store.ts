@@ -1,4 +1,4 @@
-import type { BlobInfo, BlobStore } from '../../src/store/blob-store.ts';
+import type { BlobInfo, BlobPart, BlobRange, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
 import { equalBytes } from '../../src/tree/bytes.ts';
 
 /** A blob store that tells when something that was there is gone or has changed. */
@@ -15,10 +15,21 @@ export class WatchedBlobStore implements BlobStore {
     return this.#inner.get(key);
   }
 
+  getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    return this.#inner.getRange(key, range);
+  }
+
   async put(key: string, bytes: Uint8Array): Promise<void> {
     const before = await this.#inner.get(key);
     if (before !== undefined && !equalBytes(before, bytes)) this.losses++;
     await this.#inner.put(key, bytes);
+  }
+
+  async putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    const before = await this.#inner.get(key);
+    await this.#inner.putStream(key, bytes);
+    const after = await this.#inner.get(key);
+    if (before !== undefined && (after === undefined || !equalBytes(before, after))) this.losses++;
   }
 
   async delete(keys: readonly string[]): Promise<void> {
@@ -26,7 +37,20 @@ export class WatchedBlobStore implements BlobStore {
     await this.#inner.delete(keys);
   }
 
+  async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
+    this.losses++;
+    return this.#inner.deleteUnchanged(blobs);
+  }
+
   list(prefix: string): AsyncIterable<BlobInfo> {
     return this.#inner.list(prefix);
+  }
+
+  uploads(prefix: string): AsyncIterable<UploadInfo> {
+    return this.#inner.uploads(prefix);
+  }
+
+  abort(upload: UploadInfo): Promise<void> {
+    return this.#inner.abort(upload);
   }
 }

@@ -38,7 +38,7 @@ export class StepChecks {
   }
 
   async afterStep(): Promise<void> {
-    const { store, blobs, logs } = this.#world;
+    const { tables: store, blobs, logs } = this.#world;
     for (const log of logs) await this.#noStopWithoutReason(log);
     if (store.writes === this.#writes && blobs.losses === this.#losses) return;
     if (blobs.losses !== this.#losses) this.#readable.clear();

@@ -2,13 +2,16 @@ import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import type { JobQueue } from '../../src/store/job-queue.ts';
+import type { JobDeps } from '../../src/workers/run-job.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot.ts';
 import type { StreamRecord } from '../../src/workers/stream-record.ts';
 import { aroundBlobStore, aroundJobQueue, aroundLogStore } from './around.ts';
@@ -24,6 +27,9 @@ import { WatchedBlobStore } from './watched-blob-store.ts';
 /** The ports as one process sees them, with its faults. */
 export interface Ports {
   readonly process: Process;
+  /** The tables themselves. */
+  readonly tables: LogStore;
+  /** The tables, and the archives behind them. */
   readonly store: LogStore;
   readonly blobs: BlobStore;
   readonly queue: JobQueue;
@@ -40,7 +46,8 @@ export interface Poison {
 export class World {
   readonly random: Random;
   readonly scheduler = new Scheduler(NOON * 1000);
-  readonly store: RecordedLogStore;
+  readonly tables: RecordedLogStore;
+  readonly store: LogStore;
   readonly blobs: WatchedBlobStore;
   readonly queue: MemoryJobQueue;
   /** Every insertion, in order. */
@@ -56,6 +63,7 @@ export class World {
   /** The reducer's version that is deployed at this moment. */
   version = 1;
   faults: FaultRates = NO_FAULTS;
+  policy: RetentionPolicy = DEFAULT_POLICY;
   /** How often a stream record is lost, and how often it comes twice. */
   streamFaults = { lost: 0, twice: 0 };
   /** How trees are cut here. */
@@ -71,12 +79,13 @@ export class World {
     this.random = random;
     this.queue = new MemoryJobQueue({ now, maxReceives: 6 });
     this.blobs = new WatchedBlobStore(new MemoryBlobStore(now));
-    this.store = new RecordedLogStore({
+    this.tables = new RecordedLogStore({
       inner: new MemoryLogStore({ pageItems: 7 }),
       random,
       now,
       onRecord: (record) => this.#record(record),
     });
+    this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
     this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
     this.rangeEntries = random.pick([undefined, 2, 5]);
   }
@@ -101,15 +110,13 @@ export class World {
       faults: () => this.faults,
       trace: this.trace,
     });
-    return {
-      process,
-      store: {
-        ...aroundLogStore(this.store, process.around),
-        isRetryable: (error) => error instanceof InjectedFault && error.harmless,
-      },
-      blobs: aroundBlobStore(this.blobs, process.around),
-      queue: aroundJobQueue(this.queue, process.around),
+    const tables = {
+      ...aroundLogStore(this.tables, process.around),
+      isRetryable: (error: unknown) => error instanceof InjectedFault && error.harmless,
     };
+    const blobs = aroundBlobStore(this.blobs, process.around);
+    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+    return { process, tables, store, blobs, queue: aroundJobQueue(this.queue, process.around) };
   }
 
   client(ports: Pick<Ports, 'store' | 'blobs'>): LogClient {
@@ -127,10 +134,16 @@ export class World {
   }
 
   /** What a snapshot worker, a loading client or a check is made of. */
-  deps(ports: Pick<Ports, 'store' | 'blobs'> = this, reducer: Reducer = versionedSheet(this.version)): SnapshotDeps {
-    const { store, blobs } = ports;
-    const { nodes, rangeEntries } = this;
-    return { store, blobs, reducer, platform: nativePlatform, nodes, rangeEntries, now: this.scheduler.now };
+  deps(
+    ports: Pick<Ports, 'tables' | 'store' | 'blobs'> = this,
+    reducer: Reducer = versionedSheet(this.version),
+  ): Omit<JobDeps, 'queue'> {
+    const { tables, store, blobs } = ports;
+    const { nodes, rangeEntries, policy } = this;
+    const { now } = this.scheduler;
+    const random = (): number => this.random.next();
+    const stores = { tables, store, blobs, platform: nativePlatform, nodes, rangeEntries };
+    return { ...stores, reducer, now, random, policyOf: () => policy };
   }
 
   #record(record: StreamRecord): void {

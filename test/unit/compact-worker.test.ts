@@ -9,7 +9,7 @@ import { readStop, writeStop } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { isStateSettled } from '../../src/state/state.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { decodeJob, type Job } from '../../src/workers/job.ts';
+import { decodeJob, type SnapshotJob } from '../../src/workers/job.ts';
 import { runJob } from '../../src/workers/run-job.ts';
 import { verify } from '../../src/workers/verify.ts';
 import type { Around } from '../support/around.ts';
@@ -273,13 +273,13 @@ describe('a snapshot after which settling is due', () => {
       const job = decodeJob(message.body);
       expect(message.group).toBe(job.log);
       const result = await runJob({ ...sheet.deps, queue }, job);
-      done.push(`${job.kind} ${result.outcome} ${job.position.entry}`);
+      done.push(`${job.kind} ${result.outcome} ${'position' in job ? job.position.entry : ''}`);
       await queue.delete(message.receipt);
     }
   }
 
   /** A snapshot that is asked for and not completed yet, in which more edits will wait than are worth it. */
-  async function dueSheet(): Promise<{ sheet: SheetLog; queue: MemoryJobQueue; job: Job }> {
+  async function dueSheet(): Promise<{ sheet: SheetLog; queue: MemoryJobQueue; job: SnapshotJob }> {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(100, 5);
     await sheet.completed();

@@ -1,8 +1,16 @@
+import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { ItemInvalidError, LogIdInvalidError, ValueUnsupportedError } from '../../src/errors.ts';
 import type { StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
+import {
+  decodeEntry,
+  decodeSegment,
+  encodeEntry,
+  encodeSegment,
+  entryKey,
+  entryPlace,
+} from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import { rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
@@ -175,14 +183,49 @@ describe('entry items', () => {
   );
 });
 
+describe("an entry's place", () => {
+  test('is read from the key alone', () => {
+    expect(entryPlace({ ...entryKey(LOG, position), T: { N: 'nonsense' } })).toEqual({ log: LOG, position });
+  });
+
+  test('is refused where the key is none', () => {
+    expect(() => entryPlace({ ...entryKey(LOG, position), N: { N: '-1' } })).toThrow(ItemInvalidError);
+  });
+});
+
 describe('segment items', () => {
+  test('hold a hash as plain bytes, whatever it was computed with', () => {
+    const archiveHash = createHash('sha256').digest();
+    const segment = { log: LOG, segment: 7, created: NOON, archive: 'k', archiveHash };
+    expect(encodeSegment(segment).H).toStrictEqual({ B: Uint8Array.from(archiveHash) });
+  });
+
   const partition = { B: Uint8Array.from(LOG_BYTES) };
   test.each<[string, Segment, StoredItem]>([
     ['a new segment', { log: LOG, segment: 0, created: NOON }, { S: partition, N: { N: '0' }, C: { N: '1732104000' } }],
     [
       'an archived segment',
-      { log: LOG, segment: 7, created: NOON, lastSnapshot: 0, archive: 'logs/x/archives/7' },
-      { S: partition, N: { N: '7' }, C: { N: '1732104000' }, L: { N: '0' }, A: { S: 'logs/x/archives/7' } },
+      {
+        log: LOG,
+        segment: 7,
+        created: NOON,
+        lastSnapshot: 0,
+        archive: 'logs/x/archives/7',
+        archiveHash: new Uint8Array(32).fill(0xa7),
+      },
+      {
+        S: partition,
+        N: { N: '7' },
+        C: { N: '1732104000' },
+        L: { N: '0' },
+        A: { S: 'logs/x/archives/7' },
+        H: { B: new Uint8Array(32).fill(0xa7) },
+      },
+    ],
+    [
+      'a segment whose entries went without an archive',
+      { log: LOG, segment: 7, created: NOON, expires: NOON + 86_400, expired: 1200 },
+      { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '1732190400' }, D: { N: '1200' } },
     ],
   ])('%s', (_what, segment, item) => {
     expect(encodeSegment(segment)).toEqual(item);
@@ -195,6 +238,12 @@ describe('segment items', () => {
     ["'C' is missing", { C: undefined }],
     ["'L' is not a Number", { L: { S: '1' } }],
     ["'A' is empty", { A: { S: '' } }],
+    ["'A' stands without 'H'", { A: { S: 'logs/x/archives/7' } }],
+    ["'H' stands without 'A'", { H: { B: new Uint8Array(32) } }],
+    ["'H' has 31 bytes, not 32", { A: { S: 'logs/x/archives/7' }, H: { B: new Uint8Array(31) } }],
+    ["'H' is not Binary", { A: { S: 'logs/x/archives/7' }, H: { S: 'a7' } }],
+    ["'G' is '1.5'", { G: { N: '1.5' } }],
+    ["'D' is '-1'", { D: { N: '-1' } }],
   ])('refuses an item where %s', (problem, change) => {
     const decode = () => decodeSegment({ ...encodeSegment({ log: LOG, segment: 7, created: NOON }), ...change });
     expect(decode).toThrow(ItemInvalidError);

@@ -1,7 +1,7 @@
+import { UsageError } from '../../errors.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { DEFAULT_POLICY } from '../../snapshot/retention.ts';
 import { type PolicyChanges, readPolicies, writePolicy } from '../../workers/policies.ts';
-import { UsageError } from '../../errors.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { describePolicy, POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 

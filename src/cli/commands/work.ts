@@ -1,20 +1,25 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
-import { formatPosition } from '../../log/position.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { readPolicies } from '../../workers/policies.ts';
+import { inEnvironment, parse } from '../command.ts';
+import { describeJobResult } from '../job-text.ts';
 import { formatBytes, type Output } from '../output.ts';
+import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { policyEverywhere } from '../retention.ts';
 import { interrupted } from '../signals.ts';
 
 export function workCommand() {
-  return command('work', 'Run the pipeline: read the stream, build snapshots, until interrupted.')
+  return policyCommand('work', 'Run the pipeline: read the stream, build snapshots, until interrupted.')
     .option('--until-idle', 'end when nothing is left to do; exit code 1 where something failed', false)
     .option('--concurrency <n>', 'logs to work on at once', parse.count, 2)
+    .addHelpText('after', POLICY_HELP)
     .action((options) =>
       inEnvironment(options, async (environment, output) => {
         // Before anything that tells a person, or a program, that it may interrupt.
         const stop = interrupted();
+        const policy = policyEverywhere(policyChanges(options));
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
         const streamArn = await environment.streamArn();
@@ -23,7 +28,10 @@ export function workCommand() {
           streams: environment.streams,
           streamArn,
           checkpoints: environment.checkpoints(streamArn),
-          snapshot: environment.deps,
+          jobs: {
+            ...environment.deps,
+            policyOf: async (log) => (await readPolicies(environment.deps.blobs, policy)).of(log),
+          },
           types: environment.deps.types,
           concurrency: options.concurrency,
           untilIdle: options.untilIdle,
@@ -51,6 +59,8 @@ class Summary {
   #built = 0;
   #present = 0;
   #compactions = 0;
+  #archived = 0;
+  #removed = 0;
   #entries = 0;
   #chunks = 0;
   #bytes = 0;
@@ -78,31 +88,48 @@ class Summary {
     }
   }
 
-  #countJob({ log, result, ms }: Extract<PipelineEvent, { kind: 'job' }>): void {
-    const place = `${log} ${formatPosition(result.position)}`;
-    if (result.outcome === 'built') {
-      const stop = this.#stopped.get(log);
-      if (stop !== undefined && contains(result.position, stop)) this.#stopped.delete(log);
-      this.#built++;
-      this.#entries += result.entries;
-      this.#chunks += result.chunksWritten;
-      this.#bytes += result.bytesWritten + result.rootBytes;
-      const why = result.rebuiltBecause === undefined ? '' : `, from the beginning because ${result.rebuiltBecause}`;
-      const size = formatBytes(result.bytesWritten + result.rootBytes);
-      const work = `${result.entries} entries, ${result.chunksWritten} chunks, ${size}, ${Math.round(ms)} ms`;
-      this.#output.note(`snapshot ${place}: ${work}${why}`);
-    } else if (result.outcome === 'compacted') {
-      this.#compactions++;
-      this.#chunks += result.chunksWritten;
-      this.#bytes += result.bytesWritten + result.rootBytes;
-      const size = formatBytes(result.bytesWritten + result.rootBytes);
-      const work = `${result.waited} edits, ${result.chunksWritten} chunks, ${size}, ${Math.round(ms)} ms`;
-      this.#output.note(`settled  ${place}: ${work}`);
-    } else if (result.outcome === 'present') this.#present++;
-    else if (result.outcome === 'stopped') {
-      this.#stopped.set(log, result.stop);
-      this.#output.note(`snapshot ${place}: the log is stopped: ${result.stop.message}`);
+  #countJob({ job, result, ms }: Extract<PipelineEvent, { kind: 'job' }>): void {
+    switch (result.outcome) {
+      case 'built': {
+        const stop = this.#stopped.get(job.log);
+        if (stop !== undefined && contains(result.position, stop)) this.#stopped.delete(job.log);
+        this.#built++;
+        this.#entries += result.entries;
+        this.#written(result);
+        break;
+      }
+      case 'compacted':
+        this.#compactions++;
+        this.#written(result);
+        break;
+      case 'archived':
+        this.#archived++;
+        break;
+      case 'collected':
+        this.#removed += result.removed.objects;
+        break;
+      case 'stopped':
+        this.#stopped.set(job.log, result.stop);
+        break;
+      case 'refused':
+        return this.#fail(`collecting ${job.log} was refused: ${result.error.message}`);
+      case 'present':
+        if (job.kind === 'snapshot') this.#present++;
+        break;
+      default:
+        break;
     }
+    const text = describeJobResult(job, result);
+    if (text !== undefined) this.#output.note(`${text}, ${Math.round(ms)} ms`);
+  }
+
+  #written(result: {
+    readonly chunksWritten: number;
+    readonly bytesWritten: number;
+    readonly rootBytes: number;
+  }): void {
+    this.#chunks += result.chunksWritten;
+    this.#bytes += result.bytesWritten + result.rootBytes;
   }
 
   #fail(text: string): void {
@@ -114,10 +141,11 @@ class Summary {
     const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
     const totals = { snapshots: this.#built, present: this.#present, compactions: this.#compactions };
+    const life = { archived: this.#archived, removed: this.#removed };
     const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
     const built = `${this.#built} snapshots built from ${this.#entries} entries, ${this.#compactions} settled`;
     this.#output.result(
-      { ...totals, ...written, stopped, failures: this.#failures },
+      { ...totals, ...life, ...written, stopped, failures: this.#failures },
       `${built}: ${this.#chunks} chunks, ${formatBytes(this.#bytes)}`,
     );
   }

@@ -1,6 +1,7 @@
 import type { PipelineEvent } from '../../local/pipeline.ts';
 import { runPipeline } from '../../local/pipeline.ts';
 import { formatPosition, type Position } from '../../log/position.ts';
+import { DEFAULT_POLICY } from '../../snapshot/retention.ts';
 import type { SnapshotResult } from '../../workers/snapshot.ts';
 import type { Environment } from '../environment.ts';
 
@@ -26,7 +27,7 @@ export class PipelineWatch {
       streams: environment.streams,
       streamArn,
       checkpoints: environment.checkpoints(streamArn),
-      snapshot: environment.deps,
+      jobs: { ...environment.deps, policyOf: () => DEFAULT_POLICY },
       types: environment.deps.types,
       concurrency: 2,
       untilIdle: false,
@@ -80,6 +81,7 @@ export class PipelineWatch {
     if (result.outcome === 'stopped') return this.#fail(new Error(result.stop.message));
     if (result.outcome === 'built') this.built.push({ ...result, ms });
     if (result.outcome === 'progress') return;
+    if (!('position' in result)) return;
     this.#done.add(formatPosition(result.position));
     this.#wake.resolve();
     this.#wake = Promise.withResolvers();

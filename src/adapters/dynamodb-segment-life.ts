@@ -1,0 +1,159 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { AttributeValue as SdkAttributeValue, TransactWriteItem } from '@aws-sdk/client-dynamodb';
+import type { Item } from '../log/attribute.ts';
+import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../log/item-codec.ts';
+import { checkBatchItems } from '../log/item-size.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { Expiration, LogStore } from '../log/log-store.ts';
+import type { Position } from '../log/position.ts';
+import type { Segment } from '../log/segment.ts';
+import { equalBytes } from '../tree/bytes.ts';
+import type { DynamoDbRequests } from './dynamodb-requests.ts';
+
+/** The attributes of a segment that change. */
+const CHANGING = ['L', 'A', 'H', 'G', 'D'];
+
+/** What happens to a segment in the tables once it has ended: archived, expired and brought back. */
+export class DynamoDbSegmentLife {
+  readonly #requests: DynamoDbRequests;
+  readonly #entryTable: string;
+  readonly #segmentTable: string;
+
+  constructor(
+    requests: DynamoDbRequests,
+    { entryTable, segmentTable }: { readonly entryTable: string; readonly segmentTable: string },
+  ) {
+    this.#requests = requests;
+    this.#entryTable = entryTable;
+    this.#segmentTable = segmentTable;
+  }
+
+  /** As {@link LogStore.setArchive}. */
+  async setArchive(segment: Segment, { key, hash, root }: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    const same = sameAttributes(encodeSegment(segment), ['L']);
+    const writes: TransactWriteItem[] = [
+      {
+        Update: {
+          TableName: this.#segmentTable,
+          Key: segmentKey(log, number),
+          UpdateExpression: 'SET A = :a, H = :h',
+          ConditionExpression: `attribute_exists(S) AND attribute_not_exists(A) AND ${same.condition}`,
+          ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
+        },
+      },
+    ];
+    if (lastSnapshot !== undefined && root !== undefined) {
+      const { name, value } = rootAttribute(root);
+      writes.push({
+        ConditionCheck: {
+          TableName: this.#entryTable,
+          Key: entryKey(log, { segment: number, entry: lastSnapshot }),
+          ConditionExpression: `${name} = :root`,
+          ExpressionAttributeValues: { ':root': value },
+        },
+      });
+    }
+    if (await this.#requests.transact(writes)) return true;
+    const stored = await this.#stored(segment);
+    return stored?.archiveHash !== undefined && stored.archive === key && equalBytes(stored.archiveHash, hash);
+  }
+
+  /** As {@link LogStore.setExpiration}. */
+  async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
+    const same = sameAttributes(encodeSegment(segment), CHANGING);
+    const wanted = encodeSegment({ ...segment, expires, expired });
+    const change = changeAttributes(wanted, ['G', 'D']);
+    const written = await this.#requests.update({
+      TableName: this.#segmentTable,
+      Key: segmentKey(segment.log, segment.segment),
+      UpdateExpression: change.expression,
+      ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
+      ExpressionAttributeValues: valuesOrNone({ ...same.values, ...change.values }),
+    });
+    if (written) return true;
+    const stored = await this.#stored(segment);
+    return stored !== undefined && isDeepStrictEqual(encodeSegment(stored), wanted);
+  }
+
+  /** As {@link LogStore.setEntryExpiry}. */
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const change = changeAttributes(expires === undefined ? {} : { X: { N: String(expires) } }, ['X']);
+    return this.#requests.update({
+      TableName: this.#entryTable,
+      Key: entryKey(log, position),
+      UpdateExpression: change.expression,
+      ConditionExpression: 'attribute_exists(S)',
+      ExpressionAttributeValues: valuesOrNone(change.values),
+    });
+  }
+
+  /** As {@link LogStore.deleteEntries}. */
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    checkBatchItems(entries.length);
+    // DynamoDB refuses a batch that names an item twice.
+    const keys = [...new Set(entries)].map((entry) => entryKey(log, { segment, entry }));
+    await this.#requests.batchWrite(
+      this.#entryTable,
+      keys.map((Key) => ({ DeleteRequest: { Key } })),
+    );
+  }
+
+  /** As {@link LogStore.putItems}. */
+  async putItems(items: readonly Item[]): Promise<void> {
+    checkBatchItems(items.length);
+    await this.#requests.batchWrite(
+      this.#entryTable,
+      items.map((item) => ({ PutRequest: { Item: item } })),
+    );
+  }
+
+  /** As {@link LogStore.putSegment}. */
+  async putSegment(segment: Segment): Promise<boolean> {
+    const key = segmentKey(segment.log, segment.segment);
+    return this.#requests.putNew(this.#segmentTable, { item: encodeSegment(segment), key }, decodeSegment);
+  }
+
+  async #stored({ log, segment }: Segment): Promise<Segment | undefined> {
+    const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), true);
+    return item && decodeSegment(item);
+  }
+}
+
+/** A condition that an item's attributes of these names are as in `item`, absent ones absent. */
+function sameAttributes(item: Item, names: readonly string[]): { readonly condition: string; readonly values: Item } {
+  const values: Item = {};
+  const conditions = names.map((name) => {
+    const value = item[name];
+    if (value === undefined) return `attribute_not_exists(${name})`;
+    values[`:was${name}`] = value;
+    return `${name} = :was${name}`;
+  });
+  return { condition: conditions.join(' AND '), values };
+}
+
+/** An update that makes an item's attributes of these names as in `item`, absent ones absent. */
+function changeAttributes(
+  item: Item,
+  names: readonly string[],
+): { readonly expression: string; readonly values: Item } {
+  const values: Item = {};
+  const sets: string[] = [];
+  const removals: string[] = [];
+  for (const name of names) {
+    const value = item[name];
+    if (value === undefined) {
+      removals.push(name);
+    } else {
+      sets.push(`${name} = :to${name}`);
+      values[`:to${name}`] = value;
+    }
+  }
+  const clauses = [sets.length > 0 && `SET ${sets.join(', ')}`, removals.length > 0 && `REMOVE ${removals.join(', ')}`];
+  return { expression: clauses.filter((clause) => clause !== false).join(' '), values };
+}
+
+/** DynamoDB refuses an empty map of values. */
+function valuesOrNone(values: Item): Record<string, SdkAttributeValue> | undefined {
+  return Object.keys(values).length === 0 ? undefined : values;
+}

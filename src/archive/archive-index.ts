@@ -1,0 +1,107 @@
+import { ArchiveCorruptError } from '../errors.ts';
+import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
+import type { Value } from '../log/value.ts';
+import { encodeValue } from '../tree/canonical.ts';
+import { decodeValue } from '../tree/canonical-reader.ts';
+
+const FORMAT = 1;
+const MAGIC = 0x184d2a5a;
+const HEADER_BYTES = 8;
+export const HASH_BYTES = 32;
+/**
+ * The longest frame, in bytes before compression: a million, and the line of an item of 400 KB. A Number such as 1e125
+ * takes 3 bytes in a list of an item and 136 in a line, since DynamoDB gives all of its zeros.
+ */
+export const MAX_FRAME_BYTES = 32 * 1024 * 1024;
+
+/** What vouches for all of an archive: its hash stands on the segment. */
+export interface ArchiveIndex {
+  readonly log: LogId;
+  readonly segment: number;
+  /** Entries of the segment: their numbers are 0 up to this. */
+  readonly entries: number;
+  /** Of all lines, uncompressed. */
+  readonly bytes: number;
+  /** Number of the first entry of each frame. */
+  readonly firsts: readonly number[];
+  /** SHA-256 of each frame's uncompressed bytes, one after another. */
+  readonly hashes: Uint8Array;
+}
+
+/** The canonical MessagePack of an index; its SHA-256 is the archive's hash. */
+export function encodeArchiveIndex(index: ArchiveIndex): Uint8Array {
+  const { log, segment, entries, bytes, firsts, hashes } = index;
+  return encodeValue({ format: FORMAT, log: logIdBytes(log), segment, entries, bytes, firsts, hashes });
+}
+
+/**
+ * The inverse of {@link encodeArchiveIndex}.
+ * @throws ArchiveCorruptError, without place, where the bytes are something else, or of a later format
+ */
+export function decodeArchiveIndex(bytes: Uint8Array): ArchiveIndex {
+  const value = decoded(bytes);
+  if (value.format !== FORMAT) {
+    throw new ArchiveCorruptError(`the index is of format ${String(value.format)}, which this version cannot read`, {
+      advice: 'Read it with the version that wrote it, or a newer one',
+    });
+  }
+  const { log, hashes, firsts } = value;
+  if (!(log instanceof Uint8Array && log.length === 16 && hashes instanceof Uint8Array && Array.isArray(firsts)))
+    fail();
+  const index = {
+    log: logId(log),
+    segment: integer(value.segment),
+    entries: integer(value.entries),
+    bytes: integer(value.bytes),
+    firsts: firsts.map(integer),
+    hashes,
+  };
+  const ascending = index.firsts.every((first, i) => first > (index.firsts[i - 1] ?? -1) && first < index.entries);
+  if (!ascending || index.firsts[0] !== 0 || hashes.length !== firsts.length * HASH_BYTES) fail();
+  return index;
+}
+
+/** A skippable frame that holds some bytes: decompressors pass it over. Source: RFC 8878, section 3.1.2. */
+export function skippableFrame(content: Uint8Array): Uint8Array {
+  const frame = new Uint8Array(HEADER_BYTES + content.length);
+  const view = new DataView(frame.buffer);
+  view.setUint32(0, MAGIC, true);
+  view.setUint32(4, content.length, true);
+  frame.set(content, HEADER_BYTES);
+  return frame;
+}
+
+/** What a {@link skippableFrame} holds; undefined for other bytes. */
+export function skippableContent(frame: Uint8Array): Uint8Array | undefined {
+  if (frame.length < HEADER_BYTES) return undefined;
+  const view = new DataView(frame.buffer, frame.byteOffset, frame.byteLength);
+  const valid = view.getUint32(0, true) === MAGIC && view.getUint32(4, true) === frame.length - HEADER_BYTES;
+  return valid ? frame.subarray(HEADER_BYTES) : undefined;
+}
+
+function decoded(bytes: Uint8Array): Readonly<Record<string, Value | undefined>> {
+  let value: Value;
+  try {
+    value = decodeValue(bytes);
+  } catch (cause) {
+    throw new ArchiveCorruptError('the index cannot be decoded', { cause });
+  }
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return fail();
+  return Object.fromEntries(Object.entries(value));
+}
+
+function logId(bytes: Uint8Array): LogId {
+  try {
+    return logIdFromBytes(bytes);
+  } catch (cause) {
+    throw new ArchiveCorruptError('the index names no log', { cause });
+  }
+}
+
+function integer(value: Value | undefined): number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : fail();
+}
+
+function fail(): never {
+  throw new ArchiveCorruptError('the index does not have the fields of one');
+}

@@ -1,0 +1,195 @@
+import type { Item, StoredItem } from '../log/attribute.ts';
+import type { Entry } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
+import type { LogId } from '../log/log-id.ts';
+import type { Consistency, Expiration, LogStore, RootRef, ScanPart, SegmentRange } from '../log/log-store.ts';
+import type { Position } from '../log/position.ts';
+import type { Segment } from '../log/segment.ts';
+import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
+
+/** Archives kept open, each with the frames that it read last. */
+const OPEN_ARCHIVES = 8;
+
+/**
+ * A log store whose entries never seem to leave: what is missing in the tables, in part or all of it, is read from the
+ * segment's archive, if it has one. What the tables answer without a gap costs no request more than without this.
+ * Writes go to the tables, and so do reads of segments.
+ *
+ * Reads throw ArchiveMissingError and ArchiveCorruptError where entries are gone and the archive is not what it was.
+ */
+export class ArchivedLogStore implements LogStore {
+  readonly #tables: LogStore;
+  readonly #source: ArchiveSource;
+  readonly #open = new Map<string, Promise<Archive>>();
+
+  constructor(tables: LogStore, source: ArchiveSource) {
+    this.#tables = tables;
+    this.#source = source;
+  }
+
+  async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
+    const entry = await this.#tables.getEntry(log, position, consistency);
+    if (entry !== undefined) return entry;
+    const archive = await this.#archiveOf(log, position.segment, consistency);
+    const { entry: number } = position;
+    if (archive === undefined || number >= archive.entries) return undefined;
+    for await (const [item] of archive.items(number, number + 1)) return item && decodeEntry(item);
+    return undefined;
+  }
+
+  /** The newest that is in the table, so not always the segment's last; that of the archive where the table has none. */
+  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined> {
+    const entry = await this.#tables.newestEntry(log, segment, consistency);
+    if (entry !== undefined) return entry;
+    const archive = await this.#archiveOf(log, segment, consistency);
+    if (archive === undefined) return undefined;
+    for await (const [item] of archive.items(archive.entries - 1, archive.entries)) return item && decodeEntry(item);
+    return undefined;
+  }
+
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    const pages = this.#tables.entries(log, range, consistency);
+    const archived = (items: Item[]): Entry[] => items.map(decodeEntry);
+    const numberOf = (entry: Entry): number => entry.position.entry;
+    yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
+  }
+
+  async *items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<StoredItem[]> {
+    const pages = this.#tables.items(log, range, consistency);
+    const archived = (items: Item[]): StoredItem[] => items;
+    const numberOf = (item: StoredItem): number => Number(item.N?.N);
+    yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
+  }
+
+  /** What the table gives, and what the archive has of the gaps before and between; all of it where the table has none. */
+  async *#whole<T>(
+    {
+      log,
+      range,
+      consistency,
+    }: { readonly log: LogId; readonly range: SegmentRange; readonly consistency: Consistency },
+    {
+      pages,
+      numberOf,
+      archived,
+    }: {
+      readonly pages: AsyncIterable<T[]>;
+      readonly numberOf: (entry: T) => number;
+      readonly archived: (items: Item[]) => T[];
+    },
+  ): AsyncGenerator<T[]> {
+    const { segment, from, to } = range;
+    if (from >= to) return;
+    let next = from;
+    let asked: Promise<Archive | undefined> | undefined;
+    const archive = (): Promise<Archive | undefined> => {
+      asked ??= this.#archiveOf(log, segment, consistency);
+      return asked;
+    };
+    for await (const page of pages) {
+      let start = 0;
+      for (const [i, entry] of page.entries()) {
+        const number = numberOf(entry);
+        if (number !== next) {
+          if (i > start) yield page.slice(start, i);
+          start = i;
+          for await (const items of itemsOf(await archive(), next, number)) yield archived(items);
+        }
+        next = number + 1;
+      }
+      if (page.length > start) yield page.slice(start);
+    }
+    // An answer without gap that ends early is, most often, that of an open segment. Who knows of more asks for the rest.
+    if (next > from && asked === undefined) return;
+    for await (const items of itemsOf(await archive(), next, to)) yield archived(items);
+  }
+
+  async #archiveOf(log: LogId, number: number, consistency: Consistency): Promise<Archive | undefined> {
+    const segment = await this.#tables.getSegment(log, number, consistency);
+    if (segment?.archive === undefined) return undefined;
+    // By the segment too: what is open was proven to be of that one only.
+    const name = `${log}/${number}/${segment.archive}`;
+    const open = this.#open.get(name);
+    if (open !== undefined) return open;
+    const opening = openArchive(this.#source, segment);
+    this.#open.set(name, opening);
+    opening.catch(() => this.#open.delete(name));
+    for (const oldest of this.#open.keys()) {
+      if (this.#open.size <= OPEN_ARCHIVES) break;
+      this.#open.delete(oldest);
+    }
+    return opening;
+  }
+
+  createLog(segment: Segment, first: Entry): Promise<void> {
+    return this.#tables.createLog(segment, first);
+  }
+
+  newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
+    return this.#tables.newestSegments(log, limit, consistency);
+  }
+
+  getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
+    return this.#tables.getSegment(log, segment, consistency);
+  }
+
+  segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment> {
+    return this.#tables.segments(log, consistency);
+  }
+
+  allSegments(part?: ScanPart): AsyncIterable<Segment> {
+    return this.#tables.allSegments(part);
+  }
+
+  putEntries(entries: readonly Entry[]): Promise<void> {
+    return this.#tables.putEntries(entries);
+  }
+
+  startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+    return this.#tables.startSegment(items);
+  }
+
+  completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+    return this.#tables.completeSnapshot(log, position, root);
+  }
+
+  replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    return this.#tables.replaceRoot(log, position, from, to);
+  }
+
+  advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+    return this.#tables.advanceLastSnapshot(log, position);
+  }
+
+  setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    return this.#tables.setArchive(segment, archive);
+  }
+
+  setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+    return this.#tables.setExpiration(segment, to);
+  }
+
+  setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    return this.#tables.setEntryExpiry(log, position, expires);
+  }
+
+  deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    return this.#tables.deleteEntries(log, segment, entries);
+  }
+
+  putItems(items: readonly Item[]): Promise<void> {
+    return this.#tables.putItems(items);
+  }
+
+  putSegment(segment: Segment): Promise<boolean> {
+    return this.#tables.putSegment(segment);
+  }
+
+  isRetryable(error: unknown): boolean {
+    return this.#tables.isRetryable(error);
+  }
+}
+
+async function* itemsOf(archive: Archive | undefined, from: number, to: number): AsyncGenerator<Item[]> {
+  if (archive !== undefined) yield* archive.items(from, to);
+}

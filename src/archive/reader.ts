@@ -1,0 +1,256 @@
+import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
+import type { Item } from '../log/attribute.ts';
+import type { Segment } from '../log/segment.ts';
+import { encodeSegmentId } from '../log/segment-id.ts';
+import type { BlobPart, BlobStore } from '../store/blob-store.ts';
+import { equalBytes } from '../tree/bytes.ts';
+import type { ChunkPlatform } from '../tree/chunk.ts';
+import {
+  type ArchiveIndex,
+  decodeArchiveIndex,
+  HASH_BYTES,
+  MAX_FRAME_BYTES,
+  skippableContent,
+} from './archive-index.ts';
+import { decodeItemLine } from './item-line.ts';
+import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
+
+/** Read first: index and seek table of an archive of about 1,500 frames are in it. */
+const TAIL_BYTES = 64 * 1024;
+/** Frames kept as they were read last: readers go through neighbouring ranges side by side. */
+const KEPT_FRAMES = 2;
+
+export interface ArchiveSource {
+  readonly blobs: BlobStore;
+  readonly platform: ChunkPlatform;
+}
+
+/** A frame: where it lies in the object, which entries it has. */
+interface Frame {
+  readonly start: number;
+  readonly end: number;
+  /** Uncompressed, in bytes. */
+  readonly content: number;
+  readonly hash: Uint8Array;
+  /** Number of its first entry. */
+  readonly first: number;
+  /** Number of the entry after its last. */
+  readonly after: number;
+}
+
+/** An archive whose index is read and proven. Whatever it gives is proven by hashes down from the one on the segment. */
+export class Archive {
+  /** Entries of the segment. */
+  readonly entries: number;
+  /** Of all lines, uncompressed. */
+  readonly bytes: number;
+  readonly #source: ArchiveSource;
+  readonly #segment: Segment;
+  readonly #key: string;
+  readonly #frames: readonly Frame[];
+  readonly #kept = new Map<Frame, Promise<Item[]>>();
+
+  constructor(
+    source: ArchiveSource,
+    place: { readonly segment: Segment; readonly key: string },
+    parts: {
+      readonly index: ArchiveIndex;
+      readonly frames: readonly Frame[];
+    },
+  ) {
+    this.#source = source;
+    this.#segment = place.segment;
+    this.#key = place.key;
+    this.#frames = parts.frames;
+    this.entries = parts.index.entries;
+    this.bytes = parts.index.bytes;
+  }
+
+  get frames(): number {
+    return this.#frames.length;
+  }
+
+  /**
+   * The items with numbers from `from` up to but not including `to`, ascending, a page for each frame: one request
+   * each, or none where it was just read.
+   * @throws ArchiveMissingError, ArchiveCorruptError where the object is not what it was
+   */
+  async *items(from: number, to: number): AsyncGenerator<Item[]> {
+    for (const frame of this.#frames) {
+      if (frame.after <= from) continue;
+      if (frame.first >= to) return;
+      const items = await this.#read(frame);
+      yield items.slice(Math.max(0, from - frame.first), to - frame.first);
+    }
+  }
+
+  #read(frame: Frame): Promise<Item[]> {
+    const kept = this.#kept.get(frame);
+    if (kept !== undefined) return kept;
+    const reading = this.#fetch(frame);
+    this.#kept.set(frame, reading);
+    reading.catch(() => this.#kept.delete(frame));
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= KEPT_FRAMES) break;
+      this.#kept.delete(oldest);
+    }
+    return reading;
+  }
+
+  async #fetch(frame: Frame): Promise<Item[]> {
+    const { blobs, platform } = this.#source;
+    const part = await blobs.getRange(this.#key, { from: frame.start, to: frame.end });
+    if (part === undefined) throw missing(this.#segment, this.#key);
+    return inArchive(this.#segment, this.#key, () => {
+      const content = decompress(platform, part.bytes, frame.content);
+      if (!equalBytes(platform.sha256(content), frame.hash))
+        fail('a frame does not have the hash that the index states');
+      return decodeLines(content, frame, this.#segment);
+    });
+  }
+}
+
+/**
+ * Opens the archive that a segment names: one ranged read, or two where its index is long. The index must have the
+ * hash that stands on the segment, and be of this segment of this log.
+ * @throws ArchiveMissingError, ArchiveCorruptError where the object is not what the segment says
+ */
+export async function openArchive(source: ArchiveSource, segment: Segment): Promise<Archive> {
+  const { archive: key, archiveHash } = segment;
+  if (key === undefined || archiveHash === undefined)
+    throw new Error('only a segment that has an archive has one to open');
+  const { blobs, platform } = source;
+  let tail = await readTail(blobs, { segment, key }, TAIL_BYTES);
+  const needed = inArchive(segment, key, () => tailBytes(tail));
+  if (needed > tail.bytes.length) tail = await readTail(blobs, { segment, key }, needed);
+  return inArchive(segment, key, () => {
+    const { table, content, framesEnd } = splitTail(tail);
+    if (!equalBytes(platform.sha256(content), archiveHash))
+      fail('its index does not have the hash that the segment states');
+    const index = decodeArchiveIndex(content);
+    if (index.log !== segment.log || index.segment !== segment.segment) {
+      fail(`it is of segment ${index.segment} of log ${index.log}`);
+    }
+    return new Archive(source, { segment, key }, { index, frames: framesOf(index, table, framesEnd) });
+  });
+}
+
+async function readTail(
+  blobs: BlobStore,
+  { segment, key }: { readonly segment: Segment; readonly key: string },
+  last: number,
+): Promise<BlobPart> {
+  const part = await blobs.getRange(key, { last });
+  if (part === undefined) throw missing(segment, key);
+  return part;
+}
+
+/** How many bytes at the end of the object are its index and seek table, as far as this tail of it tells. */
+function tailBytes({ bytes: tail, size }: BlobPart): number {
+  const table = seekTableBytesOf(tail);
+  if (table === undefined || table > size) return fail('it does not end with a seek table');
+  if (table > tail.length) return Math.min(size, table + indexRoom(table));
+  const entries = decodeSeekTable(tail.subarray(tail.length - table));
+  const index = entries?.at(-1)?.stored;
+  if (index === undefined || table + index > size) return fail('its seek table is damaged');
+  return table + index;
+}
+
+/** Room for the index of as many frames as such a seek table has: at most 9 bytes a number and 32 a hash, and fields. */
+function indexRoom(seekTable: number): number {
+  return Math.ceil((seekTable / 8) * (HASH_BYTES + 9)) + 1024;
+}
+
+function splitTail({ bytes, size }: BlobPart): {
+  readonly table: readonly SeekEntry[];
+  readonly content: Uint8Array;
+  /** Where in the object the frames with the lines end. */
+  readonly framesEnd: number;
+} {
+  const tableBytes = seekTableBytesOf(bytes) ?? FOOTER_BYTES;
+  const table = decodeSeekTable(bytes.subarray(bytes.length - tableBytes)) ?? fail('its seek table is damaged');
+  const indexEnd = bytes.length - tableBytes;
+  const stored = table.at(-1)?.stored ?? 0;
+  const content = stored > indexEnd ? undefined : skippableContent(bytes.subarray(indexEnd - stored, indexEnd));
+  return {
+    table: table.slice(0, -1),
+    content: content ?? fail('it has no index'),
+    framesEnd: size - tableBytes - stored,
+  };
+}
+
+/** Where each frame lies. The sizes are believed as far as they fit the object and the index; hashes prove the rest. */
+function framesOf(index: ArchiveIndex, table: readonly SeekEntry[], framesEnd: number): Frame[] {
+  if (table.length !== index.firsts.length) fail('its seek table and its index differ');
+  let start = 0;
+  const frames = table.map(({ stored, content }, i) => {
+    const [first = 0, after = index.entries] = index.firsts.slice(i, i + 2);
+    const hash = index.hashes.subarray(i * HASH_BYTES, (i + 1) * HASH_BYTES);
+    const frame = { start, end: start + stored, content, hash, first, after };
+    start += stored;
+    return frame;
+  });
+  const bytes = table.reduce((sum, { content }) => sum + content, 0);
+  if (start !== framesEnd || bytes !== index.bytes) fail('its seek table states other sizes than it has');
+  if (table.some(({ content }) => content > MAX_FRAME_BYTES)) fail('a frame is longer than any may be');
+  return frames;
+}
+
+function decompress(platform: ChunkPlatform, stored: Uint8Array, limit: number): Uint8Array {
+  try {
+    return platform.decompress(stored, limit);
+  } catch (cause) {
+    if (cause instanceof TooLargeError) throw cause;
+    throw new ArchiveCorruptError('a frame cannot be decompressed', { cause });
+  }
+}
+
+function decodeLines(content: Uint8Array, frame: Frame, { log, segment }: Segment): Item[] {
+  const lines = decodeText(content).split('\n');
+  if (lines.pop() !== '' || lines.length !== frame.after - frame.first) fail('a frame has another number of lines');
+  const id = encodeSegmentId(log, segment);
+  return lines.map((line, i) => {
+    const item = decodeItemLine(line);
+    const { S, N } = item;
+    const ofSegment = S !== undefined && 'B' in S && equalBytes(S.B, id);
+    if (!ofSegment || N === undefined || !('N' in N) || N.N !== String(frame.first + i)) {
+      fail(`line ${frame.first + i + 1} is another entry`);
+    }
+    return item;
+  });
+}
+
+function decodeText(content: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(content);
+  } catch (cause) {
+    throw new ArchiveCorruptError('a frame is not UTF-8', { cause });
+  }
+}
+
+function inArchive<T>(segment: Segment, key: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof TooLargeError) throw error.at({ log: segment.log, segment: segment.segment });
+    if (!(error instanceof ArchiveCorruptError)) throw error;
+    throw new ArchiveCorruptError(`the archive '${key}' is damaged: ${error.reason}`, {
+      log: segment.log,
+      segment: segment.segment,
+      advice: 'Nothing of it was used. Bring back the object as it was, from a version or a copy of the bucket',
+      cause: error,
+    });
+  }
+}
+
+function fail(reason: string): never {
+  throw new ArchiveCorruptError(reason);
+}
+
+function missing({ log, segment }: Segment, key: string): ArchiveMissingError {
+  return new ArchiveMissingError(`the archive '${key}' is not in the bucket`, {
+    log,
+    segment,
+    advice: 'Bring back the object, from a version or a copy of the bucket',
+  });
+}

@@ -1,0 +1,82 @@
+import { planRetention } from '../../snapshot/retention.ts';
+import { toHex } from '../../tree/bytes.ts';
+import { archiveSegment, planArchive } from '../../workers/archive.ts';
+import { inEnvironment, parse } from '../command.ts';
+import { formatBytes } from '../output.ts';
+import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { policyOfLog } from '../retention.ts';
+
+export function archiveCommand() {
+  return policyCommand('archive', 'Write segments into archives in the bucket. Nothing leaves the table.')
+    .argument('<log>', 'the log', parse.log)
+    .argument('[segment]', 'its segment; all that are due by the policy where it is left out', parse.number)
+    .option('--dry-run', 'write nothing, and say what would be written', false)
+    .addHelpText('after', POLICY_HELP)
+    .action((log, number, options) =>
+      inEnvironment(options, async (environment, output) => {
+        const { deps } = environment;
+        const policy = await policyOfLog(environment, log, { ...policyChanges(options), archive: true });
+        const segments = await Array.fromAsync(deps.tables.segments(log, { consistent: true }));
+        const due = planRetention(segments, policy, deps.now()).filter(({ kind }) => kind === 'archive');
+        const numbers = number === undefined ? due.map(({ segment }) => segment) : [number];
+        const archived = [];
+        const lines: string[] = [];
+        const progress = output.progress('Entries written and compared');
+        try {
+          for (const segment of numbers) {
+            let done = 0;
+            const onEntries = (entries: number): void => {
+              done = Math.max(done, entries);
+              progress.update(done);
+            };
+            const place = { log, segment };
+            if (options.dryRun) {
+              const plan = await planArchive({ ...deps, onEntries }, place);
+              archived.push({
+                segment,
+                outcome: plan === undefined ? 'present' : 'would archive',
+                ...plan,
+                ...hexHash(plan),
+              });
+              lines.push(plan === undefined ? has(segment) : `segment ${segment} would be archived: ${sizes(plan)}`);
+            } else {
+              const result = await archiveSegment({ ...deps, onEntries }, place);
+              archived.push({ ...result, ...hexHash(result) });
+              lines.push(
+                result.outcome === 'present' ? has(segment) : `segment ${segment} is archived: ${sizes(result)}`,
+              );
+            }
+          }
+        } finally {
+          progress.stop();
+        }
+        const none = 'No segment is due: see the policy under --help, or name a segment.';
+        output.result(
+          { log, dryRun: options.dryRun, segments: archived },
+          lines.length === 0 ? none : lines.join('\n'),
+        );
+      }),
+    );
+}
+
+function hexHash(written: object | undefined): { readonly hash?: string } {
+  return written !== undefined && 'hash' in written && written.hash instanceof Uint8Array
+    ? { hash: toHex(written.hash) }
+    : {};
+}
+
+function has(segment: number): string {
+  return `segment ${segment} has an archive`;
+}
+
+function sizes({
+  entries,
+  bytes,
+  stored,
+}: {
+  readonly entries: number;
+  readonly bytes: number;
+  readonly stored: number;
+}): string {
+  return `${entries} entries, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
+}

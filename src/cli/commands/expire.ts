@@ -1,0 +1,76 @@
+import { UsageError } from '../../errors.ts';
+import { planRetention } from '../../snapshot/retention.ts';
+import { type ExpireResult, expireSegment } from '../../workers/expire.ts';
+import { unexpireSegment } from '../../workers/unexpire.ts';
+import { inEnvironment, parse } from '../command.ts';
+import { formatDate } from '../duration.ts';
+import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { capacityShareOption, paceOf, policyOfLog, requireTtl, warnOfShortGrace } from '../retention.ts';
+
+export function expireCommand() {
+  return policyCommand('expire', 'Let the entries of archived segments leave the table, after a grace period.')
+    .argument('<log>', 'the log', parse.log)
+    .argument('[segment]', 'its segment; all that are due by the policy where it is left out', parse.number)
+    .option('--undo', 'take it back, while the entries are still there', false)
+    .addOption(capacityShareOption())
+    .option('--dry-run', 'change nothing, and say what would be done', false)
+    .addHelpText('after', `${POLICY_HELP}\nWhere the policy is never to expire, --expire is ttl here.`)
+    .action((log, number, options) =>
+      inEnvironment(options, async (environment, output) => {
+        const { dryRun, undo } = options;
+        const progress = output.progress(undo ? 'Entries looked at' : 'Entries done');
+        const onEntries = (entries: number): void => progress.update(entries);
+        try {
+          const own = await policyOfLog(environment, log, policyChanges(options));
+          const policy = { ...own, expire: own.expire === 'never' ? ('ttl' as const) : own.expire };
+          const pace = await paceOf(environment, options.capacityShare);
+          const deps = { ...environment.deps, pace, onEntries };
+          if (undo) {
+            if (number === undefined) throw new UsageError('it is not said for which segment', { advice: 'Name one' });
+            const result = await unexpireSegment(deps, { log, segment: number }, { dryRun });
+            progress.stop();
+            const would = dryRun ? 'would stay: from' : 'stays: from';
+            const text = `segment ${number} ${would} ${result.entries} entries their expiry is taken away`;
+            return output.result({ log, dryRun, ...result }, text);
+          }
+          const segments = await Array.fromAsync(deps.tables.segments(log, { consistent: true }));
+          const due = planRetention(segments, policy, deps.now()).filter(({ kind }) => kind === 'expire');
+          const numbers = number === undefined ? due.map(({ segment }) => segment) : [number];
+          if (!dryRun && policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment);
+          if (numbers.length > 0) warnOfShortGrace(policy, output);
+          const results: ExpireResult[] = [];
+          for (const segment of numbers) {
+            results.push(await expireSegment(deps, { log, segment }, policy, { byHand: true, dryRun }));
+          }
+          progress.stop();
+          const lines = results.map((result) => describe(result, { dryRun, deletes: policy.expire === 'delete' }));
+          const none = 'No segment is due: see the policy under --help, or name a segment.';
+          output.result({ log, dryRun, segments: results }, lines.length === 0 ? none : lines.join('\n'));
+        } finally {
+          progress.stop();
+        }
+      }),
+    );
+}
+
+function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonly deletes: boolean }): string {
+  const segment = `segment ${result.segment}`;
+  switch (result.outcome) {
+    case 'expired': {
+      const [deleted, stamped] = how.dryRun ? ['would be deleted', 'would expire'] : ['are deleted', 'expire'];
+      return `${segment}: ${result.entries} entries ${how.deletes ? deleted : `${stamped} on ${formatDate(result.expires)}`}`;
+    }
+    case 'waiting': {
+      const on = formatDate(result.expires);
+      return how.dryRun
+        ? `${segment}: the entries would be deleted from ${on} on`
+        : `${segment}: the entries may be deleted from ${on} on: run this again then, or leave it to the sweep`;
+    }
+    case 'progress':
+      return `${segment}: done up to entry ${result.reached}; run this again`;
+    case 'present':
+      return `${segment}: it is done already`;
+    case 'kept':
+      return `${segment}: the policy keeps it`;
+  }
+}

@@ -1,0 +1,56 @@
+import { Option } from '@commander-js/extra-typings';
+import { UsageError } from '../../errors.ts';
+import { restoreSegment } from '../../workers/restore.ts';
+import { command, inEnvironment, parse } from '../command.ts';
+import { parseDuration } from '../duration.ts';
+import { capacityShareOption, paceOf } from '../retention.ts';
+
+const HOLD = '7d';
+
+export function restoreCommand() {
+  return command('restore', "Put an archived segment's entries back into the table, or into another one.")
+    .argument('<log>', 'the log', parse.log)
+    .argument('<segment>', 'its segment', parse.number)
+    .addOption(
+      new Option('--hold <duration>', 'for how long no policy takes them away again')
+        .argParser(parseDuration)
+        .default(parseDuration(HOLD), HOLD),
+    )
+    .option('--to-entry-table <name>', 'write into this Entry table instead')
+    .option('--to-segment-table <name>', 'and into this Segment table')
+    .addOption(capacityShareOption())
+    .option('--dry-run', 'write nothing, and say what would be written', false)
+    .action((log, segment, options) =>
+      inEnvironment(options, async (environment, output) => {
+        const { toEntryTable, toSegmentTable, dryRun } = options;
+        if ((toEntryTable === undefined) !== (toSegmentTable === undefined)) {
+          throw new UsageError('--to-entry-table and --to-segment-table go together');
+        }
+        const into =
+          toEntryTable === undefined || toSegmentTable === undefined
+            ? undefined
+            : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable });
+        const progress = output.progress('Entries');
+        try {
+          const pace = await paceOf(environment, options.capacityShare);
+          const onEntries = (entries: number): void => progress.update(entries);
+          const result = await restoreSegment(
+            { ...environment.deps, pace, onEntries },
+            { log, segment },
+            { into, holdSeconds: options.hold, dryRun },
+          );
+          progress.stop();
+          const { entries, restored, unexpired } = result;
+          const would = dryRun ? 'would be' : 'are';
+          const parts = [
+            `segment ${segment} of ${entries} entries: ${restored} ${would} put back`,
+            `${unexpired} no longer expire`,
+            `${entries - restored - unexpired} were there`,
+          ];
+          output.result({ log, dryRun, ...result }, parts.join(', '));
+        } finally {
+          progress.stop();
+        }
+      }),
+    );
+}

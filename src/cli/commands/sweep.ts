@@ -1,0 +1,156 @@
+import { Option } from '@commander-js/extra-typings';
+import { LogfoldError, UsageError } from '../../errors.ts';
+import type { LogId } from '../../log/log-id.ts';
+import type { Job } from '../../workers/job.ts';
+import { readPolicies } from '../../workers/policies.ts';
+import type { JobResult } from '../../workers/run-job.ts';
+import { type SweepOptions, sweep } from '../../workers/sweep.ts';
+import { inEnvironment, parse } from '../command.ts';
+import { JobRunner } from '../job-runner.ts';
+import { describeJob, describeJobResult } from '../job-text.ts';
+import type { Output } from '../output.ts';
+import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { capacityShareOption, paceOf, policyEverywhere, requireTtl, warnOfShortGrace } from '../retention.ts';
+
+/** Each pass may make something due for the next: a snapshot, then an archive, then expiry. */
+const MAX_PASSES = 10;
+
+export function sweepCommand() {
+  return policyCommand('sweep', 'Find what the stream missed and what is due, in all logs, and do it.')
+    .option('--log <log>', 'only this log', parse.log)
+    .addOption(
+      new Option('--since <date>', 'look at every Snapshot entry of segments that were open then or later').argParser(
+        parseDate,
+      ),
+    )
+    .option('--rebuild', 'make every snapshot anew from the logs', false)
+    .option('--collect', 'collect every log, not just those where something is known to be left over', false)
+    .addOption(capacityShareOption())
+    .option('--dry-run', 'change nothing, and list what would be done', false)
+    .addHelpText('after', POLICY_HELP)
+    .action((options) =>
+      inEnvironment(options, async (environment, output) => {
+        const { rebuild, dryRun, log, since } = options;
+        if (rebuild && (options.collect || since !== undefined)) {
+          throw new UsageError('--rebuild looks at everything, and goes with neither --since nor --collect');
+        }
+        const everywhere = policyEverywhere(policyChanges(options));
+        if (!dryRun && everywhere.expire === 'ttl') await requireTtl(environment);
+        if (!dryRun) warnOfShortGrace(everywhere, output);
+        const policies = await readPolicies(environment.deps.blobs, everywhere);
+        const policyOf = (of: LogId) => policies.of(of);
+        const pace = await paceOf(environment, options.capacityShare);
+        const summary = new Summary(output, dryRun);
+        const runner = new JobRunner({ ...environment.deps, pace, policyOf }, (job, result) =>
+          summary.done(job, result),
+        );
+        const pass = async (how: SweepOptions): Promise<boolean> => {
+          let changed = false;
+          summary.begin();
+          const send = async (job: Job, why: string): Promise<void> => {
+            if (!summary.isNew(job, why)) return;
+            try {
+              if (!dryRun && (await runner.run(job))) changed = true;
+            } catch (error) {
+              if (!(error instanceof LogfoldError)) throw error;
+              summary.failed(job.log, error);
+            }
+          };
+          const { deps } = environment;
+          await sweep(
+            {
+              ...deps,
+              policyOf,
+              send,
+              onFailure: (id, error) => summary.failed(id, error),
+              onProgress: summary.onLogs,
+            },
+            how,
+          );
+          return changed;
+        };
+        try {
+          let again = await pass({ log, since, rebuild });
+          for (let passes = 1; again && !rebuild && passes < MAX_PASSES; passes++) again = await pass({ log, since });
+          if (options.collect) await pass({ log, collect: true });
+        } finally {
+          summary.end();
+        }
+        summary.report();
+      }),
+    );
+}
+
+class Summary {
+  readonly #output: Output;
+  readonly #dryRun: boolean;
+  readonly #jobs: { readonly job: Job; readonly why: string; outcome?: string; text?: string | undefined }[] = [];
+  readonly #failures: { readonly log: LogId; readonly code: string; readonly message: string }[] = [];
+  #seen = new Set<string>();
+  #logs = 0;
+  #progress: ReturnType<Output['progress']> | undefined;
+
+  constructor(output: Output, dryRun: boolean) {
+    this.#output = output;
+    this.#dryRun = dryRun;
+  }
+
+  readonly onLogs = (logs: number): void => {
+    this.#logs = Math.max(this.#logs, logs);
+    this.#progress?.update(logs);
+  };
+
+  begin(): void {
+    this.#seen = new Set();
+    this.#progress ??= this.#output.progress('Logs');
+  }
+
+  end(): void {
+    this.#progress?.stop();
+  }
+
+  /** Notes a job that was asked for, once a pass. */
+  isNew(job: Job, why: string): boolean {
+    const text = describeJob(job);
+    if (this.#seen.has(text)) return false;
+    this.#seen.add(text);
+    if (this.#dryRun) this.#jobs.push({ job, why });
+    return true;
+  }
+
+  done(job: Job, result: JobResult): void {
+    const text = describeJobResult(job, result);
+    this.#jobs.push({ job, why: '', outcome: result.outcome, text });
+    if (result.outcome === 'stopped' || result.outcome === 'refused') {
+      const { code, message } = result.outcome === 'stopped' ? result.stop : result.error;
+      this.#failures.push({ log: job.log, code, message });
+    }
+  }
+
+  failed(log: LogId, { code, message }: LogfoldError): void {
+    this.#failures.push({ log, code, message });
+  }
+
+  report(): void {
+    const jobs = this.#jobs.map(({ job, why, outcome }) => ({ ...job, ...(this.#dryRun ? { why } : { outcome }) }));
+    const lines = this.#jobs.flatMap(({ job, why, text }) => {
+      if (this.#dryRun) return [`would do: ${describeJob(job)}, since ${why}`];
+      return text === undefined ? [] : [text];
+    });
+    const failures = this.#failures.map(({ log, code, message }) => `FAILED ${log}: ${code}: ${message}`);
+    const count = this.#dryRun ? `${jobs.length} jobs to do` : `${jobs.length} jobs done`;
+    const summary = `${this.#logs} logs looked at, ${count}, ${failures.length} failed`;
+    const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, failures: this.#failures };
+    this.#output.result(document, [...lines, ...failures, summary].join('\n'));
+    if (failures.length > 0) process.exitCode = 1;
+  }
+}
+
+/** @throws UsageError */
+function parseDate(text: string): number {
+  const ms = Date.parse(text);
+  if (!/^\d{4}-\d{2}-\d{2}/.test(text) || Number.isNaN(ms)) {
+    throw new UsageError(`'${text}' is not a date`, { advice: 'Write it as 2026-01-31 or 2026-01-31T12:00:00Z' });
+  }
+  return Math.floor(ms / 1000);
+}

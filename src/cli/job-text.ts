@@ -1,0 +1,61 @@
+import { formatPosition } from '../log/position.ts';
+import type { Job } from '../workers/job.ts';
+import type { JobResult } from '../workers/run-job.ts';
+import { formatDate } from './duration.ts';
+import { formatBytes } from './output.ts';
+
+/** What a job is for, for a person. */
+export function describeJob(job: Job): string {
+  if ('position' in job) return `${job.kind} ${job.log} ${formatPosition(job.position)}`;
+  if ('segment' in job) return `${job.kind} ${job.log} segment ${job.segment}`;
+  return `${job.kind} ${job.log}`;
+}
+
+/** How a job ended, for a person; undefined where there was nothing to do. */
+export function describeJobResult(job: Job, result: JobResult): string | undefined {
+  const what = describeJob(job);
+  switch (result.outcome) {
+    case 'built': {
+      const why = result.rebuiltBecause === undefined ? '' : `, from the beginning because ${result.rebuiltBecause}`;
+      const size = formatBytes(result.bytesWritten + result.rootBytes);
+      return `${what}: ${result.entries} entries, ${result.chunksWritten} chunks, ${size}${why}`;
+    }
+    case 'compacted': {
+      const size = formatBytes(result.bytesWritten + result.rootBytes);
+      return `${what}: ${result.waited} edits settled, ${result.chunksWritten} chunks, ${size}`;
+    }
+    case 'stopped':
+      return `${what}: the log is stopped: ${result.stop.message}`;
+    case 'archived':
+      return `${what}: ${result.entries} entries, ${formatBytes(result.bytes)} as ${formatBytes(result.stored)}`;
+    case 'expired':
+      return `${what}: ${result.entries} entries are gone, or go from ${formatDate(result.expires)} on`;
+    case 'waiting':
+      return `${what}: the entries are deleted from ${formatDate(result.expires)} on`;
+    case 'collected': {
+      const { removed, condemned, aborted } = result;
+      if (removed.objects + condemned.objects + aborted === 0) return undefined;
+      const gone = `${removed.objects} objects removed, ${formatBytes(removed.bytes)}`;
+      const later = `${condemned.objects} to go after a grace period, ${formatBytes(condemned.bytes)}`;
+      return `${what}: ${gone}; ${later}${aborted === 0 ? '' : `; ${aborted} unfinished uploads given up`}`;
+    }
+    case 'refused':
+      return `${what}: nothing was removed: ${result.error.message}`;
+    case 'rebuilt': {
+      const { snapshots, replaced, differed, entries } = result;
+      const wrong =
+        differed.length === 0
+          ? ''
+          : `; ${differed.length} HAD ANOTHER STATE: ${differed.map(formatPosition).join(', ')}`;
+      return `${what}: ${snapshots} snapshots from ${entries} entries, ${replaced} replaced${wrong}`;
+    }
+    case 'progress':
+    case 'present':
+    case 'kept':
+    case 'gone':
+    case 'settled':
+    case 'passed':
+    case 'foreign':
+      return undefined;
+  }
+}

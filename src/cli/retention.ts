@@ -1,0 +1,67 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Option } from '@commander-js/extra-typings';
+import { UsageError } from '../errors.ts';
+import type { LogId } from '../log/log-id.ts';
+import { checkPolicy, DEFAULT_POLICY, MIN_GRACE_SECONDS, type RetentionPolicy } from '../snapshot/retention.ts';
+import { Pace } from '../workers/pace.ts';
+import { merge, type PolicyChanges, readPolicies } from '../workers/policies.ts';
+import { formatDuration } from './duration.ts';
+import type { Environment } from './environment.ts';
+import type { Output } from './output.ts';
+
+/** The share of the table's write capacity that a command may use. */
+export function capacityShareOption() {
+  return new Option('--capacity-share <share>', "share of the Entry table's write capacity to use, above 0 up to 1")
+    .argParser(parseShare)
+    .default(0.25);
+}
+
+/** The policy of one log, for a command that is for this log alone: what the options say goes before what it has of its own. */
+export async function policyOfLog(
+  environment: Environment,
+  log: LogId,
+  changes: PolicyChanges,
+): Promise<RetentionPolicy> {
+  const policies = await readPolicies(environment.deps.blobs, DEFAULT_POLICY);
+  return checkPolicy(merge(policies.of(log), changes));
+}
+
+/** The policy of a deployment whose settings are the options: what a log has of its own goes before it. */
+export function policyEverywhere(changes: PolicyChanges): RetentionPolicy {
+  return checkPolicy(merge(DEFAULT_POLICY, changes));
+}
+
+/** Warns where a grace period is so short that something under way may lose what it needs. */
+export function warnOfShortGrace({ graceSeconds }: RetentionPolicy, output: Output): void {
+  if (graceSeconds >= MIN_GRACE_SECONDS) return;
+  const shortest = formatDuration(MIN_GRACE_SECONDS);
+  output.note(`With a grace period under ${shortest}, nothing else may work on the log or read it meanwhile.`);
+}
+
+/** Spreads writes over time, so that the table has room for others. */
+export async function paceOf(environment: Environment, share: number): Promise<Pace> {
+  const perSecond = (await environment.settings.writeCapacity()) * share;
+  return new Pace({ perSecond, monotonic: () => performance.now(), sleep: (ms) => sleep(ms) });
+}
+
+/**
+ * Makes sure that what is stamped to expire does.
+ * @throws UsageError where the Entry table has no TTL on attribute `X`
+ */
+export async function requireTtl(environment: Environment): Promise<void> {
+  const attribute = await environment.settings.ttlAttribute();
+  if (attribute === 'X') return;
+  const now = attribute === undefined ? 'is switched off' : `looks at attribute '${attribute}'`;
+  throw new UsageError(`the TTL of the Entry table ${now}, so entries that are stamped would never go`, {
+    advice: "Switch it on for attribute 'X', or use --expire delete; nothing was changed",
+  });
+}
+
+/** @throws UsageError */
+function parseShare(text: string): number {
+  const share = Number(text);
+  if (!/^\d*\.?\d+$/.test(text) || share <= 0 || share > 1) {
+    throw new UsageError(`'${text}' is not a share`, { advice: 'Give a number above 0 up to 1, such as 0.25' });
+  }
+  return share;
+}

@@ -1,0 +1,421 @@
+import { deepStrictEqual } from 'node:assert';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import {
+  type ArchiveIndex,
+  decodeArchiveIndex,
+  encodeArchiveIndex,
+  HASH_BYTES,
+  skippableContent,
+  skippableFrame,
+} from '../../src/archive/archive-index.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { fromBase64, toBase64 } from '../../src/archive/base64.ts';
+import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
+import { openArchive } from '../../src/archive/reader.ts';
+import { decodeSeekTable, encodeSeekTable, type SeekEntry, seekTableBytesOf } from '../../src/archive/seek-table.ts';
+import { withoutExpiry } from '../../src/archive/writer.ts';
+import { ArchiveCorruptError } from '../../src/errors.ts';
+import type { AttributeValue, Item } from '../../src/log/attribute.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
+import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
+import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
+import { allItems, batches, joined, partsOfItems, segmentItems, storeArchive, written } from '../support/archives.ts';
+import { damaged } from '../support/damage.ts';
+import { allEntries, entryAt, LOG, NOON, recordRequests } from '../support/logs.ts';
+import { texts } from '../support/values.ts';
+
+const number32 = fc.nat(2 ** 32 - 1);
+// fast-check varies how arrays of bytes are backed; only the bytes count here.
+const someBytes = fc.uint8Array({ maxLength: 40 }).map((bytes) => Uint8Array.from(bytes));
+const numbers = fc.oneof(
+  fc.integer().map(String),
+  fc.constantFrom('0', '-1.5', '1E+125', '9.9999999999999999999999999999999999999', `1${'0'.repeat(125)}`),
+);
+const names = fc.oneof(texts, fc.constantFrom('__proto__', '10', '9', '', 'constructor', 'toJSON', '\u2028', 'Łódź'));
+const sets = <T>(member: fc.Arbitrary<T>, name: (member: T) => string): fc.Arbitrary<T[]> =>
+  fc.uniqueArray(member, { minLength: 1, maxLength: 5, selector: name });
+
+const { attribute, item } = fc.letrec<{ attribute: AttributeValue; item: Item }>((tie) => ({
+  attribute: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    texts.map((S) => ({ S })),
+    numbers.map((N) => ({ N })),
+    someBytes.map((B) => ({ B })),
+    fc.boolean().map((BOOL) => ({ BOOL })),
+    fc.constant<AttributeValue>({ NULL: true }),
+    sets(texts, String).map((SS) => ({ SS })),
+    sets(numbers, String).map((NS) => ({ NS })),
+    sets(someBytes, toBase64).map((BS) => ({ BS })),
+    fc.array(tie('attribute'), { maxLength: 5 }).map((L) => ({ L })),
+    tie('item').map((M) => ({ M })),
+  ),
+  item: fc.array(fc.tuple(names, tie('attribute')), { maxLength: 5 }).map((entries) => Object.fromEntries(entries)),
+}));
+
+/** The same item with its sets in the order in which they are written: numbers and bytes by their text. */
+function ordered(value: Item): Item {
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, orderedAttribute(member)]));
+}
+
+function orderedAttribute(value: AttributeValue): AttributeValue {
+  if ('SS' in value) return { SS: value.SS.toSorted() };
+  if ('NS' in value) return { NS: value.NS.toSorted() };
+  if ('BS' in value) {
+    const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
+    return { BS: value.BS.toSorted((a, b) => (text(a) < text(b) ? -1 : 1)) };
+  }
+  if ('L' in value) return { L: value.L.map(orderedAttribute) };
+  return 'M' in value ? { M: ordered(value.M) } : value;
+}
+
+/** The same item with attributes, keys and members of sets the other way round. */
+function turned(value: Item): Item {
+  const entries = Object.entries(value).toReversed();
+  return Object.fromEntries(entries.map(([name, member]) => [name, turnedAttribute(member)]));
+}
+
+function turnedAttribute(value: AttributeValue): AttributeValue {
+  if ('SS' in value) return { SS: value.SS.toReversed() };
+  if ('NS' in value) return { NS: value.NS.toReversed() };
+  if ('BS' in value) return { BS: value.BS.toReversed() };
+  if ('L' in value) return { L: value.L.map(turnedAttribute) };
+  return 'M' in value ? { M: turned(value.M) } : value;
+}
+
+describe('a line', () => {
+  test('gives its item back, with sets in order', () => {
+    fc.assert(
+      fc.property(item, (value) => {
+        const line = encodeItemLine(value);
+        expect(line).not.toMatch(/[\n\r]/);
+        deepStrictEqual(decodeItemLine(line), ordered(value));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('is the same for equal items, whatever their order', () => {
+    fc.assert(
+      fc.property(item, (value) => expect(encodeItemLine(turned(value))).toBe(encodeItemLine(value))),
+      { numRuns: 500 },
+    );
+  });
+
+  test('differs where one attribute does', () => {
+    fc.assert(
+      fc.property(item, names, attribute, attribute, (value, name, a, b) => {
+        fc.pre(encodeItemLine({ a }) !== encodeItemLine({ a: b }));
+        const [withA, withB] = [a, b].map((member) => Object.fromEntries([...Object.entries(value), [name, member]]));
+        expect(encodeItemLine(withA ?? {})).not.toBe(encodeItemLine(withB ?? {}));
+      }),
+    );
+  });
+
+  test('that is none gives an item or ArchiveCorruptError', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.json(),
+          texts,
+          fc.json().map((json) => `{"Item":${json}}`),
+        ),
+        (line) => {
+          try {
+            // What was taken for an item is one: it has a line of its own.
+            decodeItemLine(encodeItemLine(decodeItemLine(line)));
+          } catch (error) {
+            expect(error).toBeInstanceOf(ArchiveCorruptError);
+          }
+        },
+      ),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('Base64', () => {
+  test('is what Node writes, and gives the bytes back', () => {
+    // Beyond 24 KiB it is written in pieces.
+    const long = fc
+      .integer({ min: 24_570, max: 49_160 })
+      .map((size) => Uint8Array.from({ length: size }, (_, i) => i * 7));
+    fc.assert(
+      fc.property(fc.oneof({ weight: 5, arbitrary: fc.uint8Array() }, { weight: 1, arbitrary: long }), (bytes) => {
+        const text = toBase64(bytes);
+        expect(text).toBe(Buffer.from(bytes).toString('base64'));
+        deepStrictEqual(fromBase64(text), Uint8Array.from(bytes));
+      }),
+    );
+  });
+
+  test('of other texts is undefined', () => {
+    for (const text of ['A', 'AA', 'AAA', 'A===', '====', 'AAA=AAAA', 'AA A', 'AAA\n', 'AA-_', 'ÄAAA']) {
+      expect(fromBase64(text), text).toBeUndefined();
+    }
+  });
+});
+
+describe('a seek table', () => {
+  const table: fc.Arbitrary<SeekEntry[]> = fc.array(fc.record({ stored: number32, content: number32 }), {
+    maxLength: 50,
+  });
+
+  test('gives its sizes back, and its own from its end', () => {
+    fc.assert(
+      fc.property(table, fc.uint8Array(), (entries, before) => {
+        const bytes = encodeSeekTable(entries);
+        expect(decodeSeekTable(bytes)).toEqual(entries);
+        expect(seekTableBytesOf(Uint8Array.from([...before, ...bytes]))).toBe(bytes.length);
+      }),
+    );
+  });
+
+  test('that is damaged gives undefined, or a table of the bytes that there are', () => {
+    const damagedTable = table.chain((entries) => damaged(encodeSeekTable(entries)));
+    fc.assert(
+      fc.property(fc.oneof(damagedTable, fc.uint8Array()), (bytes) => {
+        const entries = decodeSeekTable(bytes);
+        if (entries !== undefined) expect(encodeSeekTable(entries)).toEqual(bytes);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe('an index', () => {
+  const index: fc.Arbitrary<ArchiveIndex> = fc
+    .record({
+      log: fc.uuid().map(parseLogId),
+      segment: number32,
+      bytes: fc.maxSafeNat(),
+      others: fc.uniqueArray(fc.integer({ min: 1, max: 2 ** 32 - 2 }), { maxLength: 20 }),
+      more: fc.integer({ min: 1, max: 1000 }),
+      fill: fc.nat(255),
+    })
+    .map(({ log, segment, bytes, others, more, fill }) => {
+      const firsts = [0, ...others.toSorted((a, b) => a - b)];
+      const hashes = new Uint8Array(firsts.length * HASH_BYTES).fill(fill);
+      return { log, segment, entries: (firsts.at(-1) ?? 0) + more, bytes, firsts, hashes };
+    });
+
+  test('gives its fields back, also from its frame', () => {
+    fc.assert(
+      fc.property(index, (value) => {
+        const content = skippableContent(skippableFrame(encodeArchiveIndex(value)));
+        deepStrictEqual(decodeArchiveIndex(content ?? new Uint8Array()), value);
+      }),
+    );
+  });
+
+  test('that is damaged gives an index or ArchiveCorruptError', () => {
+    const damagedIndex = index.chain((value) => damaged(encodeArchiveIndex(value)));
+    fc.assert(
+      fc.property(fc.oneof(damagedIndex, fc.uint8Array()), (bytes) => {
+        try {
+          const { firsts, entries, hashes } = decodeArchiveIndex(bytes);
+          expect(firsts[0]).toBe(0);
+          expect(firsts.every((first, i) => first < (firsts[i + 1] ?? entries))).toBe(true);
+          expect(hashes.length).toBe(firsts.length * HASH_BYTES);
+        } catch (error) {
+          expect(error).toBeInstanceOf(ArchiveCorruptError);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+/** A closed segment: small entries and, now and then, one of which two or three fill a frame. */
+const closedSegment: fc.Arbitrary<Item[]> = fc
+  .array(
+    fc.record({
+      size: fc.oneof(
+        { weight: 3, arbitrary: fc.nat(50) },
+        { weight: 1, arbitrary: fc.integer({ min: 250_000, max: 390_000 }) },
+      ),
+      fill: fc.nat(255),
+      expires: fc.option(number32, { nil: undefined }),
+      foreign: fc.option(fc.record({ owner: attribute }), { nil: {} }),
+    }),
+    { maxLength: 30 },
+  )
+  .map((entries) => {
+    const items = entries.map(({ size, fill, expires, foreign }, entry) => {
+      const body = { format: 'bytes', bytes: new Uint8Array(size).fill(fill) } as const;
+      return { ...encodeEntry(entryAt(LOG, { segment: 0, entry }, { body, expires })), ...foreign };
+    });
+    const end = { type: RESERVED_TYPES.endSegment, body: undefined };
+    return [...items, encodeEntry(entryAt(LOG, { segment: 0, entry: items.length }, end))];
+  });
+
+/** Two numbers up to one more than there are entries, in order. */
+function rangeOf(count: number): fc.Arbitrary<[number, number]> {
+  return fc.tuple(fc.nat(count), fc.nat(count)).map(([a, b]) => [Math.min(a, b), Math.max(a, b)]);
+}
+
+test('an archive gives every range of what it was written from, but for expiry', async () => {
+  let several = 0;
+  const segments = closedSegment.chain((items) =>
+    fc.tuple(
+      fc.constant(items),
+      fc.array(rangeOf(items.length + 1), { minLength: 3, maxLength: 8 }),
+      fc.integer({ min: 1, max: 9 }),
+    ),
+  );
+  await fc.assert(
+    fc.asyncProperty(segments, async ([items, ranges, pageItems]) => {
+      const { pieces, archive: stated } = await written(items, undefined, pageItems);
+      const bytes = Uint8Array.from(Buffer.concat(pieces));
+      const blobs = new MemoryBlobStore();
+      const segment = await storeArchive(blobs, { bytes, hash: stated.hash });
+      const archive = await openArchive({ blobs, platform: nativePlatform }, segment);
+      expect(archive.entries).toBe(items.length);
+      expect(stated).toMatchObject({ entries: items.length, stored: bytes.length, bytes: archive.bytes });
+      expect([archive.frames, pieces.length]).toEqual([stated.frames, stated.frames + 2]);
+      if (archive.frames > 1) several++;
+      const originals = items.map((original) => ordered(decodedAgain(withoutExpiry(original))));
+      for (const [from, to] of [...ranges, [0, items.length] as const]) {
+        deepStrictEqual(await allItems(archive.items(from, to)), originals.slice(from, to));
+      }
+    }),
+    { numRuns: 40 },
+  );
+  // So that the test is about the border between frames too.
+  expect(several).toBeGreaterThan(5);
+}, 60_000);
+
+/** A copy in the types of our own items. */
+function decodedAgain(value: ReturnType<typeof withoutExpiry>): Item {
+  return decodeItemLine(encodeItemLine(value));
+}
+
+interface World {
+  readonly tables: LogStore;
+  readonly store: ArchivedLogStore;
+  readonly requests: string[];
+  readonly blobs: MeteredBlobStore;
+  readonly originals: readonly Entry[];
+}
+
+/** A log of two segments: the first is archived and some of its entries are gone, the second is open. */
+async function world(count: number, gone: readonly number[], pageItems: number): Promise<World> {
+  const items = segmentItems(count);
+  const open = segmentItems(4, { log: LOG, segment: 1 }).slice(0, 3);
+  const requests: string[] = [];
+  const tables = recordRequests(new MemoryLogStore({ pageItems }), requests);
+  const blobs = new MeteredBlobStore(new MemoryBlobStore());
+  // Frames of three entries, so that there are borders.
+  const segment = await storeArchive(blobs, joined(partsOfItems(items, 3)));
+  await tables.putSegment(segment);
+  await tables.putSegment({ log: LOG, segment: 1, created: NOON });
+  for (const batch of batches([...items, ...open])) await tables.putItems(batch);
+  for (const batch of batches(gone)) await tables.deleteEntries(LOG, 0, batch);
+  requests.length = 0;
+  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+  return { tables, store, requests, blobs, originals: [...items, ...open].map(decodeEntry) };
+}
+
+const reading = fc.integer({ min: 1, max: 40 }).chain((count) =>
+  fc.record({
+    count: fc.constant(count),
+    gone: fc.oneof(
+      fc.uniqueArray(fc.nat(count - 1), { maxLength: count }),
+      fc.nat(count).map((first) => Array.from({ length: first }, (_, i) => i)),
+      fc.nat(count).map((first) => Array.from({ length: count - first }, (_, i) => first + i)),
+    ),
+    numbers: rangeOf(count),
+    pageItems: fc.integer({ min: 1, max: 9 }),
+    rangeEntries: fc.oneof(fc.integer({ min: 2, max: 5 }), fc.constant(undefined)),
+    concurrency: fc.integer({ min: 1, max: 4 }),
+  }),
+);
+
+describe('an archived log store', () => {
+  test('gives every range as if nothing had left the table', async () => {
+    await fc.assert(
+      fc.asyncProperty(reading, async ({ count, gone, numbers: [from, to], pageItems, ...how }) => {
+        const { store, originals } = await world(count, gone, pageItems);
+        const read = (range: EntryRange): Promise<Entry[]> => allEntries(readEntries({ store, ...how }, LOG, range));
+        const start = { segment: 0, entry: from };
+        expect(await read({ from: start, to: { segment: 0, entry: to } })).toEqual(originals.slice(from, to));
+        expect(await read({ from: start, to: { segment: 1, entry: 2 } })).toEqual(originals.slice(from, count + 2));
+        expect(await read({ from: start, to: 'end' })).toEqual(originals.slice(from));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('gives items and entries of one range in order, whichever are gone', async () => {
+    await fc.assert(
+      fc.asyncProperty(reading, async ({ count, gone, numbers: [from], pageItems }) => {
+        // An answer without gap may end early: the first entry of what is asked for is gone, or the last is not.
+        const range = { segment: 0, from, to: count };
+        fc.pre(gone.includes(from) || !gone.includes(count - 1));
+        const { store, originals } = await world(count, gone, pageItems);
+        const consistency = { consistent: true };
+        expect(await allEntries(store.entries(LOG, range, consistency))).toEqual(originals.slice(from, count));
+        const items = await allItems(store.items(LOG, range, consistency));
+        expect(items.map(decodeEntry)).toEqual(originals.slice(from, count));
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  test('gives each entry, and no others', async () => {
+    await fc.assert(
+      fc.asyncProperty(reading, async ({ count, gone, pageItems }) => {
+        const { store, originals } = await world(count, gone, pageItems);
+        for (const entry of originals) {
+          expect(await store.getEntry(LOG, entry.position, { consistent: false })).toEqual(entry);
+        }
+        const after = { segment: 0, entry: count };
+        expect(await store.getEntry(LOG, after, { consistent: true })).toBeUndefined();
+        expect(await store.getEntry(LOG, { segment: 2, entry: 0 }, { consistent: true })).toBeUndefined();
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test('gives the last entry as the newest where all are gone', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 40 }), async (count) => {
+        const { store, originals } = await world(
+          count,
+          Array.from({ length: count }, (_, i) => i),
+          5,
+        );
+        expect(await store.newestEntry(LOG, 0, { consistent: true })).toEqual(originals[count - 1]);
+        expect(await store.newestEntry(LOG, 2, { consistent: true })).toBeUndefined();
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test('makes no request more than the tables alone where nothing is gone', async () => {
+    await fc.assert(
+      fc.asyncProperty(reading, async ({ count, numbers: [from, to], pageItems, ...how }) => {
+        const { tables, store, requests, blobs } = await world(count, [], pageItems);
+        const before = blobs.usage().gets;
+        const requestsOf = async (place: LogStore): Promise<string[]> => {
+          requests.length = 0;
+          const start = { segment: 0, entry: from };
+          await allEntries(readEntries({ store: place, ...how }, LOG, { from: start, to: { segment: 0, entry: to } }));
+          await allEntries(readEntries({ store: place, ...how }, LOG, { from: start, to: 'end' }));
+          await place.getEntry(LOG, { segment: 0, entry: count - 1 }, { consistent: false });
+          await place.newestEntry(LOG, 0, { consistent: false });
+          return [...requests];
+        };
+        expect(await requestsOf(store)).toEqual(await requestsOf(tables));
+        expect(blobs.usage().gets).toBe(before);
+      }),
+      { numRuns: 100 },
+    );
+  });
+});

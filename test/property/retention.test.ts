@@ -1,0 +1,169 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Segment } from '../../src/log/segment.ts';
+import { isCovered, planRetention, type RetentionJob, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { LOG, NOON } from '../support/logs.ts';
+
+const DAY = 24 * 3600;
+const HASH = new Uint8Array(32);
+
+const segments: fc.Arbitrary<Segment[]> = fc
+  .array(
+    fc.record({
+      step: fc.oneof(
+        { weight: 5, arbitrary: fc.constant(1) },
+        { weight: 1, arbitrary: fc.integer({ min: 2, max: 9 }) },
+      ),
+      created: fc.integer({ min: NOON - 60 * DAY, max: NOON }),
+      lastSnapshot: fc.option(fc.nat({ max: 50 }), { nil: undefined, freq: 4 }),
+      archived: fc.boolean(),
+      expires: fc.option(fc.integer({ min: NOON - 60 * DAY, max: NOON + 60 * DAY }), { nil: undefined }),
+      expired: fc.option(fc.nat({ max: 50 }), { nil: undefined }),
+    }),
+    { maxLength: 10 },
+  )
+  .map((parts) => {
+    let number = -1;
+    return parts.map(({ step, created, lastSnapshot, archived, expires, expired }) => {
+      number += step;
+      const archive = archived ? { archive: `archive-${number}`, archiveHash: HASH } : {};
+      const done = expires === undefined ? undefined : expired;
+      return { log: LOG, segment: number, created, lastSnapshot, ...archive, expires, expired: done };
+    });
+  });
+
+const policies: fc.Arbitrary<RetentionPolicy> = fc.record({
+  keepSegments: fc.integer({ min: 1, max: 5 }),
+  keepDays: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 90 }), fc.double({ min: 0, max: 3, noNaN: true })),
+  archive: fc.boolean(),
+  expire: fc.constantFrom('never', 'ttl', 'delete'),
+  graceSeconds: fc.constantFrom(0, 3600, DAY, 30 * DAY),
+  keepSnapshots: fc.constantFrom('all', 'last'),
+});
+
+const moments = fc.integer({ min: (NOON - 70 * DAY) * 1000, max: (NOON + 200 * DAY) * 1000 });
+
+/** Segments that may ever be planned for: covered, and not among those that are kept for their place. */
+function free(all: readonly Segment[], { keepSegments }: RetentionPolicy): Segment[] {
+  const rest = all.slice(0, Math.max(0, all.length - keepSegments));
+  return rest.filter((segment) => isCovered(segment, all[all.indexOf(segment) + 1]));
+}
+
+/** What a worker leaves of a segment once it has done a job. */
+function done(segment: Segment, job: RetentionJob, { expire, graceSeconds }: RetentionPolicy, nowMs: number): Segment {
+  if (job.kind === 'archive') return { ...segment, archive: `archive-${segment.segment}`, archiveHash: HASH };
+  const expires = segment.expires ?? Math.ceil(nowMs / 1000) + graceSeconds;
+  const waits = expire === 'delete' && segment.expires === undefined;
+  return { ...segment, expires, expired: waits ? undefined : 9 };
+}
+
+/** Carries out all that is planned, round by round, each after the last one's grace period. */
+function carryOut(all: readonly Segment[], policy: RetentionPolicy, fromMs: number, rounds: number): Segment[] {
+  let current = [...all];
+  for (let round = 0; round < rounds; round++) {
+    const nowMs = fromMs + round * (policy.graceSeconds + 1) * 1000;
+    const jobs = new Map(planRetention(current, policy, nowMs).map((job) => [job.segment, job]));
+    current = current.map((segment) => {
+      const job = jobs.get(segment.segment);
+      return job === undefined ? segment : done(segment, job, policy, nowMs);
+    });
+  }
+  return current;
+}
+
+describe('planRetention', () => {
+  test('plans at most one job for a segment, ascending, and for covered segments beyond the kept ones only', () => {
+    fc.assert(
+      fc.property(segments, policies, moments, (all, policy, now) => {
+        const numbers = planRetention(all, policy, now).map(({ segment }) => segment);
+        expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
+        const may = free(all, policy).map(({ segment }) => segment);
+        expect(may).toEqual(expect.arrayContaining(numbers));
+        expect(numbers).not.toContain(all.at(-1)?.segment);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('plans nothing for what was closed less than keepDays ago', () => {
+    fc.assert(
+      fc.property(segments, policies, moments, (all, policy, now) => {
+        const jobs = new Set(planRetention(all, policy, now).map(({ segment }) => segment));
+        for (const [i, { segment }] of all.entries()) {
+          const closed = all[i + 1]?.created ?? Number.POSITIVE_INFINITY;
+          if (now < closed * 1000 + policy.keepDays * DAY * 1000) expect(jobs).not.toContain(segment);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('lets nothing expire that the policy wants archived first, archives nothing twice or too late', () => {
+    fc.assert(
+      fc.property(segments, policies, moments, (all, policy, now) => {
+        for (const job of planRetention(all, policy, now)) {
+          const segment = all.find(({ segment }) => segment === job.segment);
+          if (job.kind === 'archive') {
+            expect(policy.archive).toBe(true);
+            expect([segment?.archive, segment?.expires]).toEqual([undefined, undefined]);
+          } else {
+            expect(policy.expire).not.toBe('never');
+            expect(segment?.expired).toBeUndefined();
+            if (policy.archive) expect(segment?.archive).toBeDefined();
+            if (policy.expire === 'delete') expect(now).toBeGreaterThanOrEqual((segment?.expires ?? 0) * 1000);
+          }
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('what is planned stays planned while nothing changes', () => {
+    fc.assert(
+      fc.property(segments, policies, moments, fc.nat({ max: 400 * DAY * 1000 }), (all, policy, now, later) => {
+        const jobs = planRetention(all, policy, now);
+        expect(planRetention(all, policy, now + later)).toEqual(expect.arrayContaining(jobs));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('carried out round by round, brings every segment that may go to where the policy wants it, and then rests', () => {
+    fc.assert(
+      fc.property(segments, policies, (all, policy) => {
+        const fromMs = (NOON + (60 + policy.keepDays) * DAY) * 1000;
+        const end = carryOut(all, policy, fromMs, 4);
+        expect(planRetention(end, policy, fromMs + 1e12)).toEqual([]);
+
+        const may = new Set(free(all, policy));
+        for (const [i, before] of all.entries()) {
+          const after = end[i];
+          // Too late for an archive: only a person, or another policy, moves it on.
+          const stuck = policy.archive && before.archive === undefined && before.expires !== undefined;
+          if (!may.has(before) || stuck) {
+            expect(after).toEqual(before);
+            continue;
+          }
+          expect(after?.archive !== undefined).toBe(policy.archive || before.archive !== undefined);
+          if (policy.expire === 'never')
+            expect(after).toMatchObject({ expires: before.expires, expired: before.expired });
+          else expect(after).toMatchObject({ expires: expect.any(Number), expired: expect.any(Number) });
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('stopped after any round, ends where it would have ended', () => {
+    fc.assert(
+      fc.property(segments, policies, fc.nat({ max: 3 }), (all, policy, rounds) => {
+        const fromMs = (NOON + (60 + policy.keepDays) * DAY) * 1000;
+        const stopped = carryOut(all, policy, fromMs, rounds);
+        const stateOf = ({ segment, archive, expired }: Segment) => ({ segment, archive, expired });
+        const later = fromMs + 1e10;
+        expect(carryOut(stopped, policy, later, 4).map(stateOf)).toEqual(carryOut(all, policy, fromMs, 4).map(stateOf));
+      }),
+      { numRuns: 200 },
+    );
+  });
+});

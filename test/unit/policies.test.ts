@@ -1,0 +1,147 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { ObjectInvalidError, PolicyInvalidError } from '../../src/errors.ts';
+import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
+import { POLICIES_KEY } from '../../src/store/keys.ts';
+import { merge, Policies, readPolicies, writePolicy } from '../../src/workers/policies.ts';
+import { LOG, newLogId } from '../support/logs.ts';
+
+async function storing(text: string): Promise<MemoryBlobStore> {
+  const blobs = new MemoryBlobStore();
+  await blobs.put(POLICIES_KEY, new TextEncoder().encode(text));
+  return blobs;
+}
+
+async function stored(blobs: MemoryBlobStore): Promise<unknown> {
+  const bytes = await blobs.get(POLICIES_KEY);
+  return bytes === undefined ? undefined : JSON.parse(new TextDecoder().decode(bytes));
+}
+
+describe('merge', () => {
+  test('changes what is given and leaves the rest', () => {
+    const changes = { archive: false, keepDays: 0, expire: undefined };
+    expect(merge(DEFAULT_POLICY, changes)).toEqual({ ...DEFAULT_POLICY, archive: false, keepDays: 0 });
+  });
+});
+
+describe('Policies', () => {
+  test('refuses a policy of the deployment that makes no sense', () => {
+    expect(() => new Policies({ ...DEFAULT_POLICY, keepSegments: 0 })).toThrow(PolicyInvalidError);
+  });
+
+  test("gives the deployment's policy to a log that has nothing of its own", async () => {
+    const policies = await readPolicies(new MemoryBlobStore(), DEFAULT_POLICY);
+    expect(policies.of(LOG)).toEqual(DEFAULT_POLICY);
+    expect(policies.ownOf(LOG)).toEqual({});
+    expect(policies.logs()).toEqual([]);
+  });
+});
+
+describe('writePolicy', () => {
+  test('what is written is what is read, for each log its own', async () => {
+    const blobs = new MemoryBlobStore();
+    const [one, other, none] = [newLogId(), newLogId(), newLogId()];
+    const all = {
+      keepSegments: 5,
+      keepDays: 1.5,
+      archive: true,
+      expire: 'delete',
+      graceSeconds: 0,
+      keepSnapshots: 'last',
+    } as const;
+    await writePolicy(blobs, DEFAULT_POLICY, { log: other, changes: all });
+    const written = await writePolicy(blobs, DEFAULT_POLICY, {
+      log: one,
+      changes: { expire: 'ttl', archive: undefined },
+    });
+    const read = await readPolicies(blobs, DEFAULT_POLICY);
+    for (const policies of [written, read]) {
+      expect(policies.of(one)).toEqual({ ...DEFAULT_POLICY, expire: 'ttl' });
+      expect(policies.of(other)).toEqual(all);
+      expect(policies.of(none)).toEqual(DEFAULT_POLICY);
+      expect(policies.ownOf(one)).toEqual({ expire: 'ttl' });
+      expect(policies.logs()).toEqual([one, other]);
+    }
+  });
+
+  test("only the changes are written, so that the deployment's policy may change under them", async () => {
+    const blobs = new MemoryBlobStore();
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
+    expect(await stored(blobs)).toEqual({ format: 1, logs: { [LOG]: { keepDays: 3 } } });
+    const policies = await readPolicies(blobs, { ...DEFAULT_POLICY, keepSegments: 9 });
+    expect(policies.of(LOG)).toMatchObject({ keepDays: 3, keepSegments: 9 });
+  });
+
+  test('replaces what the log had of its own', async () => {
+    const blobs = new MemoryBlobStore();
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepSegments: 4 } });
+    expect((await readPolicies(blobs, DEFAULT_POLICY)).ownOf(LOG)).toEqual({ keepSegments: 4 });
+  });
+
+  test('takes away what the log had of its own, and leaves the other logs theirs', async () => {
+    const blobs = new MemoryBlobStore();
+    const other = newLogId();
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: other, changes: { keepDays: 4 } });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: undefined });
+    const policies = await readPolicies(blobs, DEFAULT_POLICY);
+    expect(policies.of(LOG)).toEqual(DEFAULT_POLICY);
+    expect(policies.logs()).toEqual([other]);
+    expect(policies.of(other).keepDays).toBe(4);
+  });
+
+  test("refuses what contradicts the deployment's policy only, names the log and writes nothing", async () => {
+    const blobs = new MemoryBlobStore();
+    const everywhere = { ...DEFAULT_POLICY, keepDays: 0, expire: 'ttl' } as const;
+    await writePolicy(blobs, everywhere, { log: LOG, changes: { keepSegments: 4 } });
+    const before = await stored(blobs);
+    const refused = writePolicy(blobs, everywhere, { log: LOG, changes: { archive: false } });
+    await expect(refused).rejects.toThrow(PolicyInvalidError);
+    await expect(refused).rejects.toMatchObject({ log: LOG });
+    expect(await stored(blobs)).toEqual(before);
+    // Under another policy of the deployment the same makes sense.
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { archive: false } });
+    const reading = readPolicies(blobs, everywhere);
+    await expect(reading).rejects.toMatchObject({ code: 'POLICY_INVALID', log: LOG });
+  });
+
+  test('refuses a change that makes no sense by itself, and writes nothing', async () => {
+    const blobs = new MemoryBlobStore();
+    const writing = writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepSegments: 0 } });
+    await expect(writing).rejects.toThrow(PolicyInvalidError);
+    expect(await stored(blobs)).toBeUndefined();
+  });
+});
+
+describe('an object that cannot be read', () => {
+  const own = (changes: unknown): string => JSON.stringify({ format: 1, logs: { [LOG]: changes } });
+  test.each([
+    ['no JSON', '{"format":1,'],
+    ['nothing', ''],
+    ['another format', JSON.stringify({ format: 2, logs: {} })],
+    ['no logs', JSON.stringify({ format: 1 })],
+    ['an unknown field', JSON.stringify({ format: 1, logs: {}, more: true })],
+    ['an unknown setting', own({ keepDay: 3 })],
+    ['a setting out of range', own({ keepSegments: 0 })],
+    ['a setting of the wrong kind', own({ expire: 'soon' })],
+    ['a log id that is none', JSON.stringify({ format: 1, logs: { mine: {} } })],
+  ])('%s: says what to do, and is not written over', async (_, text) => {
+    const blobs = await storing(text);
+    const before = await blobs.get(POLICIES_KEY);
+    for (const trying of [
+      readPolicies(blobs, DEFAULT_POLICY),
+      writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } }),
+    ]) {
+      await expect(trying).rejects.toThrow(ObjectInvalidError);
+      await expect(trying).rejects.toThrow(POLICIES_KEY);
+      await expect(trying).rejects.toMatchObject({ advice: expect.stringContaining('remove it') });
+    }
+    expect(await blobs.get(POLICIES_KEY)).toEqual(before);
+  });
+
+  test('takes a log id in capitals for the log that it is', async () => {
+    const blobs = await storing(JSON.stringify({ format: 1, logs: { [LOG.toUpperCase()]: { keepDays: 3 } } }));
+    expect((await readPolicies(blobs, DEFAULT_POLICY)).of(LOG).keepDays).toBe(3);
+  });
+});

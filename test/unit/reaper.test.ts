@@ -1,0 +1,191 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { type CollectionRecord, NOTHING_CONDEMNED } from '../../src/workers/collection-record.ts';
+import { Reaper, type ReaperOptions } from '../../src/workers/reaper.ts';
+import { NOON } from '../support/logs.ts';
+
+const GRACE = 3_600_000;
+
+class Bucket {
+  /** Epoch milliseconds. */
+  ms = NOON * 1000;
+  readonly blobs = new MemoryBlobStore(() => this.ms);
+
+  async put(...keys: string[]): Promise<void> {
+    for (const key of keys) await this.blobs.put(key, new Uint8Array(10));
+  }
+
+  async keys(): Promise<string[]> {
+    return (await Array.fromAsync(this.blobs.list(''))).map(({ key }) => key);
+  }
+
+  reaper(options: Partial<ReaperOptions> = {}): Reaper {
+    return new Reaper(this.blobs, { now: this.ms, graceMs: GRACE, before: NOTHING_CONDEMNED, dry: false, ...options });
+  }
+
+  /** A collection that finds nothing reached. */
+  async reap(
+    options: Partial<ReaperOptions> = {},
+  ): Promise<{ readonly reaper: Reaper; readonly record: CollectionRecord }> {
+    const reaper = this.reaper(options);
+    for await (const blob of this.blobs.list('')) await reaper.judge(blob);
+    await reaper.flush();
+    return { reaper, record: { since: this.ms, keys: [...reaper.condemnedKeys], dropped: [] } };
+  }
+}
+
+/** A bucket with `a` and `b`, which a collection has just condemned. */
+async function condemned(): Promise<{ readonly bucket: Bucket; readonly before: CollectionRecord }> {
+  const bucket = new Bucket();
+  await bucket.put('a', 'b');
+  bucket.ms += GRACE;
+  const { record } = await bucket.reap();
+  return { bucket, before: record };
+}
+
+describe('Reaper', () => {
+  test('keeps what is younger than the grace period', async () => {
+    const bucket = new Bucket();
+    await bucket.put('a');
+    bucket.ms += GRACE - 1;
+    const { reaper, record } = await bucket.reap();
+    expect(record.keys).toEqual([]);
+    expect(reaper.tallies).toEqual({
+      kept: { objects: 1, bytes: 10 },
+      condemned: { objects: 0, bytes: 0 },
+      removed: { objects: 0, bytes: 0 },
+    });
+    expect(await bucket.keys()).toEqual(['a']);
+  });
+
+  test('condemns at first what is old enough, and removes nothing', async () => {
+    const bucket = new Bucket();
+    await bucket.put('a', 'b');
+    bucket.ms += GRACE;
+    await bucket.put('c');
+    const { reaper, record } = await bucket.reap();
+    expect(record.keys).toEqual(['a', 'b']);
+    expect(reaper.tallies).toEqual({
+      kept: { objects: 1, bytes: 10 },
+      condemned: { objects: 2, bytes: 20 },
+      removed: { objects: 0, bytes: 0 },
+    });
+    expect(await bucket.keys()).toEqual(['a', 'b', 'c']);
+  });
+
+  test('removes nothing before a grace period has passed since it was condemned', async () => {
+    const { bucket, before } = await condemned();
+    bucket.ms += GRACE - 1;
+    const { reaper, record } = await bucket.reap({ before });
+    expect(await bucket.keys()).toEqual(['a', 'b']);
+    expect(record.keys).toEqual(['a', 'b']);
+    expect(reaper.tallies.removed.objects).toBe(0);
+  });
+
+  test('removes what was condemned a grace period ago', async () => {
+    const { bucket, before } = await condemned();
+    bucket.ms += GRACE;
+    const { reaper, record } = await bucket.reap({ before });
+    expect(await bucket.keys()).toEqual([]);
+    expect(record.keys).toEqual([]);
+    expect(reaper.removedKeys).toEqual([]);
+    expect(reaper.tallies).toEqual({
+      kept: { objects: 0, bytes: 0 },
+      condemned: { objects: 0, bytes: 0 },
+      removed: { objects: 2, bytes: 20 },
+    });
+  });
+
+  test('only condemns what nothing reaches since then, beside what it removes', async () => {
+    const bucket = new Bucket();
+    await bucket.put('a', 'b');
+    bucket.ms += GRACE;
+    const before = { since: bucket.ms, keys: ['a'], dropped: [] };
+    bucket.ms += GRACE;
+    const { record } = await bucket.reap({ before });
+    expect(await bucket.keys()).toEqual(['b']);
+    expect(record.keys).toEqual(['b']);
+  });
+
+  test('condemns anew what was written again after it was condemned', async () => {
+    const { bucket, before } = await condemned();
+    bucket.ms += 1;
+    await bucket.put('a');
+    bucket.ms += GRACE;
+    const { record } = await bucket.reap({ before });
+    expect(await bucket.keys()).toEqual(['a']);
+    expect(record.keys).toEqual(['a']);
+  });
+
+  test('takes what was written in the very moment in which it was condemned for written again', async () => {
+    const { bucket, before } = await condemned();
+    await bucket.put('a');
+    bucket.ms += GRACE;
+    await bucket.reap({ before });
+    expect(await bucket.keys()).toEqual(['a']);
+  });
+
+  test('leaves what is written again between its listing and its removal', async () => {
+    const { bucket, before } = await condemned();
+    bucket.ms += GRACE;
+    const reaper = bucket.reaper({ before });
+    for await (const blob of bucket.blobs.list('')) await reaper.judge(blob);
+    await bucket.put('a');
+    await reaper.flush();
+    expect(await bucket.keys()).toEqual(['a']);
+    expect(reaper.tallies.removed.objects).toBe(1);
+  });
+
+  test('leaves what was condemned and is needed again', async () => {
+    const { bucket, before } = await condemned();
+    bucket.ms += GRACE;
+    const reaper = bucket.reaper({ before });
+    for await (const blob of bucket.blobs.list('')) {
+      if (blob.key === 'a') reaper.keep(blob);
+      else await reaper.judge(blob);
+    }
+    await reaper.flush();
+    expect(await bucket.keys()).toEqual(['a']);
+    expect(reaper.tallies).toMatchObject({ kept: { objects: 1, bytes: 10 }, removed: { objects: 1, bytes: 10 } });
+  });
+
+  test('removes at once where there is no grace period', async () => {
+    const bucket = new Bucket();
+    await bucket.put('a', 'b');
+    const { record } = await bucket.reap({ graceMs: 0 });
+    expect(await bucket.keys()).toEqual([]);
+    expect(record.keys).toEqual([]);
+  });
+
+  test('removes nothing in a dry run, and names what it would remove and condemn', async () => {
+    const { bucket, before } = await condemned();
+    await bucket.put('c');
+    bucket.ms += GRACE;
+    const { reaper } = await bucket.reap({ before, dry: true });
+    expect(await bucket.keys()).toEqual(['a', 'b', 'c']);
+    expect(reaper.removedKeys).toEqual(['a', 'b']);
+    expect(reaper.condemnedKeys).toEqual(['c']);
+    expect(reaper.tallies.removed).toEqual({ objects: 2, bytes: 20 });
+  });
+
+  test('removes many without being told to flush, but for the last ones', async () => {
+    const bucket = new Bucket();
+    await bucket.put(...Array.from({ length: 2500 }, (_, i) => `object-${String(i).padStart(4, '0')}`));
+    const reaper = bucket.reaper({ graceMs: 0 });
+    for await (const blob of bucket.blobs.list('')) await reaper.judge(blob);
+    expect(reaper.tallies.removed.objects).toBe(2000);
+    await reaper.flush();
+    expect(reaper.tallies.removed).toEqual({ objects: 2500, bytes: 25_000 });
+    expect(await bucket.keys()).toEqual([]);
+  });
+
+  test('condemns a bounded number of objects; the others stay for the next collection', async () => {
+    const bucket = new Bucket();
+    const modified = bucket.ms;
+    bucket.ms += GRACE;
+    const reaper = bucket.reaper();
+    for (let i = 0; i < 200_010; i++) await reaper.judge({ key: `object-${i}`, bytes: 1, modified });
+    expect(reaper.condemnedKeys).toHaveLength(200_000);
+    expect(reaper.tallies).toMatchObject({ kept: { objects: 10 }, condemned: { objects: 200_000, bytes: 200_000 } });
+  });
+});

@@ -1,0 +1,295 @@
+import { describe, expect, test } from 'vitest';
+import { PolicyInvalidError } from '../../src/errors.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import {
+  checkPolicy,
+  DEFAULT_POLICY,
+  isCovered,
+  keepsSnapshot,
+  planRetention,
+  type RetentionPolicy,
+} from '../../src/snapshot/retention.ts';
+import { LOG, NOON } from '../support/logs.ts';
+
+const DAY = 24 * 3600;
+
+/** Closes segment 0 on day 0, and every other one a day after the one before. */
+function segment(number: number, overrides: Partial<Segment> = {}): Segment {
+  return { log: LOG, segment: number, created: NOON + (number - 1) * DAY, lastSnapshot: 7, ...overrides };
+}
+
+function policy(overrides: Partial<RetentionPolicy> = {}): RetentionPolicy {
+  return { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, ...overrides };
+}
+
+const ARCHIVED = { archive: 'an/archive', archiveHash: new Uint8Array(32) };
+const LAST_DAY = 100;
+
+interface Case {
+  readonly name: string;
+  readonly policy?: Partial<RetentionPolicy>;
+  readonly segments: readonly Segment[];
+  /** Days since segment 0 was closed; long after everything where it is left out. */
+  readonly day?: number;
+  readonly jobs: readonly string[];
+}
+
+function plan({ segments, policy: changes, day = LAST_DAY }: Case): string[] {
+  const jobs = planRetention(segments, policy(changes), (NOON + day * DAY) * 1000);
+  expect(jobs.every(({ log }) => log === LOG)).toBe(true);
+  return jobs.map((job) => `${job.kind} ${job.segment}`);
+}
+
+/** Segment 0 as it is given, closed and covered. */
+function old(overrides: Partial<Segment> = {}): Segment[] {
+  return [segment(0, overrides), segment(1)];
+}
+
+describe('planRetention: which segments may go', () => {
+  const cases: Case[] = [
+    { name: 'no segment', segments: [], jobs: [] },
+    { name: 'the only segment, which is open', segments: [segment(0)], jobs: [] },
+    {
+      name: 'a closed segment while the next one has no snapshot',
+      segments: [segment(0), segment(1, { lastSnapshot: undefined })],
+      jobs: [],
+    },
+    {
+      name: 'a covered segment, whether or not it has snapshots itself',
+      segments: old({ lastSnapshot: undefined }),
+      jobs: ['archive 0'],
+    },
+    {
+      name: 'a segment covered by a snapshot at entry 0',
+      segments: [segment(0), segment(1, { lastSnapshot: 0 })],
+      jobs: ['archive 0'],
+    },
+    {
+      name: 'all covered segments, oldest first, past one that is not covered',
+      segments: [segment(0), segment(1), segment(2, { lastSnapshot: undefined }), segment(3), segment(4)],
+      jobs: ['archive 0', 'archive 2', 'archive 3'],
+    },
+    {
+      name: 'not the last segment before a gap in the numbers: nothing covers it',
+      segments: [segment(0), segment(1), segment(5), segment(6)],
+      jobs: ['archive 0', 'archive 5'],
+    },
+    {
+      name: 'only what is not among the newest segments, the open one included',
+      policy: { keepSegments: 3 },
+      segments: [segment(0), segment(1), segment(2), segment(3)],
+      jobs: ['archive 0'],
+    },
+    {
+      name: 'nothing of a log with no more segments than are kept',
+      policy: { keepSegments: 2 },
+      segments: old(),
+      jobs: [],
+    },
+    {
+      name: 'the newest segments that there are, not the highest numbers: a gap counts for nothing',
+      policy: { keepSegments: 3 },
+      segments: [segment(3), segment(4), segment(8), segment(9)],
+      jobs: ['archive 3'],
+    },
+    {
+      name: 'nothing where a gap leaves no more segments than are kept',
+      policy: { keepSegments: 3 },
+      segments: [segment(0), segment(1), segment(5)],
+      jobs: [],
+    },
+    {
+      name: 'only what was closed so many days ago, to the moment',
+      policy: { keepDays: 7 },
+      segments: [segment(0), segment(1), segment(2)],
+      day: 7,
+      jobs: ['archive 0'],
+    },
+    {
+      name: 'nothing a second before that',
+      policy: { keepDays: 7 },
+      segments: [segment(0), segment(1), segment(2)],
+      day: 7 - 1 / DAY,
+      jobs: [],
+    },
+    {
+      name: 'by when it was closed, not when it was created',
+      policy: { keepDays: 7 },
+      segments: [segment(0, { created: NOON - 50 * DAY }), segment(1)],
+      day: 6,
+      jobs: [],
+    },
+    {
+      name: 'nothing that either setting holds back',
+      policy: { keepDays: 7, keepSegments: 3 },
+      segments: [segment(0), segment(1), segment(2), segment(3)],
+      day: 6,
+      jobs: [],
+    },
+    {
+      name: 'part of a day where keepDays is no whole number',
+      policy: { keepDays: 0.5 },
+      segments: old(),
+      day: 0.5,
+      jobs: ['archive 0'],
+    },
+  ];
+  test.each(cases)('$name', (given) => {
+    expect(plan(given)).toEqual(given.jobs);
+  });
+});
+
+describe('planRetention: the next step of a segment', () => {
+  const expires = NOON + 10 * DAY;
+  const loose = { archive: false, keepDays: 1 };
+  const cases: Case[] = [
+    { name: 'archive', policy: { expire: 'never' }, segments: old(), jobs: ['archive 0'] },
+    { name: 'archive before TTL', policy: { expire: 'ttl' }, segments: old(), jobs: ['archive 0'] },
+    { name: 'archive before deletion', policy: { expire: 'delete' }, segments: old(), jobs: ['archive 0'] },
+    { name: 'no archive, never expire', policy: { ...loose, expire: 'never' }, segments: old(), jobs: [] },
+    { name: 'no archive, TTL', policy: { ...loose, expire: 'ttl' }, segments: old(), jobs: ['expire 0'] },
+    { name: 'no archive, deletion', policy: { ...loose, expire: 'delete' }, segments: old(), jobs: ['expire 0'] },
+    { name: 'archived, never expire', policy: { expire: 'never' }, segments: old(ARCHIVED), jobs: [] },
+    { name: 'archived, then TTL', policy: { expire: 'ttl' }, segments: old(ARCHIVED), jobs: ['expire 0'] },
+    { name: 'archived, then deletion', policy: { expire: 'delete' }, segments: old(ARCHIVED), jobs: ['expire 0'] },
+    {
+      name: 'archived, though the policy no longer archives',
+      policy: { ...loose, expire: 'ttl' },
+      segments: old(ARCHIVED),
+      jobs: ['expire 0'],
+    },
+    {
+      name: 'TTL goes on where it was begun, without waiting',
+      policy: { expire: 'ttl' },
+      segments: old({ ...ARCHIVED, expires }),
+      day: 5,
+      jobs: ['expire 0'],
+    },
+    {
+      name: 'deletion waits for its time',
+      policy: { expire: 'delete' },
+      segments: old({ ...ARCHIVED, expires }),
+      day: 10 - 1 / DAY,
+      jobs: [],
+    },
+    {
+      name: 'deletion goes on once its time has come',
+      policy: { expire: 'delete' },
+      segments: old({ ...ARCHIVED, expires }),
+      day: 10,
+      jobs: ['expire 0'],
+    },
+    {
+      name: 'nothing for a segment that is done',
+      policy: { expire: 'delete' },
+      segments: old({ ...ARCHIVED, expires, expired: 8 }),
+      jobs: [],
+    },
+    {
+      name: 'nothing for a segment that is done, with no entries',
+      policy: { ...loose, expire: 'ttl' },
+      segments: old({ expires, expired: 0 }),
+      jobs: [],
+    },
+    {
+      name: 'an archive cannot be had of what has begun to expire; nor does it expire any further',
+      policy: { expire: 'ttl' },
+      segments: old({ expires }),
+      jobs: [],
+    },
+    {
+      name: 'nothing goes on where a changed policy lets nothing expire',
+      policy: { expire: 'never' },
+      segments: old({ ...ARCHIVED, expires }),
+      jobs: [],
+    },
+    {
+      name: 'nothing for an archived segment that a changed policy keeps again',
+      policy: { expire: 'ttl', keepSegments: 2 },
+      segments: old(ARCHIVED),
+      jobs: [],
+    },
+    {
+      name: 'nothing goes on in a segment that a changed policy keeps again',
+      policy: { expire: 'delete', keepDays: 365 },
+      segments: old({ ...ARCHIVED, expires }),
+      jobs: [],
+    },
+    {
+      name: 'one step for each segment, wherever it stands',
+      policy: { expire: 'ttl' },
+      segments: [segment(0, { ...ARCHIVED, expires, expired: 3 }), segment(1, ARCHIVED), segment(2), segment(3)],
+      jobs: ['expire 1', 'archive 2'],
+    },
+  ];
+  test.each(cases)('$name', (given) => {
+    expect(plan(given)).toEqual(given.jobs);
+  });
+});
+
+describe('checkPolicy', () => {
+  test.each<Partial<RetentionPolicy>>([
+    {},
+    { keepSegments: 1, keepDays: 0 },
+    { keepDays: 0.5 },
+    { graceSeconds: 0 },
+    { expire: 'delete', keepDays: 0 },
+    { expire: 'never', archive: false, keepDays: 0 },
+    { expire: 'ttl', archive: false, keepDays: 1 },
+  ])('takes %o', (changes) => {
+    const given = { ...DEFAULT_POLICY, ...changes };
+    expect(checkPolicy(given)).toBe(given);
+  });
+
+  test.each<[Partial<RetentionPolicy>, string]>([
+    [{ keepSegments: 0 }, 'keepSegments is 0'],
+    [{ keepSegments: 1.5 }, 'keepSegments is 1.5'],
+    [{ keepSegments: Number.NaN }, 'keepSegments is NaN'],
+    [{ keepDays: -1 }, 'keepDays is -1'],
+    [{ keepDays: Number.POSITIVE_INFINITY }, 'keepDays is Infinity'],
+    [{ keepDays: Number.NaN }, 'keepDays is NaN'],
+    [{ graceSeconds: -1 }, 'graceSeconds is -1'],
+    [{ graceSeconds: 0.5 }, 'graceSeconds is 0.5'],
+    [{ expire: 'ttl', archive: false, keepDays: 0 }, 'without an archive'],
+    [{ expire: 'delete', archive: false, keepDays: 0 }, 'without an archive'],
+  ])('refuses %o', (changes, reason) => {
+    const check = () => checkPolicy({ ...DEFAULT_POLICY, ...changes });
+    expect(check).toThrow(PolicyInvalidError);
+    expect(check).toThrow(reason);
+  });
+
+  test('names the log whose policy it is', () => {
+    expect(() => checkPolicy({ ...DEFAULT_POLICY, keepDays: -1 }, LOG)).toThrow(`[log ${LOG}]`);
+  });
+});
+
+describe('keepsSnapshot', () => {
+  test.each([
+    { entry: 7, archived: false, keep: 'all', kept: true },
+    { entry: 7, archived: false, keep: 'last', kept: true },
+    { entry: 7, archived: true, keep: 'all', kept: true },
+    { entry: 7, archived: true, keep: 'last', kept: true },
+    { entry: 3, archived: false, keep: 'all', kept: true },
+    { entry: 3, archived: false, keep: 'last', kept: false },
+    { entry: 3, archived: true, keep: 'all', kept: false },
+    { entry: 3, archived: true, keep: 'last', kept: false },
+  ] as const)('of entry $entry, where 7 is the last: archived $archived, keep $keep: $kept', (given) => {
+    const { entry, archived, keep, kept } = given;
+    expect(keepsSnapshot(segment(0, archived ? ARCHIVED : {}), entry, keep)).toBe(kept);
+  });
+});
+
+describe('isCovered', () => {
+  test('by a completed snapshot of the next segment, be it at its entry 0', () => {
+    expect(isCovered(segment(3), segment(4, { lastSnapshot: 0 }))).toBe(true);
+  });
+
+  test.each([
+    { name: 'no next segment', next: undefined },
+    { name: 'a next segment without a snapshot', next: segment(4, { lastSnapshot: undefined }) },
+    { name: 'a later segment than the next', next: segment(5) },
+    { name: 'itself', next: segment(3) },
+  ])('not by $name', ({ next }) => {
+    expect(isCovered(segment(3), next)).toBe(false);
+  });
+});

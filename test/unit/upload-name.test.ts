@@ -1,0 +1,42 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { formatUploadName, newUpload, parseUploadName } from '../../src/adapters/upload-name.ts';
+import { BlobKeyInvalidError } from '../../src/errors.ts';
+import { parseLogId } from '../../src/log/log-id.ts';
+import { progressKey } from '../../src/store/keys.ts';
+
+const part = fc
+  .string({ unit: fc.constantFrom('a', '.', '%', '2', 'F', ' ', '~', '-', ':'), minLength: 1, maxLength: 260 })
+  .filter((text) => text !== '.' && text !== '..');
+const key = fc.array(part, { minLength: 1, maxLength: 3 }).map((parts) => parts.join('/'));
+
+test('the name of an upload tells its key, id and time, in file names that every system takes', () => {
+  fc.assert(
+    fc.property(key, (key) => {
+      const upload = newUpload(key);
+      const name = formatUploadName(upload);
+      expect(parseUploadName(name)).toEqual(upload);
+      for (const file of name.split('/')) {
+        expect(file.length).toBeLessThanOrEqual(255);
+        expect(['', '.', '..']).not.toContain(file);
+      }
+    }),
+  );
+});
+
+test('the longest of our own keys is one file', () => {
+  const log = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
+  const upload = newUpload(progressKey(log, { segment: 1, entry: 2 }, { segment: 1, entry: 1 }, 'ab'.repeat(32)));
+  expect(formatUploadName(upload)).not.toContain('/');
+});
+
+test('other names are none of an upload', () => {
+  const name = formatUploadName(newUpload('a/b'));
+  for (const other of ['half-written', name.replace('.', ''), `${name}%`, `${name}%2F`, `${name}%61`, `x${name}`]) {
+    expect(parseUploadName(other), other).toBeUndefined();
+  }
+});
+
+test('an id that is none of ours is refused', () => {
+  expect(() => formatUploadName({ key: 'a', id: '../../b', started: 0 })).toThrow(BlobKeyInvalidError);
+});
