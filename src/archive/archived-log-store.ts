@@ -12,8 +12,9 @@ const OPEN_ARCHIVES = 8;
 
 /**
  * A log store whose entries never seem to leave: what is missing in the tables, in part or all of it, is read from the
- * segment's archive, if it has one. What the tables answer without a gap costs no request more than without this.
- * Writes go to the tables, and so do reads of segments.
+ * segment's archive, if it has one. What the tables answer without a gap costs no request more than without this, but
+ * for one of the segment where a consistent read ends before its range does: it gives all there is. An eventually
+ * consistent one may then miss the end, as it may without this. Writes go to the tables, and so do reads of segments.
  *
  * Reads throw ArchiveMissingError and ArchiveCorruptError where entries are gone and the archive is not what it was.
  */
@@ -99,8 +100,9 @@ export class ArchivedLogStore implements LogStore {
       }
       if (page.length > start) yield page.slice(start);
     }
-    // An answer without gap that ends early is, most often, that of an open segment. Who knows of more asks for the rest.
-    if (next > from && asked === undefined) return;
+    if (next >= to) return;
+    // Without gap, what ends early is most often an open segment. Whoever must have all of it reads consistently.
+    if (next > from && asked === undefined && !consistency.consistent) return;
     for await (const items of itemsOf(await archive(), next, to)) yield archived(items);
   }
 

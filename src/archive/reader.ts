@@ -76,6 +76,7 @@ export class Archive {
    * @throws ArchiveMissingError, ArchiveCorruptError where the object is not what it was
    */
   async *items(from: number, to: number): AsyncGenerator<Item[]> {
+    if (from >= to) return;
     for (const frame of this.#frames) {
       if (frame.after <= from) continue;
       if (frame.first >= to) return;
@@ -234,10 +235,11 @@ function inArchive<T>(segment: Segment, key: string, read: () => T): T {
   } catch (error) {
     if (error instanceof TooLargeError) throw error.at({ log: segment.log, segment: segment.segment });
     if (!(error instanceof ArchiveCorruptError)) throw error;
-    throw new ArchiveCorruptError(`the archive '${key}' is damaged: ${error.reason}`, {
+    const lost = 'Nothing of it was used. Bring back the object as it was, from a version or a copy of the bucket';
+    throw new ArchiveCorruptError(`the archive '${key}' cannot be read: ${error.reason}`, {
       log: segment.log,
       segment: segment.segment,
-      advice: 'Nothing of it was used. Bring back the object as it was, from a version or a copy of the bucket',
+      advice: error.advice ?? lost,
       cause: error,
     });
   }

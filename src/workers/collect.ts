@@ -98,14 +98,19 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
   const { foreign, bodies } = await sweepObjects(deps, log, { reached, reaper, look });
   for (const key of externals) bodies.delete(key);
-  await judgeBodies(deps, { log, segments, bodies }, { reaper, seen: bodiesSeen, condemned: new Set(before.keys) });
+  await judgeBodies(
+    deps,
+    { log, segments, bodies },
+    { reaper, seen: bodiesSeen, condemned: new Map(before.condemned) },
+  );
   await reaper.flush();
   const aborted = await abortUploads(deps, log, reaper, dry);
   if (!dry) {
-    await writeCondemned(blobs, log, { since: now, keys: [...reaper.condemnedKeys], dropped: [...dropped] });
-    await writeBodiesSeen(blobs, log, now - graceMs);
+    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: [...dropped] });
+    // What was too much for this collection is new to the next one.
+    if (!reaper.overflowed) await writeBodiesSeen(blobs, log, now - graceMs);
   }
-  const keys = dry ? { removed: reaper.removedKeys, condemned: reaper.condemnedKeys } : undefined;
+  const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };
 }
 
@@ -194,7 +199,7 @@ async function judgeBodies(
     reaper,
     seen,
     condemned,
-  }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlySet<string> },
+  }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlyMap<string, number> },
 ): Promise<void> {
   // Entries that left the table without an archive took the names of their bodies with them.
   const forgets = found.segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);

@@ -6,10 +6,8 @@ import { collectedKey, condemnedKey } from '../store/keys.ts';
 
 const recordSchema = z.strictObject({
   format: z.literal(1),
-  /** When the collection began that condemned the keys, in epoch milliseconds by the bucket's clock. */
-  since: z.number(),
-  /** Objects that nothing reached then. */
-  keys: z.array(z.string()),
+  /** Objects that nothing reached, and when the collection began that condemned them, in epoch milliseconds by the bucket's clock. */
+  condemned: z.array(z.tuple([z.string(), z.number()])),
   /** Roots that were no longer kept, and since when that is known. */
   dropped: z.array(z.tuple([z.string(), z.number()])),
 });
@@ -23,7 +21,7 @@ const collectedSchema = z.strictObject({
   bodies: z.number(),
 });
 
-export const NOTHING_CONDEMNED: CollectionRecord = { since: 0, keys: [], dropped: [] };
+export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] };
 
 /** @throws ObjectInvalidError where the object cannot be read */
 export async function readCondemned(blobs: BlobStore, log: LogId): Promise<CollectionRecord> {
@@ -32,7 +30,7 @@ export async function readCondemned(blobs: BlobStore, log: LogId): Promise<Colle
 }
 
 export async function writeCondemned(blobs: BlobStore, log: LogId, record: CollectionRecord): Promise<void> {
-  if (record.keys.length + record.dropped.length === 0) await blobs.delete([condemnedKey(log)]);
+  if (record.condemned.length + record.dropped.length === 0) await blobs.delete([condemnedKey(log)]);
   else await blobs.put(condemnedKey(log), encode({ format: 1, ...record }));
 }
 

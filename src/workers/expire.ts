@@ -93,9 +93,11 @@ export async function expireSegment(
     if (options.dryRun !== true) await letGo(deps, leaving, page);
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
-    if (deps.deadline !== undefined && deps.now() >= deps.deadline)
+    if (options.dryRun !== true) await requireStillLeaving(deps, leaving, page);
+    // Not right behind the end: another turn could not tell that what follows is behind it.
+    const atEnd = lastType === (deps.types ?? RESERVED_TYPES).endSegment;
+    if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
       return { outcome: 'progress', segment: number, reached };
-    await requireStillLeaving(deps, leaving);
   }
   const entries = archive?.entries ?? reached;
   if (options.dryRun !== true) await finish(deps, leaving, entries);
@@ -175,10 +177,17 @@ async function deletePage(deps: ExpireDeps, { log, segment }: Leaving, page: rea
   }
 }
 
-/** Whoever takes the expiry back, or restores the segment, writes so onto the segment first. */
-async function requireStillLeaving({ tables }: ExpireDeps, segment: Leaving): Promise<void> {
-  const now = await requireSegment(tables, segment);
-  if (now.expires !== segment.expires || now.archive !== segment.archive) throw changedMeanwhile(segment);
+/**
+ * Whoever takes the expiry back, or restores the segment, writes so onto the segment first. They may be through with
+ * its entries by now, so what was stamped meanwhile is taken back here.
+ */
+async function requireStillLeaving(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
+  const now = await requireSegment(deps.tables, segment);
+  if (now.expires === segment.expires && now.archive === segment.archive) return;
+  for (const { N } of page) {
+    await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, undefined);
+  }
+  throw changedMeanwhile(segment);
 }
 
 async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Promise<void> {

@@ -23,16 +23,18 @@ export class Policies {
   readonly #everywhere: RetentionPolicy;
   readonly #own: ReadonlyMap<LogId, PolicyChanges>;
 
-  /** @throws PolicyInvalidError where a policy makes no sense, be it only together with the deployment's */
+  /** @throws PolicyInvalidError where the deployment's makes no sense */
   constructor(everywhere: RetentionPolicy, own: ReadonlyMap<LogId, PolicyChanges> = new Map()) {
     this.#everywhere = checkPolicy(everywhere);
     this.#own = own;
-    for (const log of own.keys()) checkPolicy(this.of(log), log);
   }
 
-  /** The policy of a log. */
+  /**
+   * The policy of a log.
+   * @throws PolicyInvalidError where it makes no sense, be it only together with the deployment's
+   */
   of(log: LogId): RetentionPolicy {
-    return merge(this.#everywhere, this.ownOf(log));
+    return checkPolicy(merge(this.#everywhere, this.ownOf(log)), log);
   }
 
   /** What a log has of its own. */
@@ -54,7 +56,7 @@ export function merge(policy: RetentionPolicy, changes: PolicyChanges): Retentio
 
 /**
  * Reads which logs have policies of their own, in one request.
- * @throws ObjectInvalidError where the object cannot be read, PolicyInvalidError where a policy makes no sense
+ * @throws ObjectInvalidError where the object cannot be read, PolicyInvalidError where the deployment's makes no sense
  */
 export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy): Promise<Policies> {
   const bytes = await blobs.get(POLICIES_KEY);
@@ -73,9 +75,10 @@ export async function writePolicy(
 ): Promise<Policies> {
   const bytes = await blobs.get(POLICIES_KEY);
   const own = bytes === undefined ? new Map<LogId, PolicyChanges>() : parsePolicies(bytes);
-  if (changes === undefined) own.delete(log);
+  if (changes === undefined || Object.keys(changes).length === 0) own.delete(log);
   else own.set(log, changes);
   const policies = new Policies(everywhere, own);
+  policies.of(log);
   const document = { format: 1, logs: Object.fromEntries(own) };
   await blobs.put(POLICIES_KEY, new TextEncoder().encode(`${JSON.stringify(document, undefined, 2)}\n`));
   return policies;

@@ -16,7 +16,7 @@ export interface ReaperOptions {
   readonly now: number;
   readonly graceMs: number;
   /** What the collection before this one left. */
-  readonly before: CollectionRecord;
+  readonly before: Pick<CollectionRecord, 'condemned'>;
   /** Removes nothing, and remembers what it would. */
   readonly dry: boolean;
 }
@@ -25,19 +25,19 @@ export interface ReaperOptions {
 export class Reaper {
   readonly #blobs: BlobStore;
   readonly #options: ReaperOptions;
-  readonly #due: ReadonlySet<string>;
+  readonly #since: ReadonlyMap<string, number>;
   readonly #removing: BlobInfo[] = [];
   readonly #removedKeys: string[] = [];
-  readonly #condemnedKeys: string[] = [];
+  readonly #condemnedSince = new Map<string, number>();
+  #overflowed = false;
   #kept: Tally = { objects: 0, bytes: 0 };
   #condemned: Tally = { objects: 0, bytes: 0 };
   #removed: Tally = { objects: 0, bytes: 0 };
 
   constructor(blobs: BlobStore, options: ReaperOptions) {
-    const { now, graceMs, before } = options;
     this.#blobs = blobs;
     this.#options = options;
-    this.#due = new Set(now - before.since >= graceMs ? before.keys : []);
+    this.#since = new Map(options.before.condemned);
   }
 
   /** What was kept, condemned and removed so far. */
@@ -45,9 +45,14 @@ export class Reaper {
     return { kept: this.#kept, condemned: this.#condemned, removed: this.#removed };
   }
 
-  /** Keys that the next collection is to be told of. */
-  get condemnedKeys(): readonly string[] {
-    return this.#condemnedKeys;
+  /** Keys that the next collection is to be told of, and since when they are condemned. */
+  get condemned(): ReadonlyMap<string, number> {
+    return this.#condemnedSince;
+  }
+
+  /** Whether there was more to condemn than one collection does. */
+  get overflowed(): boolean {
+    return this.#overflowed;
   }
 
   /** Keys that were removed, or would be; remembered in a dry run only. */
@@ -68,15 +73,20 @@ export class Reaper {
   /** An object that nothing reaches: it goes, is condemned, or is too young for either. */
   async judge(blob: BlobInfo): Promise<void> {
     if (!this.isOld(blob)) return this.keep(blob);
-    const { graceMs, before } = this.#options;
-    const due = graceMs === 0 || (this.#due.has(blob.key) && blob.modified < before.since);
-    if (due) {
+    const { graceMs, now } = this.#options;
+    const before = this.#since.get(blob.key);
+    // Written again since, it may be needed by whoever wrote it.
+    const since = before !== undefined && blob.modified < before ? before : now;
+    if (graceMs === 0 || now - since >= graceMs) {
       this.#removing.push(blob);
       if (this.#removing.length >= REMOVE_AT_ONCE) await this.flush();
-    } else if (this.#condemnedKeys.length < MAX_CONDEMNED) {
+    } else if (this.#condemnedSince.size < MAX_CONDEMNED) {
       this.#condemned = plus(this.#condemned, blob);
-      this.#condemnedKeys.push(blob.key);
-    } else this.keep(blob);
+      this.#condemnedSince.set(blob.key, since);
+    } else {
+      this.#overflowed = true;
+      this.keep(blob);
+    }
   }
 
   /** Removes what is still to be removed. */

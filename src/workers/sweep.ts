@@ -1,4 +1,4 @@
-import { LogfoldError } from '../errors.ts';
+import { LogfoldError, PolicyInvalidError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
@@ -115,11 +115,11 @@ class Run {
 
   /** Asks for what other collections, and uploads that were never finished, have left behind. */
   async leftovers(): Promise<void> {
-    const { blobs, now, policyOf } = this.#deps;
+    const { blobs, now } = this.#deps;
     const logs = new Map<LogId, string>();
     for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
       const parsed = parseKey(key);
-      if (parsed === undefined || now() - modified < policyOf(parsed.log).graceSeconds * 1000) continue;
+      if (parsed === undefined || now() - modified < this.#graceMs(parsed.log)) continue;
       logs.set(parsed.log, 'something was condemned a grace period ago');
     }
     for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
@@ -131,12 +131,23 @@ class Run {
     }
   }
 
+  /** Endless where the log's policy makes no sense, which is reported where the log is looked at. */
+  #graceMs(log: LogId): number {
+    try {
+      return this.#deps.policyOf(log).graceSeconds * 1000;
+    } catch (error) {
+      if (error instanceof PolicyInvalidError) return Number.POSITIVE_INFINITY;
+      throw error;
+    }
+  }
+
   async #look(log: LogId, segments: readonly Segment[]): Promise<void> {
     try {
       await this.#plan(log, segments);
     } catch (error) {
       // What is wrong with one log must not keep the others from being looked at.
-      if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
+      const ofThisLog = error instanceof LogfoldError && (error.stopsLog || error instanceof PolicyInvalidError);
+      if (!ofThisLog) throw error;
       this.#failed++;
       this.#deps.onFailure(log, error.at({ log }));
     }

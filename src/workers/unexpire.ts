@@ -11,11 +11,16 @@ export interface UnexpireResult {
   readonly entries: number;
 }
 
+/** The first moment of the year 2200, in epoch seconds: what is stamped with it by a job that is still under way, stays. */
+const FAR = 7_258_118_400;
+
 /**
- * Takes back that a segment expires, as long as all of its entries are there: first on the segment, so that a job which
- * is letting them go ends, then on each entry, until none has an expiry any more.
+ * Takes back that a segment expires, as long as all of its entries are there. The segment says first that they leave in
+ * another century, so that a job which is letting them go ends; then each entry loses its expiry, until none has one;
+ * and only then the segment says that they stay. So one who dies on the way leaves a segment that still says that
+ * entries may be gone.
  * @throws SegmentNotFoundError where there is no such segment
- * @throws SegmentStateError where entries are gone already: what is left stays, and the segment is to be restored
+ * @throws SegmentStateError where entries are gone already, or go meanwhile: it goes on expiring then
  */
 export async function unexpireSegment(
   deps: ExpireDeps,
@@ -24,20 +29,30 @@ export async function unexpireSegment(
 ): Promise<UnexpireResult> {
   const segment = await requireSegment(deps.tables, place);
   if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
-  if (options.dryRun === true) return { segment: place.segment, entries: (await pass(deps, place, true)).stamped };
-  if (!(await deps.tables.setExpiration(segment, {}))) throw changedMeanwhile(segment);
+  const before = await pass(deps, place, true);
+  if (!before.whole) throw incomplete(place);
+  if (options.dryRun === true) return { segment: place.segment, entries: before.stamped };
+  const { expired: _, ...rest } = segment;
+  const held = { ...rest, expires: FAR };
+  if (!(await deps.tables.setExpiration(segment, { expires: FAR }))) throw changedMeanwhile(segment);
   let entries = 0;
   // A job that was under way may have stamped some behind the back of the first pass.
   for (;;) {
     const { stamped, whole } = await pass(deps, place, false);
     entries += stamped;
-    if (stamped > 0) continue;
+    if (stamped > 0 && whole) continue;
+    const to = whole ? {} : { expires: segment.expires };
+    if (!(await deps.tables.setExpiration(held, to))) throw changedMeanwhile(segment);
     if (whole) return { segment: place.segment, entries };
-    throw new SegmentStateError('entries of the segment are gone already', {
-      ...place,
-      advice: 'Those that are left stay. Restore the segment from its archive to have the others back',
-    });
+    throw incomplete(place);
   }
+}
+
+function incomplete(place: SegmentPlace): SegmentStateError {
+  return new SegmentStateError('entries of the segment are gone already', {
+    ...place,
+    advice: 'Restore the segment from its archive to have them back',
+  });
 }
 
 /** Takes the expiry from every entry that has one. */

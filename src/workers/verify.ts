@@ -1,9 +1,13 @@
-import { LogfoldError } from '../errors.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { openArchive } from '../archive/reader.ts';
+import { LogfoldError, LogNotFoundError } from '../errors.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
-import { formatPosition, type Position, START } from '../log/position.ts';
+import { formatPosition, type Position } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { rootOf } from '../log/root-ref.ts';
+import type { Segment } from '../log/segment.ts';
+import { keepsSnapshot, type RetentionPolicy } from '../snapshot/retention.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { stateTops } from '../state/state.ts';
 import { at } from '../tree/array.ts';
@@ -14,21 +18,28 @@ import { referencedId } from '../tree/read.ts';
 
 export interface VerifyDeps extends SnapshotStores {
   readonly types?: ReservedTypes | undefined;
+  /** Which snapshots of segments in the table are kept, by the policy; all by default. */
+  readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
   /** Called as chunks are checked, with their number so far. */
   readonly onProgress?: ((chunks: number) => void) | undefined;
 }
 
-/** Something of a snapshot that is missing or damaged. */
+/** Something of a snapshot, or an archive, that is missing or damaged. */
 export interface Problem {
   readonly snapshot: Position;
-  /** The chunk's id, or undefined where it is the root. */
+  /** The chunk's id, or undefined where it is the root, or the archive. */
   readonly chunk: ChunkId | undefined;
   readonly code: string;
   readonly message: string;
 }
 
 export interface Verified {
+  /** Snapshots that are kept. */
   readonly snapshots: number;
+  /** Archives of segments; each was read whole. */
+  readonly archived: number;
+  /** Segments whose entries left the table without an archive: nobody can tell what was there. */
+  readonly expired: number;
   /** Different chunks that were read and hash to their names. */
   readonly chunks: number;
   readonly bytes: number;
@@ -36,36 +47,92 @@ export interface Verified {
 }
 
 /**
- * Reads every chunk of every completed snapshot of a log once, and checks that it is there and hashes to its name. Goes
- * on after a problem, so that all of them are known.
+ * Reads every chunk of every snapshot of a log that is kept, and every entry, those in archives too. Checks that
+ * all is there, and that chunks and archives hash to their names. Goes on after a problem, so that all of them are known.
+ * @throws LogNotFoundError, and EntryGapError where an entry is neither in the table nor in an archive
  */
 export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
-  const nodes = nodeStore(deps, log);
-  const seen = new Set<ChunkId>();
-  const problems: Problem[] = [];
-  let snapshots = 0;
-  const types = deps.types ?? RESERVED_TYPES;
-  for await (const page of readEntries({ store: deps.store, types }, log, { from: START, to: 'end' })) {
-    for (const entry of page) {
-      const ref = entry.type === types.snapshot ? rootOf(entry) : undefined;
-      if (ref === undefined) continue;
-      snapshots++;
-      const check = async (chunk: ChunkId | undefined, read: () => Promise<void>): Promise<void> => {
-        try {
-          await read();
-        } catch (error) {
-          if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
-          problems.push({ snapshot: entry.position, chunk, code: error.code, message: error.message });
-        }
-      };
-      await check(undefined, async () => {
-        const root = await loadRoot(deps, { log, position: entry.position }, ref);
-        for (const top of stateTops(root.state)) await checkBelow(nodes, top, seen, check);
-      });
-      deps.onProgress?.(nodes.counts.read);
+  const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
+  if (segments.length === 0) {
+    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  }
+  const run = new Verification(deps, log);
+  for (const [i, segment] of segments.entries()) await run.segment(segment, segments[i + 1]);
+  return run.result;
+}
+
+class Verification {
+  readonly #deps: VerifyDeps;
+  readonly #log: LogId;
+  readonly #types: ReservedTypes;
+  readonly #nodes: NodeStore;
+  readonly #seen = new Set<ChunkId>();
+  readonly #problems: Problem[] = [];
+  #snapshots = 0;
+  #archived = 0;
+  #expired = 0;
+
+  constructor(deps: VerifyDeps, log: LogId) {
+    this.#deps = deps;
+    this.#log = log;
+    this.#types = deps.types ?? RESERVED_TYPES;
+    this.#nodes = nodeStore(deps, log);
+  }
+
+  get result(): Verified {
+    const { read: chunks, bytesRead: bytes } = this.#nodes.counts;
+    const [snapshots, archived, expired] = [this.#snapshots, this.#archived, this.#expired];
+    return { snapshots, archived, expired, chunks, bytes, problems: this.#problems };
+  }
+
+  async segment(segment: Segment, next: Segment | undefined): Promise<void> {
+    // Without an archive, nobody can tell what was there.
+    if (segment.archive === undefined && segment.expires !== undefined) {
+      this.#expired++;
+      return;
+    }
+    if (segment.archive !== undefined) await this.#archive(segment);
+    else {
+      const to = next === undefined ? 'end' : { segment: next.segment, entry: 0 };
+      const range = { from: { segment: segment.segment, entry: 0 }, to, newestSegment: segment.segment } as const;
+      for await (const page of readEntries({ store: this.#deps.store, types: this.#types }, this.#log, range)) {
+        for (const entry of page) await this.#entry(segment, entry);
+      }
     }
   }
-  return { snapshots, chunks: nodes.counts.read, bytes: nodes.counts.bytesRead, problems };
+
+  async #archive(segment: Segment): Promise<void> {
+    const place = { segment: segment.segment, entry: 0 };
+    await this.#check({ snapshot: place, chunk: undefined }, async () => {
+      const archive = await openArchive(this.#deps, segment);
+      for await (const page of archive.items(0, archive.entries)) {
+        for (const item of page) await this.#entry(segment, decodeEntry(item));
+      }
+      this.#archived++;
+    });
+  }
+
+  async #entry(segment: Segment, entry: Entry): Promise<void> {
+    const ref = entry.type === this.#types.snapshot ? rootOf(entry) : undefined;
+    if (ref === undefined || !keepsSnapshot(segment, entry.position.entry, this.#deps.keepSnapshots ?? 'all')) return;
+    this.#snapshots++;
+    const snapshot = entry.position;
+    await this.#check({ snapshot, chunk: undefined }, async () => {
+      const root = await loadRoot(this.#deps, { log: this.#log, position: snapshot }, ref);
+      const check: Check = (chunk, read) => this.#check({ snapshot, chunk }, read);
+      for (const top of stateTops(root.state)) await checkBelow(this.#nodes, top, this.#seen, check);
+    });
+    this.#deps.onProgress?.(this.#nodes.counts.read);
+  }
+
+  async #check(where: Pick<Problem, 'snapshot' | 'chunk'>, read: () => Promise<void>): Promise<void> {
+    try {
+      await read();
+    } catch (error) {
+      if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
+      this.#problems.push({ ...where, code: error.code, message: error.message });
+    }
+  }
 }
 
 type Check = (chunk: ChunkId, read: () => Promise<void>) => Promise<void>;

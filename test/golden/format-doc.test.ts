@@ -15,6 +15,8 @@ function example(heading: string): string {
 test.each([
   ['A tiny chunk', 'chunk-plain.stored.hex'],
   ['A tiny root', 'root-empty.stored.hex'],
+  ['A seek table', 'archive.seek-table.hex'],
+  ["An archive's index", 'archive.index.hex'],
 ])('the example of docs/format.md under "%s" is %s', async (heading, file) => {
   expect(example(heading)).toBe(toHex(await readGoldenBytes(file)));
 });

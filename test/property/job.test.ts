@@ -19,7 +19,12 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive') }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns }),
   fc.record({ log: place.log, kind: fc.constant('collect') }),
-  fc.record({ log: place.log, kind: fc.constant('rebuild'), after: fc.option(place.position, { nil: undefined }), turn: turns }),
+  fc.record({
+    log: place.log,
+    kind: fc.constant('rebuild'),
+    after: fc.option(place.position, { nil: undefined }),
+    turn: turns,
+  }),
 );
 const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
 

@@ -1,5 +1,5 @@
 import type { Around } from './around.ts';
-import { portsAround, type SheetLog } from './sheet-log.ts';
+import { depsAround, portsAround, type SheetLog } from './sheet-log.ts';
 
 /** Runs a job whose process dies at its nth operation: from then on it never hears of anything again. */
 export async function dieAt(
@@ -20,4 +20,35 @@ export async function dieAt(
     };
     job(portsAround(sheet, around), around).then(() => survived(new Error('nobody died')), survived);
   });
+}
+
+/** A point at which a process dies: before or after the operation with this number, which is this one. */
+export interface Death {
+  readonly operation: number;
+  readonly when: 'before' | 'after';
+  readonly name: string;
+}
+
+/** Every point at which a job can die: it is run once to see what it does. */
+export async function deathsOf(
+  sheet: SheetLog,
+  job: (deps: SheetLog['deps']) => Promise<unknown>,
+): Promise<readonly Death[]> {
+  const names: string[] = [];
+  await job(
+    depsAround(sheet, (name, effect) => {
+      names.push(name);
+      return effect();
+    }),
+  );
+  return names.flatMap((name, i) => (['before', 'after'] as const).map((when) => ({ operation: i + 1, when, name })));
+}
+
+/** Runs a job whose process dies: see {@link dieAt}. */
+export function dieDuring(
+  sheet: SheetLog,
+  death: Death,
+  job: (deps: SheetLog['deps']) => Promise<unknown>,
+): Promise<void> {
+  return dieAt(sheet, death, (_, around) => job(depsAround(sheet, around)));
 }

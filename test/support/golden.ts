@@ -10,7 +10,8 @@ function changed(name: string): string {
   return [
     `test/golden/files/${name} is not what the code writes any more: the format has changed.`,
     'What was stored before would no longer be found or shared, so this needs a new format version',
-    '(FORMAT_VERSION in src/tree/chunk-codec.ts, or ROOT_FORMAT in src/snapshot/root.ts) and a change of docs/format.md.',
+    '(FORMAT_VERSION in src/tree/chunk-codec.ts, ROOT_FORMAT in src/snapshot/root.ts, or FORMAT in',
+    'src/archive/archive-index.ts) and a change of docs/format.md.',
     'Where it is meant so, write the files anew: UPDATE_GOLDEN=1 npx vitest run test/golden',
   ].join('\n');
 }

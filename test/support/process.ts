@@ -35,7 +35,12 @@ export interface ProcessOptions {
   /** Asked at each operation, since faults may end while a process lives. */
   readonly faults: () => FaultRates;
   readonly trace: (line: string) => void;
+  /** How far its clock may be off either way, in milliseconds. */
+  readonly clockErrorMs: number;
 }
+
+/** How often a clock is set anew, at each operation. */
+const CLOCK_JUMPS = 0.002;
 
 /**
  * One process among others: every operation on a port takes its time, and may fail. A process that has crashed never
@@ -47,6 +52,7 @@ export class Process {
   readonly crashed: Promise<void>;
   readonly #options: ProcessOptions;
   #dead = false;
+  #clockOffMs = 0;
   #die: () => void = () => undefined;
 
   constructor(options: ProcessOptions) {
@@ -55,11 +61,21 @@ export class Process {
     this.crashed = new Promise((resolve) => {
       this.#die = resolve;
     });
+    this.#setClock();
+  }
+
+  /** What this process takes the time to be, in epoch milliseconds. */
+  readonly now = (): number => this.#options.scheduler.now() + this.#clockOffMs;
+
+  #setClock(): void {
+    const { clockErrorMs, random } = this.#options;
+    this.#clockOffMs = clockErrorMs === 0 || random.chance(0.5) ? 0 : random.integer(-clockErrorMs, clockErrorMs);
   }
 
   readonly around: Around = <T>(operation: string, effect: () => Promise<T>): Promise<T> =>
     new Promise<T>((resolve, reject) => {
-      const { scheduler } = this.#options;
+      const { scheduler, clockErrorMs, random } = this.#options;
+      if (clockErrorMs > 0 && random.chance(CLOCK_JUMPS)) this.#setClock();
       const alive = (settle: () => void) => () => {
         if (!this.#dead) settle();
       };

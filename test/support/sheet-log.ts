@@ -2,11 +2,11 @@ import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { encodeItemLine } from '../../src/archive/item-line.ts';
+import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
-import type { Entry } from '../../src/log/entry.ts';
-import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
-import type { Position } from '../../src/log/position.ts';
+import { MAX_NUMBER, type Position } from '../../src/log/position.ts';
 import { type RootRef, rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
@@ -15,6 +15,7 @@ import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts
 import { Draft } from '../../src/state/draft.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
+import { type ArchiveResult, archiveSegment } from '../../src/workers/archive.ts';
 import { type CompactResult, compactSnapshot } from '../../src/workers/compact.ts';
 import type { JobDeps } from '../../src/workers/run-job.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot.ts';
@@ -34,17 +35,22 @@ export interface Contents {
   readonly objects: Readonly<Record<string, string>>;
 }
 
-/** One log of a sheet on memory adapters, and a worker for it: always the same log id and the same clock. */
+/** One log of a sheet on memory adapters, and a worker for it: always the same log id, and one clock for all. */
 export class SheetLog {
   readonly log = LOG;
-  readonly store: LogStore = new MemoryLogStore();
-  readonly blobs: BlobStore = new MemoryBlobStore(() => NOON * 1000);
+  /** Epoch milliseconds; it stands still but where a test moves it. */
+  nowMs = NOON * 1000;
+  readonly tables: MemoryLogStore;
+  readonly store: LogStore;
+  readonly blobs: BlobStore = new MemoryBlobStore(() => this.nowMs);
   readonly deps: Omit<JobDeps, 'queue'>;
   readonly #client: LogClient;
   readonly #random = new Random(1);
 
-  private constructor(nodes: SnapshotDeps['nodes']) {
-    const now = (): number => NOON * 1000;
+  private constructor(nodes: SnapshotDeps['nodes'], tables: MemoryLogStore) {
+    this.tables = tables;
+    this.store = tables;
+    const now = (): number => this.nowMs;
     const { store, blobs } = this;
     this.deps = {
       store: new ArchivedLogStore(store, { blobs, platform: nativePlatform }),
@@ -67,8 +73,8 @@ export class SheetLog {
     });
   }
 
-  static async create(nodes?: SnapshotDeps['nodes']): Promise<SheetLog> {
-    const sheet = new SheetLog(nodes);
+  static async create(nodes?: SnapshotDeps['nodes'], tables = new MemoryLogStore()): Promise<SheetLog> {
+    const sheet = new SheetLog(nodes, tables);
     await sheet.#client.createLog();
     return sheet;
   }
@@ -101,6 +107,18 @@ export class SheetLog {
   /** Starts a segment; the position of its Snapshot entry. */
   async segment(): Promise<Position> {
     return (await this.#client.startSegment(this.log)).position;
+  }
+
+  /** Starts a segment and completes its first snapshot, so that the segment before it is covered. */
+  async covered(): Promise<Position> {
+    const position = await this.segment();
+    await this.complete(position);
+    return position;
+  }
+
+  /** Archives a segment. */
+  archive(segment = 0, deps: Partial<JobDeps> = {}): Promise<ArchiveResult> {
+    return archiveSegment({ ...this.deps, ...deps }, { log: this.log, segment });
   }
 
   /** Works on the job of a Snapshot entry. */
@@ -145,6 +163,24 @@ export class SheetLog {
     return readRows(new Draft(nodeStore(this.deps, this.log), state));
   }
 
+  /** The item of a segment; an error where there is none. */
+  async segmentItem(segment = 0): Promise<Segment> {
+    const found = await this.tables.getSegment(this.log, segment);
+    if (found === undefined) throw new Error(`no segment ${segment}`);
+    return found;
+  }
+
+  /** What the table has of a segment's entries. */
+  async items(segment = 0): Promise<Item[]> {
+    const pages = await Array.fromAsync(this.tables.items(this.log, { segment, from: 0, to: MAX_NUMBER + 1 }));
+    return pages.flat();
+  }
+
+  /** Keys of all objects that begin with a prefix. */
+  async keys(prefix = ''): Promise<string[]> {
+    return (await Array.fromAsync(this.blobs.list(prefix))).map(({ key }) => key);
+  }
+
   /** Last Snapshot of a segment. */
   async lastSnapshot(segment = 0): Promise<number | undefined> {
     return (await this.store.getSegment(this.log, segment, CONSISTENT))?.lastSnapshot;
@@ -153,10 +189,7 @@ export class SheetLog {
   async contents(): Promise<Contents> {
     const segments = await Array.fromAsync(this.store.segments(this.log));
     const entries: string[] = [];
-    for (const { segment } of segments) {
-      const range = { segment, from: 0, to: Number.MAX_SAFE_INTEGER };
-      for await (const page of this.store.entries(this.log, range, CONSISTENT)) entries.push(...page.map(entryText));
-    }
+    for (const { segment } of segments) entries.push(...(await this.items(segment)).map(encodeItemLine));
     const objects: Record<string, string> = {};
     for await (const { key } of this.blobs.list('')) {
       objects[key] = Buffer.from((await this.blobs.get(key)) ?? []).toString('base64');
@@ -165,15 +198,16 @@ export class SheetLog {
   }
 }
 
-function entryText(entry: Entry): string {
-  return JSON.stringify(encodeEntry(entry), (_, part: unknown) =>
-    part instanceof Uint8Array ? Buffer.from(part).toString('base64') : part,
-  );
-}
-
 /** The stores of a log with something around each of their operations. */
 export function portsAround(sheet: SheetLog, around: Around): Pick<SheetLog, 'store' | 'blobs'> {
   return { store: aroundLogStore(sheet.store, around), blobs: aroundBlobStore(sheet.blobs, around) };
+}
+
+/** What a worker of a log needs, with something around each operation on its stores. */
+export function depsAround(sheet: SheetLog, around: Around): SheetLog['deps'] {
+  const { store: tables, blobs } = portsAround(sheet, around);
+  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+  return { ...sheet.deps, tables, blobs, store };
 }
 
 /** The stores of a log, and the names of the operations that write, in the order in which they took effect. */

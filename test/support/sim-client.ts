@@ -13,9 +13,10 @@ import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spread
 import { bodyKey } from '../../src/store/keys.ts';
 import { firstPoison, rowsAfter } from './log-truth.ts';
 import { InjectedFault } from './process.ts';
+import type { Random } from './random.ts';
 import { STALE_MS } from './recorded-log-store.ts';
 import { FAULTY, NOTE, readRows, versionedSheet } from './versioned-sheet.ts';
-import type { Poison, Ports, World } from './world.ts';
+import type { Poison, Ports, View, World } from './world.ts';
 
 /** Whether an error is nothing but a fault that was put in, as it comes out of the code under test. */
 export function isInjected(error: unknown): boolean {
@@ -37,13 +38,19 @@ export async function liveClient(world: World, ports: Ports, plan: ClientPlan): 
   const client = world.client(ports);
   const { random, scheduler } = world;
   while (plan.next < plan.edits.length) {
-    await scheduler.sleep(random.integer(0, random.chance(0.1) ? 30_000 : 2_000));
+    await scheduler.sleep(pauseMs(random));
     try {
       await act(world, ports, client, plan);
     } catch (error) {
       if (!isInjected(error) && !(error instanceof SegmentWithoutSnapshotError)) throw error;
     }
   }
+}
+
+/** Mostly seconds; now and then a good part of the grace period, so that what waits for it comes in between. */
+function pauseMs(random: Random): number {
+  if (random.chance(0.06)) return random.integer(600_000, 5_400_000);
+  return random.integer(0, random.chance(0.1) ? 30_000 : 2_000);
 }
 
 async function act(world: World, ports: Ports, client: LogClient, plan: ClientPlan): Promise<void> {
@@ -112,7 +119,7 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
 }
 
 /** Loads as a client does, and compares with the plain fold of as many entries as it says to have taken in. */
-export async function loadAndCheck(world: World, ports: Pick<Ports, 'tables' | 'store' | 'blobs'>, log: LogId): Promise<void> {
+export async function loadAndCheck(world: World, ports: View, log: LogId): Promise<void> {
   const version = world.random.integer(1, world.version);
   const startedMs = world.scheduler.now();
   let rows: string[][];

@@ -1,5 +1,5 @@
 import { describeJob } from '../../src/cli/job-text.ts';
-import { ReceiptExpiredError } from '../../src/errors.ts';
+import { ReceiptExpiredError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import type { Position } from '../../src/log/position.ts';
 import type { ReceivedMessage } from '../../src/store/job-queue.ts';
@@ -31,8 +31,8 @@ export interface Pipeline {
 export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   world.stream.unshift(...pipeline.inHand);
   pipeline.inHand = [];
-  while (!pipeline.closing) {
-    await world.scheduler.sleep(world.random.integer(50, 1_500));
+  for (let quiet = 0; !pipeline.closing; quiet = pipeline.inHand.length + world.stream.length > 0 ? 0 : quiet + 1) {
+    await world.scheduler.sleep(world.random.integer(50, 1_500) * patience(quiet));
     pipeline.inHand = takeBatch(world);
     const report = (_: StreamRecord, error: unknown): void => {
       if (!isInjected(error)) throw error;
@@ -44,6 +44,11 @@ export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline)
     if (failed >= 0) world.stream.unshift(...pipeline.inHand.slice(failed));
     pipeline.inHand = [];
   }
+}
+
+/** Who has found nothing for long looks less often, so that hours in which nothing happens pass in few steps. */
+function patience(quiet: number): number {
+  return Math.min(2 ** Math.max(0, quiet - 3), 60);
 }
 
 function takeBatch(world: World): StreamRecord[] {
@@ -60,14 +65,19 @@ function takeBatch(world: World): StreamRecord[] {
 export async function liveWorker(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
   const { version } = world;
-  while (!pipeline.closing) {
+  for (let quiet = 0; !pipeline.closing; ) {
     if (version !== world.version && (pipeline.settling || random.chance(0.3))) return;
     try {
       const [message] = await ports.queue.receive({ max: 1, visibilityMs: VISIBILITY_MS });
-      if (message === undefined) await scheduler.sleep(random.integer(100, 3_000));
-      else await handle(world, ports, { message, version, pipeline });
+      if (message === undefined) await scheduler.sleep(random.integer(100, 3_000) * patience(quiet++));
+      else {
+        quiet = 0;
+        await handle(world, ports, { message, version, pipeline });
+      }
     } catch (error) {
-      if (!isInjected(error) && !(error instanceof ReceiptExpiredError)) throw error;
+      // Two who change one segment at the same time: the later one comes again.
+      const passes = error instanceof ReceiptExpiredError || error instanceof SegmentStateError;
+      if (!isInjected(error) && !passes) throw error;
     }
   }
 }

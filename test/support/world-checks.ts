@@ -1,10 +1,15 @@
-import { expect } from 'vitest';
+import assert from 'node:assert/strict';
+import { isDeepStrictEqual } from 'node:util';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
+import type { EntryPlace } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/log/position.ts';
 import { rootOf } from '../../src/log/root-ref.ts';
+import type { Segment } from '../../src/log/segment.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { compactionDue } from '../../src/snapshot/compaction.ts';
 import { listProgress, loadProgress } from '../../src/snapshot/progress.ts';
+import { isCovered, keepsSnapshot, planRetention } from '../../src/snapshot/retention.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
@@ -16,6 +21,7 @@ import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, unpackChunk } from '../../src/tree/chunk-codec.ts';
 import { NodeRef } from '../../src/tree/node-ref.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
+import { collectLog } from '../../src/workers/collect.ts';
 import { replay } from '../../src/workers/replay.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { MemoryChunks } from './chunks.ts';
@@ -40,18 +46,60 @@ export class StepChecks {
   async afterStep(): Promise<void> {
     const { tables: store, blobs, logs } = this.#world;
     for (const log of logs) await this.#noStopWithoutReason(log);
+    for (const place of this.#world.removed.splice(0)) await this.#mayBeGone(place);
     if (store.writes === this.#writes && blobs.losses === this.#losses) return;
-    if (blobs.losses !== this.#losses) this.#readable.clear();
+    const lost = blobs.losses !== this.#losses;
+    if (lost) this.#readable.clear();
     this.#writes = store.writes;
     this.#losses = blobs.losses;
     for (const log of logs) {
-      for await (const { segment, lastSnapshot } of store.segments(log)) {
+      for await (const { segment, lastSnapshot, archive, expires } of store.segments(log)) {
         const before = this.#last.get(`${log}/${segment}`) ?? -1;
         if ((lastSnapshot ?? -1) < before) throw new Error(`Last Snapshot of ${log}/${segment} went back`);
         if (lastSnapshot === undefined) continue;
         this.#last.set(`${log}/${segment}`, lastSnapshot);
-        await this.#isReadable(log, { segment, entry: lastSnapshot });
+        // Without an archive, a snapshot leaves together with its segment.
+        const mayBeGone = archive === undefined && expires !== undefined;
+        if (!mayBeGone) await this.#isReadable(log, { segment, entry: lastSnapshot });
       }
+      if (lost) await this.#nothingIsMissing(log);
+    }
+  }
+
+  /** An entry that left the table was covered and, where the policy archives, is in the archive as it was. */
+  async #mayBeGone({ log, position }: EntryPlace): Promise<void> {
+    const { store, tables, policy } = this.#world;
+    const name = `${log}/${formatPosition(position)}`;
+    const segment = await tables.getSegment(log, position.segment, { consistent: true });
+    const next = await tables.getSegment(log, position.segment + 1, { consistent: true });
+    if (segment === undefined || !isCovered(segment, next)) throw new Error(`${name} is gone and was not covered`);
+    if (!policy.archive) return;
+    if (segment.archive === undefined) throw new Error(`${name} is gone and was not archived`);
+    const archived = await store.getEntry(log, position, { consistent: true });
+    const written = tables.history(log).find(({ entry }) => comparePositions(entry.position, position) === 0)?.entry;
+    if (!isDeepStrictEqual(withoutRoot(archived), withoutRoot(written))) throw new Error(`${name} is gone for good`);
+  }
+
+  /** After something was deleted: every kept snapshot is whole, every archive there, every body of an entry too. */
+  async #nothingIsMissing(log: LogId): Promise<void> {
+    const { tables, blobs, policy } = this.#world;
+    for await (const segment of tables.segments(log)) {
+      const { archive, expires } = segment;
+      if (archive !== undefined && (await blobs.get(archive)) === undefined) throw new Error(`${archive} is gone`);
+      if (archive !== undefined || expires !== undefined || policy.keepSnapshots === 'last') continue;
+      const range = { segment: segment.segment, from: 0, to: Number.MAX_SAFE_INTEGER };
+      for await (const page of tables.entries(log, range, { consistent: true })) {
+        for (const entry of page) {
+          if (entry.type !== RESERVED_TYPES.snapshot || rootOf(entry) === undefined) continue;
+          await this.#isReadable(log, entry.position);
+        }
+      }
+    }
+    if (!policy.archive && policy.expire !== 'never') return;
+    for (const { entry } of tables.history(log)) {
+      const poisoned = this.#world.poisons.has(entry.created);
+      if (entry.external === undefined || poisoned || (await blobs.get(entry.external)) !== undefined) continue;
+      throw new Error(`the body of ${log}/${formatPosition(entry.position)} is gone`);
     }
   }
 
@@ -79,6 +127,15 @@ export class StepChecks {
   }
 }
 
+/** What clients wrote of an entry: roots are added by builds, of which some come late. */
+function withoutRoot(entry: Entry | undefined): object | undefined {
+  if (entry === undefined) return undefined;
+  const { expires: _, ...rest } = entry;
+  if (entry.type !== RESERVED_TYPES.snapshot) return rest;
+  const { body: __, external: ___, ...bare } = rest;
+  return bare;
+}
+
 /** A reference of which only the id is looked at. */
 const UNCOUNTED = { count: 0, weight: 0 };
 
@@ -88,44 +145,61 @@ async function storedRoot(world: World, log: LogId, position: Position): Promise
   return ref && loadRoot(world.deps(), { log, position }, ref);
 }
 
-/**
- * What must hold of a log once nothing is left to do.
- * @param complete whether every Snapshot entry is to be completed, and not only the newest
- */
-export async function checkSettledLog(world: World, log: LogId, complete: boolean): Promise<void> {
+/** What made up for lost records in the end. */
+export type Repair = 'late snapshot' | 'redelivery' | 'sweep';
+
+/** What must hold of a log once nothing is left to do. */
+export async function checkSettledLog(world: World, log: LogId, repair: Repair): Promise<void> {
   const poison = firstPoison(world, log);
   const asked = snapshotEntries(world, log);
   const isBuildable = (position: Position): boolean =>
     poison === undefined || comparePositions(position, poison.position) <= 0;
+  const segments = await Array.fromAsync(world.tables.segments(log));
+  // Of segments that are archived, or whose entries may be gone, nobody completes a snapshot any more.
+  const stays = ({ segment }: Position): boolean => {
+    const { archive, expires } = segments[segment] ?? {};
+    return archive === undefined && expires === undefined;
+  };
   const wanted = asked.filter(isBuildable);
   const completed: Position[] = [];
   let maker = versionedSheet(world.version);
   let newest: Root | undefined;
   for (const position of wanted) {
+    const segment = segments[position.segment];
+    if (segment === undefined || !keepsSnapshot(segment, position.entry, world.policy.keepSnapshots)) continue;
     const root = await storedRoot(world, log, position);
     if (root === undefined) continue;
-    completed.push(position);
+    if (stays(position)) completed.push(position);
     maker = versionedSheet(root.reducer.version);
     await checkSnapshot(world, root);
     newest = root;
   }
   const last = await newestLastSnapshot(world, log);
-  expect(last, `Last Snapshot of ${log}`).toEqual(completed.at(-1));
-  if (complete) expect(completed, `completed snapshots of ${log}`).toEqual(wanted);
-  else if (poison === undefined) expect(last, `Last Snapshot of ${log}`).toEqual(wanted.at(-1));
+  const kept = wanted.filter((position) => {
+    const segment = segments[position.segment];
+    return segment !== undefined && keepsSnapshot(segment, position.entry, world.policy.keepSnapshots);
+  });
+  assert.deepEqual(last, newest?.position, `Last Snapshot of ${log}`);
+  // After a late snapshot only the newest one is promised.
+  if (repair !== 'late snapshot') assert.deepEqual(completed, kept.filter(stays), `completed snapshots of ${log}`);
+  else if (poison === undefined) assert.deepEqual(last, wanted.at(-1), `Last Snapshot of ${log}`);
 
-  if (newest?.reducer.version === world.version) {
-    expect(compactionDue(newest.state), `settling of ${log}`).toBeUndefined();
+  // A sweep does not look for settling that is due: the next snapshot will.
+  if (newest?.reducer.version === world.version && repair !== 'sweep') {
+    assert.equal(compactionDue(newest.state), undefined, `settling of ${log}`);
   }
 
   const stop = await readStop(world.blobs, log);
   if (poison !== undefined && !asked.every(isBuildable)) {
-    expect(stop, `stop of ${log}`).toMatchObject({ code: poison.code, ...poison.position });
-    expect(stop?.message).toContain(log);
+    assert.deepEqual(stop && { code: stop.code, segment: stop.segment, entry: stop.entry }, {
+      code: poison.code,
+      ...poison.position,
+    });
+    assert.ok(stop?.message.includes(log));
   } else {
     // A worker of an old version that was slow may have left a stop that holds for nobody any more.
     const end = { segment: Number.MAX_SAFE_INTEGER, entry: 0 };
-    expect(stop && stopHolds(stop, versionedSheet(world.version), end), `stop of ${log}`).not.toBe(true);
+    assert.notEqual(stop && stopHolds(stop, versionedSheet(world.version), end), true, `stop of ${log}`);
   }
 
   // What unfinished builds left behind is right as well, for the next one to go on from.
@@ -134,24 +208,35 @@ export async function checkSettledLog(world: World, log: LogId, complete: boolea
   }
 
   // A verification reads every entry, and so ends at a gap.
-  if (poison?.code !== 'ENTRY_GAP') expect((await verify(world.deps(), log)).problems).toEqual([]);
-  if (poison === undefined) {
-    const replayed = await replay({ ...world.deps(world, maker), scratch: new MemoryChunks() }, log);
-    expect(replayed, `replay of ${log}`).toMatchObject({ equal: true, snapshot: last });
+  if (poison?.code !== 'ENTRY_GAP') {
+    const { keepSnapshots } = world.policy;
+    assert.deepEqual((await verify({ ...world.deps(), keepSnapshots }, log)).problems, []);
   }
+  if (poison === undefined && isWholeHistory(world, segments)) {
+    const replayed = await replay({ ...world.deps(world, maker), scratch: new MemoryChunks() }, log);
+    assert.equal(replayed.equal, true, `replay of ${log}`);
+    assert.deepEqual(replayed.snapshot, last, `replay of ${log}`);
+  }
+}
+
+/** Whether nothing has left the tables that is not in an archive. */
+function isWholeHistory({ policy }: World, segments: readonly Segment[]): boolean {
+  return policy.archive || segments.every(({ expires }) => expires === undefined);
 }
 
 /** A snapshot is the fold of the entries before it: by the plain model, and by a build that knows no other snapshot. */
 async function checkSnapshot(world: World, { log, position, reducer, state }: Root): Promise<void> {
   const at = `${log}/${formatPosition(position)}`;
-  const scratch = new MemoryChunks();
-  const deps = { ...world.deps(world, versionedSheet(reducer.version)), chunks: scratch };
-  const fresh = await buildState(deps, log, { at: position, only: 'beginning' });
-  const stored = await settledHash(chunkStore(world.blobs, log), state, deps.nodes);
-  expect(stored, `state hash of the snapshot at ${at}`).toBe(await settledHash(scratch, fresh.root.state, deps.nodes));
+  const deps = world.deps(world, versionedSheet(reducer.version));
   const rows = await readRows(new Draft(nodeStore(deps, log), state));
   const expected = rowsAfter(world, entriesBefore(world, log, position), reducer.version);
-  expect(rows, `rows of the snapshot at ${at}`).toEqual(expected);
+  assert.deepEqual(rows, expected, `rows of the snapshot at ${at}`);
+  if (!isWholeHistory(world, await Array.fromAsync(world.tables.segments(log)))) return;
+  const scratch = new MemoryChunks();
+  const fresh = await buildState({ ...deps, chunks: scratch }, log, { at: position, only: 'beginning' });
+  const stored = await settledHash(chunkStore(world.blobs, log), state, deps.nodes);
+  const built = await settledHash(scratch, fresh.root.state, deps.nodes);
+  assert.equal(stored, built, `state hash of the snapshot at ${at}`);
 }
 
 async function newestLastSnapshot(world: World, log: LogId): Promise<Position | undefined> {
@@ -167,9 +252,33 @@ export async function checkObjects(world: World): Promise<void> {
   const { platform } = world.deps();
   for await (const { key } of world.blobs.list('')) {
     const parsed = parseKey(key);
-    expect(parsed !== undefined && world.logs.includes(parsed.log), `${key} under ${LOGS_PREFIX}`).toBe(true);
-    if (parsed?.kind !== 'chunk' && parsed?.kind !== 'root' && parsed?.kind !== 'progress') continue;
+    assert.ok(parsed !== undefined && world.logs.includes(parsed.log), `${key} under ${LOGS_PREFIX}`);
+    if (parsed.kind !== 'chunk' && parsed.kind !== 'root' && parsed.kind !== 'progress') continue;
     const stored = (await world.blobs.get(key)) ?? new Uint8Array();
-    expect(chunkId(platform, unpackChunk(platform, stored))).toBe(parsed.id);
+    assert.equal(chunkId(platform, unpackChunk(platform, stored)), parsed.id);
+  }
+}
+
+/** What retention promises once it has come to rest. */
+export async function checkRetention(world: World): Promise<void> {
+  const { policy } = world;
+  for (const log of world.logs) {
+    const segments = await Array.fromAsync(world.tables.segments(log));
+    const jobs = planRetention(segments, policy, world.scheduler.now());
+    assert.deepEqual(jobs, [], `what is due in ${log}`);
+    for (const { segment, expires, expired } of segments) {
+      if (expired === undefined || expires === undefined || expires * 1000 > world.scheduler.now()) continue;
+      const left = await Array.fromAsync(world.tables.items(log, { segment, from: 0, to: 1e9 }, { consistent: true }));
+      assert.deepEqual(left.flat(), [], `entries of ${log}/${segment}, which has expired`);
+    }
+    const debris = await collectLog(
+      world.deps(),
+      { log },
+      { ...policy, graceSeconds: 0, dryRunAt: world.scheduler.now() },
+    );
+    if (firstPoison(world, log) !== undefined) continue;
+    assert.equal(debris.outcome, 'collected');
+    assert.deepEqual('keys' in debris && debris.keys?.removed, [], `what nothing reaches in ${log}`);
+    assert.deepEqual(await Array.fromAsync(world.blobs.uploads('')), [], 'unfinished uploads');
   }
 }

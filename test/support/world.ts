@@ -4,6 +4,7 @@ import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogClient } from '../../src/log/client.ts';
+import { type EntryPlace, entryPlace } from '../../src/log/item-codec.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
@@ -33,7 +34,12 @@ export interface Ports {
   readonly store: LogStore;
   readonly blobs: BlobStore;
   readonly queue: JobQueue;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
 }
+
+/** What reading and building takes of the ports. */
+export type View = Pick<Ports, 'tables' | 'store' | 'blobs' | 'now'>;
 
 /** An entry that no snapshot can be built across. */
 export interface Poison {
@@ -49,6 +55,7 @@ export class World {
   readonly tables: RecordedLogStore;
   readonly store: LogStore;
   readonly blobs: WatchedBlobStore;
+  readonly #memory = new MemoryLogStore({ pageItems: 7 });
   readonly queue: MemoryJobQueue;
   /** Every insertion, in order. */
   readonly records: StreamRecord[] = [];
@@ -63,7 +70,11 @@ export class World {
   /** The reducer's version that is deployed at this moment. */
   version = 1;
   faults: FaultRates = NO_FAULTS;
-  policy: RetentionPolicy = DEFAULT_POLICY;
+  policy: RetentionPolicy = { ...DEFAULT_POLICY, graceSeconds: 3600 };
+  /** How far clocks may be off either way, in milliseconds. */
+  clockErrorMs = 0;
+  /** Entries that left the table, until somebody has looked at them. */
+  removed: EntryPlace[] = [];
   /** How often a stream record is lost, and how often it comes twice. */
   streamFaults = { lost: 0, twice: 0 };
   /** How trees are cut here. */
@@ -80,7 +91,7 @@ export class World {
     this.queue = new MemoryJobQueue({ now, maxReceives: 6 });
     this.blobs = new WatchedBlobStore(new MemoryBlobStore(now));
     this.tables = new RecordedLogStore({
-      inner: new MemoryLogStore({ pageItems: 7 }),
+      inner: this.#memory,
       random,
       now,
       onRecord: (record) => this.#record(record),
@@ -88,6 +99,19 @@ export class World {
     this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
     this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
     this.rangeEntries = random.pick([undefined, 2, 5]);
+  }
+
+  /** The true time, in epoch milliseconds. */
+  get now(): () => number {
+    return this.scheduler.now;
+  }
+
+  /** Lets entries go whose time is over, as DynamoDB does some day. @param share how many of them */
+  fireTtl(share: number): void {
+    const gone = this.#memory.expireEntries(Math.floor(this.scheduler.now() / 1000), () => this.random.chance(share));
+    if (gone.length === 0) return;
+    this.trace(`${this.scheduler.now()} TTL removes ${gone.length} entries`);
+    this.tables.removed(gone);
   }
 
   /** A number that stands for one entry. */
@@ -109,6 +133,7 @@ export class World {
       random: this.random,
       faults: () => this.faults,
       trace: this.trace,
+      clockErrorMs: this.clockErrorMs,
     });
     const tables = {
       ...aroundLogStore(this.tables, process.around),
@@ -116,13 +141,14 @@ export class World {
     };
     const blobs = aroundBlobStore(this.blobs, process.around);
     const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    return { process, tables, store, blobs, queue: aroundJobQueue(this.queue, process.around) };
+    return { process, tables, store, blobs, queue: aroundJobQueue(this.queue, process.around), now: process.now };
   }
 
-  client(ports: Pick<Ports, 'store' | 'blobs'>): LogClient {
+  client({ store, blobs, now }: Pick<Ports, 'store' | 'blobs' | 'now'>): LogClient {
     return new LogClient({
-      ...ports,
-      now: this.scheduler.now,
+      store,
+      blobs,
+      now,
       random: () => this.random.next(),
       sleep: this.scheduler.sleep,
       newLogId: () => {
@@ -134,13 +160,9 @@ export class World {
   }
 
   /** What a snapshot worker, a loading client or a check is made of. */
-  deps(
-    ports: Pick<Ports, 'tables' | 'store' | 'blobs'> = this,
-    reducer: Reducer = versionedSheet(this.version),
-  ): Omit<JobDeps, 'queue'> {
-    const { tables, store, blobs } = ports;
+  deps(ports: View = this, reducer: Reducer = versionedSheet(this.version)): Omit<JobDeps, 'queue'> {
+    const { tables, store, blobs, now } = ports;
     const { nodes, rangeEntries, policy } = this;
-    const { now } = this.scheduler;
     const random = (): number => this.random.next();
     const stores = { tables, store, blobs, platform: nativePlatform, nodes, rangeEntries };
     return { ...stores, reducer, now, random, policyOf: () => policy };
@@ -148,6 +170,7 @@ export class World {
 
   #record(record: StreamRecord): void {
     if (record.eventName === 'INSERT') this.records.push(record);
+    if (record.eventName === 'REMOVE') this.removed.push(entryPlace(record.keys));
     if (this.random.chance(this.streamFaults.lost)) return;
     this.stream.push(record);
     if (this.random.chance(this.streamFaults.twice)) this.stream.push(record);

@@ -84,11 +84,12 @@ describe('writePolicy', () => {
     const other = newLogId();
     await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
     await writePolicy(blobs, DEFAULT_POLICY, { log: other, changes: { keepDays: 4 } });
-    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: undefined });
-    const policies = await readPolicies(blobs, DEFAULT_POLICY);
-    expect(policies.of(LOG)).toEqual(DEFAULT_POLICY);
-    expect(policies.logs()).toEqual([other]);
-    expect(policies.of(other).keepDays).toBe(4);
+    const written = await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: undefined });
+    for (const policies of [written, await readPolicies(blobs, DEFAULT_POLICY)]) {
+      expect(policies.of(LOG)).toEqual(DEFAULT_POLICY);
+      expect(policies.logs()).toEqual([other]);
+      expect(policies.of(other).keepDays).toBe(4);
+    }
   });
 
   test("refuses what contradicts the deployment's policy only, names the log and writes nothing", async () => {
@@ -102,7 +103,9 @@ describe('writePolicy', () => {
     expect(await stored(blobs)).toEqual(before);
     // Under another policy of the deployment the same makes sense.
     await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { archive: false } });
-    const reading = readPolicies(blobs, everywhere);
+    const policies = await readPolicies(blobs, everywhere);
+    expect(policies.of(newLogId())).toEqual(everywhere);
+    const reading = Promise.resolve().then(() => policies.of(LOG));
     await expect(reading).rejects.toMatchObject({ code: 'POLICY_INVALID', log: LOG });
   });
 

@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
+import { decodeItemLine } from '../../src/archive/item-line.ts';
+import { openArchive } from '../../src/archive/reader.ts';
+import { encodeSeekTable } from '../../src/archive/seek-table.ts';
+import type { Item } from '../../src/log/attribute.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { encodeEntry } from '../../src/log/item-codec.ts';
+import { toHex } from '../../src/tree/bytes.ts';
+import { allItems, FIRST_SEGMENT, joined, linesOf, partsOfItems, storeArchive, written } from '../support/archives.ts';
+import {
+  expectGoldenBytes,
+  expectGoldenText,
+  readGoldenBytes,
+  readGoldenText,
+  updateGoldenBytes,
+} from '../support/golden.ts';
+import { entryAt, LOG } from '../support/logs.ts';
+
+const PLATFORM = nativePlatform;
+
+/** An entry of every kind: bytes, JSON, native, external, without body, foreign attributes, expiry, a snapshot, the end. */
+const ITEMS: readonly Item[] = [
+  itemAt(0),
+  itemAt(1, { body: { format: 'json', text: '["Łódź",1]\n' } }),
+  {
+    ...itemAt(2),
+    B: { M: { z: { N: '1E+2' }, a: { L: [{ NULL: true }, { BOOL: false }, { B: Uint8Array.of(255) }] } } },
+  },
+  itemAt(3, { body: undefined, external: `logs/${LOG}/bodies/${'ab'.repeat(32)}-0123456789ab` }),
+  itemAt(4, { body: undefined, expires: 1_732_104_000 }),
+  {
+    ...itemAt(5),
+    texts: { SS: ['b', 'a'] },
+    numbers: { NS: ['9', '10'] },
+    binaries: { BS: [Uint8Array.of(2, 1), Uint8Array.of(1)] },
+  },
+  itemAt(6, { type: RESERVED_TYPES.snapshot, body: { format: 'bytes', bytes: Uint8Array.of(1, 2, 3) } }),
+  itemAt(7, { type: RESERVED_TYPES.endSegment, body: undefined }),
+];
+const LEFT = ITEMS.map(({ X: _, ...item }) => item);
+
+function itemAt(entry: number, overrides: Parameters<typeof entryAt>[2] = {}): Item {
+  return encodeEntry(entryAt(LOG, { segment: 0, entry }, overrides));
+}
+
+async function itemsOf(bytes: Uint8Array, hash: Uint8Array): Promise<Item[]> {
+  const blobs = new MemoryBlobStore();
+  const segment = await storeArchive(blobs, { bytes, hash });
+  return allItems((await openArchive({ blobs, platform: PLATFORM }, segment)).items(0, ITEMS.length));
+}
+
+test('lines are as ever, and read as ever', async () => {
+  const lines = new TextDecoder().decode(linesOf(LEFT));
+  await expectGoldenText('archive.lines.ndjson', lines);
+  const read = (await readGoldenText('archive.lines.ndjson')).trimEnd().split('\n').map(decodeItemLine);
+  expect(linesOf(read)).toEqual(linesOf(LEFT));
+  expect(read).toHaveLength(ITEMS.length);
+  expect(read[2]).toEqual(LEFT[2]);
+});
+
+test('the index is as ever, and so is its hash', async () => {
+  const index = encodeArchiveIndex(partsOfItems(LEFT, 3).index);
+  await expectGoldenBytes('archive.index.hex', index);
+  await expectGoldenText('archive.hash.txt', `${toHex(PLATFORM.sha256(index))}\n`);
+});
+
+// Of given sizes, since another version of Zstandard compresses to others.
+test('the seek table is as ever', async () => {
+  const sizes = [
+    { stored: 300, content: 1000 },
+    { stored: 65_537, content: 1_000_001 },
+    { stored: 180, content: 0 },
+  ];
+  await expectGoldenBytes('archive.seek-table.hex', encodeSeekTable(sizes));
+});
+
+describe('a whole archive', () => {
+  test('of three frames opens as it was once stored', async () => {
+    const { bytes } = joined(partsOfItems(LEFT, 3));
+    await updateGoldenBytes('archive.stored.hex', bytes);
+    const hash = (await readGoldenText('archive.hash.txt')).trim();
+    const read = await itemsOf(await readGoldenBytes('archive.stored.hex'), Uint8Array.from(Buffer.from(hash, 'hex')));
+    expect(linesOf(read)).toEqual(linesOf(LEFT));
+  });
+
+  test('of a writer has the lines, then the index, then the seek table', async () => {
+    const { pieces, archive } = await written(ITEMS);
+    const { index } = partsOfItems(LEFT, ITEMS.length);
+    const [frame = new Uint8Array(), ...rest] = pieces;
+    const indexFrame = skippableFrame(encodeArchiveIndex(index));
+    const sizes = [
+      { stored: frame.length, content: index.bytes },
+      { stored: indexFrame.length, content: 0 },
+    ];
+    expect(PLATFORM.decompress(frame, index.bytes)).toEqual(Buffer.from(linesOf(LEFT)));
+    expect(rest).toEqual([indexFrame, encodeSeekTable(sizes)]);
+    const bytes = Uint8Array.from(Buffer.concat(pieces));
+    expect(linesOf(await itemsOf(bytes, archive.hash))).toEqual(linesOf(LEFT));
+    expect(index).toMatchObject({ ...FIRST_SEGMENT, entries: ITEMS.length, firsts: [0] });
+  });
+});

@@ -1,0 +1,106 @@
+import { describeJob } from '../../src/cli/job-text.ts';
+import { type LogfoldError, SegmentStateError } from '../../src/errors.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { encodeJob, type Job } from '../../src/workers/job.ts';
+import { restoreSegment } from '../../src/workers/restore.ts';
+import { type SweepOptions, sweep } from '../../src/workers/sweep.ts';
+import { unexpireSegment } from '../../src/workers/unexpire.ts';
+import { isHealthy } from './log-truth.ts';
+import type { Random } from './random.ts';
+import { isInjected } from './sim-client.ts';
+import type { Pipeline } from './sim-pipeline.ts';
+import type { Ports, World } from './world.ts';
+
+const MINUTE = 60_000;
+
+/** Longer than any build or load in a history, in seconds: requests that take minutes are rare. */
+const GRACE_SECONDS = 3600;
+
+/** The grace period of every history, in milliseconds. */
+export const GRACE_MS = GRACE_SECONDS * 1000;
+
+/** Some policy, strict enough for a history of some hours to see it carried out. */
+export function anyPolicy(random: Random): RetentionPolicy {
+  const base = { ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSegments: random.integer(1, 2) };
+  const keepSnapshots = random.pick(['all', 'last'] as const);
+  const archive = random.chance(0.8);
+  const expire = random.pick(['never', 'ttl', 'ttl', 'delete', 'delete'] as const);
+  return { ...base, keepSnapshots, archive, expire, keepDays: archive && random.chance(0.8) ? 0 : 0.01 };
+}
+
+/** Sends what a sweep finds, as the deployed one does. Its jobs are never taken for copies of older ones. */
+export async function sweepOnce(world: World, ports: Ports, options: SweepOptions = {}): Promise<number> {
+  const { store, blobs, now, queue } = ports;
+  const run = world.nextSerial();
+  const send = (job: Job): Promise<void> =>
+    queue.send({ group: job.log, deduplicationId: `sweep:${run}:${describeJob(job)}`, body: encodeJob(job) });
+  const policyOf = (): RetentionPolicy => world.policy;
+  const onFailure = (log: LogId, error: LogfoldError): void => {
+    if (isHealthy(world, log)) throw error;
+  };
+  const { jobs } = await sweep({ store, blobs, now, policyOf, send, onFailure }, options);
+  world.trace(`${world.scheduler.now()} ${ports.process.name} sweep sends ${jobs} jobs`);
+  return jobs;
+}
+
+/** One life of the sweep: it looks at all logs every now and then. */
+export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
+  const { random, scheduler } = world;
+  while (!pipeline.settling) {
+    await scheduler.sleep(random.integer(5, 60) * MINUTE);
+    if (pipeline.settling) return;
+    const collect = random.chance(0.3);
+    const since = random.chance(0.2) ? 0 : undefined;
+    await sweepOnce(world, ports, { collect, since, youngSeconds: random.pick([0, 60]) });
+  }
+}
+
+/** DynamoDB's own deletions: right when the time has come, or hours later, of all that is due or of some. */
+export async function liveTtl(world: World, pipeline: Pipeline): Promise<void> {
+  const { random, scheduler } = world;
+  while (!pipeline.settling) {
+    await scheduler.sleep(random.chance(0.2) ? random.integer(1, 30_000) : random.integer(1, 40) * MINUTE);
+    world.fireTtl(random.pick([0.1, 0.5, 1]));
+  }
+}
+
+/** Somebody who takes retention back by hand, or asks for more of it than is due. */
+export async function livePerson(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
+  const { random, scheduler } = world;
+  while (!pipeline.settling) {
+    await scheduler.sleep(random.integer(10, 120) * MINUTE);
+    if (pipeline.settling) return;
+    try {
+      await actByHand(world, ports);
+    } catch (error) {
+      // What somebody else is doing to the segment at this moment, or has done, is no fault.
+      if (!isInjected(error) && !(error instanceof SegmentStateError)) throw error;
+    }
+  }
+}
+
+async function actByHand(world: World, ports: Ports): Promise<void> {
+  const { random } = world;
+  const log = random.pick(world.logs);
+  if (log === undefined) return;
+  const { archive, expires, segment } = random.pick(await Array.fromAsync(ports.tables.segments(log))) ?? {};
+  const place = { log, segment: segment ?? 0 };
+  const deps = world.deps(ports);
+  const choice = random.next();
+  if (choice < 0.4 && archive !== undefined) {
+    const { restored, unexpired } = await restoreSegment(deps, place, { holdSeconds: random.integer(1, 3) * 3600 });
+    world.trace(`${world.scheduler.now()} restored ${restored} and ${unexpired} of ${log} ${place.segment}`);
+  } else if (choice < 0.7 && expires !== undefined) {
+    const { entries } = await unexpireSegment(deps, place);
+    world.trace(`${world.scheduler.now()} unexpired ${entries} of ${log} ${place.segment}`);
+  } else if (choice < 0.85) {
+    await sendByHand(world, ports, { kind: 'rebuild', log });
+  } else {
+    await sendByHand(world, ports, { kind: 'collect', log });
+  }
+}
+
+async function sendByHand(world: World, ports: Ports, job: Job): Promise<void> {
+  await ports.queue.send({ group: job.log, deduplicationId: `hand:${world.nextSerial()}`, body: encodeJob(job) });
+}

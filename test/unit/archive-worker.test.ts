@@ -1,0 +1,279 @@
+import { describe, expect, test } from 'vitest';
+import { openArchive } from '../../src/archive/reader.ts';
+import { ArchiveDiffersError, EntryGapError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
+import type { Item } from '../../src/log/attribute.ts';
+import type { Position } from '../../src/log/position.ts';
+import { archivePrefix } from '../../src/store/keys.ts';
+import { archiveSegment, planArchive } from '../../src/workers/archive.ts';
+import { collectLog } from '../../src/workers/collect.ts';
+import { verify } from '../../src/workers/verify.ts';
+import { allItems } from '../support/archives.ts';
+import type { Around } from '../support/around.ts';
+import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+
+/** A log whose first segment is closed and covered, with a completed snapshot in its middle. */
+async function coveredSheet(): Promise<{ readonly sheet: SheetLog; readonly last: Position }> {
+  const sheet = await SheetLog.create();
+  await sheet.fill(20, 3);
+  const last = await sheet.completed();
+  for (let i = 0; i < 5; i++) await sheet.edit(set(i, 0, `edit ${i}`));
+  await sheet.covered();
+  return { sheet, last };
+}
+
+async function archivedItems(sheet: SheetLog, segment = 0): Promise<Item[]> {
+  const archive = await openArchive(sheet.deps, await sheet.segmentItem(segment));
+  return allItems(archive.items(0, archive.entries));
+}
+
+/** Does something once, before the first operation of a name or after it. */
+function once(when: 'before' | 'after', operation: string, act: () => Promise<unknown>): Around {
+  let done = false;
+  return async (name, effect) => {
+    const now = name === operation && !done;
+    if (now) done = true;
+    if (now && when === 'before') await act();
+    const answer = await effect();
+    if (now && when === 'after') await act();
+    return answer;
+  };
+}
+
+async function expectNotArchived(sheet: SheetLog): Promise<void> {
+  const segment = await sheet.segmentItem();
+  expect([segment.archive, segment.archiveHash]).toEqual([undefined, undefined]);
+  expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
+}
+
+describe('a segment that cannot be archived', () => {
+  test('is one that is open', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(3, 3);
+    await sheet.completed();
+    const before = await sheet.contents();
+    await expect(sheet.archive(0)).rejects.toThrow(SegmentStateError);
+    await expect(sheet.archive(0)).rejects.toMatchObject({ log: sheet.log, segment: 0 });
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('is one whose follower has no completed snapshot', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.completed();
+    const next = await sheet.segment();
+    const before = await sheet.contents();
+    await expect(sheet.archive(0)).rejects.toThrow(SegmentStateError);
+    expect(await sheet.contents()).toEqual(before);
+    await sheet.complete(next);
+    expect(await sheet.archive(0)).toMatchObject({ outcome: 'archived', segment: 0 });
+  });
+
+  test('is one that does not exist', async () => {
+    const { sheet } = await coveredSheet();
+    const before = await sheet.contents();
+    await expect(sheet.archive(7)).rejects.toThrow(SegmentNotFoundError);
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('is one whose entries are leaving already', async () => {
+    const { sheet } = await coveredSheet();
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    const before = await sheet.contents();
+    await expect(sheet.archive(0)).rejects.toThrow(SegmentStateError);
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('is one that has lost an entry', async () => {
+    const { sheet } = await coveredSheet();
+    await sheet.tables.deleteEntries(sheet.log, 0, [4]);
+    await expect(sheet.archive(0)).rejects.toThrow(EntryGapError);
+    await expect(sheet.archive(0)).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 4 });
+    await expectNotArchived(sheet);
+  });
+});
+
+describe('an archive', () => {
+  test('holds every entry just as it is, and is named on the segment', async () => {
+    const { sheet } = await coveredSheet();
+    const items = await sheet.items();
+    const [item] = items.splice(3, 1);
+    const altered: Item = {
+      ...item,
+      remark: { M: { tags: { SS: ['a', 'b'] }, numbers: { NS: ['1', '2.5'] }, bytes: { BS: [Uint8Array.of(1, 2)] } } },
+    };
+    await sheet.tables.putItems([altered]);
+    const before = await sheet.items();
+    const result = await sheet.archive(0);
+    const segment = await sheet.segmentItem();
+    expect(result).toMatchObject({ outcome: 'archived', segment: 0, key: segment.archive });
+    expect(result).toMatchObject({ entries: before.length });
+    expect(await archivedItems(sheet)).toEqual(before);
+    expect(await sheet.items()).toEqual(before);
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive]);
+  });
+
+  test('is not made by a plan, which says just what it would be', async () => {
+    const { sheet } = await coveredSheet();
+    const before = await sheet.contents();
+    const plan = await planArchive(sheet.deps, { log: sheet.log, segment: 0 });
+    expect(await sheet.contents()).toEqual(before);
+    expect(await sheet.archive(0)).toMatchObject({ ...plan });
+    expect(await planArchive(sheet.deps, { log: sheet.log, segment: 0 })).toBeUndefined();
+  });
+
+  test('is made once, however often it is asked for', async () => {
+    const { sheet } = await coveredSheet();
+    const first = await sheet.archive(0);
+    const before = await sheet.contents();
+    expect(await sheet.archive(0)).toEqual({ outcome: 'present', segment: 0, key: first.key });
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('is one, though several are made side by side', async () => {
+    const { sheet } = await coveredSheet();
+    const results = await Promise.all([sheet.archive(0), sheet.archive(0), sheet.archive(0)]);
+    expect(results.map(({ outcome }) => outcome).sort()).toEqual(['archived', 'present', 'present']);
+    const { archive } = await sheet.segmentItem();
+    expect(new Set(results.map(({ key }) => key))).toEqual(new Set([archive]));
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([archive]);
+    expect(await archivedItems(sheet)).toEqual(await sheet.items());
+  });
+
+  test('is the segment for good: neither Last Snapshot nor a root changes any more', async () => {
+    const { sheet, last } = await coveredSheet();
+    const root = await sheet.ref(last);
+    if (root === undefined) throw new Error('no root');
+    await sheet.archive(0);
+    const before = await sheet.contents();
+    expect(await sheet.tables.advanceLastSnapshot(sheet.log, { segment: 0, entry: last.entry + 1 })).toBe(false);
+    expect(await sheet.tables.replaceRoot(sheet.log, last, root, { inline: Uint8Array.of(1) })).toBe(false);
+    expect(await sheet.contents()).toEqual(before);
+  });
+});
+
+describe('while an archive is written', () => {
+  test('a root may come onto an older Snapshot entry', async () => {
+    for (const operation of ['items', 'putStream', 'getRange', 'setArchive']) {
+      const sheet = await SheetLog.create();
+      await sheet.fill(5, 2);
+      const older = await sheet.snapshot();
+      await sheet.fill(5, 2);
+      const last = await sheet.completed();
+      await sheet.covered();
+      const around = once('before', operation, () => sheet.complete(older));
+      expect(await sheet.archive(0, depsAround(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
+      expect(await sheet.ref(older), operation).toBeDefined();
+      expect(await sheet.lastSnapshot()).toBe(last.entry);
+      expect((await archivedItems(sheet)).toSpliced(older.entry, 1)).toEqual(
+        (await sheet.items()).toSpliced(older.entry, 1),
+      );
+    }
+  });
+
+  test('Last Snapshot may move on: it is written once more, with that', async () => {
+    for (const operation of ['items', 'putStream', 'getRange', 'setArchive']) {
+      const sheet = await SheetLog.create();
+      await sheet.completed();
+      await sheet.fill(5, 2);
+      const late = await sheet.snapshot();
+      await sheet.covered();
+      let attempts = 0;
+      const moving = once('before', operation, () => sheet.complete(late));
+      const around: Around = (name, effect) => {
+        if (name === 'putStream') attempts++;
+        return moving(name, effect);
+      };
+      expect(await sheet.archive(0, depsAround(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
+      expect(attempts, operation).toBe(2);
+      const segment = await sheet.segmentItem();
+      expect(segment.lastSnapshot).toBe(late.entry);
+      expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive]);
+      expect(await archivedItems(sheet)).toEqual(await sheet.items());
+    }
+  });
+
+  test('the root of Last Snapshot may be replaced once, but not each time', async () => {
+    const { sheet, last } = await coveredSheet();
+    const replace = async (): Promise<void> => {
+      const from = await sheet.ref(last);
+      if (from === undefined || 'key' in from) throw new Error('no inline root');
+      const to = { inline: Uint8Array.of(...from.inline, 0) };
+      expect(await sheet.tables.replaceRoot(sheet.log, last, from, to)).toBe(true);
+    };
+    const always: Around = async (name, effect) => {
+      if (name === 'setArchive') await replace();
+      return effect();
+    };
+    await expect(sheet.archive(0, depsAround(sheet, always))).rejects.toThrow(SegmentStateError);
+    await expectNotArchived(sheet);
+    const around = once('before', 'setArchive', replace);
+    expect(await sheet.archive(0, depsAround(sheet, around))).toMatchObject({ outcome: 'archived' });
+    expect(await archivedItems(sheet)).toEqual(await sheet.items());
+  });
+
+  test('no entry may go', async () => {
+    for (const entry of [2, 4, 8]) {
+      const { sheet } = await coveredSheet();
+      expect(await sheet.items()).toHaveLength(9);
+      const around = once('after', 'putStream', () => sheet.tables.deleteEntries(sheet.log, 0, [entry]));
+      const archiving = sheet.archive(0, depsAround(sheet, around));
+      await expect(archiving).rejects.toThrow(ArchiveDiffersError);
+      await expect(archiving).rejects.toMatchObject({ log: sheet.log, segment: 0, entry });
+      await expectNotArchived(sheet);
+    }
+  });
+
+  test('no entry may change, and none may come behind the end', async () => {
+    const changes: ((items: readonly Item[]) => Item)[] = [
+      (items) => ({ ...items[3], foreign: { S: 'new' } }),
+      (items) => ({ ...items[3], N: { N: String(items.length) } }),
+    ];
+    for (const change of changes) {
+      const { sheet } = await coveredSheet();
+      const changed = change(await sheet.items());
+      const around = once('after', 'putStream', () => sheet.tables.putItems([changed]));
+      const archiving = sheet.archive(0, depsAround(sheet, around));
+      await expect(archiving).rejects.toThrow(ArchiveDiffersError);
+      await expect(archiving).rejects.toMatchObject({
+        segment: 0,
+        entry: Number(changed.N && Reflect.get(changed.N, 'N')),
+      });
+      await expectNotArchived(sheet);
+    }
+  });
+
+  test('what was stored may not be another thing than what was sent', async () => {
+    const { sheet } = await coveredSheet();
+    const around = once('after', 'putStream', async () => {
+      const [key = ''] = await sheet.keys(archivePrefix(sheet.log));
+      const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      bytes[20] = (bytes[20] ?? 0) ^ 1;
+      await sheet.blobs.put(key, bytes);
+    });
+    await expect(sheet.archive(0, depsAround(sheet, around))).rejects.toMatchObject({ code: 'ARCHIVE_CORRUPT' });
+    await expectNotArchived(sheet);
+  });
+});
+
+test('an archive is made, and nothing else is left, wherever the one before died', async () => {
+  const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => archiveSegment(deps, { log: sheet.log, segment: 0 });
+  const reference = await coveredSheet();
+  const deaths = await deathsOf(reference.sheet, job(reference.sheet));
+  const names = deaths.map(({ name }) => name);
+  for (const name of ['getSegment', 'getEntry', 'items', 'putStream', 'getRange', 'setArchive']) {
+    expect(names).toContain(name);
+  }
+  for (const death of deaths) {
+    const { sheet } = await coveredSheet();
+    const items = await sheet.items();
+    await dieDuring(sheet, death, job(sheet));
+    const where = `died ${death.when} ${death.name} (${death.operation})`;
+    expect(await sheet.archive(0), where).toMatchObject({ segment: 0 });
+    const options = { graceSeconds: 0, keepSnapshots: 'all' } as const;
+    expect(await collectLog(sheet.deps, { log: sheet.log }, options), where).toMatchObject({ outcome: 'collected' });
+    const { archive } = await sheet.segmentItem();
+    expect(await sheet.keys(archivePrefix(sheet.log)), where).toEqual([archive]);
+    expect(await archivedItems(sheet), where).toEqual(items);
+    expect((await verify(sheet.deps, sheet.log)).problems, where).toEqual([]);
+  }
+});

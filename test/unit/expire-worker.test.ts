@@ -1,0 +1,487 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
+import { writeUnits } from '../../src/log/item-size.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { type ExpireDeps, type ExpireOptions, type ExpireResult, expireSegment } from '../../src/workers/expire.ts';
+import type { ExpireJob } from '../../src/workers/job.ts';
+import { restoreSegment } from '../../src/workers/restore.ts';
+import { unexpireSegment } from '../../src/workers/unexpire.ts';
+import { verify } from '../../src/workers/verify.ts';
+import { allItems } from '../support/archives.ts';
+import type { Around } from '../support/around.ts';
+import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { NOON } from '../support/logs.ts';
+import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+
+/** Seconds. */
+const GRACE = 3600;
+const TTL: RetentionPolicy = {
+  keepSegments: 1,
+  keepDays: 0,
+  archive: true,
+  expire: 'ttl',
+  graceSeconds: GRACE,
+  keepSnapshots: 'all',
+};
+const DELETE: RetentionPolicy = { ...TTL, expire: 'delete' };
+const UNARCHIVED: RetentionPolicy = { ...TTL, archive: false };
+const G = NOON + GRACE;
+const BOTH = [TTL, DELETE];
+
+/** A log of two segments, the first of 9 entries, of which the table gives so many at once. */
+async function closedSheet(pageItems = 4): Promise<SheetLog> {
+  const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems }));
+  await sheet.fill(20, 3);
+  await sheet.completed();
+  for (let i = 0; i < 5; i++) await sheet.edit(set(i, 0, `edit ${i}`));
+  await sheet.covered();
+  expect(await sheet.items()).toHaveLength(9);
+  return sheet;
+}
+
+async function archivedSheet(pageItems?: number): Promise<SheetLog> {
+  const sheet = await closedSheet(pageItems);
+  await sheet.archive(0);
+  return sheet;
+}
+
+/** The same, of which the entries can be let go at once, however the policy wants that. */
+async function announcedSheet(policy: RetentionPolicy): Promise<SheetLog> {
+  const sheet = await (policy.archive ? archivedSheet() : closedSheet());
+  if (policy.expire === 'delete') {
+    expect(await expire(sheet, policy)).toEqual({ outcome: 'waiting', segment: 0, expires: G });
+    sheet.nowMs = G * 1000;
+  }
+  return sheet;
+}
+
+function expire(
+  sheet: SheetLog,
+  policy: RetentionPolicy,
+  { deps, job, options }: { deps?: Partial<ExpireDeps>; job?: Partial<ExpireJob>; options?: ExpireOptions } = {},
+): Promise<ExpireResult> {
+  return expireSegment({ ...sheet.deps, ...deps }, { log: sheet.log, segment: 0, ...job }, policy, options);
+}
+
+async function expiries(sheet: SheetLog): Promise<(string | undefined)[]> {
+  return (await sheet.items()).map(({ X }) => (X !== undefined && 'N' in X ? X.N : undefined));
+}
+
+async function numbers(sheet: SheetLog): Promise<number[]> {
+  return (await sheet.items()).map(({ N }) => Number(N !== undefined && 'N' in N ? N.N : undefined));
+}
+
+/** Does something before the nth operation of a name. */
+function actBefore(operation: string, nth: number, act: () => Promise<unknown>): Around {
+  let count = 0;
+  return async (name, effect) => {
+    if (name === operation && ++count === nth) await act();
+    return effect();
+  };
+}
+
+describe('entries stay', () => {
+  test('where the segment is open, not covered, or not there', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(2, 2);
+    await sheet.completed();
+    for (const policy of [UNARCHIVED, TTL, DELETE]) {
+      const open = await sheet.contents();
+      await expect(expire(sheet, policy, { options: { byHand: true } })).rejects.toThrow(SegmentStateError);
+      expect(await sheet.contents()).toEqual(open);
+    }
+    await sheet.segment();
+    for (const policy of [UNARCHIVED, TTL, DELETE]) {
+      const uncovered = await sheet.contents();
+      await expect(expire(sheet, policy, { options: { byHand: true } })).rejects.toThrow(SegmentStateError);
+      expect(await sheet.contents()).toEqual(uncovered);
+    }
+    await expect(expire(sheet, TTL, { job: { segment: 5 } })).rejects.toThrow(SegmentNotFoundError);
+  });
+
+  test('where they are not archived, and the policy archives', async () => {
+    for (const policy of BOTH) {
+      const sheet = await closedSheet();
+      const contents = await sheet.contents();
+      // By the policy it is not to expire yet but to be archived; by hand somebody has to be told.
+      expect(await expire(sheet, policy)).toEqual({ outcome: 'kept', segment: 0 });
+      await expect(expire(sheet, policy, { options: { byHand: true } })).rejects.toThrow(SegmentStateError);
+      expect(await sheet.contents()).toEqual(contents);
+    }
+  });
+
+  test('where the policy lets none go, or keeps the segment again', async () => {
+    const sheet = await archivedSheet();
+    const contents = await sheet.contents();
+    for (const policy of [
+      DEFAULT_POLICY,
+      { ...TTL, expire: 'never' as const },
+      { ...TTL, keepSegments: 2 },
+      { ...DELETE, keepDays: 1 },
+    ]) {
+      expect(await expire(sheet, policy)).toEqual({ outcome: 'kept', segment: 0 });
+    }
+    expect(await sheet.contents()).toEqual(contents);
+  });
+
+  test('but for those that a person asks for, whatever the policy keeps', async () => {
+    const sheet = await archivedSheet();
+    expect(await expire(sheet, { ...TTL, keepSegments: 9 }, { options: { byHand: true } })).toMatchObject({
+      outcome: 'expired',
+    });
+  });
+
+  test('in a dry run, which says what would be done', async () => {
+    for (const policy of [TTL, DELETE, UNARCHIVED]) {
+      const sheet = await announcedSheet(policy);
+      const contents = await sheet.contents();
+      const result = await expire(sheet, policy, { options: { dryRun: true } });
+      expect(result).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
+      expect(await sheet.contents()).toEqual(contents);
+      expect(await expire(sheet, policy)).toEqual(result);
+    }
+    const sheet = await archivedSheet();
+    const contents = await sheet.contents();
+    const result = await expire(sheet, DELETE, { options: { dryRun: true } });
+    expect(result).toEqual({ outcome: 'waiting', segment: 0, expires: G });
+    expect(await sheet.contents()).toEqual(contents);
+  });
+
+  test('where there is one behind the end, with an archive and without', async () => {
+    for (const pageItems of [1, 3, 4, 9, 1000]) {
+      for (const [policy, deadline] of [
+        [TTL, undefined],
+        [UNARCHIVED, undefined],
+        [UNARCHIVED, 0],
+      ] as const) {
+        const sheet = await (policy.archive ? archivedSheet(pageItems) : closedSheet(pageItems));
+        const [, item] = await sheet.items();
+        await sheet.tables.putItems([{ ...item, N: { N: '9' } }]);
+        const expiring = turns(sheet, policy, { deadline });
+        await expect(expiring, `pages of ${pageItems}`).rejects.toThrow(ArchiveDiffersError);
+        await expect(expiring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 9 });
+        expect((await expiries(sheet)).at(9)).toBeUndefined();
+        expect((await sheet.segmentItem()).expired).toBeUndefined();
+      }
+    }
+  });
+});
+
+/** Gives a job turns until it is done; what came of the turns. */
+async function turns(sheet: SheetLog, policy: RetentionPolicy, deps: Partial<ExpireDeps>): Promise<ExpireResult[]> {
+  const results: ExpireResult[] = [];
+  for (let from: number | undefined; ; ) {
+    const result = await expire(sheet, policy, { deps, job: { from } });
+    results.push(result);
+    if (result.outcome !== 'progress') return results;
+    from = result.reached;
+  }
+}
+
+describe('entries expire', () => {
+  test('all of them a grace period from now, with their time on the segment', async () => {
+    const sheet = await archivedSheet();
+    const items = await sheet.items();
+    expect(await expire(sheet, TTL)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
+    expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+    expect(await sheet.items()).toEqual(items.map((item) => ({ ...item, X: { N: String(G) } })));
+    expect(sheet.tables.expireEntries(G - 1)).toEqual([]);
+    expect(sheet.tables.expireEntries(G)).toHaveLength(9);
+    expect(await sheet.items()).toEqual([]);
+    // Readers see no difference.
+    const range = { segment: 0, from: 0, to: 100 };
+    expect(await allItems(sheet.deps.store.items(sheet.log, range, { consistent: true }))).toEqual(items);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test('without an archive too, where the policy does not archive', async () => {
+    const sheet = await closedSheet();
+    expect(await expire(sheet, UNARCHIVED)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
+    expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(G)));
+  });
+
+  test('once: a second job finds that it is done', async () => {
+    const sheet = await archivedSheet();
+    await expire(sheet, TTL);
+    const contents = await sheet.contents();
+    sheet.nowMs += 5000;
+    expect(await expire(sheet, TTL)).toEqual({ outcome: 'present', segment: 0 });
+    expect(await sheet.contents()).toEqual(contents);
+  });
+
+  test('just so beside a twin', async () => {
+    for (const policy of BOTH) {
+      const [alone, together] = [await announcedSheet(policy), await announcedSheet(policy)];
+      await expire(alone, policy);
+      const results = await Promise.all([expire(together, policy), expire(together, policy)]);
+      expect(results.map(({ outcome }) => outcome)).toEqual(['expired', 'expired']);
+      expect((await together.contents()).entries).toEqual((await alone.contents()).entries);
+      expect(await together.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+    }
+  });
+
+  test('at the pace that was asked for: what writing each costs, and nothing for those that have it', async () => {
+    const sheet = await archivedSheet();
+    const units = (await sheet.items()).reduce((sum, item) => sum + writeUnits(item), 0);
+    const taken: number[] = [];
+    const pace = { take: async (some: number) => void taken.push(some) };
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: G });
+    await sheet.tables.setEntryExpiry(sheet.log, { segment: 0, entry: 3 }, G);
+    const third = (await sheet.items())[3];
+    await expire(sheet, TTL, { deps: { pace } });
+    expect(taken).toHaveLength(8);
+    expect(taken.reduce((sum, some) => sum + some, 0)).toBe(units - writeUnits(third ?? {}));
+  });
+});
+
+describe('entries are deleted', () => {
+  test('once the time on the segment has come, and not before', async () => {
+    const sheet = await archivedSheet();
+    const items = await sheet.items();
+    expect(await expire(sheet, DELETE)).toEqual({ outcome: 'waiting', segment: 0, expires: G });
+    expect(await sheet.segmentItem()).toMatchObject({ expires: G });
+    sheet.nowMs = G * 1000 - 1;
+    // By then the policy does not ask for it.
+    expect(await expire(sheet, DELETE, { options: { byHand: true } })).toEqual({
+      outcome: 'waiting',
+      segment: 0,
+      expires: G,
+    });
+    expect(await sheet.items()).toEqual(items);
+    sheet.nowMs = G * 1000;
+    expect(await expire(sheet, DELETE)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
+    expect(await sheet.items()).toEqual([]);
+    expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+    const range = { segment: 0, from: 0, to: 100 };
+    expect(await allItems(sheet.deps.store.items(sheet.log, range, { consistent: true }))).toEqual(items);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test('at the pace that was asked for, in batches', async () => {
+    const sheet = await archivedSheet(1000);
+    for (let i = 0; i < 60; i++) await sheet.edit(set(i, 1, 'x'));
+    await sheet.covered();
+    await sheet.archive(1);
+    await expire(sheet, DELETE, { job: { segment: 1 } });
+    sheet.nowMs = G * 1000;
+    const units = (await sheet.items(1)).map(writeUnits);
+    const taken: number[] = [];
+    const pace = { take: async (some: number) => void taken.push(some) };
+    expect(await expire(sheet, DELETE, { deps: { pace }, job: { segment: 1 } })).toMatchObject({ entries: 62 });
+    const sums = [units.slice(0, 25), units.slice(25, 50), units.slice(50)].map((some) =>
+      some.reduce((sum, each) => sum + each, 0),
+    );
+    expect(taken).toEqual(sums);
+    expect(await sheet.items(1)).toEqual([]);
+  });
+});
+
+describe('right before they go', () => {
+  test.each(BOTH)('entries are compared with the archive, page by page: $expire', async (policy) => {
+    const sheet = await announcedSheet(policy);
+    const item = (await sheet.items())[6];
+    await sheet.tables.putItems([{ ...item, foreign: { S: 'altered' } }]);
+    const expiring = expire(sheet, policy);
+    await expect(expiring).rejects.toThrow(ArchiveDiffersError);
+    await expect(expiring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 6 });
+    // The page before was right.
+    if (policy.expire === 'delete') expect(await numbers(sheet)).toEqual([4, 5, 6, 7, 8]);
+    else
+      expect((await expiries(sheet)).map((expires) => expires === undefined)).toEqual(
+        [...'000011111'].map((c) => c === '1'),
+      );
+    expect((await sheet.segmentItem()).expired).toBeUndefined();
+  });
+
+  test.each(BOTH)('the archive is found to be missing or damaged: $expire', async (policy) => {
+    for (const [code, damage] of [
+      ['ARCHIVE_MISSING', (sheet: SheetLog, key: string) => sheet.blobs.delete([key])],
+      ['ARCHIVE_CORRUPT', flipByte],
+    ] as const) {
+      const sheet = await announcedSheet(policy);
+      const items = await sheet.items();
+      await damage(sheet, (await sheet.segmentItem()).archive ?? '');
+      await expect(expire(sheet, policy)).rejects.toMatchObject({ code, log: sheet.log, segment: 0 });
+      expect(await sheet.items()).toEqual(items);
+    }
+  });
+
+  test.each(BOTH)('the archive is found to be missing between two turns: $expire', async (policy) => {
+    const sheet = await announcedSheet(policy);
+    expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ outcome: 'progress', reached: 4 });
+    const items = await sheet.items();
+    await sheet.blobs.delete([(await sheet.segmentItem()).archive ?? '']);
+    await expect(expire(sheet, policy, { job: { from: 4 } })).rejects.toMatchObject({ code: 'ARCHIVE_MISSING' });
+    expect(await sheet.items()).toEqual(items);
+  });
+
+  test.each(BOTH)('a Snapshot entry that is not the last may have got a root by now: $expire', async (policy) => {
+    const sheet = await SheetLog.create();
+    const older = await sheet.snapshot();
+    await sheet.fill(2, 2);
+    await sheet.completed();
+    await sheet.covered();
+    await sheet.archive(0);
+    await sheet.tables.completeSnapshot(sheet.log, older, { inline: Uint8Array.of(1) });
+    await expire(sheet, policy);
+    sheet.nowMs = G * 1000;
+    expect((await expire(sheet, policy)).outcome).toBe(policy.expire === 'ttl' ? 'present' : 'expired');
+  });
+});
+
+async function flipByte(sheet: SheetLog, key: string): Promise<void> {
+  const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+  bytes[30] = (bytes[30] ?? 0) ^ 1;
+  await sheet.blobs.put(key, bytes);
+}
+
+describe('an expire job', () => {
+  test.each([...BOTH, UNARCHIVED])('goes on from where its last turn ended: $expire', async (policy) => {
+    const [slow, quick] = [await announcedSheet(policy), await announcedSheet(policy)];
+    const results = await turns(slow, policy, { deadline: 0 });
+    expect(results).toEqual([
+      { outcome: 'progress', segment: 0, reached: 4 },
+      { outcome: 'progress', segment: 0, reached: 8 },
+      { outcome: 'expired', segment: 0, entries: 9, expires: G },
+    ]);
+    await expire(quick, policy);
+    expect((await slow.contents()).entries).toEqual((await quick.contents()).entries);
+    expect({ ...(await slow.segmentItem()), archive: '' }).toEqual({ ...(await quick.segmentItem()), archive: '' });
+  });
+
+  test.each([...BOTH, UNARCHIVED])('ends as ever, wherever the one before died: $expire', async (policy) => {
+    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => expire(sheet, policy, { deps });
+    const reference = await announcedSheet(policy);
+    const deaths = await deathsOf(reference, job(reference));
+    const names = deaths.map(({ name }) => name);
+    for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
+    expect(names).toContain(policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries');
+    const whole = await reference.contents();
+    for (const death of deaths) {
+      const sheet = await announcedSheet(policy);
+      await dieDuring(sheet, death, job(sheet));
+      const where = `died ${death.when} ${death.name} (${death.operation})`;
+      expect(['expired', 'present'], where).toContain((await expire(sheet, policy)).outcome);
+      expect(await sheet.contents(), where).toEqual(whole);
+    }
+  });
+
+  test.each(BOTH)('ends where the segment is restored in the middle: $expire', async (policy) => {
+    const sheet = await announcedSheet(policy);
+    const operation = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
+    const restore = () => restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
+    // After the first page, while the second is let go.
+    const around = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
+    await expect(expire(sheet, policy, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
+    const { expires, expired } = await sheet.segmentItem();
+    expect([expires, expired]).toEqual([Math.floor(sheet.nowMs / 1000) + 2 * GRACE, undefined]);
+    // What was under way is let go still; with the archive it is not lost, and can be restored again.
+    expect(new Set(await expiries(sheet))).toEqual(new Set([undefined]));
+    await restore();
+    expect(await numbers(sheet)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    expect((await expire(sheet, policy)).outcome).toBe(policy.expire === 'ttl' ? 'expired' : 'waiting');
+  });
+
+  test('ends where the expiry is taken back in the middle', async () => {
+    const sheet = await announcedSheet(DELETE);
+    const place = { log: sheet.log, segment: 0 };
+    const unexpire = async (): Promise<void> => {
+      await expect(unexpireSegment(sheet.deps, place)).rejects.toThrow(SegmentStateError);
+    };
+    const expiring = expire(sheet, DELETE, { deps: depsAround(sheet, actBefore('deleteEntries', 2, unexpire)) });
+    await expect(expiring).rejects.toThrow(SegmentStateError);
+    expect(await numbers(sheet)).toEqual([8]);
+    expect(await sheet.segmentItem()).not.toHaveProperty('expires', G);
+  });
+
+  test('does not begin where somebody changes the segment first', async () => {
+    const sheet = await archivedSheet();
+    const around = actBefore('setExpiration', 1, async () => {
+      await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 7 });
+    });
+    const items = await sheet.items();
+    await expect(expire(sheet, TTL, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
+    expect(await sheet.items()).toEqual(items);
+  });
+});
+
+describe('unexpireSegment', () => {
+  const unexpire = (sheet: SheetLog, options?: { readonly dryRun: boolean }) =>
+    unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 }, options);
+
+  test('takes the expiry from all entries: everything is as before', async () => {
+    for (const policy of [TTL, UNARCHIVED]) {
+      const sheet = await announcedSheet(policy);
+      const contents = await sheet.contents();
+      await expire(sheet, policy);
+      const expired = await sheet.contents();
+      expect(await unexpire(sheet, { dryRun: true })).toEqual({ segment: 0, entries: 9 });
+      expect(await sheet.contents()).toEqual(expired);
+      expect(await unexpire(sheet)).toEqual({ segment: 0, entries: 9 });
+      expect(await sheet.contents()).toEqual(contents);
+      expect(await unexpire(sheet)).toEqual({ segment: 0, entries: 0 });
+    }
+  });
+
+  test('finds nothing to do in a segment that is open', async () => {
+    const sheet = await closedSheet();
+    const contents = await sheet.contents();
+    expect(await unexpireSegment(sheet.deps, { log: sheet.log, segment: 1 })).toEqual({ segment: 1, entries: 0 });
+    expect(await sheet.contents()).toEqual(contents);
+  });
+
+  test('fails where there is no such segment', async () => {
+    const sheet = await closedSheet();
+    const unexpiring = unexpireSegment(sheet.deps, { log: sheet.log, segment: 9 });
+    await expect(unexpiring).rejects.toThrow(SegmentNotFoundError);
+  });
+
+  test.each([
+    ['first', 0],
+    ['middle', 5],
+    ['last', 8],
+  ])('fails where the %s entry is gone, and keeps the others', async (_, gone) => {
+    const sheet = await archivedSheet();
+    await expire(sheet, TTL);
+    sheet.tables.expireEntries(G, ({ position }) => position.entry === gone);
+    await expect(unexpire(sheet)).rejects.toThrow(SegmentStateError);
+    expect(await expiries(sheet)).toEqual(Array.from({ length: 8 }, () => undefined));
+    expect(sheet.tables.expireEntries(2 * G)).toEqual([]);
+  });
+
+  test('works beside an expire job that is stamping: no entry is left with an expiry', async () => {
+    for (let nth = 1; nth <= 9; nth++) {
+      const sheet = await closedSheet();
+      const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
+      const expiring = expire(sheet, UNARCHIVED, { deps: depsAround(sheet, around) });
+      await expect(expiring).rejects.toThrow(SegmentStateError);
+      expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
+      expect((await sheet.segmentItem()).expires).toBeUndefined();
+    }
+  });
+
+  test('works beside an expire job whose time is up', async () => {
+    for (let nth = 1; nth <= 8; nth++) {
+      const sheet = await closedSheet(8);
+      const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
+      const deps = { ...depsAround(sheet, around), deadline: 0 };
+      await expect(expire(sheet, UNARCHIVED, { deps })).rejects.toThrow(SegmentStateError);
+      expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
+    }
+  });
+
+  test('goes on where it died', async () => {
+    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => unexpireSegment(deps, { log: sheet.log, segment: 0 });
+    const reference = await archivedSheet();
+    const contents = await reference.contents();
+    await expire(reference, TTL);
+    for (const death of await deathsOf(reference, job(reference))) {
+      const sheet = await archivedSheet();
+      await expire(sheet, TTL);
+      await dieDuring(sheet, death, job(sheet));
+      await unexpire(sheet);
+      expect(await sheet.contents(), `died ${death.when} ${death.name} (${death.operation})`).toEqual(contents);
+    }
+  });
+});

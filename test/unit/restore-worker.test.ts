@@ -1,0 +1,280 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
+import type { Item } from '../../src/log/attribute.ts';
+import { writeUnits } from '../../src/log/item-size.ts';
+import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
+import { planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { type ExpireDeps, expireSegment } from '../../src/workers/expire.ts';
+import { type RestoreOptions, type RestoreResult, restoreSegment } from '../../src/workers/restore.ts';
+import { verify } from '../../src/workers/verify.ts';
+import { allItems, joined, partsOfItems, storeArchive } from '../support/archives.ts';
+import { aroundLogStore } from '../support/around.ts';
+import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { NOON } from '../support/logs.ts';
+import { SheetLog, set } from '../support/sheet-log.ts';
+
+/** Seconds. */
+const GRACE = 3600;
+const HOLD = 5 * GRACE;
+const G = NOON + GRACE;
+const ENTRIES = 12;
+const TTL: RetentionPolicy = {
+  keepSegments: 1,
+  keepDays: 0,
+  archive: true,
+  expire: 'ttl',
+  graceSeconds: GRACE,
+  keepSnapshots: 'all',
+};
+const DELETE: RetentionPolicy = { ...TTL, expire: 'delete' };
+
+/** A log whose first segment is archived, in frames of 5, 5 and 2 entries. */
+async function archivedSheet(): Promise<SheetLog> {
+  const sheet = await SheetLog.create();
+  await sheet.fill(20, 3);
+  const last = await sheet.completed();
+  for (let i = 0; i < ENTRIES - 4; i++) await sheet.edit(set(i, 0, `edit ${i}`));
+  await sheet.covered();
+  const attributes = {
+    M: { tags: { SS: ['a', 'ü'] }, sizes: { NS: ['-1', '2.50'] }, raw: { BS: [Uint8Array.of(0)] } },
+  };
+  const item = (await sheet.items())[6];
+  await sheet.tables.putItems([
+    { ...item, 'name of another': attributes, '': { L: [{ NULL: true }, { BOOL: false }] } },
+  ]);
+  const items = await sheet.items();
+  expect(items).toHaveLength(ENTRIES);
+  const { archive: key, archiveHash: hash } = await storeArchive(sheet.blobs, joined(partsOfItems(items, 5)));
+  expect(await sheet.tables.setArchive(await sheet.segmentItem(), { key, hash, root: await sheet.ref(last) })).toBe(
+    true,
+  );
+  return sheet;
+}
+
+/** The same, of which these entries have left the table and the others have their expiry. */
+async function expiredSheet(gone: (entry: number) => boolean): Promise<{ sheet: SheetLog; items: readonly Item[] }> {
+  const sheet = await archivedSheet();
+  const items = await sheet.items();
+  await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
+  sheet.tables.expireEntries(G, ({ position }) => gone(position.entry));
+  sheet.nowMs = G * 1000;
+  return { sheet, items };
+}
+
+function restore(
+  sheet: SheetLog,
+  options: Partial<RestoreOptions> = {},
+  deps: Partial<ExpireDeps> = {},
+): Promise<RestoreResult> {
+  const place = { log: sheet.log, segment: 0 };
+  return restoreSegment({ ...sheet.deps, ...deps }, place, { holdSeconds: HOLD, ...options });
+}
+
+function itemsOf(tables: MemoryLogStore, sheet: SheetLog): Promise<Item[]> {
+  return allItems(tables.items(sheet.log, { segment: 0, from: 0, to: 1000 }));
+}
+
+describe('a segment is restored', () => {
+  test.each([
+    ['all', () => true, ENTRIES],
+    ['the first', (entry: number) => entry === 0, 1],
+    ['the last', (entry: number) => entry === ENTRIES - 1, 1],
+    ['every third', (entry: number) => entry % 3 === 0, 4],
+    ['a frame', (entry: number) => entry >= 5 && entry < 10, 5],
+    ['none', () => false, 0],
+  ])('of which %s of the entries are gone, and the others have their expiry', async (_, gone, restored) => {
+    const { sheet, items } = await expiredSheet(gone);
+    const contents = await sheet.contents();
+    const result = { segment: 0, entries: ENTRIES, restored, unexpired: ENTRIES - restored };
+    expect(await restore(sheet, { dryRun: true })).toEqual(result);
+    expect(await sheet.contents()).toEqual(contents);
+    expect(await restore(sheet)).toEqual(result);
+    expect(await sheet.items()).toEqual(items);
+    const { expires, expired } = await sheet.segmentItem();
+    expect([expires, expired]).toEqual([G + HOLD, undefined]);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test('of which only some have their expiry', async () => {
+    const sheet = await archivedSheet();
+    const items = await sheet.items();
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: G });
+    for (const entry of [0, 1, 7]) await sheet.tables.setEntryExpiry(sheet.log, { segment: 0, entry }, G);
+    await sheet.tables.deleteEntries(sheet.log, 0, [2, 3]);
+    expect(await restore(sheet)).toEqual({ segment: 0, entries: ENTRIES, restored: 2, unexpired: 3 });
+    expect(await sheet.items()).toEqual(items);
+  });
+
+  test('which was never to leave, and of which somebody deleted entries', async () => {
+    const sheet = await archivedSheet();
+    const contents = await sheet.contents();
+    await sheet.tables.deleteEntries(sheet.log, 0, [4, 5]);
+    expect(await restore(sheet)).toEqual({ segment: 0, entries: ENTRIES, restored: 2, unexpired: 0 });
+    expect(await sheet.contents()).toEqual(contents);
+    expect(await restore(sheet)).toEqual({ segment: 0, entries: ENTRIES, restored: 0, unexpired: 0 });
+    expect(await sheet.contents()).toEqual(contents);
+  });
+
+  test('though an entry goes right before it loses its expiry', async () => {
+    const { sheet, items } = await expiredSheet(() => false);
+    const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+      if (name === 'setEntryExpiry') sheet.tables.expireEntries(G, ({ position }) => position.entry === 7);
+      return effect();
+    });
+    // Whatever was stamped with 7 before lost it already.
+    expect(await restore(sheet, {}, { tables })).toMatchObject({ entries: ENTRIES, restored: 1 });
+    expect(await sheet.items()).toEqual(items);
+  });
+
+  test('in batches, at the pace that was asked for', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.completed();
+    for (let i = 0; i < 60; i++) await sheet.edit(set(i, 0, 'x'.repeat(i * 40)));
+    await sheet.covered();
+    await sheet.archive(0);
+    const items = await sheet.items();
+    for (let entry = 0; entry < items.length; entry++) await sheet.tables.deleteEntries(sheet.log, 0, [entry]);
+    const taken: number[] = [];
+    await restore(sheet, {}, { pace: { take: async (units) => void taken.push(units) } });
+    const units = items.map(writeUnits);
+    const batches = [0, 1, 2].map((i) => units.slice(i * MAX_BATCH_ITEMS, (i + 1) * MAX_BATCH_ITEMS));
+    expect(taken).toEqual(batches.map((batch) => batch.reduce((sum, each) => sum + each, 0)));
+    expect(await sheet.items()).toEqual(items);
+  });
+});
+
+describe('a segment is restored into other tables', () => {
+  test('with its item, and nothing changes where it came from', async () => {
+    const { sheet, items } = await expiredSheet((entry) => entry % 2 === 0);
+    const into = new MemoryLogStore();
+    const contents = await sheet.contents();
+    const result = { segment: 0, entries: ENTRIES, restored: ENTRIES, unexpired: 0 };
+    expect(await restore(sheet, { into, dryRun: true })).toEqual(result);
+    expect(await itemsOf(into, sheet)).toEqual([]);
+    expect(await into.getSegment(sheet.log, 0)).toBeUndefined();
+    expect(await restore(sheet, { into })).toEqual(result);
+    expect(await itemsOf(into, sheet)).toEqual(items);
+    const { expires: _, expired: __, ...rest } = await sheet.segmentItem();
+    expect(await into.getSegment(sheet.log, 0)).toEqual(rest);
+    expect(await sheet.contents()).toEqual(contents);
+    expect(await restore(sheet, { into })).toEqual({ ...result, restored: 0 });
+  });
+
+  test('where a segment of this number is left alone', async () => {
+    const { sheet } = await expiredSheet(() => true);
+    const into = new MemoryLogStore();
+    const { archive, archiveHash, created } = await sheet.segmentItem();
+    const there = { log: sheet.log, segment: 0, created: created + 1, archive, archiveHash };
+    await into.putSegment(there);
+    await restore(sheet, { into });
+    expect(await into.getSegment(sheet.log, 0)).toMatchObject({ created: created + 1 });
+    expect(await itemsOf(into, sheet)).toHaveLength(ENTRIES);
+  });
+});
+
+describe('a segment cannot be restored', () => {
+  test('that is not there, or has no archive', async () => {
+    const sheet = await archivedSheet();
+    const contents = await sheet.contents();
+    const deps = sheet.deps;
+    const other = (segment: number) => restoreSegment(deps, { log: sheet.log, segment }, { holdSeconds: HOLD });
+    await expect(other(1)).rejects.toThrow(SegmentStateError);
+    await expect(other(2)).rejects.toThrow(SegmentNotFoundError);
+    expect(await sheet.contents()).toEqual(contents);
+  });
+
+  test('over an entry in the table that is another one', async () => {
+    const { sheet, items } = await expiredSheet((entry) => entry !== 7);
+    const altered = { ...items[7], foreign: { S: 'altered' } };
+    await sheet.tables.putItems([altered]);
+    const restoring = restore(sheet);
+    await expect(restoring).rejects.toThrow(ArchiveDiffersError);
+    await expect(restoring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 7 });
+    expect(await sheet.items()).toEqual([...items.slice(0, 5), altered]);
+  });
+
+  test('below an entry behind the end of the archive', async () => {
+    const { sheet, items } = await expiredSheet(() => true);
+    const behind: Item = { ...items[3], N: { N: String(ENTRIES) } };
+    await sheet.tables.putItems([behind]);
+    const restoring = restore(sheet);
+    await expect(restoring).rejects.toThrow(ArchiveDiffersError);
+    await expect(restoring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: ENTRIES });
+    expect(await sheet.items()).toEqual([...items, behind]);
+  });
+
+  test('from an archive that is gone or cut off', async () => {
+    for (const keep of [0, 1, 100, 'all but one'] as const) {
+      const { sheet } = await expiredSheet(() => true);
+      const contents = await sheet.contents();
+      const key = (await sheet.segmentItem()).archive ?? '';
+      const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      if (keep === 0) await sheet.blobs.delete([key]);
+      else await sheet.blobs.put(key, bytes.slice(0, keep === 'all but one' ? -1 : keep));
+      await expect(restore(sheet)).rejects.toMatchObject({
+        code: keep === 0 ? 'ARCHIVE_MISSING' : 'ARCHIVE_CORRUPT',
+        segment: 0,
+      });
+      const { entries, segments } = await sheet.contents();
+      expect([entries, segments]).toEqual([contents.entries, contents.segments]);
+    }
+  });
+
+  test('from a damaged frame: nothing of that is written', async () => {
+    const { sheet, items } = await expiredSheet(() => true);
+    const key = (await sheet.segmentItem()).archive ?? '';
+    const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+    const [first, second] = partsOfItems(items, 5).frames.map(({ length }) => length);
+    const middle = (first ?? 0) + Math.floor((second ?? 0) / 2);
+    bytes[middle] = (bytes[middle] ?? 0) ^ 1;
+    await sheet.blobs.put(key, bytes);
+    await expect(restore(sheet)).rejects.toMatchObject({ code: 'ARCHIVE_CORRUPT', segment: 0 });
+    expect(await sheet.items()).toEqual(items.slice(0, 5));
+  });
+});
+
+test('a segment is restored as ever, wherever the job before died', async () => {
+  const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => restore(sheet, {}, deps);
+  const prepared = async (): Promise<SheetLog> => (await expiredSheet((entry) => entry % 3 !== 0)).sheet;
+  const reference = await prepared();
+  const deaths = await deathsOf(reference, job(reference));
+  const names = deaths.map(({ name }) => name);
+  for (const name of ['getSegment', 'getRange', 'setExpiration', 'items', 'setEntryExpiry', 'putItems']) {
+    expect(names).toContain(name);
+  }
+  const whole = await reference.contents();
+  for (const death of deaths) {
+    const sheet = await prepared();
+    await dieDuring(sheet, death, job(sheet));
+    await restore(sheet);
+    expect(await sheet.contents(), `died ${death.when} ${death.name} (${death.operation})`).toEqual(whole);
+  }
+});
+
+describe('what was restored', () => {
+  test('stays until the time that was asked for, where the policy deletes', async () => {
+    const { sheet, items } = await expiredSheet(() => true);
+    await restore(sheet);
+    const plan = async () =>
+      planRetention(await Array.fromAsync(sheet.tables.segments(sheet.log)), DELETE, sheet.nowMs);
+    const expire = () => expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, DELETE);
+    sheet.nowMs = (G + HOLD) * 1000 - 1;
+    expect(await plan()).toEqual([]);
+    expect(await expire()).toEqual({ outcome: 'waiting', segment: 0, expires: G + HOLD });
+    expect(await sheet.items()).toEqual(items);
+    sheet.nowMs++;
+    expect(await plan()).toEqual([{ kind: 'expire', log: sheet.log, segment: 0 }]);
+    expect(await expire()).toMatchObject({ outcome: 'expired', entries: ENTRIES });
+    expect(await sheet.items()).toEqual([]);
+  });
+
+  test('stays as long where it is given its expiry at once', async () => {
+    const { sheet } = await expiredSheet(() => true);
+    await restore(sheet);
+    const expiring = expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
+    expect(await expiring).toEqual({ outcome: 'expired', segment: 0, entries: ENTRIES, expires: G + HOLD });
+    expect(sheet.tables.expireEntries(G + HOLD - 1)).toEqual([]);
+    expect(sheet.tables.expireEntries(G + HOLD)).toHaveLength(ENTRIES);
+  });
+});
