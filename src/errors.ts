@@ -212,6 +212,12 @@ export class EntryGapError extends LogfoldError {
   override readonly stopsLog = true;
 }
 
+/** Entries that must be folded have left the table, as the policy wants it, and are in no archive. */
+export class HistoryGoneError extends LogfoldError {
+  override readonly code = 'HISTORY_GONE';
+  override readonly stopsLog = true;
+}
+
 export class EntryTypeUnknownError extends LogfoldError {
   override readonly code = 'ENTRY_TYPE_UNKNOWN';
   override readonly stopsLog = true;

@@ -1,7 +1,8 @@
 import { EntryNotFoundError } from '../errors.ts';
+import type { ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { queryNewestSegments } from '../log/newest.ts';
+import { queryLast, queryNewestSegments } from '../log/newest.ts';
 import { formatPosition, type Position } from '../log/position.ts';
 
 /**
@@ -9,11 +10,14 @@ import { formatPosition, type Position } from '../log/position.ts';
  * @throws LogNotFoundError
  * @throws EntryNotFoundError where it is not
  */
-export async function requirePosition(store: LogStore, log: LogId, at: Position): Promise<void> {
-  const consistent = { consistent: true };
-  const [newest] = await queryNewestSegments(store, log, consistent);
+export async function requirePosition(
+  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  log: LogId,
+  at: Position,
+): Promise<void> {
+  const [newest] = await queryNewestSegments(source.store, log, { consistent: true });
   const segment = Math.min(at.segment, newest.segment);
-  const last = (await store.newestEntry(log, segment, consistent))?.position ?? { segment, entry: -1 };
+  const last = (await queryLast(source, log, segment))?.position ?? { segment, entry: -1 };
   if (at.segment <= last.segment && at.entry <= last.entry + 1) return;
   throw new EntryNotFoundError(`The log has no position ${formatPosition(at)}`, {
     log,

@@ -1,8 +1,8 @@
 import { EntryExistsError, EntryGapError, LogNotFoundError } from '../errors.ts';
-import type { ReservedTypes } from './entry.ts';
+import type { Entry, ReservedTypes } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { Consistency, LogStore } from './log-store.ts';
-import type { Position } from './position.ts';
+import { MAX_NUMBER, type Position } from './position.ts';
 import type { Segment } from './segment.ts';
 
 /**
@@ -97,4 +97,20 @@ export async function queryNewest(
     });
   }
   throw new EntryExistsError('The segment ended just now', { log, segment, entry: entry.position.entry });
+}
+
+/**
+ * The last entry of a segment, also where the newest ones have left the table and only its archive has them. A query,
+ * and one more where the segment has not ended or its end is not in the table.
+ */
+export async function queryLast(
+  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  log: LogId,
+  segment: number,
+): Promise<Entry | undefined> {
+  let last = await source.store.newestEntry(log, segment, CONSISTENT);
+  if (last === undefined || last.type === source.types.endSegment) return last;
+  const behind = { segment, from: last.position.entry + 1, to: MAX_NUMBER + 1 };
+  for await (const page of source.store.entries(log, behind, CONSISTENT)) last = page.at(-1) ?? last;
+  return last;
 }

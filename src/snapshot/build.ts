@@ -1,3 +1,4 @@
+import { EntryGapError, HistoryGoneError } from '../errors.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, type Position, START } from '../log/position.ts';
@@ -66,6 +67,8 @@ export interface IgnoredProgress {
 /**
  * Builds the state at a position from the newest snapshot before it and the entries since, and writes its chunks. The
  * root is not written: that is the worker's, or nobody's where a replay only compares.
+ * @throws HistoryGoneError where it would have to start from entries that have left the table without an archive
+ * @throws whatever stops a log, and whatever may pass
  */
 export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
   const found = await findBase(deps, log, options);
@@ -87,7 +90,36 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
       ignored.push({ progress: nearer, reason: error.message, damaged: true });
     }
   }
-  return { ...rest, ...(await buildFrom(deps, log, found.root, options)) };
+  try {
+    return { ...rest, ...(await buildFrom(deps, log, found.root, options)) };
+  } catch (error) {
+    if (error instanceof EntryGapError) await requireHistory(deps, log, error, found.unusable);
+    throw error;
+  }
+}
+
+/**
+ * Tells a gap that was made on purpose from one that must not be.
+ * @throws HistoryGoneError where the missing entries have left the table without an archive
+ */
+async function requireHistory(
+  { store }: BuildDeps,
+  log: LogId,
+  gap: EntryGapError,
+  unusable: string | undefined,
+): Promise<void> {
+  const number = gap.segment ?? 0;
+  const segment = await store.getSegment(log, number, { consistent: true });
+  if (segment?.expires === undefined || segment.archive !== undefined) return;
+  const why = unusable ?? 'no nearer snapshot can be gone on from';
+  throw new HistoryGoneError(`${why}, and the entries of segment ${number} have left the table without an archive`, {
+    log,
+    segment: number,
+    entry: gap.entry,
+    advice:
+      'Deploy the reducer that made the newest snapshot, or restore the table from a backup; archive segments before they expire',
+    cause: gap,
+  });
 }
 
 /** Whether there is more to fold than one page, which is folded in any case. */

@@ -1,7 +1,9 @@
+import { LogNotFoundError, SegmentStateError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
+import type { Segment } from '../log/segment.ts';
 import { buildState, otherReducer } from '../snapshot/build.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../snapshot/progress.ts';
 import { encodeRoot, type Root } from '../snapshot/root.ts';
@@ -34,25 +36,56 @@ export type RebuildResult =
  * each further one from the one before. What is stored is not read but to be compared. A root that differs is replaced;
  * chunks are written whether or not they exist, so what was lost or damaged is whole again. Roots of archived
  * segments stay as they are, being part of their archives.
+ * @throws LogNotFoundError
+ * @throws SegmentStateError where entries have left the tables without an archive; then nothing is changed
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function rebuildLog(deps: SnapshotDeps, { log, after, turn }: RebuildJob): Promise<RebuildResult> {
   const end = { segment: MAX_NUMBER, entry: MAX_NUMBER };
   return unlessStopped(deps, { log, position: end, again: true }, async (stop) => {
+    const segments = await requireWhole(deps, log);
     // What other builds have left behind was not made anew.
     if (turn === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
-    const result = await rebuild(deps, log, after);
+    const result = await rebuild(deps, { log, segments }, after);
     if (result.outcome === 'rebuilt' && stop !== undefined) await clearStop(deps.blobs, log);
     return result;
   });
 }
 
-async function rebuild(deps: SnapshotDeps, log: LogId, after: Position | undefined): Promise<RebuildResult> {
+/**
+ * All segments of a log that can still be folded from its beginning. Entries that left by the log's policy are no fault
+ * of the log's, so its snapshots must not be stopped by their absence.
+ */
+async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readonly Segment[]> {
+  const segments = await Array.fromAsync(store.segments(log, { consistent: true }));
+  if (segments.length === 0) {
+    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  }
+  const leaving = segments.find(({ archive, expires }) => archive === undefined && expires !== undefined);
+  if (leaving === undefined) return segments;
+  throw new SegmentStateError('entries of the segment leave the table without an archive, or have left it', {
+    log,
+    segment: leaving.segment,
+    advice:
+      'No snapshot can be made anew without them, and nothing was changed; where they are all there still, take their expiry back first',
+  });
+}
+
+interface WholeLog {
+  readonly log: LogId;
+  readonly segments: readonly Segment[];
+}
+
+async function rebuild(
+  deps: SnapshotDeps,
+  { log, segments }: WholeLog,
+  after: Position | undefined,
+): Promise<RebuildResult> {
   const differed: Position[] = [];
   let [snapshots, replaced, entries] = [0, 0, 0];
   let base = after === undefined ? undefined : await carriedRoot(deps, log, after);
   const counts = (): RebuildCounts => ({ snapshots, replaced, differed, entries });
-  for await (const position of snapshotPositions(deps, log, after)) {
+  for await (const position of snapshotPositions(deps, { log, segments }, after)) {
     const { now, deadline } = deps;
     const built = await buildState(deps, log, {
       at: position,
@@ -88,13 +121,12 @@ async function rebuild(deps: SnapshotDeps, log: LogId, after: Position | undefin
 /** Where the Snapshot entries are that can be given another root, in order, from after a position on. */
 async function* snapshotPositions(
   deps: SnapshotDeps,
-  log: LogId,
+  { log, segments }: WholeLog,
   after: Position | undefined,
 ): AsyncGenerator<Position> {
   const types = deps.types ?? RESERVED_TYPES;
-  const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
-  for (const { segment, archive, expires } of segments) {
-    if (archive !== undefined || expires !== undefined || segment < (after?.segment ?? 0)) continue;
+  for (const { segment, archive } of segments) {
+    if (archive !== undefined || segment < (after?.segment ?? 0)) continue;
     const from = segment === after?.segment ? after.entry + 1 : 0;
     const range = { segment, from, to: MAX_NUMBER + 1 };
     const positions: Position[] = [];

@@ -1,3 +1,4 @@
+import { HistoryGoneError } from '../errors.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
@@ -51,7 +52,10 @@ export type SnapshotResult =
       /** As above; undefined also where there is a newer snapshot. */
       readonly compaction: CompactionDue | undefined;
     }
-  /** Its segment's entries are in an archive, or have left the table: nobody needs a further snapshot of it. */
+  /**
+   * Its segment's entries are in an archive, or have left the table: nobody needs a further snapshot of it. Or what it
+   * would have to be built from has left the table without an archive, and there is a newer snapshot.
+   */
   | { readonly outcome: 'gone'; readonly position: Position }
   | Stopped;
 
@@ -64,7 +68,10 @@ export type SnapshotResult =
  */
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
   return unlessStopped(deps, job, async (stop) => {
-    const result = await complete(deps, job);
+    const result = await complete(deps, job).catch(async (error: unknown): Promise<SnapshotResult> => {
+      if (!(error instanceof HistoryGoneError && (await hasNewer(deps, job)))) throw error;
+      return { outcome: 'gone', position: job.position };
+    });
     const folded = result.outcome === 'progress' ? result.reached : job.position;
     if (stop !== undefined && contains(folded, stop)) await clearStop(deps.blobs, job.log);
     return result;
@@ -141,9 +148,13 @@ async function dueIfNewest(
   place: SnapshotPlace,
   carried: RootRef,
 ): Promise<CompactionDue | undefined> {
-  const newest = await newestSnapshot(deps.store, place.log);
-  if (newest === undefined || comparePositions(newest, place.position) > 0) return undefined;
+  if (await hasNewer(deps, place)) return undefined;
   return due(deps, await loadRoot(deps, place, carried));
+}
+
+async function hasNewer({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
+  const newest = await newestSnapshot(store, log);
+  return newest !== undefined && comparePositions(newest, position) > 0;
 }
 
 function due(deps: SnapshotDeps, root: Root): CompactionDue | undefined {

@@ -1,6 +1,8 @@
 import { ItemInvalidError, LogfoldError, LogNotFoundError } from '../errors.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
+import { queryLast } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -9,11 +11,18 @@ import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { readStop, type Stop } from '../snapshot/stop.ts';
 import { chunkPrefix } from '../store/keys.ts';
 
-export type StatusDeps = Pick<SnapshotStores, 'store' | 'blobs' | 'platform'>;
+export type StatusDeps = Pick<SnapshotStores, 'store' | 'blobs' | 'platform'> & {
+  readonly types?: ReservedTypes | undefined;
+};
 
 export interface LogStatus {
   readonly log: LogId;
   readonly segments: number;
+  /** Segments that have an archive. */
+  readonly archived: number;
+  /** Segments whose entries leave the table, or have left it. */
+  readonly expiring: number;
+  /** All that were ever written, wherever they are now. */
   readonly entries: number;
   readonly lastSnapshot: Position | null;
   /** Entries after the newest completed snapshot's own entry. */
@@ -35,7 +44,7 @@ export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus
   if (segments.length === 0) {
     throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
   }
-  const ends = await Promise.all(segments.map((segment) => entryCount(deps.store, segment)));
+  const ends = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
   const entries = ends.reduce((total, count) => total + count, 0);
   const lastSnapshot = newestSnapshot(segments);
   const folded = segments.reduce((total, { segment }, i) => total + foldedIn(segment, ends[i] ?? 0, lastSnapshot), 0);
@@ -49,6 +58,8 @@ export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus
   return {
     log,
     segments: segments.length,
+    archived: segments.filter(({ archive }) => archive !== undefined).length,
+    expiring: segments.filter(({ expires }) => expires !== undefined).length,
     entries,
     lastSnapshot,
     lagEntries: entries - folded,
@@ -66,10 +77,10 @@ export async function allLogs(store: LogStore): Promise<LogId[]> {
   return [...logs].sort();
 }
 
-async function entryCount(store: LogStore, { log, segment }: Segment): Promise<number> {
+async function entryCount(deps: StatusDeps, { log, segment, expired = 0 }: Segment): Promise<number> {
   try {
-    const newest = await store.newestEntry(log, segment, { consistent: true });
-    return newest === undefined ? 0 : newest.position.entry + 1;
+    const last = await queryLast({ store: deps.store, types: deps.types ?? RESERVED_TYPES }, log, segment);
+    return last === undefined ? expired : Math.max(expired, last.position.entry + 1);
   } catch (error) {
     // One that cannot be read counts as well: whoever folds it says what is wrong, and status must show the other logs.
     if (error instanceof ItemInvalidError && error.entry !== undefined) return error.entry + 1;

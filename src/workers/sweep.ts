@@ -1,4 +1,4 @@
-import { LogfoldError, PolicyInvalidError } from '../errors.ts';
+import { LogfoldError, LogNotFoundError, PolicyInvalidError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
@@ -17,7 +17,8 @@ const PARTS = 8;
 const ABANDONED_MS = 24 * 3600 * 1000;
 
 export interface SweepDeps {
-  readonly store: LogStore;
+  /** The tables themselves: nothing is looked at that an archive may have. */
+  readonly tables: LogStore;
   readonly blobs: BlobStore;
   readonly types?: ReservedTypes | undefined;
   /** Epoch milliseconds. */
@@ -63,9 +64,12 @@ export interface SweepResult {
  */
 export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promise<SweepResult> {
   const run = new Run(deps, options);
-  if (options.log !== undefined) await run.log(options.log);
-  else await Promise.all(Array.from({ length: PARTS }, (_, index) => run.part(index)));
+  const looks =
+    options.log === undefined ? Array.from({ length: PARTS }, (_, index) => run.part(index)) : [run.log(options.log)];
+  // Where one part cannot be read to its end, the logs of the others are looked at all the same.
+  const failed = (await Promise.allSettled(looks)).find(({ status }) => status === 'rejected');
   if (options.collect !== true && options.rebuild !== true) await run.leftovers();
+  if (failed?.status === 'rejected') throw failed.reason;
   return run.result;
 }
 
@@ -97,7 +101,7 @@ class Run {
       else torn.add(first.log);
     };
     let group: Segment[] = [];
-    for await (const segment of this.#deps.store.allSegments({ index, of: PARTS })) {
+    for await (const segment of this.#deps.tables.allSegments({ index, of: PARTS })) {
       if (group[0] !== undefined && group[0].log !== segment.log) {
         await end(group);
         group = [];
@@ -110,7 +114,7 @@ class Run {
 
   /** Looks at one log. */
   async log(log: LogId): Promise<void> {
-    await this.#look(log, await this.#segments(log));
+    await this.#look(log);
   }
 
   /** Asks for what other collections, and uploads that were never finished, have left behind. */
@@ -124,7 +128,9 @@ class Run {
     }
     for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
       const parsed = parseKey(key);
-      if (parsed !== undefined && now() - started >= ABANDONED_MS) logs.set(parsed.log, 'an upload was never finished');
+      // A collection gives up none that is younger than a grace period.
+      if (parsed === undefined || now() - started < Math.max(ABANDONED_MS, this.#graceMs(parsed.log))) continue;
+      logs.set(parsed.log, 'an upload was never finished');
     }
     for (const [log, why] of logs) {
       if (this.#options.log === undefined || this.#options.log === log) await this.#send({ kind: 'collect', log }, why);
@@ -141,13 +147,13 @@ class Run {
     }
   }
 
-  async #look(log: LogId, segments: readonly Segment[]): Promise<void> {
+  /** @param found its segments, where they are known */
+  async #look(log: LogId, found?: readonly Segment[]): Promise<void> {
     try {
-      await this.#plan(log, segments);
+      await this.#plan(log, found ?? (await this.#segments(log)));
     } catch (error) {
       // What is wrong with one log must not keep the others from being looked at.
-      const ofThisLog = error instanceof LogfoldError && (error.stopsLog || error instanceof PolicyInvalidError);
-      if (!ofThisLog) throw error;
+      if (!isOfOneLog(error)) throw error;
       this.#failed++;
       this.#deps.onFailure(log, error.at({ log }));
     }
@@ -172,33 +178,42 @@ class Run {
     if (collect === true) await this.#send({ kind: 'collect', log }, 'every log is to be collected');
   }
 
-  /** The Snapshot entries of a segment that carry no root. */
+  /** The Snapshot entries of a segment that carry no root, or one that Last Snapshot does not know of. */
   async #uncompleted(segment: Segment, next: Segment | undefined): Promise<Position[]> {
     const { log, segment: number, lastSnapshot, archive, expires } = segment;
     const { since, youngSeconds = 0 } = this.#options;
-    const { store, types = RESERVED_TYPES, now } = this.#deps;
+    const { tables, types = RESERVED_TYPES, now } = this.#deps;
     if (archive !== undefined || expires !== undefined) return [];
     const thorough = since !== undefined && (next === undefined || next.created >= since);
     // A segment that has ended has a snapshot, and the next one makes up for those that it lacks.
     if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];
     const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
     const found: Position[] = [];
-    for await (const page of store.items(log, { segment: number, from, to: MAX_NUMBER + 1 }, { consistent: false })) {
+    for await (const page of tables.items(log, { segment: number, from, to: MAX_NUMBER + 1 }, { consistent: false })) {
       for (const item of page) {
         if (item.T?.S !== types.snapshot) continue;
         const entry = decodeEntry(item);
-        if (rootOf(entry) === undefined && now() / 1000 - entry.created >= youngSeconds) found.push(entry.position);
+        // Whoever wrote a root may have died before moving Last Snapshot.
+        const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
+        if (!done && now() / 1000 - entry.created >= youngSeconds) found.push(entry.position);
       }
     }
     return found;
   }
 
-  #segments(log: LogId): Promise<Segment[]> {
-    return Array.fromAsync(this.#deps.store.segments(log, { consistent: true }));
+  async #segments(log: LogId): Promise<Segment[]> {
+    const segments = await Array.fromAsync(this.#deps.tables.segments(log, { consistent: true }));
+    if (segments.length > 0) return segments;
+    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
   }
 
   async #send(job: Job, why: string): Promise<void> {
     this.#jobs++;
     await this.#deps.send(job, why);
   }
+}
+
+function isOfOneLog(error: unknown): error is LogfoldError {
+  if (error instanceof PolicyInvalidError || error instanceof LogNotFoundError) return true;
+  return error instanceof LogfoldError && error.stopsLog;
 }

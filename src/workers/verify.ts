@@ -26,9 +26,10 @@ export interface VerifyDeps extends SnapshotStores {
 
 /** Something of a snapshot, or an archive, that is missing or damaged. */
 export interface Problem {
+  /** The snapshot's position; that of the segment's first entry, where it is the segment's archive. */
   readonly snapshot: Position;
-  /** The chunk's id, or undefined where it is the root, or the archive. */
-  readonly chunk: ChunkId | undefined;
+  /** A chunk's id, or what else it is. */
+  readonly part: ChunkId | 'root' | 'archive';
   readonly code: string;
   readonly message: string;
 }
@@ -103,7 +104,7 @@ class Verification {
 
   async #archive(segment: Segment): Promise<void> {
     const place = { segment: segment.segment, entry: 0 };
-    await this.#check({ snapshot: place, chunk: undefined }, async () => {
+    await this.#check({ snapshot: place, part: 'archive' }, async () => {
       const archive = await openArchive(this.#deps, segment);
       for await (const page of archive.items(0, archive.entries)) {
         for (const item of page) await this.#entry(segment, decodeEntry(item));
@@ -117,15 +118,15 @@ class Verification {
     if (ref === undefined || !keepsSnapshot(segment, entry.position.entry, this.#deps.keepSnapshots ?? 'all')) return;
     this.#snapshots++;
     const snapshot = entry.position;
-    await this.#check({ snapshot, chunk: undefined }, async () => {
+    await this.#check({ snapshot, part: 'root' }, async () => {
       const root = await loadRoot(this.#deps, { log: this.#log, position: snapshot }, ref);
-      const check: Check = (chunk, read) => this.#check({ snapshot, chunk }, read);
+      const check: Check = (part, read) => this.#check({ snapshot, part }, read);
       for (const top of stateTops(root.state)) await checkBelow(this.#nodes, top, this.#seen, check);
     });
     this.#deps.onProgress?.(this.#nodes.counts.read);
   }
 
-  async #check(where: Pick<Problem, 'snapshot' | 'chunk'>, read: () => Promise<void>): Promise<void> {
+  async #check(where: Pick<Problem, 'snapshot' | 'part'>, read: () => Promise<void>): Promise<void> {
     try {
       await read();
     } catch (error) {
@@ -158,6 +159,7 @@ async function checkBelow(nodes: NodeStore, node: Node, seen: Set<ChunkId>, chec
 }
 
 /** One line for a person. */
-export function describeProblem({ snapshot, chunk, code, message }: Problem): string {
-  return `snapshot ${formatPosition(snapshot)}, ${chunk === undefined ? 'root' : `chunk ${chunk}`}: ${code}: ${message}`;
+export function describeProblem({ snapshot, part, code, message }: Problem): string {
+  if (part === 'archive') return `segment ${snapshot.segment}, archive: ${code}: ${message}`;
+  return `snapshot ${formatPosition(snapshot)}, ${part === 'root' ? part : `chunk ${part}`}: ${code}: ${message}`;
 }

@@ -193,8 +193,8 @@ describe('damaged objects', () => {
     expect(JSON.parse(stdout).problems).toHaveLength(2);
     expect(JSON.parse(stdout).problems).toEqual(
       expect.arrayContaining([
-        expect.objectContaining({ chunk: first.slice(-64), code: 'CHUNK_CORRUPT' }),
-        expect.objectContaining({ chunk: second.slice(-64), code: 'CHUNK_MISSING' }),
+        expect.objectContaining({ part: first.slice(-64), code: 'CHUNK_CORRUPT' }),
+        expect.objectContaining({ part: second.slice(-64), code: 'CHUNK_MISSING' }),
       ]),
     );
     expect(await place.contents()).toEqual(before);

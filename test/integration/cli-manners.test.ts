@@ -113,6 +113,8 @@ describe('the documents that --json prints', () => {
         {
           log,
           segments: 1,
+          archived: 0,
+          expiring: 0,
           entries: 3,
           lastSnapshot: null,
           lagEntries: 3,
@@ -131,6 +133,8 @@ describe('the documents that --json prints', () => {
       present: 0,
       compactions: 0,
       entries: 3,
+      archived: 0,
+      removed: 0,
       chunks: 0,
       bytes: NUMBER,
       stopped: [],
@@ -142,6 +146,8 @@ describe('the documents that --json prints', () => {
         {
           log,
           segments: 2,
+          archived: 0,
+          expiring: 0,
           entries: 6,
           lastSnapshot: end,
           lagEntries: 2,
@@ -168,7 +174,15 @@ describe('the documents that --json prints', () => {
       snapshot: end,
       entries: 3,
     });
-    expect(await only(['verify', log])).toEqual({ log, snapshots: 2, chunks: 0, bytes: 0, problems: [] });
+    expect(await only(['verify', log])).toEqual({
+      log,
+      snapshots: 2,
+      archived: 0,
+      expired: 0,
+      chunks: 0,
+      bytes: 0,
+      problems: [],
+    });
     expect(await only(['resume', log])).toEqual({ log, position: { segment: 1, entry: 1 }, wasStopped: null });
     const csv = join(place.directory, 'sheet.csv');
     expect(await only(['export', log, '--csv', csv])).toEqual({

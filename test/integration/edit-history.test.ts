@@ -1,61 +1,19 @@
-import { createHash } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse as parseCsv } from 'csv-parse/sync';
-import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { end, runCli, runJson, startCli } from '../support/cli.ts';
-import { SheetModel, sheetEdits, trim } from '../support/sheet-model.ts';
+import { checkOf, checksIn, editHistories } from '../support/edit-histories.ts';
+import { trim } from '../support/sheet-model.ts';
 
-interface History {
-  readonly name: string;
-  readonly file: (directory: string) => Promise<string>;
-  readonly snapshotEvery: string;
-  readonly segmentEvery: string;
-}
+const EVERY = {
+  madeUp: { snapshotEvery: '40', segmentEvery: '150' },
+  given: { snapshotEvery: '200', segmentEvery: '1000' },
+};
 
-/** A history made here, so that the test needs nothing; LOGFOLD_EDITS names a file with another, such as a real one. */
-const histories: History[] = [
-  { name: 'a history made up', file: writeMadeUp, snapshotEvery: '40', segmentEvery: '150' },
-];
-const given = process.env.LOGFOLD_EDITS;
-if (given !== undefined) {
-  histories.push({ name: given, file: async () => given, snapshotEvery: '200', segmentEvery: '1000' });
-}
-
-async function writeMadeUp(directory: string): Promise<string> {
-  const [edits] = fc.sample(fc.tuple(...Array.from({ length: 12 }, () => sheetEdits(60))), { numRuns: 1, seed: 7 });
-  const model = new SheetModel();
-  const lines: unknown[] = [];
-  for (const [i, edit] of (edits ?? []).flat().entries()) {
-    model.apply(edit);
-    lines.push(toLine(edit));
-    if (i % 25 === 24) lines.push(checkOf(model.trimmed()));
-  }
-  lines.push(checkOf(model.trimmed()));
-  const file = join(directory, 'made-up.ndjson');
-  await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
-  return file;
-}
-
-function toLine(edit: SheetEdit): unknown {
-  if (edit.type === 'Set') return { op: 'set', cells: edit.cells };
-  const [verb, what] = edit.type.split(' ');
-  return { op: `${verb?.toLowerCase()}${what}`, at: edit.position, count: edit.count };
-}
-
-function checkOf(rows: readonly (readonly string[])[]): { op: string; rows: number; sha256: string } {
-  return { op: 'check', rows: rows.length, sha256: createHash('sha256').update(JSON.stringify(rows)).digest('hex') };
-}
-
-async function checksIn(file: string): Promise<{ rows: number; sha256: string }[]> {
-  const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line.includes('"check"'));
-  return lines.map((line) => JSON.parse(line));
-}
-
-describe.each(histories)('$name', (history) => {
+describe.each(editHistories(12))('$name', (history) => {
+  const { snapshotEvery, segmentEvery } = history.madeUp ? EVERY.madeUp : EVERY.given;
   let directory: string;
   let local: string[];
   let file: string;
@@ -70,7 +28,7 @@ describe.each(histories)('$name', (history) => {
   afterEach(() => rm(directory, { recursive: true }));
 
   const append = () => {
-    const every = ['--snapshot-every', history.snapshotEvery, '--segment-every', history.segmentEvery];
+    const every = ['--snapshot-every', snapshotEvery, '--segment-every', segmentEvery];
     return runJson(['append', log, file, '--check', ...every, ...local]);
   };
 
@@ -82,10 +40,9 @@ describe.each(histories)('$name', (history) => {
     expect(await runJson(['replay', log, ...local])).toMatchObject({ equal: true });
     expect(await runJson(['verify', log, ...local])).toMatchObject({ problems: [] });
     const { logs } = await runJson(['status', log, ...local]);
-    const snapshotEvery = Number(history.snapshotEvery);
     expect(logs).toMatchObject([{ log, stopped: null, segments: 1 + Number(appended.segments) }]);
     const [{ lagEntries }] = logs as [{ lagEntries: number }];
-    expect(lagEntries).toBeLessThanOrEqual(snapshotEvery);
+    expect(lagEntries).toBeLessThanOrEqual(Number(snapshotEvery));
     const csv = join(directory, 'sheet.csv');
     await runJson(['export', log, '--csv', csv, ...local]);
     const rows = trim(parseCsv(await readFile(csv), { relaxColumnCount: true, skipEmptyLines: false }));

@@ -53,6 +53,8 @@ export class CliPlace {
   readonly words: readonly string[];
   readonly blobs: FilesystemBlobStore;
   readonly client: LogClient;
+  /** The tables themselves. */
+  readonly tables: DynamoDbLogStore;
   readonly #db: DynamoDBClient;
   readonly #holder: ReturnType<typeof startCli>;
 
@@ -63,8 +65,9 @@ export class CliPlace {
     this.#holder = holder;
     this.#db = new DynamoDBClient(clientConfig(endpoint));
     this.blobs = new FilesystemBlobStore(join(directory, 'blobs'), { fsync: false });
+    this.tables = new DynamoDbLogStore({ client: this.#db, ...TABLES });
     this.client = new LogClient({
-      store: new DynamoDbLogStore({ client: this.#db, ...TABLES }),
+      store: this.tables,
       blobs: this.blobs,
       now: Date.now,
       random: Math.random,
@@ -128,19 +131,23 @@ export class CliPlace {
   }
 
   async #scan(table: string): Promise<string[]> {
-    const items: string[] = [];
+    const items = (await this.items(table)).map((item) => {
+      const { S, N } = item;
+      return `${table} ${Buffer.from(S?.B ?? []).toString('hex')} ${N?.N} ${sha256(itemText(item))}`;
+    });
+    return items.sort();
+  }
+
+  /** Every item of a table, in no order; of the Entry table by default. */
+  async items(table: string = TABLES.entryTable): Promise<Attributes[]> {
+    const items: Attributes[] = [];
     let from: Attributes | undefined;
     do {
       const page = await this.#db.send(new ScanCommand({ TableName: table, ExclusiveStartKey: from }));
-      for (const item of page.Items ?? []) {
-        const { S, N } = item;
-        // Stored attributes have no order.
-        const parts = Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1));
-        items.push(`${table} ${Buffer.from(S?.B ?? []).toString('hex')} ${N?.N} ${sha256(JSON.stringify(parts))}`);
-      }
+      items.push(...(page.Items ?? []));
       from = page.LastEvaluatedKey;
     } while (from !== undefined);
-    return items.sort();
+    return items;
   }
 
   /** Writes an item of the Entry table as other software might, whatever there is. */
@@ -162,7 +169,7 @@ export class CliPlace {
   }
 
   /** The keys of a log's objects of one kind, such as `chunks`. */
-  async keys(log: LogId, kind: 'chunks' | 'roots' | 'bodies'): Promise<string[]> {
+  async keys(log: LogId, kind: 'chunks' | 'roots' | 'bodies' | 'archives'): Promise<string[]> {
     return (await Array.fromAsync(this.blobs.list(`logs/${log}/${kind}/`))).map(({ key }) => key);
   }
 
@@ -170,6 +177,11 @@ export class CliPlace {
   read(key: string): Promise<Buffer> {
     return readFile(join(this.directory, 'blobs', 'objects', key));
   }
+}
+
+/** All there is in an item, byte for byte, as text: stored attributes have no order. */
+export function itemText(item: Readonly<Record<string, unknown>>): string {
+  return JSON.stringify(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function sha256(bytes: Uint8Array | string): string {

@@ -31,7 +31,6 @@ export async function runHistory(seed: number): Promise<readonly string[]> {
   try {
     await new History(world, seed).run();
   } catch (cause) {
-    if (process.env.TRACE) process.stderr.write(world.lines.join('\n'));
     const reason = cause instanceof Error ? cause.message : String(cause);
     const last = world.lines
       .filter((line) => !line.endsWith(' receive'))

@@ -31,7 +31,7 @@ export function anyPolicy(random: Random): RetentionPolicy {
 
 /** Sends what a sweep finds, as the deployed one does. Its jobs are never taken for copies of older ones. */
 export async function sweepOnce(world: World, ports: Ports, options: SweepOptions = {}): Promise<number> {
-  const { store, blobs, now, queue } = ports;
+  const { tables, blobs, now, queue } = ports;
   const run = world.nextSerial();
   const send = (job: Job): Promise<void> =>
     queue.send({ group: job.log, deduplicationId: `sweep:${run}:${describeJob(job)}`, body: encodeJob(job) });
@@ -39,7 +39,7 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
   const onFailure = (log: LogId, error: LogfoldError): void => {
     if (isHealthy(world, log)) throw error;
   };
-  const { jobs } = await sweep({ store, blobs, now, policyOf, send, onFailure }, options);
+  const { jobs } = await sweep({ tables, blobs, now, policyOf, send, onFailure }, options);
   world.trace(`${world.scheduler.now()} ${ports.process.name} sweep sends ${jobs} jobs`);
   return jobs;
 }

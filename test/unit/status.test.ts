@@ -17,6 +17,8 @@ describe('status', () => {
     expect(await logStatus(sheet.deps, sheet.log)).toEqual({
       log: sheet.log,
       segments: 1,
+      archived: 0,
+      expiring: 0,
       entries: 3,
       lastSnapshot: null,
       lagEntries: 3,

@@ -19,8 +19,8 @@ async function threeSnapshots(): Promise<{ sheet: SheetLog; keys: string[] }> {
   return { sheet, keys: Object.keys(objects).filter((key) => parseKey(key)?.kind === 'chunk') };
 }
 
-function named(problems: readonly Problem[]): { chunk: string | undefined; code: string }[] {
-  return problems.map(({ chunk, code }) => ({ chunk, code }));
+function named(problems: readonly Problem[]): { part: string | undefined; code: string }[] {
+  return problems.map(({ part, code }) => ({ part, code }));
 }
 
 function idOf(key: string): string | undefined {
@@ -37,6 +37,8 @@ describe('verify', () => {
     expect(keys.length).toBeGreaterThan(10);
     expect(verified).toEqual({
       snapshots: 3,
+      archived: 0,
+      expired: 0,
       chunks: keys.length,
       bytes: bytes.reduce((total, each) => total + each, 0),
       problems: [],
@@ -50,7 +52,7 @@ describe('verify', () => {
       const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
       await sheet.blobs.delete([key]);
       const { snapshots, problems } = await verify(sheet.deps, sheet.log);
-      expect(named(problems)).toEqual([{ chunk: idOf(key), code: 'CHUNK_MISSING' }]);
+      expect(named(problems)).toEqual([{ part: idOf(key), code: 'CHUNK_MISSING' }]);
       expect(snapshots).toBe(3);
       await sheet.blobs.put(key, stored);
     }
@@ -67,7 +69,7 @@ describe('verify', () => {
       for (const bad of [altered, stored.subarray(0, -1), new Uint8Array(), another]) {
         await sheet.blobs.put(key, bad);
         const { problems } = await verify(sheet.deps, sheet.log);
-        expect(named(problems)).toEqual([{ chunk: idOf(key), code: 'CHUNK_CORRUPT' }]);
+        expect(named(problems)).toEqual([{ part: idOf(key), code: 'CHUNK_CORRUPT' }]);
       }
       await sheet.blobs.put(key, stored);
     }
@@ -87,7 +89,7 @@ describe('verify', () => {
     expect(lowest.length).toBeGreaterThan(10);
     await sheet.blobs.delete(lowest);
     const { problems, chunks } = await verify(sheet.deps, sheet.log);
-    expect(new Set(problems.map(({ chunk }) => chunk))).toEqual(new Set(lowest.map(idOf)));
+    expect(new Set(problems.map(({ part }) => part))).toEqual(new Set(lowest.map(idOf)));
     expect(chunks).toBe(clean.chunks - lowest.length);
   });
 
@@ -104,7 +106,7 @@ describe('verify', () => {
       expect(stored.length).toBeGreaterThan(4096);
       await sheet.blobs.delete([key]);
       const gone = await verify(sheet.deps, sheet.log);
-      expect(gone.problems).toMatchObject([{ snapshot: position, chunk: undefined, code: 'CHUNK_MISSING' }]);
+      expect(gone.problems).toMatchObject([{ snapshot: position, part: 'root', code: 'CHUNK_MISSING' }]);
       expect(gone.snapshots).toBe(2);
       expect(gone.problems[0] && describeProblem(gone.problems[0])).toContain(`snapshot 0/${position.entry}, root`);
 
@@ -113,7 +115,7 @@ describe('verify', () => {
         stored.map((byte, i) => (i === 5_000 ? byte ^ 1 : byte)),
       );
       const altered = await verify(sheet.deps, sheet.log);
-      expect(altered.problems).toMatchObject([{ snapshot: position, chunk: undefined, code: 'CHUNK_CORRUPT' }]);
+      expect(altered.problems).toMatchObject([{ snapshot: position, part: 'root', code: 'CHUNK_CORRUPT' }]);
 
       const others = await sheet.ref(other);
       await sheet.blobs.put(
@@ -121,7 +123,7 @@ describe('verify', () => {
         (await sheet.blobs.get(others !== undefined && 'key' in others ? others.key : '')) ?? stored,
       );
       const swapped = await verify(sheet.deps, sheet.log);
-      expect(swapped.problems).toMatchObject([{ snapshot: position, chunk: undefined, code: 'CHUNK_CORRUPT' }]);
+      expect(swapped.problems).toMatchObject([{ snapshot: position, part: 'root', code: 'CHUNK_CORRUPT' }]);
       await sheet.blobs.put(key, stored);
     }
   });
@@ -133,7 +135,7 @@ describe('verify', () => {
     const second = await sheet.snapshot();
     await sheet.store.completeSnapshot(sheet.log, second, (await sheet.ref(first)) ?? { inline: new Uint8Array() });
     const { problems } = await verify(sheet.deps, sheet.log);
-    expect(problems).toMatchObject([{ snapshot: second, chunk: undefined, code: 'ROOT_INVALID' }]);
+    expect(problems).toMatchObject([{ snapshot: second, part: 'root', code: 'ROOT_INVALID' }]);
   });
 
   test('takes a store that does not answer for no damage', async () => {

@@ -24,7 +24,7 @@ export function exportCommand() {
     .option('--csv <file>', 'write CSV into this file; to standard output where neither this nor --json is given')
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
-        if (options.at !== undefined) await requirePosition(deps.store, log, options.at);
+        if (options.at !== undefined) await requirePosition(deps, log, options.at);
         const { draft, end, snapshot } = await loadState(deps, log, options.at);
         const sheet = sheetOf(draft);
         const position = options.at ?? end;

@@ -21,7 +21,7 @@ export function replayCommand() {
     )
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
-        if (options.at !== undefined) await requirePosition(deps.store, log, options.at);
+        if (options.at !== undefined) await requirePosition(deps, log, options.at);
         const directory = await mkdtemp(join(tmpdir(), 'logfold-replay-'));
         const progress = output.progress('Entries folded');
         try {

@@ -28,12 +28,48 @@ export function statusCommand() {
 function describe(logs: readonly LogStatus[]): string {
   if (logs.length === 0) return 'There are no logs yet.';
   const table = new Table({
-    head: ['log', 'segments', 'entries', 'last snapshot', 'lag', 'chunks', 'bytes', 'waiting', 'stopped'],
+    head: [
+      'log',
+      'segments',
+      'archived',
+      'expiring',
+      'entries',
+      'last snapshot',
+      'lag',
+      'chunks',
+      'bytes',
+      'waiting',
+      'stopped',
+    ],
   });
-  for (const { log, segments, entries, lastSnapshot, lagEntries, chunks, bytes, waiting, stopped } of logs) {
+  for (const {
+    log,
+    segments,
+    archived,
+    expiring,
+    entries,
+    lastSnapshot,
+    lagEntries,
+    chunks,
+    bytes,
+    waiting,
+    stopped,
+  } of logs) {
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
     const size = formatBytes(bytes);
-    table.push([log, segments, entries, last, lagEntries, chunks, size, waiting ?? '?', stopped?.code ?? '-']);
+    table.push([
+      log,
+      segments,
+      archived,
+      expiring,
+      entries,
+      last,
+      lagEntries,
+      chunks,
+      size,
+      waiting ?? '?',
+      stopped?.code ?? '-',
+    ]);
   }
   const stops = logs.flatMap(({ log, stopped }) => (stopped === null ? [] : [`${log} is stopped: ${stopped.message}`]));
   return [table.toString(), ...stops].join('\n');

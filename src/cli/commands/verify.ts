@@ -3,7 +3,10 @@ import { command, inEnvironment, parse } from '../command.ts';
 import { formatBytes } from '../output.ts';
 
 export function verifyCommand() {
-  return command('verify', 'Check that every chunk of every snapshot is there and hashes to its name.')
+  return command(
+    'verify',
+    'Check that all of a log is there: its entries, its archives, and every chunk of every snapshot that is kept.',
+  )
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
@@ -11,9 +14,11 @@ export function verifyCommand() {
         try {
           const result = await verify({ ...deps, onProgress: (chunks) => progress.update(chunks) }, log);
           progress.stop();
-          const { snapshots, chunks, bytes, problems } = result;
+          const { snapshots, archived, expired, chunks, bytes, problems } = result;
           const found = problems.length === 0 ? 'nothing is missing' : `${problems.length} PROBLEMS`;
-          const summary = `${snapshots} snapshots, ${chunks} chunks, ${formatBytes(bytes)}: ${found}`;
+          const gone = expired === 0 ? '' : `, ${expired} segments without entries and archive`;
+          const what = `${snapshots} snapshots, ${chunks} chunks, ${formatBytes(bytes)}, ${archived} archives${gone}`;
+          const summary = `${what}: ${found}`;
           output.result({ log, ...result }, [summary, ...problems.map(describeProblem)].join('\n'));
           if (problems.length > 0) process.exitCode = 1;
         } finally {

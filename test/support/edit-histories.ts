@@ -1,0 +1,60 @@
+import { createHash } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { SheetModel, sheetEdits } from './sheet-model.ts';
+
+/** A file of edits with check lines, as `logfold append` reads it. */
+export interface EditHistory {
+  readonly name: string;
+  /** Writes the file into a directory, unless it lies elsewhere. @returns where it is */
+  readonly file: (directory: string) => Promise<string>;
+  /** Whether it was made here. */
+  readonly madeUp: boolean;
+}
+
+/**
+ * A history made here, so that a test needs nothing; LOGFOLD_EDITS names a file with another, such as a real one.
+ * @param groups how long the one made here is, in groups of some thirty edits
+ */
+export function editHistories(groups: number): EditHistory[] {
+  const file = (directory: string) => writeMadeUp(directory, groups);
+  const histories: EditHistory[] = [{ name: 'a history made up', file, madeUp: true }];
+  const given = process.env.LOGFOLD_EDITS;
+  if (given !== undefined) histories.push({ name: given, file: async () => given, madeUp: false });
+  return histories;
+}
+
+async function writeMadeUp(directory: string, groups: number): Promise<string> {
+  const all = Array.from({ length: groups }, () => sheetEdits(60));
+  const [edits] = fc.sample(fc.tuple(...all), { numRuns: 1, seed: 7 });
+  const model = new SheetModel();
+  const lines: unknown[] = [];
+  for (const [i, edit] of (edits ?? []).flat().entries()) {
+    model.apply(edit);
+    lines.push(toLine(edit));
+    if (i % 25 === 24) lines.push(checkOf(model.trimmed()));
+  }
+  lines.push(checkOf(model.trimmed()));
+  const file = join(directory, 'made-up.ndjson');
+  await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  return file;
+}
+
+function toLine(edit: SheetEdit): unknown {
+  if (edit.type === 'Set') return { op: 'set', cells: edit.cells };
+  const [verb, what] = edit.type.split(' ');
+  return { op: `${verb?.toLowerCase()}${what}`, at: edit.position, count: edit.count };
+}
+
+/** The check line for a sheet. */
+export function checkOf(rows: readonly (readonly string[])[]): { op: string; rows: number; sha256: string } {
+  return { op: 'check', rows: rows.length, sha256: createHash('sha256').update(JSON.stringify(rows)).digest('hex') };
+}
+
+/** The check lines of a file. */
+export async function checksIn(file: string): Promise<{ rows: number; sha256: string }[]> {
+  const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line.includes('"check"'));
+  return lines.map((line) => JSON.parse(line));
+}
