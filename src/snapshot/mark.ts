@@ -16,7 +16,9 @@ export const ALL_IDS: IdPart = { index: 0, of: 1 };
 export class Marks {
   readonly #store: NodeStore;
   readonly #part: IdPart;
-  readonly #marked = new IdSet();
+  readonly #nodes = new IdSet();
+  /** Apart, since whoever writes a value that is a node's very bytes must not keep that node from being opened. */
+  readonly #values = new IdSet();
 
   constructor(store: NodeStore, part: IdPart = ALL_IDS) {
     this.#store = store;
@@ -25,11 +27,11 @@ export class Marks {
 
   /** Ids held in memory. */
   get size(): number {
-    return this.#marked.size;
+    return this.#nodes.size + this.#values.size;
   }
 
   has(id: string): boolean {
-    return this.#marked.has(id);
+    return this.#nodes.has(id) || this.#values.has(id);
   }
 
   /**
@@ -37,9 +39,11 @@ export class Marks {
    * @throws ChunkMissingError, ChunkCorruptError where a node cannot be opened: then nothing may be collected
    */
   async addBelow(top: Node): Promise<void> {
-    const skip = (id: ChunkId): boolean => this.#marked.has(id);
+    const skip = (id: ChunkId): boolean => this.#nodes.has(id);
     for await (const { id, holds } of walkChunks(this.#store, top, { values: true, skip })) {
-      if (holds === 'inner' || isInPart(id, this.#part)) this.#marked.add(id);
+      if (holds !== 'inner' && !isInPart(id, this.#part)) continue;
+      if (holds === 'value') this.#values.add(id);
+      else this.#nodes.add(id);
     }
   }
 }

@@ -79,13 +79,14 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   const { blobs } = deps;
   const dry = options.dryRunAt !== undefined;
   const graceMs = options.graceSeconds * 1000;
+  await requireLog(deps, log);
   const bodiesSeen = await readBodiesSeen(blobs, log);
-  const now = options.dryRunAt ?? (await writeBodiesSeen(blobs, log, bodiesSeen));
   const before = await readCondemned(blobs, log);
+  const now = options.dryRunAt ?? (await writeBodiesSeen(blobs, log, bodiesSeen));
   const reaper = new Reaper(blobs, { now, graceMs, before, dry });
 
   const builds = await listProgressRoots(deps, log);
-  const segments = await allSegmentsOf(deps, log);
+  const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
   const { roots, dropped, externals } = await findKeptRoots(
     { ...deps, types: deps.types ?? RESERVED_TYPES },
     { log, segments, keepSnapshots: options.keepSnapshots, now, graceMs, dropped: new Map(before.dropped) },
@@ -93,20 +94,27 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
 
   let looked = 0;
   const look = (): void => deps.onProgress?.(++looked);
-  await sweepChunks(deps, log, { roots: [...builds, ...roots], reaper, look });
+  // A walk that ends at damage leaves marks without what is below them, so those that may do so come last.
+  const needed = roots.filter((root) => root.needed);
+  const others = roots.filter((root) => !root.needed);
+  await sweepChunks(deps, log, { roots: [...needed, ...builds, ...others], reaper, look });
   const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
   const { foreign, bodies } = await sweepObjects(deps, log, { reached, reaper, look });
-  for (const key of externals) bodies.delete(key);
   await judgeBodies(
     deps,
-    { log, segments, bodies },
+    { log, segments, bodies, externals },
     { reaper, seen: bodiesSeen, condemned: new Map(before.condemned) },
   );
   await reaper.flush();
   const aborted = await abortUploads(deps, log, reaper, dry);
   if (!dry) {
-    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: [...dropped] });
+    // A root that was just removed is not to be remembered: the record would ask for one more collection.
+    const remembered = [...dropped].filter(([name, since]) => {
+      const judged = parseKey(name)?.kind === 'root' && now - since >= graceMs;
+      return !judged || reaper.condemned.has(name) || reaper.overflowed;
+    });
+    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: remembered });
     // What was too much for this collection is new to the next one.
     if (!reaper.overflowed) await writeBodiesSeen(blobs, log, now - graceMs);
   }
@@ -114,9 +122,9 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };
 }
 
-async function allSegmentsOf({ store }: CollectDeps, log: LogId): Promise<Segment[]> {
-  const segments = await Array.fromAsync(store.segments(log, { consistent: true }));
-  if (segments.length > 0) return segments;
+/** Asked before anything is written, so that no log begins to exist in the bucket alone. */
+async function requireLog({ store }: CollectDeps, log: LogId): Promise<void> {
+  if ((await store.newestSegments(log, 1, { consistent: true })).length > 0) return;
   throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
 }
 
@@ -137,10 +145,12 @@ async function sweepChunks(deps: CollectDeps, log: LogId, sweep: ChunkSweep): Pr
     }
     for (const prefix of prefixesOf(part)) {
       for await (const blob of deps.blobs.list(chunkPrefix(log) + prefix)) {
-        sweep.look();
         const parsed = parseKey(blob.key);
-        if (parsed?.kind === 'chunk' && !marks.has(parsed.id)) await sweep.reaper.judge(blob);
-        else sweep.reaper.keep(blob);
+        // What else lies there is found with the other objects.
+        if (parsed?.kind !== 'chunk') continue;
+        sweep.look();
+        if (marks.has(parsed.id)) sweep.reaper.keep(blob);
+        else await sweep.reaper.judge(blob);
       }
     }
     part = { index: part.index + 1, of: part.of };
@@ -176,25 +186,33 @@ async function sweepObjects(
     reaper,
     look,
   }: { readonly reached: ReadonlySet<string | undefined>; readonly reaper: Reaper; readonly look: () => void },
-): Promise<{ readonly foreign: string[]; readonly bodies: Map<string, BlobInfo> }> {
+): Promise<{ readonly foreign: string[]; readonly bodies: BlobInfo[] }> {
   const foreign: string[] = [];
-  const bodies = new Map<string, BlobInfo>();
+  const bodies: BlobInfo[] = [];
   for await (const blob of deps.blobs.list(logPrefix(log))) {
     const kind = parseKey(blob.key)?.kind;
     if (kind === 'chunk') continue;
     look();
     if (kind === undefined) foreign.push(blob.key);
-    else if (kind === 'body') bodies.set(blob.key, blob);
+    else if (kind === 'body') bodies.push(blob);
     else if (kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
     else await reaper.judge(blob);
   }
   return { foreign, bodies };
 }
 
+interface FoundBodies {
+  readonly log: LogId;
+  readonly segments: readonly Segment[];
+  readonly bodies: readonly BlobInfo[];
+  /** Those that entries in the table name. */
+  readonly externals: ReadonlySet<string>;
+}
+
 /** Judges those bodies that no entry names. Whatever an earlier collection found named, is named for ever. */
 async function judgeBodies(
   deps: CollectDeps,
-  found: { readonly log: LogId; readonly segments: readonly Segment[]; readonly bodies: Map<string, BlobInfo> },
+  { log, segments, bodies, externals }: FoundBodies,
   {
     reaper,
     seen,
@@ -202,17 +220,17 @@ async function judgeBodies(
   }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlyMap<string, number> },
 ): Promise<void> {
   // Entries that left the table without an archive took the names of their bodies with them.
-  const forgets = found.segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
-  const candidates = new Map(
-    [...found.bodies].filter(([key, blob]) => {
-      const isNew = forgets || blob.modified >= seen || condemned.has(key);
-      if (reaper.isOld(blob) && isNew) return true;
-      reaper.keep(blob);
-      return false;
-    }),
-  );
-  await dropArchivedBodies(deps.store, found, candidates);
-  for (const blob of candidates.values()) await reaper.judge(blob);
+  const forgets = segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
+  const unnamed = new Map<string, BlobInfo>();
+  for (const blob of bodies) {
+    const isNew = forgets || blob.modified >= seen || condemned.has(blob.key);
+    if (isNew && reaper.isOld(blob) && !externals.has(blob.key)) unnamed.set(blob.key, blob);
+  }
+  await dropArchivedBodies(deps.store, { log, segments }, unnamed);
+  for (const blob of bodies) {
+    if (unnamed.has(blob.key)) await reaper.judge(blob);
+    else reaper.keep(blob);
+  }
 }
 
 async function abortUploads(deps: CollectDeps, log: LogId, reaper: Reaper, dry: boolean): Promise<number> {

@@ -25,7 +25,7 @@ export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] 
 
 /** @throws ObjectInvalidError where the object cannot be read */
 export async function readCondemned(blobs: BlobStore, log: LogId): Promise<CollectionRecord> {
-  const record = await readJson(blobs, condemnedKey(log), recordSchema);
+  const record = await readJson(blobs, { log, key: condemnedKey(log) }, recordSchema);
   return record ?? NOTHING_CONDEMNED;
 }
 
@@ -36,7 +36,7 @@ export async function writeCondemned(blobs: BlobStore, log: LogId, record: Colle
 
 /** Up to when a log's external bodies have been looked at; 0 before the first collection. */
 export async function readBodiesSeen(blobs: BlobStore, log: LogId): Promise<number> {
-  return (await readJson(blobs, collectedKey(log), collectedSchema))?.bodies ?? 0;
+  return (await readJson(blobs, { log, key: collectedKey(log) }, collectedSchema))?.bodies ?? 0;
 }
 
 /**
@@ -53,14 +53,20 @@ export async function writeBodiesSeen(blobs: BlobStore, log: LogId, bodies: numb
   });
 }
 
-async function readJson<T>(blobs: BlobStore, key: string, schema: z.ZodType<T>): Promise<T | undefined> {
+async function readJson<T>(
+  blobs: BlobStore,
+  { log, key }: { readonly log: LogId; readonly key: string },
+  schema: z.ZodType<T>,
+): Promise<T | undefined> {
   const bytes = await blobs.get(key);
   if (bytes === undefined) return undefined;
   try {
     return schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
   } catch (cause) {
     throw new ObjectInvalidError(`the object '${key}' cannot be read`, {
-      advice: 'Remove it: collecting starts anew then, and takes a grace period longer',
+      log,
+      // Both, since bodies that were condemned have been looked at, and would not be again.
+      advice: `Remove '${condemnedKey(log)}' and '${collectedKey(log)}': then collecting starts anew, and takes longer`,
       cause,
     });
   }

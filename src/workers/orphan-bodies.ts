@@ -8,8 +8,9 @@ import type { BlobInfo } from '../store/blob-store.ts';
 const WINDOW_MS = 48 * 3600 * 1000;
 
 /**
- * Takes those bodies out of `bodies` that an entry of an archived segment names. A body is named soon after it was
- * uploaded, so only segments are read that were written to at about that time.
+ * Takes those bodies out of `bodies` that an entry of an archived segment names. Segments that were begun only after
+ * all of them were written are not read. Older ones all are: a body that was put back from a backup, or copied with
+ * its bucket, was written long after it was named.
  * @param segments all of the log, ascending
  * @param bodies by key; those that are left are named by nobody
  */
@@ -18,11 +19,10 @@ export async function dropArchivedBodies(
   { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
   bodies: Map<string, BlobInfo>,
 ): Promise<void> {
-  for (const [i, { segment, archive, created }] of segments.entries()) {
+  for (const { segment, archive, created } of segments) {
     if (archive === undefined) continue;
     const from = created * 1000 - WINDOW_MS;
-    const to = (segments[i + 1]?.created ?? Number.POSITIVE_INFINITY) * 1000 + WINDOW_MS;
-    if (!bodies.values().some(({ modified }) => modified >= from && modified <= to)) continue;
+    if (!bodies.values().some(({ modified }) => modified >= from)) continue;
     for await (const page of store.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
       for (const { E } of page) if (E?.S !== undefined) bodies.delete(E.S);
     }

@@ -5,6 +5,7 @@ import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts'
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { buildState, otherReducer } from '../snapshot/build.ts';
+import { type CompactionDue, compactionDue } from '../snapshot/compaction.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../snapshot/progress.ts';
 import { encodeRoot, type Root } from '../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, saveRoot } from '../snapshot/snapshots.ts';
@@ -26,7 +27,13 @@ interface RebuildCounts {
 
 /** How a rebuild job ended. */
 export type RebuildResult =
-  | (RebuildCounts & { readonly outcome: 'rebuilt' })
+  | (RebuildCounts & {
+      readonly outcome: 'rebuilt';
+      /** The newest snapshot that was built anew; undefined where there is none. */
+      readonly newest: Position | undefined;
+      /** Why settling it is due; undefined where it is not. */
+      readonly compaction: CompactionDue | undefined;
+    })
   /** Its time was up: the job is to have another turn. */
   | (RebuildCounts & { readonly outcome: 'progress'; readonly after: Position | undefined; readonly reached: Position })
   | Stopped;
@@ -67,7 +74,7 @@ async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readon
     log,
     segment: leaving.segment,
     advice:
-      'No snapshot can be made anew without them, and nothing was changed; where they are all there still, take their expiry back first',
+      'Nothing was changed: without them no snapshot can be made anew. While all of them are there, expire --undo takes it back',
   });
 }
 
@@ -115,7 +122,7 @@ async function rebuild(
     snapshots++;
     base = root;
   }
-  return { outcome: 'rebuilt', ...counts() };
+  return { outcome: 'rebuilt', ...counts(), newest: base?.position, compaction: base && compactionDue(base.state) };
 }
 
 /** Where the Snapshot entries are that can be given another root, in order, from after a position on. */

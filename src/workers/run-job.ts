@@ -24,7 +24,7 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * asked for already.
  *
  * - A job whose time was up gets another turn, which goes on from where it has come to.
- * - A snapshot after which settling is due is followed by a compact job; if a newer snapshot was asked for already, that
+ * - A snapshot after which settling is due, or the newest that was rebuilt, is followed by a compact job; if a newer snapshot was asked for already, that
  *   one is settled instead.
  * - Of a segment that was archived one snapshot is kept: a collect job finds what only the others reached. (What settling
  *   leaves behind is little, and is found by the same job some day.)
@@ -33,6 +33,10 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
   const send = (next: Job, deduplicationId: string): Promise<void> =>
     deps.queue.send({ group: next.log, deduplicationId, body: encodeJob(next) });
+  const settle = (position: Position): Promise<void> => {
+    const next: Job = { kind: 'compact', log: job.log, position };
+    return send(next, dueDeduplicationId(next));
+  };
   switch (job.kind) {
     case 'snapshot': {
       const result = await completeSnapshot(deps, job);
@@ -41,10 +45,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
         const next = { ...rest, turn: (job.turn ?? 0) + 1 };
         await send(next, turnDeduplicationId(next, result.reached));
       }
-      if ('compaction' in result && result.compaction !== undefined) {
-        const next: Job = { kind: 'compact', log: job.log, position: job.position };
-        await send(next, dueDeduplicationId(next));
-      }
+      if ('compaction' in result && result.compaction !== undefined) await settle(job.position);
       return result;
     }
     case 'compact':
@@ -72,6 +73,8 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       if (result.outcome === 'progress') {
         const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };
         await send(next, turnDeduplicationId(next, result.reached));
+      } else if (result.outcome === 'rebuilt' && result.compaction !== undefined && result.newest !== undefined) {
+        await settle(result.newest);
       }
       return result;
     }

@@ -8,7 +8,7 @@ import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import { formatPosition, type Position } from '../../src/log/position.ts';
 import { encodeSegmentId } from '../../src/log/segment-id.ts';
 import { end, startCli } from '../support/cli.ts';
-import { type Attributes, CliPlace, itemText } from '../support/cli-place.ts';
+import { type Attributes, CliPlace, itemTexts } from '../support/cli-place.ts';
 import { editHistories } from '../support/edit-histories.ts';
 import { allEntries } from '../support/logs.ts';
 import { Random } from '../support/random.ts';
@@ -59,7 +59,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
 
   /** What the copy has of a segment, ascending. */
   function copied(segment: number): string[] {
-    return texts(copy.filter((item) => isOf(item, segment)));
+    return itemTexts(copy.filter((item) => isOf(item, segment)));
   }
 
   function isOf({ S }: Attributes, segment: number): boolean {
@@ -87,7 +87,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     for (let segment = 0; segment < segments - 1; segment++) expect(copied(segment).length).toBeGreaterThan(500);
     const kept = Array.from({ length: KEEP_SEGMENTS }, (_, i) => copied(segments - KEEP_SEGMENTS + i));
     const left = await place.items();
-    expect(texts(left)).toEqual(kept.flat());
+    expect(itemTexts(left)).toEqual(kept.flat());
     expect(left).toHaveLength(kept.flat().length);
   });
 
@@ -97,7 +97,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
       const items: StoredItem[] = [];
       const range = { segment, from: 0, to: copied(segment).length };
       for await (const page of archived.items(log, range, { consistent: true })) items.push(...page);
-      expect(texts(items)).toEqual(copied(segment));
+      expect(itemTexts(items)).toEqual(copied(segment));
     }
     const client = new LogClient({
       store: archived,
@@ -131,7 +131,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
       const done = await place.json('restore', log, String(segment), ...into);
       expect(done).toEqual({ log, dryRun: false, segment, entries, restored: entries, unexpired: 0 });
     }
-    expect(texts(await place.items('Restored'))).toEqual(old().flatMap(copied));
+    expect(itemTexts(await place.items('Restored'))).toEqual(old().flatMap(copied));
     expect(await place.items('RestoredSegment')).toHaveLength(old().length);
   });
 
@@ -143,7 +143,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     expect(await restore()).toMatchObject({ segment, entries, restored: entries });
     expect(await restore()).toMatchObject({ segment, entries, restored: 0 });
     const there = (await place.items()).filter((item) => isOf(item, segment));
-    expect(texts(there)).toEqual(copied(segment));
+    expect(itemTexts(there)).toEqual(copied(segment));
     expect(await place.json('replay', log)).toEqual(replayed);
     // What is there again comes through the stream like anything new.
     expect(await place.json('work', '--until-idle')).toMatchObject({ snapshots: 0, stopped: [], failures: [] });
@@ -169,12 +169,6 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     expect(await place.json('verify', log)).toEqual(verified);
   });
 });
-
-/** Items in order of segment and number, each as text. */
-function texts(items: readonly StoredItem[]): string[] {
-  const key = ({ S, N }: StoredItem) => `${Buffer.from(S?.B ?? []).toString('hex')}${N?.N?.padStart(10, '0')}`;
-  return items.toSorted((a, b) => (key(a) < key(b) ? -1 : 1)).map(itemText);
-}
 
 /** When a segment's entries go is another moment each time. */
 function isNoSegment(line: string): boolean {

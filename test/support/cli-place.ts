@@ -18,6 +18,7 @@ import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem-blob-store.ts';
 import { ENGINE_NAMES, engineWords } from '../../src/local/engine-program.ts';
 import { findProcesses } from '../../src/local/processes.ts';
+import type { StoredItem } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { entryKey } from '../../src/log/item-codec.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
@@ -179,8 +180,14 @@ export class CliPlace {
   }
 }
 
-/** All there is in an item, byte for byte, as text: stored attributes have no order. */
-export function itemText(item: Readonly<Record<string, unknown>>): string {
+/** Items in order of segment and number, each as text: all there is in it, byte for byte. */
+export function itemTexts(items: readonly StoredItem[]): string[] {
+  const key = ({ S, N }: StoredItem) => `${Buffer.from(S?.B ?? []).toString('hex')}${N?.N?.padStart(10, '0')}`;
+  return items.toSorted((a, b) => (key(a) < key(b) ? -1 : 1)).map(itemText);
+}
+
+function itemText(item: StoredItem): string {
+  // Stored attributes have no order.
   return JSON.stringify(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

@@ -9,7 +9,7 @@ import type { Segment } from '../../src/log/segment.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { compactionDue } from '../../src/snapshot/compaction.ts';
 import { listProgress, loadProgress } from '../../src/snapshot/progress.ts';
-import { isCovered, keepsSnapshot, planRetention } from '../../src/snapshot/retention.ts';
+import { keepsSnapshot, planRetention } from '../../src/snapshot/retention.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
@@ -72,7 +72,8 @@ export class StepChecks {
     const name = `${log}/${formatPosition(position)}`;
     const segment = await tables.getSegment(log, position.segment, { consistent: true });
     const next = await tables.getSegment(log, position.segment + 1, { consistent: true });
-    if (segment === undefined || !isCovered(segment, next)) throw new Error(`${name} is gone and was not covered`);
+    if (segment === undefined || next?.lastSnapshot === undefined)
+      throw new Error(`${name} is gone and was not covered`);
     if (!policy.archive) return;
     if (segment.archive === undefined) throw new Error(`${name} is gone and was not archived`);
     const archived = await store.getEntry(log, position, { consistent: true });

@@ -1,0 +1,240 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { StoredItem } from '../../src/log/attribute.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import { MAX_NUMBER } from '../../src/log/position.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { chunkPrefix, collectedKey } from '../../src/store/keys.ts';
+import { CliPlace, itemTexts } from '../support/cli-place.ts';
+import { Moments, runAndKill, timed } from '../support/kill.ts';
+import { Random } from '../support/random.ts';
+
+/** Other moments each time, unless somebody wants those of a run that failed. */
+const SEED = Number(process.env.LOGFOLD_KILL_SEED ?? Date.now() % 1_000_000);
+const random = new Random(SEED);
+
+/** Closed ones; each is worked on by one process of `work` that is killed. */
+const SEGMENTS = 10;
+const EDITS = 300;
+/** Of a closed segment: the Snapshot entry with which it begins, those after its edits, and the one that ends it. */
+const ENTRIES = 1 + EDITS + 2 + 1;
+/** Of each of the other four commands. */
+const KILLS = 10;
+const DEBRIS = 1_000;
+const POLICY = ['--keep-segments', '1', '--keep-days', '0', '--expire', 'delete', '--grace', '0s'];
+const NOTHING = { objects: 0, bytes: 0 };
+const FAST = ['--capacity-share', '1'];
+
+/** A log in a place of its own. */
+class Scene {
+  readonly place: CliPlace;
+  readonly log: LogId;
+  /** Reads archives too. */
+  readonly #whole: ArchivedLogStore;
+
+  private constructor(place: CliPlace, log: LogId) {
+    this.place = place;
+    this.log = log;
+    this.#whole = new ArchivedLogStore(place.tables, { blobs: place.blobs, platform: nativePlatform });
+  }
+
+  static async open(): Promise<Scene> {
+    const place = await CliPlace.open();
+    return new Scene(place, await place.client.createLog());
+  }
+
+  /** Edits that fill a segment, the same in every scene, with two Snapshot entries. */
+  async fill(segment: number): Promise<void> {
+    const edits = editsOf(segment);
+    for (let from = 0; from < EDITS; from += EDITS / 2) {
+      for (let at = from; at < from + EDITS / 2; at += 50) {
+        const entries = edits
+          .slice(at, at + 50)
+          .map((edit) => ({ type: edit.type, version: 1, body: sheetBody(edit) }));
+        await this.place.client.addEntries(this.log, entries);
+      }
+      await this.place.client.addSnapshot(this.log);
+    }
+  }
+
+  run(...words: readonly string[]): Promise<Record<string, unknown>> {
+    return this.place.json(...words);
+  }
+
+  /** Kills a command at some moment. @returns whether it had not ended before */
+  async kill(words: readonly string[], moments: Moments): Promise<boolean> {
+    const killed = await runAndKill([...words, ...this.place.words], moments.next());
+    if (!killed) moments.wasLate();
+    return killed;
+  }
+
+  /** Every entry, wherever it is. */
+  async entries(): Promise<string[]> {
+    const items: StoredItem[] = [];
+    for (let segment = 0; segment <= SEGMENTS; segment++) {
+      const range = { segment, from: 0, to: MAX_NUMBER + 1 };
+      for await (const page of this.#whole.items(this.log, range, { consistent: true })) items.push(...page);
+    }
+    return itemTexts(items);
+  }
+
+  /** How many entries of a segment are in the table. */
+  async inTable(segment: number): Promise<number> {
+    let entries = 0;
+    const range = { segment, from: 0, to: MAX_NUMBER + 1 };
+    for await (const page of this.place.tables.items(this.log, range, { consistent: true })) entries += page.length;
+    return entries;
+  }
+
+  /** The key of every object, but for the one that says how far collections have come. */
+  async objects(): Promise<string[]> {
+    const keys = (await Array.fromAsync(this.place.blobs.list(''))).map(({ key }) => key);
+    return keys.filter((key) => key !== collectedKey(this.log));
+  }
+
+  /** The keys of objects that a collection would leave. */
+  async kept(): Promise<string[]> {
+    const { keys } = await this.run('collect', this.log, ...POLICY, '--dry-run');
+    const { removed } = keys as { removed: string[] };
+    return (await this.objects()).filter((key) => !removed.includes(key));
+  }
+
+  /** Puts objects where chunks are that no snapshot knows. @returns how many objects there are then */
+  async litter(round: number): Promise<number> {
+    for (let i = 0; i < DEBRIS; i++) {
+      const id = (round * DEBRIS + i).toString(16).padStart(64, '0');
+      await this.place.blobs.put(chunkPrefix(this.log) + id, Uint8Array.of(1));
+    }
+    return (await this.objects()).length;
+  }
+}
+
+function editsOf(segment: number): SheetEdit[] {
+  const numbers = new Random(segment + 1);
+  return Array.from({ length: EDITS }, (_, i) => {
+    // One in a segment is so large that its body is an object.
+    const length = i === 100 ? 2_000 : 50;
+    const row = numbers.integer(0, 2_000);
+    const cells = Array.from({ length: 10 }, (__, column) => [row, column, numbers.text(length)] as const);
+    return { type: 'Set', cells };
+  });
+}
+
+describe(`50 processes killed at moments of seed ${SEED} (LOGFOLD_KILL_SEED)`, () => {
+  let victim: Scene;
+  /** Has the same life, and nobody is killed in it. */
+  let twin: Scene;
+  /** The entries of the victim, from before any of them was touched. */
+  let entries: readonly string[];
+  let replayed: unknown;
+
+  beforeAll(async () => {
+    [victim, twin] = await Promise.all([Scene.open(), Scene.open()]);
+  });
+  afterAll(() => Promise.all([victim.place.close(), twin.place.close()]));
+
+  /** Goes through all closed segments: each is worked on by processes that are killed, then to its end. */
+  async function killInSegments(
+    wordsOf: (scene: Scene, segment: number) => string[],
+    idle: number,
+  ): Promise<{ readonly kills: number; readonly halfDone: number }> {
+    let [kills, halfDone] = [0, 0];
+    let moments: Moments | undefined;
+    for (let segment = 0; segment < SEGMENTS; segment++) {
+      const whole = await timed(() => twin.run(...wordsOf(twin, segment)));
+      moments ??= new Moments({ idle, whole }, random);
+      for (let tries = 0; tries < 3 && kills < KILLS; tries++) {
+        if (!(await victim.kill(wordsOf(victim, segment), moments))) break;
+        kills++;
+        expect(await victim.entries()).toEqual(entries);
+        const there = await victim.inTable(segment);
+        if (there > 0 && there < ENTRIES) halfDone++;
+      }
+      await victim.run(...wordsOf(victim, segment));
+    }
+    expect(await victim.entries()).toEqual(entries);
+    return { kills, halfDone };
+  }
+
+  test('work', async () => {
+    const words = ['work', '--until-idle'];
+    await Promise.all([victim.run(...words), twin.run(...words)]);
+    const idle = await timed(() => twin.run(...words));
+    for (let segment = 0; segment < SEGMENTS; segment++) {
+      await Promise.all([victim.fill(segment), twin.fill(segment)]);
+      const whole = await timed(() => twin.run(...words));
+      // Without an end of its own.
+      expect(await victim.kill(['work'], new Moments({ idle, whole }, random))).toBe(true);
+      expect(await victim.run(...words)).toMatchObject({ stopped: [], failures: [] });
+      await Promise.all([victim.place.client.startSegment(victim.log), twin.place.client.startSegment(twin.log)]);
+    }
+    await Promise.all([victim.run(...words), twin.run(...words)]);
+    entries = await victim.entries();
+    replayed = await victim.run('replay', victim.log);
+    expect(replayed).toEqual({ ...(await twin.run('replay', twin.log)), log: victim.log, equal: true });
+  }, 240_000);
+
+  test('archive', async () => {
+    const idle = await timed(() => twin.run('archive', twin.log, '--keep-segments', '100'));
+    const { kills } = await killInSegments(({ log }, segment) => ['archive', log, String(segment)], idle);
+    expect(kills).toBe(KILLS);
+    expect(await victim.inTable(0)).toBe(ENTRIES);
+  }, 240_000);
+
+  test('expire', async () => {
+    const idle = await timed(() => twin.run('expire', twin.log, '--keep-segments', '100'));
+    const wordsOf = ({ log }: Scene, segment: number) => ['expire', log, String(segment), ...POLICY, ...FAST];
+    const { kills, halfDone } = await killInSegments(wordsOf, idle);
+    expect(kills).toBe(KILLS);
+    expect(halfDone).toBeGreaterThan(0);
+    // The entry with which the open segment begins.
+    expect(await victim.place.items()).toHaveLength(1);
+  }, 240_000);
+
+  test('restore', async () => {
+    const idle = await timed(() => twin.run('restore', twin.log, '0', '--dry-run'));
+    const wordsOf = ({ log }: Scene, segment: number) => ['restore', log, String(segment), '--hold', '1d', ...FAST];
+    const { kills, halfDone } = await killInSegments(wordsOf, idle);
+    expect(kills).toBe(KILLS);
+    expect(halfDone).toBeGreaterThan(0);
+    expect(itemTexts(await victim.place.items())).toEqual(entries);
+  }, 240_000);
+
+  test('collect', async () => {
+    const words = ({ log }: Scene) => ['collect', log, ...POLICY];
+    const expected = await victim.kept();
+    await twin.run(...words(twin));
+    const idle = await timed(() => twin.run(...words(twin)));
+    await twin.litter(0);
+    const whole = await timed(() => twin.run(...words(twin)));
+    const moments = new Moments({ idle, whole }, random);
+    let [kills, halfDone] = [0, 0];
+    for (let round = 0; round < 2 * KILLS && kills < KILLS; round++) {
+      const before = await victim.litter(round);
+      if (await victim.kill(words(victim), moments)) kills++;
+      const left = await victim.objects();
+      expect(left).toEqual(expect.arrayContaining(expected));
+      if (left.length > expected.length && left.length < before) halfDone++;
+    }
+    expect(kills).toBe(KILLS);
+    expect(halfDone).toBeGreaterThan(0);
+
+    await victim.run(...words(victim));
+    expect(await victim.objects()).toEqual(expected);
+    expect(await Array.fromAsync(victim.place.blobs.uploads(''))).toEqual([]);
+    const again = await victim.run(...words(victim), '--dry-run');
+    expect(again).toMatchObject({ removed: NOTHING, condemned: NOTHING, aborted: 0, foreign: [] });
+    expect(await victim.place.keys(victim.log, 'archives')).toHaveLength(SEGMENTS);
+  }, 240_000);
+
+  test('and in the end all is as if nobody had been killed', async () => {
+    expect(itemTexts(await victim.place.items())).toEqual(entries);
+    expect(await victim.run('replay', victim.log)).toEqual(replayed);
+    expect(await victim.run('verify', victim.log)).toMatchObject({ archived: SEGMENTS, problems: [] });
+    const [rows, same] = await Promise.all([victim.run('export', victim.log), twin.run('export', twin.log)]);
+    expect(rows).toEqual({ ...same, log: victim.log });
+    expect(await victim.run('work', '--until-idle')).toMatchObject({ snapshots: 0, stopped: [], failures: [] });
+    expect(await victim.run('sweep', '--dry-run', ...POLICY)).toMatchObject({ jobs: [], failures: [] });
+  });
+});

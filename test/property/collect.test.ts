@@ -1,0 +1,75 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Position } from '../../src/log/position.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import {
+  collect,
+  contentsOf,
+  copyOfBucket,
+  depsOn,
+  expectWhole,
+  GRACE,
+  neededKeys,
+  refill,
+} from '../support/collecting.ts';
+import { SheetLog } from '../support/sheet-log.ts';
+import { sheetEdits } from '../support/sheet-model.ts';
+
+const steps = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: sheetEdits(5).map((edits) => ({ edits })) },
+    fc.constantFrom('refill', 'snapshot', 'snapshot', 'compact', 'segment', 'archive', 'expire', 'half a build'),
+    { weight: 2, arbitrary: fc.integer({ min: 1, max: 12 }).map((quarters) => ({ quarters })) },
+  ),
+  { minLength: 4, maxLength: 20, size: 'max' },
+);
+
+test('a collection leaves what is needed, in the end nothing else, and the same however little memory it has', async () => {
+  let removed = 0;
+  const history = fc.tuple(steps, fc.constantFrom('all', 'last'), fc.integer({ min: 1, max: 12 }));
+  await fc.assert(
+    fc.asyncProperty(history, async ([actions, keepSnapshots, maxMarks]) => {
+      const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+      await refill(sheet, 'full', 12);
+      let newest: Position = { segment: 0, entry: 0 };
+      let archived = 0;
+      const passes = async (quarters: number): Promise<void> => {
+        sheet.nowMs += (quarters * GRACE) / 4;
+        const copy = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
+        const result = await collect(sheet, { keepSnapshots });
+        removed += result.removed.objects;
+        expect(await collect(sheet, { keepSnapshots }, { ...depsOn(sheet, copy), maxMarks })).toEqual(result);
+        expect(await contentsOf(copy)).toEqual(await contentsOf(sheet.blobs));
+        const there = new Set(await sheet.keys());
+        expect((await neededKeys(sheet, keepSnapshots)).filter((key) => !there.has(key))).toEqual([]);
+      };
+      for (const action of actions) {
+        if (action === 'refill') await refill(sheet, `full ${sheet.nowMs % 3}`, 12);
+        else if (action === 'snapshot') newest = await sheet.completed();
+        else if (action === 'compact') await sheet.complete(newest).then(() => sheet.compact(newest));
+        else if (action === 'segment') newest = await sheet.covered();
+        else if (action === 'archive' && archived < newest.segment) await sheet.archive(archived++);
+        else if (action === 'expire' && archived > 0) await emptied(sheet, archived - 1);
+        else if (action === 'half a build') {
+          await refill(sheet, 'half', 2);
+          await sheet.complete(await sheet.snapshot(), { rangeEntries: 1, deadline: 0 });
+        } else if (typeof action === 'object' && 'edits' in action) await sheet.edit(...action.edits);
+        else if (typeof action === 'object') await passes(action.quarters);
+      }
+      for (let graces = 0; graces < 5; graces++) await passes(4);
+      await expectWhole(sheet, keepSnapshots);
+      const rest = (await sheet.keys(`logs/${sheet.log}/`)).filter((key) => !key.includes('/progress/'));
+      expect(rest).toEqual(await neededKeys(sheet, keepSnapshots));
+    }),
+    { numRuns: 40 },
+  );
+  expect(removed).toBeGreaterThan(200);
+});
+
+/** Has the entries of an archived segment leave the table. */
+async function emptied(sheet: SheetLog, segment: number): Promise<void> {
+  const item = await sheet.segmentItem(segment);
+  if (item.expires === undefined) await sheet.tables.setExpiration(item, { expires: 1 });
+  const entries = (await sheet.items(segment)).map((_, entry) => entry);
+  if (entries.length > 0) await sheet.tables.deleteEntries(sheet.log, segment, entries.slice(0, 25));
+}

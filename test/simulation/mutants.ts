@@ -1,0 +1,288 @@
+/** A fault that is planted into a copy of the sources. */
+export interface Mutant {
+  readonly name: string;
+  /** What it does wrong. */
+  readonly fault: string;
+  readonly edits: readonly {
+    /** Relative to `src`. */
+    readonly file: string;
+    /** Occurs exactly once in the file. */
+    readonly from: string;
+    readonly to: string;
+  }[];
+}
+
+/** Faults of every part of the pipeline, each of which the simulation has to find. */
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: 'last-snapshot-before-root',
+    fault: 'Last Snapshot is moved before the Snapshot entry carries its root',
+    edits: [
+      {
+        file: 'workers/snapshot.ts',
+        from: '  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
+        to: '  await deps.store.advanceLastSnapshot(log, position);\n  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
+      },
+    ],
+  },
+  {
+    name: 'root-before-chunks',
+    fault: 'a snapshot is completed without waiting for its chunks to be written',
+    edits: [
+      {
+        file: 'tree/node-store.ts',
+        from: '    await Promise.all([...writes, ...this.#early]);\n',
+        to: '    Promise.all([...writes, ...this.#early]).catch(() => {});\n',
+      },
+    ],
+  },
+  {
+    name: 'foreign-chunk',
+    fault: 'a chunk is not written where another log has one of the same content',
+    edits: [
+      {
+        file: 'snapshot/snapshots.ts',
+        from: '    put: (id, stored) => blobs.put(chunkKey(log, id), stored),\n',
+        to: `    put: async (id, stored) => {
+      for await (const { key } of blobs.list('logs/')) if (key.endsWith(id)) return;
+      await blobs.put(chunkKey(log, id), stored);
+    },
+`,
+      },
+    ],
+  },
+  {
+    name: 'other-reducer',
+    fault: 'a new version of the reducer goes on from snapshots of the old one',
+    edits: [
+      {
+        file: 'snapshot/build.ts',
+        from: '  if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;\n',
+        to: '  if (root.reducer.name === reducer.name) return undefined;\n',
+      },
+    ],
+  },
+  {
+    name: 'stop-on-trouble',
+    fault: 'a store that is out of reach stops the log, as if something were wrong with it',
+    edits: [
+      {
+        file: 'workers/stopping.ts',
+        from: '    if (!(error instanceof LogfoldError && error.stopsLog)) throw error;\n',
+        to: '    if (!(error instanceof LogfoldError)) error = new LogfoldError(String(error));\n    if (!(error instanceof LogfoldError)) throw error;\n',
+      },
+    ],
+  },
+  {
+    name: 'same-name-twice',
+    fault: 'jobs of different segments have the same deduplication id',
+    edits: [
+      {
+        file: 'workers/route.ts',
+        from: 'job.position.segment}',
+        to: 'job.position.entry}',
+      },
+    ],
+  },
+  {
+    name: 'records-dropped',
+    fault: 'after a record that cannot be sent, the router says that all is well',
+    edits: [
+      {
+        file: 'workers/route.ts',
+        from: '      await deps.queue.send({ group: job.log, deduplicationId: streamDeduplicationId(job), body: encodeJob(job) });\n    } catch (error) {\n      fail(record, error);\n',
+        to: '      await deps.queue.send({ group: job.log, deduplicationId: streamDeduplicationId(job), body: encodeJob(job) });\n    } catch {\n',
+      },
+    ],
+  },
+  {
+    name: 'blind-sweep',
+    fault: 'the sweep does not look for Snapshot entries that nobody completed',
+    edits: [
+      {
+        file: 'workers/sweep.ts',
+        from: '    if (archive !== undefined || expires !== undefined) return [];\n',
+        to: '    if (archive !== undefined || expires !== undefined || since !== undefined) return [];\n',
+      },
+    ],
+  },
+  {
+    name: 'expire-uncovered',
+    fault: 'segments leave the table although no snapshot covers them yet',
+    edits: [
+      {
+        file: 'snapshot/retention.ts',
+        from: '  return next !== undefined && next.segment === segment.segment + 1 && next.lastSnapshot !== undefined;\n',
+        to: '  return next !== undefined && next.segment === segment.segment + 1;\n',
+      },
+    ],
+  },
+  {
+    name: 'expire-before-archive',
+    fault: 'segments leave the table before their archive is written and verified',
+    edits: [
+      {
+        file: 'snapshot/retention.ts',
+        from: "  if (policy.archive && archive === undefined && expires === undefined) return 'archive';\n",
+        to: '',
+      },
+      {
+        file: 'snapshot/retention.ts',
+        from: '  if (policy.archive && archive === undefined) return undefined;\n',
+        to: '',
+      },
+      { file: 'workers/expire.ts', from: 'if (policy.archive && segment.archive === undefined) {', to: 'if (1 > 2) {' },
+    ],
+  },
+  {
+    name: 'archive-not-read-back',
+    fault: 'an archive is named on its segment without having been read back, and an entry in it is altered',
+    edits: [
+      { file: 'workers/archive.ts', from: '      await compare(deps, named);\n', to: '' },
+      {
+        file: 'workers/archive.ts',
+        from: '    yield page;\n',
+        to: '    yield done === 0 ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n',
+      },
+    ],
+  },
+  {
+    name: 'archive-of-old-root',
+    fault: 'an archive is named although the root that is in it was replaced meanwhile',
+    edits: [
+      {
+        file: 'adapters/memory-log-store.ts',
+        from: '    if (stored.lastSnapshot !== segment.lastSnapshot || !this.#carries(segment, root)) return false;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'gaps-unseen',
+    fault: 'readers do not look into the archive for what is missing between entries in the table',
+    edits: [{ file: 'archive/archived-log-store.ts', from: 'if (number !== next) {', to: 'if (number < next) {' }],
+  },
+  {
+    name: 'late-stamps',
+    fault: 'an expire job goes on after its segment was restored or its expiry taken back',
+    edits: [
+      {
+        file: 'workers/expire.ts',
+        from: '    if (options.dryRun !== true) await requireStillLeaving(deps, leaving, page);\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'expired-before-stamped',
+    fault: 'a segment is said to have expired before its entries have',
+    edits: [
+      {
+        file: 'workers/expire.ts',
+        from: "  const letGo = policy.expire === 'delete' ? deletePage : stampPage;\n",
+        to: "  const letGo = policy.expire === 'delete' ? deletePage : stampPage;\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n",
+      },
+    ],
+  },
+  {
+    name: 'collect-without-grace',
+    fault: 'what nothing reaches is collected at once, whoever may be writing it',
+    edits: [
+      { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
+      {
+        file: 'workers/reaper.ts',
+        from: '    return modified <= this.#options.now - this.#options.graceMs;\n',
+        to: '    return modified <= this.#options.now;\n',
+      },
+    ],
+  },
+  {
+    name: 'collect-what-is-written-again',
+    fault: 'what was condemned is collected although it was written again since',
+    edits: [
+      {
+        file: 'workers/reaper.ts',
+        from: 'before !== undefined && blob.modified < before ? before : now',
+        to: 'before ?? now',
+      },
+      {
+        file: 'workers/reaper.ts',
+        from: '    if (!this.isOld(blob)) return this.keep(blob);\n    const { graceMs',
+        to: '    if (!this.isOld(blob) && !this.#since.has(blob.key)) return this.keep(blob);\n    const { graceMs',
+      },
+    ],
+  },
+  {
+    name: 'collect-below-progress',
+    fault: 'the chunks of builds that are under way are collected',
+    edits: [
+      { file: 'workers/collect.ts', from: 'roots: [...builds, ...roots], reaper', to: 'roots, reaper' },
+      { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
+    ],
+  },
+  {
+    name: 'collect-archived-snapshots',
+    fault: 'the last snapshot of an archived segment is not kept',
+    edits: [
+      {
+        file: 'snapshot/retention.ts',
+        from: "  return entry === segment.lastSnapshot || (segment.archive === undefined && keep === 'all');\n",
+        to: "  return segment.archive === undefined && (entry === segment.lastSnapshot || keep === 'all');\n",
+      },
+      {
+        file: 'snapshot/kept-roots.ts',
+        from: 'if (lastSnapshot !== undefined && !last && !mayBeGone) throw',
+        to: 'if (archive === undefined && lastSnapshot !== undefined && !last && !mayBeGone) throw',
+      },
+    ],
+  },
+  {
+    name: 'collect-archived-bodies',
+    fault: 'the external bodies of archived entries are collected',
+    edits: [
+      {
+        file: 'workers/collect.ts',
+        from: '  await dropArchivedBodies(deps.store, found, candidates);\n',
+        to: '  dropArchivedBodies.length;\n',
+      },
+    ],
+  },
+  {
+    name: 'debris-left',
+    fault: 'what a crashed archiving has left behind is never collected',
+    edits: [
+      {
+        file: 'workers/collect.ts',
+        from: "else if (kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
+        to: "else if (kind === 'stop' || kind === 'collected' || kind === 'archive' || reached.has(blob.key)) reaper.keep(blob);",
+      },
+    ],
+  },
+  {
+    name: 'uploads-left',
+    fault: 'uploads that were never finished are not given up',
+    edits: [{ file: 'workers/collect.ts', from: '    if (!dry) await deps.blobs.abort(upload);\n', to: '' }],
+  },
+  {
+    name: 'last-snapshot-backwards',
+    fault: 'a slower job moves Last Snapshot back',
+    edits: [
+      {
+        file: 'adapters/memory-log-store.ts',
+        from: 'if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;',
+        to: 'if (stored.archive !== undefined || stored.lastSnapshot === entry) return false;',
+      },
+    ],
+  },
+  {
+    name: 'waiting-edits-forgotten',
+    fault: 'settling drops the edits that wait',
+    edits: [
+      {
+        file: 'tree/defer.ts',
+        from: 'settledLayers(await editTree(store, map.settled, all.edits()))',
+        to: 'settledLayers(map.settled)',
+      },
+    ],
+  },
+];

@@ -1,0 +1,129 @@
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { JobRunner } from '../../src/cli/job-runner.ts';
+import type { LogfoldError } from '../../src/errors.ts';
+import { LogClient } from '../../src/log/client.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Position } from '../../src/log/position.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import type { Job } from '../../src/workers/job.ts';
+import { Policies, type PolicyChanges } from '../../src/workers/policies.ts';
+import type { JobDeps, JobResult } from '../../src/workers/run-job.ts';
+import { completeSnapshot, type SnapshotDeps } from '../../src/workers/snapshot.ts';
+import { type SweepDeps, type SweepOptions, type SweepResult, sweep } from '../../src/workers/sweep.ts';
+import { NOON, newLogId } from './logs.ts';
+import { Random } from './random.ts';
+import { versionedSheet } from './versioned-sheet.ts';
+
+/** What a sweep asked for, and what it could not look at. */
+export interface Asked extends SweepResult {
+  readonly asked: readonly Job[];
+  readonly why: readonly string[];
+  readonly failures: readonly { readonly log: LogId; readonly error: LogfoldError }[];
+}
+
+/** Several logs of sheets on the same memory adapters, with a sweep over all of them and one clock. */
+export class SheetLogs {
+  /** Epoch milliseconds; it stands still but where a test moves it. */
+  nowMs = NOON * 1000;
+  policy: RetentionPolicy = DEFAULT_POLICY;
+  readonly own = new Map<LogId, PolicyChanges>();
+  readonly tables: MemoryLogStore;
+  readonly blobs = new MemoryBlobStore(() => this.nowMs);
+  readonly deps: Omit<JobDeps, 'queue'> & Pick<SweepDeps, 'policyOf'>;
+  readonly client: LogClient;
+
+  constructor(tables = new MemoryLogStore(), nodes?: SnapshotDeps['nodes']) {
+    const random = new Random(1);
+    const { blobs } = this;
+    this.tables = tables;
+    this.deps = {
+      tables,
+      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+      blobs,
+      platform: nativePlatform,
+      reducer: versionedSheet(1),
+      now: () => this.nowMs,
+      random: () => random.next(),
+      policyOf: (log) => new Policies(this.policy, this.own).of(log),
+      nodes,
+    };
+    this.client = new LogClient({ ...this.deps, store: tables, sleep: async () => undefined, newLogId });
+  }
+
+  /** Appends an edit. */
+  async edit(log: LogId, edit: SheetEdit): Promise<Position> {
+    return (await this.client.addEntry(log, { type: edit.type, version: 1, body: sheetBody(edit) })).position;
+  }
+
+  /** Asks for a snapshot; nobody works on it. */
+  async snapshot(log: LogId): Promise<Position> {
+    return (await this.client.addSnapshot(log)).position;
+  }
+
+  /** Starts a segment; nobody works on its snapshot. */
+  async segment(log: LogId): Promise<Position> {
+    return (await this.client.startSegment(log)).position;
+  }
+
+  async complete(log: LogId, position: Position, deps: Partial<SnapshotDeps> = {}): Promise<void> {
+    await completeSnapshot({ ...this.deps, ...deps }, { kind: 'snapshot', log, position });
+  }
+
+  /** A new log, whose first snapshot is completed, with some segments more, each covered by the next one. */
+  async atRest(segments = 1): Promise<LogId> {
+    const log = await this.client.createLog();
+    await this.complete(log, { segment: 0, entry: 0 });
+    for (let segment = 1; segment < segments; segment++) {
+      await this.edit(log, { type: 'Set', cells: [[segment, 0, `in segment ${segment}`]] });
+      await this.complete(log, await this.segment(log));
+    }
+    return log;
+  }
+
+  /** What a sweep asks for; nobody does it. */
+  async ask(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<Asked> {
+    const asked: Job[] = [];
+    const why: string[] = [];
+    const failures: { log: LogId; error: LogfoldError }[] = [];
+    const send = async (job: Job, reason: string): Promise<void> => {
+      asked.push(job);
+      why.push(reason);
+    };
+    const onFailure = (log: LogId, error: LogfoldError): void => void failures.push({ log, error });
+    const result = await sweep({ ...this.deps, send, onFailure, ...deps }, options);
+    return { ...result, asked, why, failures };
+  }
+
+  /** Does jobs, each with those that follow from it; how each ended. */
+  async run(...jobs: readonly Job[]): Promise<JobResult[]> {
+    const results: JobResult[] = [];
+    const runner = new JobRunner(this.deps, (_, result) => results.push(result));
+    for (const job of jobs) await runner.run(job);
+    return results;
+  }
+
+  /** Sweeps and does what it asks for, until that is nothing. How often it had to. */
+  async sweepToRest(options: SweepOptions = {}): Promise<number> {
+    for (let sweeps = 0; sweeps < 10; sweeps++) {
+      const { asked, failures } = await this.ask(options);
+      for (const { error } of failures) throw error;
+      if (asked.length === 0) return sweeps;
+      await this.run(...asked);
+    }
+    throw new Error('a sweep asks for something after each sweep');
+  }
+
+  /** Everything that the adapters hold, to be compared. */
+  async contents(): Promise<unknown> {
+    const segments = await Array.fromAsync(this.tables.allSegments());
+    const entries = await Promise.all(
+      segments.map(({ log, segment }) => Array.fromAsync(this.tables.items(log, { segment, from: 0, to: 1e9 }))),
+    );
+    const objects = await Array.fromAsync(this.blobs.list(''));
+    return { segments, entries, objects };
+  }
+}

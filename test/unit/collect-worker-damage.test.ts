@@ -1,0 +1,174 @@
+import { describe, expect, test } from 'vitest';
+import { LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
+import { Marks } from '../../src/snapshot/mark.ts';
+import { chunkPrefix, collectedKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
+import { encodeValue } from '../../src/tree/canonical.ts';
+import { decodeValue } from '../../src/tree/canonical-reader.ts';
+import { encodeNode, type Inner, type Leaf } from '../../src/tree/node.ts';
+import { NodeRef } from '../../src/tree/node-ref.ts';
+import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/collect.ts';
+import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import {
+  collect,
+  collectAfterEachGrace,
+  copyOfBucket,
+  depsOn,
+  expectWhole,
+  GRACE,
+  GRACE_SECONDS,
+  LARGE_VALUES,
+  logWithDebris,
+  neededKeys,
+  objectsIn,
+  refill,
+} from '../support/collecting.ts';
+import { newLogId } from '../support/logs.ts';
+import { SheetLog, set } from '../support/sheet-log.ts';
+
+async function attempt(sheet: SheetLog, deps: Partial<CollectDeps> = {}): Promise<CollectResult> {
+  return collectLog({ ...sheet.deps, ...deps }, sheet, { graceSeconds: GRACE_SECONDS, keepSnapshots: 'all' });
+}
+
+/** All objects but the note of how far collections have come, which tells the time. */
+async function otherObjects(sheet: SheetLog) {
+  return (await objectsIn(sheet.blobs)).filter(({ key }) => key !== collectedKey(sheet.log));
+}
+
+describe('what is to be kept and cannot be read', () => {
+  /** A log in which something is to be removed now, were it not for what is wrong. */
+  async function dueLog(): Promise<SheetLog> {
+    const { sheet } = await logWithDebris();
+    await collectAfterEachGrace(sheet, 1);
+    sheet.nowMs += GRACE;
+    return sheet;
+  }
+
+  async function expectRefused(sheet: SheetLog, code: string): Promise<void> {
+    const before = await otherObjects(sheet);
+    const result = await attempt(sheet);
+    expect(result).toMatchObject({ outcome: 'refused', error: { code, log: sheet.log } });
+    expect(await otherObjects(sheet)).toEqual(before);
+  }
+
+  test('is each single node: then nothing is removed', async () => {
+    const sheet = await dueLog();
+    const needed = (await neededKeys(sheet)).filter((key) => key.startsWith(chunkPrefix(sheet.log)));
+    let values = 0;
+    for (const key of needed) {
+      const damaged = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
+      const stored = (await damaged.get(key)) ?? new Uint8Array();
+      await damaged.delete([key]);
+      const keys = (await objectsIn(damaged)).length;
+      const result = await attempt(sheet, depsOn(sheet, damaged));
+      if (result.outcome === 'collected') values++;
+      else {
+        expect(result.error).toMatchObject({ code: 'CHUNK_MISSING', log: sheet.log });
+        await damaged.put(key, stored.slice(0, -1));
+        expect(await attempt(sheet, depsOn(sheet, damaged))).toMatchObject({ outcome: 'refused' });
+        expect(await objectsIn(damaged)).toHaveLength(keys + 1);
+      }
+    }
+    // Only values reach nothing, and so are not read.
+    expect(values).toBe(LARGE_VALUES);
+    expect(needed.length).toBeGreaterThan(LARGE_VALUES + 8);
+  });
+
+  test('is a root, in its entry or out of it', async () => {
+    const sheet = await dueLog();
+    const elsewhere = { key: `${logPrefix(sheet.log)}roots/elsewhere` };
+    const at = { segment: 1, entry: 0 };
+    const from = await sheet.ref(at);
+    if (from === undefined) throw new Error('no root');
+    await sheet.tables.replaceRoot(sheet.log, at, from, elsewhere);
+    await expectRefused(sheet, 'CHUNK_MISSING');
+    await sheet.tables.replaceRoot(sheet.log, at, elsewhere, { inline: Uint8Array.of(1, 2, 3) });
+    await expectRefused(sheet, 'CHUNK_CORRUPT');
+  });
+
+  test('is an entry that Last Snapshot names and that is gone, or its archive', async () => {
+    const sheet = await dueLog();
+    const newest = (await sheet.lastSnapshot(1)) ?? 0;
+    await sheet.tables.deleteEntries(sheet.log, 1, [newest]);
+    await expectRefused(sheet, 'ROOT_INVALID');
+    const { archive = '' } = await sheet.segmentItem();
+    await sheet.tables.deleteEntries(sheet.log, 0, [(await sheet.lastSnapshot()) ?? 0]);
+    await sheet.blobs.delete([archive]);
+    await expectRefused(sheet, 'ARCHIVE_MISSING');
+  });
+
+  test('is each single node, though a build that was abandoned reaches it too', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await refill(sheet, 'only');
+    await sheet.completed();
+    await refill(sheet, 'wasted', 3);
+    await sheet.edit(set(0, 0, 'wasted'));
+    await sheet.complete(await sheet.snapshot(), { rangeEntries: 1, deadline: 0 });
+    expect((await sheet.keys()).filter((key) => key.includes('/progress/'))).toHaveLength(1);
+    sheet.nowMs += GRACE;
+    const outcomes: string[] = [];
+    for (const key of await neededKeys(sheet)) {
+      if (!key.startsWith(chunkPrefix(sheet.log))) continue;
+      const damaged = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
+      await damaged.delete([key]);
+      outcomes.push((await attempt(sheet, depsOn(sheet, damaged))).outcome);
+    }
+    expect(outcomes.filter((outcome) => outcome === 'collected')).toHaveLength(4);
+    expect(outcomes.length).toBeGreaterThan(8);
+  });
+
+  test('does not matter of a build that was abandoned', async () => {
+    const { sheet, debris } = await logWithDebris();
+    await sheet.blobs.put(debris.progress, Uint8Array.of(1));
+    await collectAfterEachGrace(sheet, 4);
+    expect(await sheet.keys()).toEqual(await neededKeys(sheet));
+    await expectWhole(sheet);
+  });
+
+  test.each([condemnedKey, collectedKey])('is the record of the collection before: %o', async (keyOf) => {
+    const sheet = await dueLog();
+    const key = keyOf(sheet.log);
+    for (const text of ['', '{', '[]', '{"format":2}', '{"format":1,"condemned":[["a"]],"dropped":[]}']) {
+      await sheet.blobs.put(key, new TextEncoder().encode(text));
+      const before = await objectsIn(sheet.blobs);
+      const collecting = collect(sheet);
+      await expect(collecting).rejects.toThrow(ObjectInvalidError);
+      await expect(collecting).rejects.toMatchObject({ log: sheet.log, message: expect.stringContaining(key) });
+      expect(await objectsIn(sheet.blobs)).toEqual(before);
+    }
+    // As the error advises.
+    await sheet.blobs.delete([condemnedKey(sheet.log), collectedKey(sheet.log)]);
+    await collectAfterEachGrace(sheet, 4);
+    expect(await sheet.keys()).toEqual(await neededKeys(sheet));
+  });
+
+  test('is a log that does not exist', async () => {
+    const { sheet } = await logWithDebris();
+    const options = { graceSeconds: 0, keepSnapshots: 'all' } as const;
+    const before = await objectsIn(sheet.blobs);
+    await expect(collectLog(sheet.deps, { log: newLogId() }, options)).rejects.toThrow(LogNotFoundError);
+    expect(await objectsIn(sheet.blobs)).toEqual(before);
+  });
+});
+
+test('a value with the very bytes of a node keeps nobody from finding what is below that node', async () => {
+  const store = nodeStore();
+  const leaves = Array.from({ length: 150 }, (_, key) => NodeRef.to(leafOf(key, encodeValue(`value ${key}`))));
+  const inner: Inner = { level: 1, keys: leaves.map((_, key) => key), children: leaves, count: 150, weight: 150 };
+  const ref = NodeRef.to(inner);
+  const top: Inner = { level: 2, keys: [0], children: [ref], count: 150, weight: 150 };
+  await store.save([top]);
+  const bytes = encodeNode(inner);
+  expect(encodeValue(decodeValue(bytes))).toEqual(bytes);
+  const id = store.addValue(bytes);
+  expect(id).toBe(ref.id);
+  const marks = new Marks(store);
+  // An encoded reference to a value: an extension of type 1 that holds the hash.
+  await marks.addBelow(leafOf(0, Uint8Array.of(0xc7, 32, 1, ...(ref.hash ?? []))));
+  expect([marks.size, marks.has(id)]).toEqual([1, true]);
+  await marks.addBelow(top);
+  expect(leaves.filter((leaf) => leaf.id === undefined || !marks.has(leaf.id))).toEqual([]);
+});
+
+function leafOf(key: number, bytes: Uint8Array): Leaf {
+  return { level: 0, keys: [key], bytes, ends: Uint32Array.of(bytes.length), weights: undefined, count: 1, weight: 1 };
+}

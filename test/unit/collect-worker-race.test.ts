@@ -1,0 +1,228 @@
+import { describe, expect, test } from 'vitest';
+import type { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import type { Position } from '../../src/log/position.ts';
+import { chunkPrefix } from '../../src/store/keys.ts';
+import type { CollectOptions } from '../../src/workers/collect.ts';
+import { verify } from '../../src/workers/verify.ts';
+import type { Around } from '../support/around.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import {
+  collect,
+  contentsOf,
+  copyOfBucket,
+  depsOn,
+  expectWhole,
+  GRACE,
+  leaveDebris,
+  livedLog,
+  neededKeys,
+  refill,
+} from '../support/collecting.ts';
+import { dieAt } from '../support/die-at.ts';
+import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+
+/** Does something right before the operation with this number; 0 for never. */
+function beforeOperation(number: number, act: () => Promise<unknown>, names: string[] = []): Around {
+  return async (name, effect) => {
+    names.push(name);
+    if (names.length === number) await act();
+    return effect();
+  };
+}
+
+/** A build that is about to begin, and what drops the snapshot that it begins from. */
+interface Race {
+  readonly sheet: SheetLog;
+  readonly target: Position;
+  readonly drop: () => Promise<unknown>;
+  readonly keepSnapshots: CollectOptions['keepSnapshots'];
+}
+
+/** A snapshot in which edits wait above leaves that nothing but it reaches, once it is settled. */
+async function waitingSheet(): Promise<SheetLog> {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  await refill(sheet, 'first');
+  await sheet.completed();
+  for (const row of [3, 12, 20]) await sheet.edit(set(row, 1, `edit ${row}`));
+  return sheet;
+}
+
+async function moreEdits(sheet: SheetLog): Promise<void> {
+  for (let row = 0; row < 25; row += 4) await sheet.edit(set(row, 2, `more in ${row}`));
+}
+
+const RACES: Readonly<Record<string, () => Promise<Race>>> = {
+  'its root was replaced': async () => {
+    const sheet = await waitingSheet();
+    const base = await sheet.completed();
+    for (let graces = 0; graces < 3; graces++) {
+      sheet.nowMs += GRACE;
+      await collect(sheet, { keepSnapshots: 'last' });
+    }
+    await moreEdits(sheet);
+    return { sheet, target: await sheet.snapshot(), drop: () => sheet.compact(base), keepSnapshots: 'last' };
+  },
+  'its segment was archived': async () => {
+    const sheet = await waitingSheet();
+    await sheet.completed();
+    await sheet.edit(set(9, 1, 'late'));
+    const last = await sheet.snapshot();
+    const next = await sheet.segment();
+    await moreEdits(sheet);
+    const drop = async (): Promise<void> => {
+      await sheet.complete(last);
+      await sheet.compact(last);
+      await sheet.complete(next);
+      await sheet.archive();
+    };
+    return { sheet, target: await sheet.snapshot(), drop, keepSnapshots: 'all' };
+  },
+};
+
+describe.each(Object.entries(RACES))('a build that began from a snapshot which is not kept since %s', (_, begin) => {
+  /** Runs it with the snapshot dropped before an operation, and collections before and after the grace period is over. */
+  async function race(operation: number, graceSeconds?: number): Promise<Race & { readonly operations: number }> {
+    const given = await begin();
+    const { sheet, target, drop, keepSnapshots } = given;
+    const options = { keepSnapshots, ...(graceSeconds !== undefined && { graceSeconds }) };
+    const names: string[] = [];
+    const around = beforeOperation(
+      operation,
+      async () => {
+        await drop();
+        await collect(sheet, options);
+        sheet.nowMs += GRACE - 1;
+        await collect(sheet, options);
+      },
+      names,
+    );
+    await sheet.complete(target, { ...depsAround(sheet, around), rangeEntries: 2, batchBytes: 1 });
+    return { ...given, operations: names.length };
+  }
+
+  test('is completed and whole, whenever that was', async () => {
+    const { operations } = await race(0);
+    expect(operations).toBeGreaterThan(20);
+    for (let operation = 1; operation <= operations; operation++) {
+      const { sheet, target, keepSnapshots } = await race(operation);
+      await expectWhole(sheet, keepSnapshots);
+      expect(await sheet.ref(target), `operation ${operation}`).toBeDefined();
+      for (let graces = 0; graces < 4; graces++) {
+        sheet.nowMs += GRACE;
+        await collect(sheet, { keepSnapshots });
+      }
+      await expectWhole(sheet, keepSnapshots);
+      const needed = await neededKeys(sheet, keepSnapshots);
+      expect(await sheet.keys(chunkPrefix(sheet.log))).toEqual(needed.filter((key) => key.includes('/chunks/')));
+    }
+  });
+
+  test('may be lost where there is no grace period', async () => {
+    const { operations } = await race(0);
+    let lost = 0;
+    for (let operation = 1; operation <= operations; operation++) {
+      const raced = await race(operation, 0).catch(() => undefined);
+      const keepSnapshots = raced?.keepSnapshots;
+      const problems = raced && (await verify({ ...raced.sheet.deps, keepSnapshots }, raced.sheet.log)).problems;
+      if (problems?.length !== 0) lost++;
+    }
+    expect(lost).toBeGreaterThan(3);
+  });
+});
+
+test('a build that comes in between writes what is being removed, and has it', async () => {
+  const options = { keepSnapshots: 'last' } as const;
+  const due = async (): Promise<{ readonly sheet: SheetLog; readonly target: Position }> => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await refill(sheet, 'first');
+    await sheet.completed();
+    await refill(sheet, 'second');
+    await sheet.completed();
+    for (let graces = 0; graces < 2; graces++) {
+      sheet.nowMs += GRACE;
+      await collect(sheet, options);
+    }
+    sheet.nowMs += GRACE;
+    // The same sheet as at first, so the same chunks.
+    await refill(sheet, 'first');
+    return { sheet, target: await sheet.snapshot() };
+  };
+  const names: string[] = [];
+  const alone = await due();
+  const { removed } = await collect(alone.sheet, options, depsAround(alone.sheet, beforeOperation(0, due, names)));
+  expect(removed.objects).toBeGreaterThan(8);
+  const kept = new Set<number>();
+  for (let operation = 1; operation <= names.length; operation++) {
+    const { sheet, target } = await due();
+    const around = beforeOperation(operation, () => sheet.complete(target));
+    const result = await collect(sheet, options, depsAround(sheet, around));
+    kept.add(result.removed.objects);
+    await expectWhole(sheet, 'last');
+  }
+  expect(kept).toContain(0);
+  expect(kept).toContain(removed.objects);
+});
+
+/** A bucket as it is before a collection: one that condemns, and one that removes. */
+const STAGES = [
+  ['condemns', 1],
+  ['removes', 2],
+] as const;
+
+describe.each(STAGES)('a collection that %s', (_, graces) => {
+  async function dueLog(): Promise<{ readonly sheet: SheetLog; readonly bucket: () => Promise<MemoryBlobStore> }> {
+    const sheet = await livedLog();
+    await leaveDebris(sheet);
+    for (let i = 1; i < graces; i++) {
+      sheet.nowMs += GRACE;
+      await collect(sheet);
+    }
+    sheet.nowMs += GRACE;
+    return { sheet, bucket: () => copyOfBucket(sheet.blobs, () => sheet.nowMs) };
+  }
+
+  /** What is in the bucket after an undisturbed collection, and the operations that this takes. */
+  async function undisturbed({ sheet, bucket }: Awaited<ReturnType<typeof dueLog>>) {
+    const blobs = await bucket();
+    const names: string[] = [];
+    const around = beforeOperation(0, () => Promise.resolve(), names);
+    const { removed, condemned } = await collect(sheet, {}, depsOn(sheet, blobs, around));
+    expect(graces === 1 ? condemned.objects : removed.objects).toBeGreaterThan(3);
+    return { names, contents: await contentsOf(blobs) };
+  }
+
+  test('ends as ever when it comes again, wherever the one before died', async () => {
+    const given = await dueLog();
+    const { names, contents } = await undisturbed(given);
+    const { sheet, bucket } = given;
+    const last = graces === 1 ? 'abort' : 'deleteUnchanged';
+    expect(names).toEqual(expect.arrayContaining(['get', 'put', 'list', 'segments', 'items', last]));
+    const writes = new Set(['put', 'abort', 'deleteUnchanged']);
+    for (const [i, name] of names.entries()) {
+      // After a read nothing happens before the next operation begins.
+      for (const when of writes.has(name) ? (['before', 'after'] as const) : (['before'] as const)) {
+        const blobs = await bucket();
+        await dieAt(sheet, { operation: i + 1, when }, (_ports, around) =>
+          collect(sheet, {}, depsOn(sheet, blobs, around)),
+        );
+        await collect(sheet, {}, depsOn(sheet, blobs));
+        expect(await contentsOf(blobs), `died ${when} ${name} (${i + 1})`).toEqual(contents);
+      }
+    }
+  });
+
+  test('ends as ever beside another one', async () => {
+    const given = await dueLog();
+    const { names, contents } = await undisturbed(given);
+    const { sheet, bucket } = given;
+    for (let operation = 1; operation <= names.length; operation++) {
+      const blobs = await bucket();
+      const twin = beforeOperation(operation, () => collect(sheet, {}, depsOn(sheet, blobs)));
+      await collect(sheet, {}, depsOn(sheet, blobs, twin));
+      expect(await contentsOf(blobs), `operation ${operation}`).toEqual(contents);
+    }
+    const blobs = await bucket();
+    await Promise.all([1, 2, 3].map(() => collect(sheet, {}, depsOn(sheet, blobs))));
+    expect(await contentsOf(blobs)).toEqual(contents);
+  });
+});

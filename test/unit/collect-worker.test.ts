@@ -1,0 +1,327 @@
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
+import { bodyPrefix, chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
+import { readCondemned } from '../../src/workers/collection-record.ts';
+import { verify } from '../../src/workers/verify.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import {
+  beginUpload,
+  collect,
+  collectAfterEachGrace,
+  contentsOf,
+  copyOfBucket,
+  depsOn,
+  expectWhole,
+  GRACE,
+  keptSnapshots,
+  LARGE_VALUES,
+  leaveDebris,
+  livedLog,
+  logWithDebris,
+  neededKeys,
+  objectsIn,
+  refill,
+} from '../support/collecting.ts';
+import { newLogId, recordRequests } from '../support/logs.ts';
+import { SheetLog, set } from '../support/sheet-log.ts';
+
+describe('what nothing reaches', () => {
+  test('is condemned first, and removed a grace period later; what is reached stays whole', async () => {
+    const { sheet, debris } = await logWithDebris();
+    const needed = await neededKeys(sheet);
+    const made = sheet.nowMs;
+    const gone = new Map<string, number>();
+    let before = await sheet.keys(logPrefix(sheet.log));
+    expect(before).toEqual(expect.arrayContaining(Object.values(debris)));
+    for (let graces = 0.25; graces <= 5; graces += 0.25) {
+      sheet.nowMs = made + graces * GRACE;
+      await collect(sheet);
+      const now = await sheet.keys(logPrefix(sheet.log));
+      for (const key of before) if (!now.includes(key)) gone.set(key, graces);
+      before = now;
+      await expectWhole(sheet);
+    }
+    expect(before).toEqual(needed);
+    expect(await sheet.keys()).toEqual(needed);
+    const { chunk, archive, body, progress, root } = debris;
+    // A root counts as kept for a grace period from when it is first seen to be on no entry.
+    expect([chunk, archive, body, progress, root].map((key) => gone.get(key))).toEqual([2, 2, 2, 2, 2.25]);
+    expect(Math.min(...gone.values())).toBe(2);
+    expect([...gone.keys()].filter((key) => parseKey(key)?.kind === 'chunk').length).toBeGreaterThan(4);
+  });
+
+  test('stays until a grace period has passed to the millisecond since it was condemned, and that since it was written', async () => {
+    const { sheet, debris } = await logWithDebris();
+    const { chunk, archive, body, progress } = debris;
+    const all = [chunk, archive, body, progress].sort();
+    sheet.nowMs += GRACE - 1;
+    expect(await collect(sheet)).toMatchObject({ condemned: { objects: 0 }, removed: { objects: 0 }, aborted: 0 });
+    sheet.nowMs += 1;
+    expect(await collect(sheet)).toMatchObject({ condemned: { objects: 4 }, removed: { objects: 0 }, aborted: 1 });
+    expect((await readCondemned(sheet.blobs, sheet.log)).condemned.map(([key]) => key).sort()).toEqual(all);
+    sheet.nowMs += GRACE - 1;
+    expect(await collect(sheet)).toMatchObject({ removed: { objects: 0 } });
+    expect(await sheet.keys()).toEqual(expect.arrayContaining(all));
+    sheet.nowMs += 1;
+    expect(await collect(sheet)).toMatchObject({ removed: { objects: 4 } });
+    expect((await sheet.keys()).filter((key) => all.includes(key))).toEqual([]);
+  });
+
+  test('is an upload that was begun a grace period ago: it is given up at once', async () => {
+    const sheet = await livedLog();
+    const key = `${logPrefix(sheet.log)}archives/one`;
+    beginUpload(sheet.blobs, key);
+    sheet.nowMs += GRACE - 1;
+    expect(await collect(sheet)).toMatchObject({ aborted: 0 });
+    expect(await Array.fromAsync(sheet.blobs.uploads(''))).toMatchObject([{ key }]);
+    sheet.nowMs += 1;
+    expect(await collect(sheet)).toMatchObject({ aborted: 1 });
+    expect(await Array.fromAsync(sheet.blobs.uploads(''))).toEqual([]);
+  });
+
+  test('goes at once where there is no grace period', async () => {
+    const { sheet } = await logWithDebris();
+    const needed = await neededKeys(sheet);
+    expect(await collect(sheet, { graceSeconds: 0 })).toMatchObject({ condemned: { objects: 0 }, aborted: 1 });
+    // What the abandoned build had written is found once that is gone.
+    await collect(sheet, { graceSeconds: 0 });
+    expect(await sheet.keys()).toEqual(needed);
+    await expectWhole(sheet);
+  });
+
+  test('stays where it is written again after it was condemned', async () => {
+    const { sheet, debris } = await logWithDebris();
+    await collectAfterEachGrace(sheet, 1);
+    sheet.nowMs += GRACE / 2;
+    await sheet.blobs.put(debris.chunk, Uint8Array.of(1));
+    sheet.nowMs += GRACE / 2;
+    await collect(sheet);
+    const keys = await sheet.keys();
+    expect([keys.includes(debris.chunk), keys.includes(debris.archive)]).toEqual([true, false]);
+    await collectAfterEachGrace(sheet, 2);
+    expect(await sheet.keys()).not.toContain(debris.chunk);
+  });
+
+  test('is a body until an entry names it, and then never', async () => {
+    const { sheet, debris } = await logWithDebris();
+    await collectAfterEachGrace(sheet, 1);
+    const end = await sheet.edit(set(0, 0, 'before'));
+    const entry = { log: sheet.log, created: 1, type: 'Set', version: 1, external: debris.body };
+    await sheet.tables.putEntries([{ ...entry, position: { ...end, entry: end.entry + 1 } }]);
+    await collectAfterEachGrace(sheet, 3);
+    expect(await sheet.keys()).toContain(debris.body);
+  });
+
+  test('is a body that lost its entry, with a segment that left the table without an archive', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await refill(sheet, 'first');
+    await sheet.completed();
+    await sheet.covered();
+    await refill(sheet, 'second');
+    await collectAfterEachGrace(sheet, 2);
+    expect(await sheet.keys(bodyPrefix(sheet.log))).toHaveLength(2);
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.deleteEntries(sheet.log, 0, [0, 1, 2, 3]);
+    await collectAfterEachGrace(sheet, 3);
+    expect(await sheet.keys(bodyPrefix(sheet.log))).toHaveLength(1);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test('is not what another log has', async () => {
+    const { sheet } = await logWithDebris();
+    const others = [logPrefix(newLogId()), 'unrelated/'].map((prefix) => `${prefix}chunks/${'cd'.repeat(32)}`);
+    for (const key of others) await sheet.blobs.put(key, Uint8Array.of(1));
+    await collectAfterEachGrace(sheet, 4);
+    expect(await sheet.keys()).toEqual([...(await neededKeys(sheet)), ...others].sort());
+  });
+});
+
+describe('a body', () => {
+  test('that an archived entry names stays, though it was put back from a backup long after', async () => {
+    const sheet = await livedLog();
+    const bodies = await sheet.keys(bodyPrefix(sheet.log));
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1, expired: 1 });
+    const entries = (await sheet.items()).map((_, entry) => entry);
+    await sheet.tables.deleteEntries(sheet.log, 0, entries);
+    await collectAfterEachGrace(sheet, 3);
+    sheet.nowMs += 100 * GRACE;
+    for (const key of bodies) await sheet.blobs.put(key, (await sheet.blobs.get(key)) ?? new Uint8Array());
+    await collectAfterEachGrace(sheet, 4);
+    expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);
+    await expectWhole(sheet);
+  });
+
+  test('that nobody names costs a look into archives; one that is named costs none once it was found', async () => {
+    const sheet = await livedLog();
+    await collectAfterEachGrace(sheet, 3);
+    const reads: string[] = [];
+    const look = depsOn(sheet, sheet.blobs, (name, effect) => {
+      if (name === 'getRange') reads.push(name);
+      return effect();
+    });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.deleteEntries(sheet.log, 0, [1]);
+    sheet.nowMs += GRACE;
+    await collect(sheet, {}, look);
+    expect(reads).toEqual([]);
+    await leaveDebris(sheet);
+    sheet.nowMs += GRACE;
+    await collect(sheet, {}, look);
+    expect(reads).not.toEqual([]);
+  });
+});
+
+describe('time', () => {
+  afterEach(() => void vi.useRealTimers());
+
+  test.each([-10_000, 10_000])('is that of the bucket, though the clock here is %i days off', async (days) => {
+    const { sheet, debris } = await logWithDebris();
+    vi.useFakeTimers({ toFake: ['Date'], now: sheet.nowMs + days * GRACE });
+    const deps = { ...sheet.deps, now: () => Date.now() };
+    const has = async () => (await sheet.keys()).includes(debris.chunk);
+    sheet.nowMs += GRACE;
+    expect(await collect(sheet, {}, deps)).toMatchObject({ condemned: { objects: 4 }, removed: { objects: 0 } });
+    sheet.nowMs += GRACE - 1;
+    await collect(sheet, {}, deps);
+    expect(await has()).toBe(true);
+    sheet.nowMs += 1;
+    await collect(sheet, {}, deps);
+    expect(await has()).toBe(false);
+  });
+});
+
+describe('snapshots', () => {
+  test('of segments in the table are all kept, or only the last of each', async () => {
+    const sheet = await livedLog();
+    await collectAfterEachGrace(sheet, 4, { keepSnapshots: 'all' });
+    expect(await sheet.keys()).toEqual(await neededKeys(sheet, 'all'));
+    const kept = await keptSnapshots(sheet, 'last');
+    expect((await keptSnapshots(sheet, 'all')).length).toBeGreaterThan(kept.length);
+    await collectAfterEachGrace(sheet, 4, { keepSnapshots: 'last' });
+    expect(await sheet.keys(logPrefix(sheet.log))).toEqual(await neededKeys(sheet, 'last'));
+    await expectWhole(sheet, 'last');
+  });
+
+  test('that are kept no longer count as kept for a grace period more', async () => {
+    const sheet = await livedLog();
+    await refill(sheet, 'third');
+    await sheet.completed();
+    await collectAfterEachGrace(sheet, 4);
+    const all = await sheet.keys(chunkPrefix(sheet.log));
+    const last = { keepSnapshots: 'last' } as const;
+    expect(await collect(sheet, last)).toMatchObject({ condemned: { objects: 0 } });
+    sheet.nowMs += GRACE - 1;
+    expect(await collect(sheet, last)).toMatchObject({ condemned: { objects: 0 } });
+    sheet.nowMs += 1;
+    const { condemned } = await collect(sheet, last);
+    sheet.nowMs += GRACE - 1;
+    expect(await collect(sheet, last)).toMatchObject({ condemned, removed: { objects: 0 } });
+    expect(await sheet.keys(chunkPrefix(sheet.log))).toEqual(all);
+    sheet.nowMs += 1;
+    expect(await collect(sheet, last)).toMatchObject({ removed: condemned });
+    expect(condemned.objects).toBe(all.length - (await sheet.keys(chunkPrefix(sheet.log))).length);
+    expect(condemned.objects).toBeGreaterThan(8);
+    await expectWhole(sheet, 'last');
+  });
+});
+
+describe('objects that are none of its own', () => {
+  test('are named and left alone, however many parts a log is gone through in', async () => {
+    const { sheet } = await logWithDebris();
+    const foreign = ['chunks/notes.txt', 'roots/elsewhere', 'zzz'].map((name) => logPrefix(sheet.log) + name);
+    for (const key of foreign) await sheet.blobs.put(key, Uint8Array.of(1));
+    const [copy, parts] = [await copyOfBucket(sheet.blobs, () => sheet.nowMs), { maxMarks: 1 }];
+    for (let i = 0; i < 4; i++) {
+      sheet.nowMs += GRACE;
+      const result = await collect(sheet);
+      expect(result.foreign).toEqual(foreign);
+      expect(await collect(sheet, {}, { ...depsOn(sheet, copy), ...parts })).toEqual(result);
+      expect(await sheet.keys()).toEqual(expect.arrayContaining(foreign));
+    }
+    expect(await sheet.keys()).toEqual([...(await neededKeys(sheet)), ...foreign].sort());
+  });
+});
+
+describe('a collection in parts', () => {
+  test.each([1, 3, 10])('ends as one does that holds everything in memory: %i marks', async (maxMarks) => {
+    const { sheet } = await logWithDebris();
+    const copy = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
+    let [lists, whole] = [0, 0];
+    for (let i = 0; i < 5; i++) {
+      sheet.nowMs += GRACE / 2;
+      const counting = new MeteredBlobStore(sheet.blobs);
+      const result = await collect(sheet, {}, { blobs: counting });
+      const metered = new MeteredBlobStore(copy);
+      expect(await collect(sheet, {}, { ...depsOn(sheet, metered), maxMarks })).toEqual(result);
+      expect(await contentsOf(copy)).toEqual(await contentsOf(sheet.blobs));
+      lists += metered.usage().lists;
+      whole += counting.usage().lists;
+    }
+    expect(lists).toBeGreaterThan(whole + 5 * 3);
+  });
+});
+
+describe('a dry run', () => {
+  test('writes nothing, and says what the run does that follows', async () => {
+    const { sheet } = await logWithDebris();
+    let [removed, condemned] = [0, 0];
+    for (let graces = 0; graces < 8; graces++) {
+      sheet.nowMs += GRACE / 2;
+      const before = await objectsIn(sheet.blobs);
+      const uploads = await Array.fromAsync(sheet.blobs.uploads(''));
+      const { keys, ...dry } = await collect(sheet, { dryRunAt: sheet.nowMs });
+      expect(await objectsIn(sheet.blobs)).toEqual(before);
+      expect(await Array.fromAsync(sheet.blobs.uploads(''))).toEqual(uploads);
+      const { keys: none, ...real } = await collect(sheet);
+      // But for the note that the first collection writes.
+      expect({ ...real, kept: 0 }).toEqual({ ...dry, kept: 0 });
+      expect(none).toBeUndefined();
+      const after = await sheet.keys(logPrefix(sheet.log));
+      const gone = before.map(({ key }) => key).filter((key) => key.startsWith('logs/') && !after.includes(key));
+      expect([...(keys?.removed ?? [])].sort()).toEqual(gone);
+      const record = await readCondemned(sheet.blobs, sheet.log);
+      expect(keys?.condemned).toEqual(record.condemned.map(([key]) => key));
+      removed += gone.length;
+      condemned += record.condemned.length;
+    }
+    expect([removed > 8, condemned > 8]).toEqual([true, true]);
+  });
+
+  test('of a log that was never collected does not even leave the note', async () => {
+    const { sheet } = await logWithDebris();
+    const before = await sheet.contents();
+    await collect(sheet, { dryRunAt: sheet.nowMs + GRACE });
+    expect(await sheet.contents()).toEqual(before);
+  });
+});
+
+test('a log at rest costs a request for each node, and a few that do not depend on its size', async () => {
+  const sheet = await livedLog();
+  await collectAfterEachGrace(sheet, 4);
+  sheet.nowMs += GRACE;
+  const blobs = new MeteredBlobStore(sheet.blobs);
+  const requests: string[] = [];
+  const store = recordRequests(sheet.tables, requests);
+  const result = await collect(sheet, {}, { blobs, store });
+  const keys = await sheet.keys();
+  expect(result.kept.objects).toBe(keys.length);
+  const nodes = await nodeCount(sheet);
+  expect(nodes).toBeGreaterThan(8);
+  expect(blobs.usage()).toMatchObject({
+    // The two notes; and each node once, however many snapshots share it.
+    gets: 2 + nodes,
+    puts: 2,
+    // The time, twice, progress, roots, chunks, everything, uploads; and the age of an archive.
+    lists: 7 + 1,
+    deletes: 1,
+  });
+  // Entries of the segment that is in the table, and the last snapshot of the one that is archived.
+  expect(requests).toEqual(['newestSegments', 'segments', 'getEntry', 'items']);
+  await expectWhole(sheet);
+});
+
+/** How many nodes the kept snapshots of a log reach: chunks that are no values. */
+async function nodeCount(sheet: SheetLog): Promise<number> {
+  const chunks = (await neededKeys(sheet)).filter((key) => key.startsWith(chunkPrefix(sheet.log)));
+  return chunks.length - LARGE_VALUES;
+}

@@ -1,0 +1,422 @@
+import { describe, expect, test } from 'vitest';
+import { LogNotFoundError, SegmentStateError } from '../../src/errors.ts';
+import type { Position } from '../../src/log/position.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
+import { chunkPrefix, progressPrefix, rootPrefix } from '../../src/store/keys.ts';
+import { expireSegment } from '../../src/workers/expire.ts';
+import type { RebuildJob } from '../../src/workers/job.ts';
+import { type RebuildResult, rebuildLog } from '../../src/workers/rebuild.ts';
+import { replay } from '../../src/workers/replay.ts';
+import type { SnapshotDeps } from '../../src/workers/snapshot.ts';
+import { unexpireSegment } from '../../src/workers/unexpire.ts';
+import { verify } from '../../src/workers/verify.ts';
+import type { Around } from '../support/around.ts';
+import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { withByte } from '../support/damage.ts';
+import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { newLogId } from '../support/logs.ts';
+import { type Contents, depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { FAULTY, versionedSheet } from '../support/versioned-sheet.ts';
+
+const TTL: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'ttl', graceSeconds: 0 };
+
+function rebuild(
+  sheet: SheetLog,
+  deps: Partial<SnapshotDeps> = {},
+  job: Partial<RebuildJob> = {},
+): Promise<RebuildResult> {
+  return rebuildLog({ ...sheet.deps, ...deps }, { kind: 'rebuild', log: sheet.log, ...job });
+}
+
+/** A log of two segments, small enough nodes for several chunks a snapshot, and its four snapshots. */
+async function builtSheet(): Promise<{ readonly sheet: SheetLog; readonly positions: readonly Position[] }> {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  const start = { segment: 0, entry: 0 };
+  await sheet.complete(start);
+  await sheet.fill(60, 3);
+  const first = await sheet.completed();
+  await sheet.edit({ type: 'Insert Rows', position: 3, count: 2 }, set(4, 0, 'between'));
+  const second = await sheet.covered();
+  await sheet.fill(10, 1);
+  const third = await sheet.completed();
+  return { sheet, positions: [start, first, second, third] };
+}
+
+function hashes(sheet: SheetLog, positions: readonly Position[]): Promise<string[]> {
+  return Promise.all(positions.map((position) => sheet.stateHash(position)));
+}
+
+async function expectWhole(sheet: SheetLog): Promise<void> {
+  expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  expect((await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).equal).toBe(true);
+}
+
+describe('a log that is rebuilt', () => {
+  test('is the same as before, byte for byte, where nothing was wrong', async () => {
+    const { sheet, positions } = await builtSheet();
+    const before = await sheet.contents();
+    const result = await rebuild(sheet);
+    expect(result).toEqual({
+      outcome: 'rebuilt',
+      snapshots: 4,
+      replaced: 0,
+      differed: [],
+      entries: 8,
+      newest: positions[3],
+      compaction: undefined,
+    });
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('has the same states where its snapshots were built in another order, or settled', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    const positions: Position[] = [];
+    for (let i = 0; i < 4; i++) {
+      for (let row = 0; row < 10; row++) await sheet.edit(set(row * 4, i, `value ${i}`));
+      positions.push(await sheet.snapshot());
+    }
+    for (const position of positions.toReversed()) await sheet.complete(position);
+    const last = positions.at(-1) ?? { segment: 0, entry: 0 };
+    await sheet.compact(last);
+    const before = await hashes(sheet, positions);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 5, differed: [] });
+    expect(await hashes(sheet, positions)).toEqual(before);
+    await expectWhole(sheet);
+    const again = await sheet.contents();
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0 });
+    expect(await sheet.contents()).toEqual(again);
+  });
+
+  test('has all of its snapshots completed, and Last Snapshot where it belongs', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(set(0, 0, 'a'));
+    const [first, last] = [await sheet.snapshot(), await sheet.snapshot()];
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 3, replaced: 0 });
+    expect(await sheet.lastSnapshot()).toBe(last.entry);
+    expect([await sheet.rows(first), await sheet.rows(last)]).toEqual([[['a']], [['a']]]);
+    // A root that was written, while Last Snapshot was not moved.
+    const late = await sheet.snapshot();
+    const dies: Around = (name, effect) =>
+      name === 'advanceLastSnapshot' ? Promise.reject(new Error('the process died')) : effect();
+    await expect(sheet.complete(late, depsAround(sheet, dies))).rejects.toThrow('the process died');
+    await rebuild(sheet);
+    expect(await sheet.lastSnapshot()).toBe(late.entry);
+  });
+
+  test('takes nothing of what unfinished builds left behind', async () => {
+    const { sheet } = await builtSheet();
+    for (let i = 0; i < 10; i++) await sheet.edit(set(i, 0, `late ${i}`));
+    const position = await sheet.snapshot();
+    const stray = await sheet.complete(position, { deadline: sheet.nowMs, rangeEntries: 2, reducer: fickle('wrong') });
+    expect(stray).toMatchObject({ outcome: 'progress' });
+    expect(await sheet.keys(progressPrefix(sheet.log))).toHaveLength(1);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', differed: [] });
+    expect(await sheet.keys(progressPrefix(sheet.log))).toEqual([]);
+    expect((await sheet.rows(position))[9]?.[0]).toBe('late 9');
+    await expectWhole(sheet);
+  });
+
+  test('that does not exist is an error', async () => {
+    const { sheet } = await builtSheet();
+    const before = await sheet.contents();
+    const log = newLogId();
+    const rebuilding = rebuild(sheet, {}, { log });
+    await expect(rebuilding).rejects.toThrow(LogNotFoundError);
+    await expect(rebuilding).rejects.toMatchObject({ log });
+    expect(await sheet.contents()).toEqual(before);
+  });
+});
+
+/** The sheet's reducer, but it writes something else into every cell. */
+function fickle(text: string): Reducer {
+  const sheet = versionedSheet(1);
+  return {
+    ...sheet,
+    fold: (draft, entry) => sheet.fold(draft, entry.type === 'Set' ? { ...entry, body: [[0, 0, text]] } : entry),
+  };
+}
+
+describe('what was wrong is mended', () => {
+  test.each([
+    ['is lost', undefined],
+    ['is damaged', (bytes: Uint8Array) => withByte(bytes, bytes.length >> 1, (bytes[bytes.length >> 1] ?? 0) ^ 1)],
+    ['is cut off', (bytes: Uint8Array) => bytes.slice(0, 3)],
+  ])('where any one object of a snapshot %s', async (_, damage) => {
+    const { sheet } = await builtSheet();
+    const before = await sheet.contents();
+    const keys = await sheet.keys(chunkPrefix(sheet.log));
+    expect(keys.length).toBeGreaterThan(5);
+    for (const key of keys) {
+      const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+      if (damage === undefined) await sheet.blobs.delete([key]);
+      else await sheet.blobs.put(key, damage(bytes));
+      expect((await verify(sheet.deps, sheet.log)).problems).not.toEqual([]);
+      expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0, differed: [] });
+      expect(await sheet.contents()).toEqual(before);
+    }
+  });
+
+  test('where the object of a root is lost or damaged', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.fill(1_000, 1);
+    const position = await sheet.completed();
+    await sheet.complete({ segment: 0, entry: 0 });
+    const before = await sheet.contents();
+    const [key = ''] = await sheet.keys(rootPrefix(sheet.log));
+    await sheet.blobs.delete([key]);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0 });
+    expect(await sheet.contents()).toEqual(before);
+    await sheet.blobs.put(key, Uint8Array.of(1, 2, 3));
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0 });
+    expect(await sheet.contents()).toEqual(before);
+    expect(await sheet.ref(position)).toEqual({ key });
+  });
+
+  test('where a root in its entry is damaged, or names an object that nobody knows', async () => {
+    const { sheet, positions } = await builtSheet();
+    const before = await sheet.contents();
+    const position = positions[1] ?? { segment: 0, entry: 0 };
+    for (const wrong of [{ inline: Uint8Array.of(1, 2, 3) }, { key: `${rootPrefix(sheet.log)}unknown` }]) {
+      const right = await sheet.ref(position);
+      if (right === undefined) throw new Error('no root');
+      expect(await sheet.tables.replaceRoot(sheet.log, position, right, wrong)).toBe(true);
+      expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 4, replaced: 1, differed: [] });
+      expect(await sheet.contents()).toEqual(before);
+    }
+  });
+
+  test('where a snapshot has another state than its log, and that is said', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(set(0, 0, 'right'));
+    const wrong = await sheet.completed({ reducer: fickle('wrong') });
+    await sheet.edit(set(0, 1, 'right'));
+    const onTop = await sheet.completed();
+    expect(await sheet.rows(onTop)).toEqual([['wrong', 'right']]);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 2, differed: [wrong, onTop] });
+    expect([await sheet.rows(wrong), await sheet.rows(onTop)]).toEqual([[['right']], [['right', 'right']]]);
+    await expectWhole(sheet);
+    // Whoever has started from the replaced roots can read them still.
+    expect(await sheet.keys(rootPrefix(sheet.log))).toHaveLength(2);
+    expect(await rebuild(sheet)).toMatchObject({ replaced: 0, differed: [] });
+  });
+
+  test('where the log was stopped and can be folded now', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(set(0, 0, 'a'));
+    const [item] = (await sheet.items()).slice(1);
+    await sheet.tables.putItems([{ ...item, T: { S: FAULTY } }]);
+    const position = await sheet.completed();
+    expect(await readStop(sheet.blobs, sheet.log)).toMatchObject({ code: 'FOLD_FAILED' });
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'stopped', stop: { code: 'FOLD_FAILED', entry: 1 } });
+    await sheet.tables.putItems([{ ...item }]);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 2 });
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+    expect(await sheet.rows(position)).toEqual([['a']]);
+  });
+
+  test('but a log that lacks an entry is stopped, and its snapshots stay', async () => {
+    const { sheet, positions } = await builtSheet();
+    const before = await hashes(sheet, positions);
+    await sheet.tables.deleteEntries(sheet.log, 0, [1]);
+    expect(await rebuild(sheet)).toMatchObject({
+      outcome: 'stopped',
+      stop: { code: 'ENTRY_GAP', segment: 0, entry: 1, message: expect.stringContaining(sheet.log) },
+    });
+    expect(await hashes(sheet, positions)).toEqual(before);
+  });
+});
+
+test('a new version of the reducer makes all snapshots its own, and finds none of them wrong', async () => {
+  const sheet = await SheetLog.create();
+  await sheet.edit(set(0, 0, 'a'));
+  const first = await sheet.completed();
+  await sheet.edit(set(0, 1, 'b'));
+  const second = await sheet.covered();
+  const reducer = versionedSheet(2);
+  expect(await rebuild(sheet, { reducer })).toMatchObject({ outcome: 'rebuilt', replaced: 2, differed: [] });
+  expect([await sheet.rows(first), await sheet.rows(second)]).toEqual([[['A']], [['A', 'B']]]);
+  expect((await sheet.root(first)).reducer).toMatchObject({ version: 2 });
+});
+
+describe('a log whose old segments are archived', () => {
+  test.each(['in the table too', 'in their archives only'])('is rebuilt, its entries being %s', async (where) => {
+    const { sheet, positions } = await builtSheet();
+    const before = await hashes(sheet, positions);
+    await sheet.archive(0);
+    if (where !== 'in the table too') {
+      await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
+      expect(sheet.tables.expireEntries(sheet.nowMs / 1000)).toHaveLength(6);
+    }
+    const contents = await sheet.contents();
+    for (const key of await sheet.keys(chunkPrefix(sheet.log))) await sheet.blobs.delete([key]);
+    const result = await rebuild(sheet);
+    expect(result).toMatchObject({ outcome: 'rebuilt', snapshots: 2, replaced: 0, differed: [] });
+    expect(await hashes(sheet, positions.slice(2))).toEqual(before.slice(2));
+    const after = await sheet.contents();
+    expect([after.entries, after.segments]).toEqual([contents.entries, contents.segments]);
+  });
+
+  test('keeps the roots of those as they are, with a new reducer too', async () => {
+    const { sheet, positions } = await builtSheet();
+    await sheet.archive(0);
+    const before = await sheet.items(0);
+    expect(await rebuild(sheet, { reducer: versionedSheet(2) })).toMatchObject({ snapshots: 2, replaced: 2 });
+    expect(await sheet.items(0)).toEqual(before);
+    const versions = positions.map(async (position) => (await sheet.root(position)).reducer.version);
+    expect(await Promise.all(versions)).toEqual([1, 1, 2, 2]);
+  });
+
+  test('is stopped where the archive is lost and the entries are gone', async () => {
+    const { sheet } = await builtSheet();
+    const { key } = await sheet.archive(0);
+    await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
+    sheet.tables.expireEntries(sheet.nowMs / 1000);
+    await sheet.blobs.delete([key]);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'stopped', stop: { code: 'ARCHIVE_MISSING', segment: 0 } });
+  });
+});
+
+describe('a log whose old segments leave without an archive', () => {
+  const policy: RetentionPolicy = { ...TTL, archive: false, keepDays: 1 };
+
+  async function leaving(): Promise<SheetLog> {
+    const { sheet } = await builtSheet();
+    sheet.nowMs += 24 * 3600 * 1000;
+    await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, policy);
+    return sheet;
+  }
+
+  test('is not rebuilt: it is said why, nothing is changed, and its snapshots go on', async () => {
+    const sheet = await leaving();
+    sheet.tables.expireEntries(sheet.nowMs / 1000);
+    expect(await sheet.items(0)).toEqual([]);
+    const before = await sheet.contents();
+    for (const reducer of [versionedSheet(1), versionedSheet(2)]) {
+      const rebuilding = rebuild(sheet, { reducer });
+      await expect(rebuilding).rejects.toThrow(SegmentStateError);
+      await expect(rebuilding).rejects.toThrow('without an archive');
+      await expect(rebuilding).rejects.toMatchObject({ log: sheet.log, segment: 0, stopsLog: false });
+      expect(await sheet.contents()).toEqual(before);
+    }
+    await sheet.edit(set(0, 0, 'later'));
+    const position = await sheet.snapshot();
+    expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
+  });
+
+  test('is rebuilt once that was taken back', async () => {
+    const sheet = await leaving();
+    await expect(rebuild(sheet)).rejects.toThrow('expire --undo');
+    await unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 });
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 4, replaced: 0 });
+    await expectWhole(sheet);
+  });
+});
+
+describe('a rebuild in several turns', () => {
+  test('comes to the same end, each turn being a page further', async () => {
+    const { sheet } = await builtSheet();
+    const before = await sheet.contents();
+    const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
+    const places: string[] = [];
+    let job: Partial<RebuildJob> = {};
+    for (let turns = 0; ; turns++) {
+      const result = await rebuild(sheet, deps, job);
+      if (result.outcome !== 'progress') {
+        expect(result).toMatchObject({ outcome: 'rebuilt', differed: [] });
+        break;
+      }
+      places.push(`${result.reached.segment}/${result.reached.entry}`);
+      job = { after: result.after, turn: turns + 1 };
+    }
+    expect(places).toEqual(['0/1', '0/3', '0/4', '0/5', '1/1']);
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('goes on from a snapshot that was rebuilt, by a reducer that was deployed meanwhile too', async () => {
+    const { sheet, positions } = await builtSheet();
+    const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
+    await rebuild(sheet, deps);
+    const [, first] = positions;
+    const reducer = versionedSheet(2);
+    expect(await rebuild(sheet, { reducer }, { after: first, turn: 1 })).toMatchObject({ outcome: 'rebuilt' });
+    const versions = positions.map(async (position) => (await sheet.root(position)).reducer.version);
+    expect(await Promise.all(versions)).toEqual([1, 1, 2, 2]);
+  });
+});
+
+/** A log in which all that a rebuild mends is wrong. */
+async function brokenSheet(): Promise<SheetLog> {
+  const { sheet, positions } = await builtSheet();
+  for (let row = 0; row < 5; row++) await sheet.edit(set(row, 1, 'more'));
+  await sheet.completed({ reducer: fickle('wrong') });
+  await sheet.snapshot();
+  const [lost = '', damaged = ''] = await sheet.keys(chunkPrefix(sheet.log));
+  await sheet.blobs.delete([lost]);
+  await sheet.blobs.put(damaged, Uint8Array.of(1));
+  const position = positions[1] ?? { segment: 0, entry: 0 };
+  const right = await sheet.ref(position);
+  if (right === undefined) throw new Error('no root');
+  await sheet.tables.replaceRoot(sheet.log, position, right, { inline: Uint8Array.of(1, 2, 3) });
+  return sheet;
+}
+
+test('a rebuild is done all the same, wherever the one before died', async () => {
+  const reference = await brokenSheet();
+  const run = (sheet: SheetLog) => (deps: SheetLog['deps']) => rebuild(sheet, deps);
+  const deaths = await deathsOf(reference, run(reference));
+  const whole: Contents = await reference.contents();
+  await expectWhole(reference);
+  const names = new Set(deaths.map(({ name }) => name));
+  for (const name of [
+    'segments',
+    'entries',
+    'items',
+    'put',
+    'completeSnapshot',
+    'replaceRoot',
+    'advanceLastSnapshot',
+  ]) {
+    expect(names).toContain(name);
+  }
+  for (const death of deaths) {
+    const sheet = await brokenSheet();
+    await dieDuring(sheet, death, run(sheet));
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt' });
+    expect(await sheet.contents(), `died ${death.when} ${death.name} (${death.operation})`).toEqual(whole);
+  }
+});
+
+describe('beside a rebuild', () => {
+  test('another one may run', async () => {
+    const reference = await brokenSheet();
+    await rebuild(reference);
+    const sheet = await brokenSheet();
+    const results = await Promise.all([rebuild(sheet), rebuild(sheet), rebuild(sheet)]);
+    expect(results.map(({ outcome }) => outcome)).toEqual(['rebuilt', 'rebuilt', 'rebuilt']);
+    expect(await sheet.contents()).toEqual(await reference.contents());
+  });
+
+  test.each(['completeSnapshot', 'replaceRoot', 'put', 'items'])(
+    'a snapshot may be completed, and a segment archived, right before %s',
+    async (operation) => {
+      const sheet = await brokenSheet();
+      const late = await sheet.snapshot();
+      let done = false;
+      const around: Around = async (name, effect) => {
+        if (name === operation && !done) {
+          done = true;
+          await sheet.complete(late);
+          await sheet.archive(0);
+        }
+        return effect();
+      };
+      expect(await rebuild(sheet, depsAround(sheet, around))).toMatchObject({ outcome: 'rebuilt' });
+      expect(done).toBe(true);
+      const problems = (await verify(sheet.deps, sheet.log)).problems.filter(({ snapshot }) => snapshot.segment > 0);
+      expect(problems).toEqual([]);
+      expect((await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).equal).toBe(true);
+    },
+  );
+});

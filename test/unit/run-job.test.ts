@@ -1,0 +1,465 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import { describeJob, describeJobResult } from '../../src/cli/job-text.ts';
+import { EntryNotFoundError, MessageInvalidError } from '../../src/errors.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Position } from '../../src/log/position.ts';
+import { compactionDue } from '../../src/snapshot/compaction.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { readStop, type Stop } from '../../src/snapshot/stop.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
+import { streamDeduplicationId } from '../../src/workers/route.ts';
+import {
+  dueDeduplicationId,
+  type JobDeps,
+  type JobResult,
+  runJob,
+  turnDeduplicationId,
+} from '../../src/workers/run-job.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
+import { LOG, NOON, newLogId } from '../support/logs.ts';
+import { SheetLog, set } from '../support/sheet-log.ts';
+import { FAULTY } from '../support/versioned-sheet.ts';
+
+const GRACE = 3600;
+const START: Position = { segment: 0, entry: 0 };
+const STRICT: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, graceSeconds: GRACE };
+
+interface Sent {
+  readonly group: string;
+  readonly deduplicationId: string;
+  readonly job: Job;
+}
+
+/** Does one job; how it ended, and what it sent. */
+async function ran(
+  sheet: SheetLog,
+  job: Job,
+  deps: Partial<JobDeps> = {},
+): Promise<{ result: JobResult; sent: Sent[] }> {
+  const sent: Sent[] = [];
+  const queue: JobDeps['queue'] = {
+    send: async ({ group, deduplicationId, body }) => {
+      sent.push({ group, deduplicationId, job: decodeJob(body) });
+    },
+  };
+  const result = await runJob({ ...sheet.deps, policyOf: () => STRICT, queue, ...deps }, job);
+  return { result, sent };
+}
+
+/** Does a job and all that follow from it, in the order of the queue; every one of them and how it ended. */
+async function ranAll(
+  sheet: SheetLog,
+  first: Job,
+  deps: Partial<JobDeps> = {},
+): Promise<[string, JobResult['outcome']][]> {
+  const done: [string, JobResult['outcome']][] = [];
+  for (const waiting = [first]; ; ) {
+    const job = waiting.shift();
+    if (job === undefined) return done;
+    const { result, sent } = await ran(sheet, job, deps);
+    done.push([job.kind, result.outcome]);
+    waiting.push(...sent.map((each) => each.job));
+  }
+}
+
+/** A log whose first segment is covered, and its newest snapshot. */
+async function coveredSheet(): Promise<{ sheet: SheetLog; position: Position }> {
+  const sheet = await SheetLog.create();
+  await sheet.completed();
+  for (let i = 0; i < 6; i++) await sheet.edit(set(i, 0, `edit ${i}`));
+  return { sheet, position: await sheet.covered() };
+}
+
+/** A log in whose newest Snapshot entry so much is to wait that settling is due. */
+async function scatteredSheet(): Promise<{ sheet: SheetLog; position: Position }> {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  await sheet.complete(START);
+  await sheet.fill(100, 5);
+  await sheet.completed();
+  for (let i = 0; i < 99; i++) await sheet.edit(set(i, i % 5, ''));
+  return { sheet, position: await sheet.snapshot() };
+}
+
+describe('a snapshot job', () => {
+  test('is followed by nothing where it is done', async () => {
+    const { sheet } = await coveredSheet();
+    const position = await sheet.snapshot();
+    const { result, sent } = await ran(sheet, { kind: 'snapshot', log: LOG, position });
+    expect([result.outcome, sent]).toEqual(['built', []]);
+    expect(await ran(sheet, { kind: 'snapshot', log: LOG, position })).toMatchObject({ sent: [] });
+  });
+
+  test('has as many turns as it takes, and no longer insists once it could begin', async () => {
+    const sheet = await SheetLog.create();
+    for (let i = 0; i < 5; i++) await sheet.edit(set(i, 0, `edit ${i}`));
+    const position = await sheet.snapshot();
+    const deps = { deadline: sheet.nowMs, rangeEntries: 2 };
+    const job: Job = { kind: 'snapshot', log: LOG, position, again: true };
+    const { sent } = await ran(sheet, job, deps);
+    const next: Job = { kind: 'snapshot', log: LOG, position, turn: 1 };
+    const reached = { segment: 0, entry: 2 };
+    expect(sent).toEqual([{ group: LOG, deduplicationId: turnDeduplicationId(next, reached), job: next }]);
+    expect(await ranAll(sheet, next, deps)).toEqual([
+      ['snapshot', 'progress'],
+      ['snapshot', 'built'],
+    ]);
+    expect((await sheet.rows(position)).flat()).toEqual(Array.from({ length: 5 }, (_, i) => `edit ${i}`));
+  });
+
+  test('is followed by settling where that is due, also where it was done before', async () => {
+    const { sheet, position } = await scatteredSheet();
+    const job: Job = { kind: 'snapshot', log: LOG, position };
+    const compact: Job = { kind: 'compact', log: LOG, position };
+    const expected = [{ group: LOG, deduplicationId: dueDeduplicationId(compact), job: compact }];
+    const { result, sent } = await ran(sheet, job);
+    expect([result.outcome, sent]).toEqual(['built', expected]);
+    expect(await ranAll(sheet, job)).toEqual([
+      ['snapshot', 'present'],
+      ['compact', 'compacted'],
+    ]);
+    expect(await ranAll(sheet, job)).toEqual([['snapshot', 'present']]);
+  });
+
+  test('of a log that is stopped is followed by nothing', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.append({ type: FAULTY, version: 1, body: 1 });
+    const position = await sheet.snapshot();
+    const { result, sent } = await ran(sheet, { kind: 'snapshot', log: LOG, position });
+    expect([result.outcome, sent]).toEqual(['stopped', []]);
+  });
+});
+
+describe('an archive job', () => {
+  test('is followed by a collection, once', async () => {
+    const { sheet } = await coveredSheet();
+    const job: Job = { kind: 'archive', log: LOG, segment: 0 };
+    const collect: Job = { kind: 'collect', log: LOG };
+    const { result, sent } = await ran(sheet, job);
+    expect(result.outcome).toBe('archived');
+    expect(sent).toEqual([{ group: LOG, deduplicationId: dueDeduplicationId(collect), job: collect }]);
+    expect(await ranAll(sheet, collect)).toEqual([['collect', 'collected']]);
+    expect(await ran(sheet, job)).toMatchObject({ result: { outcome: 'present' }, sent: [] });
+  });
+});
+
+describe('an expire job', () => {
+  test("goes by the log's policy, wherever that is read", async () => {
+    const { sheet } = await coveredSheet();
+    await sheet.archive(0);
+    const asked: LogId[] = [];
+    const policyOf = async (log: LogId): Promise<RetentionPolicy> => {
+      asked.push(log);
+      return { ...STRICT, expire: asked.length === 1 ? 'never' : 'ttl' };
+    };
+    const job: Job = { kind: 'expire', log: LOG, segment: 0 };
+    expect(await ran(sheet, job, { policyOf })).toEqual({ result: { outcome: 'kept', segment: 0 }, sent: [] });
+    const expired = { outcome: 'expired', segment: 0, entries: 9, expires: NOON + GRACE };
+    expect(await ran(sheet, job, { policyOf })).toEqual({ result: expired, sent: [] });
+    expect(asked).toEqual([LOG, LOG]);
+  });
+
+  test('has as many turns as it takes', async () => {
+    const { sheet } = await coveredSheet();
+    await sheet.archive(0);
+    const items = await sheet.items();
+    const tables = Object.assign(Object.create(sheet.tables), {});
+    // Pages of a few entries each.
+    const paged = new Proxy(sheet.tables, {
+      get: (target, name) => {
+        if (name === 'items') {
+          return async function* (...[log, range]: Parameters<typeof target.items>) {
+            for await (const page of target.items(log, range)) {
+              for (let i = 0; i < page.length; i += 4) yield page.slice(i, i + 4);
+            }
+          };
+        }
+        const member: unknown = Reflect.get(target, name, target);
+        return typeof member === 'function' ? member.bind(target) : member;
+      },
+    });
+    expect(tables).toBeDefined();
+    const deps: Partial<JobDeps> = {
+      tables: paged,
+      deadline: sheet.nowMs,
+      policyOf: () => ({ ...STRICT, expire: 'ttl' }),
+    };
+    const job: Job = { kind: 'expire', log: LOG, segment: 0 };
+    const next: Job = { ...job, from: 4 };
+    const { result, sent } = await ran(sheet, job, deps);
+    expect(result).toEqual({ outcome: 'progress', segment: 0, reached: 4 });
+    const deduplicationId = turnDeduplicationId(next, { segment: 0, entry: 4 });
+    expect(sent).toEqual([{ group: LOG, deduplicationId, job: next }]);
+    const done = await ranAll(sheet, next, deps);
+    expect(done.at(-1)).toEqual(['expire', 'expired']);
+    expect((await sheet.items()).map(({ X }) => X)).toEqual(items.map(() => ({ N: String(NOON + GRACE) })));
+  });
+});
+
+describe('a rebuild job', () => {
+  test('has as many turns as it takes', async () => {
+    const { sheet } = await coveredSheet();
+    const before = await sheet.contents();
+    const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
+    const { result, sent } = await ran(sheet, { kind: 'rebuild', log: LOG }, deps);
+    const reached = { segment: 0, entry: 2 };
+    expect(result).toMatchObject({ outcome: 'progress', after: { segment: 0, entry: 1 }, reached });
+    const next: Job = { kind: 'rebuild', log: LOG, after: { segment: 0, entry: 1 }, turn: 1 };
+    expect(sent).toEqual([{ group: LOG, deduplicationId: turnDeduplicationId(next, reached), job: next }]);
+    const done = await ranAll(sheet, next, deps);
+    expect(new Set(done.slice(0, -1).map(([, outcome]) => outcome))).toEqual(new Set(['progress']));
+    expect(done.at(-1)).toEqual(['rebuild', 'rebuilt']);
+    expect((await sheet.contents()).segments).toEqual(before.segments);
+  });
+
+  test('is followed by settling where the newest snapshot was settled before, and its state hash is the same', async () => {
+    const { sheet, position } = await scatteredSheet();
+    await ranAll(sheet, { kind: 'snapshot', log: LOG, position });
+    const before = await sheet.contents();
+    expect((await sheet.root(position)).stateHash).toBeDefined();
+    const { sent } = await ran(sheet, { kind: 'rebuild', log: LOG });
+    expect(compactionDue((await sheet.root(position)).state)).toBeDefined();
+    expect(sent.map(({ job }) => job)).toEqual([{ kind: 'compact', log: LOG, position }]);
+    for (const { job } of sent) await ranAll(sheet, job);
+    expect(await sheet.contents()).toEqual(before);
+  });
+});
+
+test('a segment goes its whole way: snapshot, archive, collection, expiry, collection', async () => {
+  const sheet = await SheetLog.create();
+  await sheet.completed();
+  await sheet.fill(20, 3);
+  const position = await sheet.segment();
+  const deps: Partial<JobDeps> = { policyOf: () => ({ ...STRICT, expire: 'delete' }) };
+  const expire: Job = { kind: 'expire', log: LOG, segment: 0 };
+  const did = [
+    ...(await ranAll(sheet, { kind: 'snapshot', log: LOG, position }, deps)),
+    ...(await ranAll(sheet, { kind: 'archive', log: LOG, segment: 0 }, deps)),
+    ...(await ranAll(sheet, expire, deps)),
+  ];
+  sheet.nowMs += GRACE * 1000;
+  did.push(...(await ranAll(sheet, expire, deps)), ...(await ranAll(sheet, { kind: 'collect', log: LOG }, deps)));
+  expect(did).toEqual([
+    ['snapshot', 'built'],
+    ['archive', 'archived'],
+    ['collect', 'collected'],
+    ['expire', 'waiting'],
+    ['expire', 'expired'],
+    ['collect', 'collected'],
+  ]);
+  expect(await sheet.items(0)).toEqual([]);
+  expect((await sheet.rows(position)).length).toBe(20);
+});
+
+describe('a job for what does not exist', () => {
+  const log = newLogId();
+  const jobs: [Job, string][] = [
+    [{ kind: 'snapshot', log, position: START }, 'ENTRY_NOT_FOUND'],
+    [{ kind: 'compact', log, position: START }, 'LOG_NOT_FOUND'],
+    [{ kind: 'archive', log, segment: 0 }, 'SEGMENT_NOT_FOUND'],
+    [{ kind: 'expire', log, segment: 0 }, 'SEGMENT_NOT_FOUND'],
+    [{ kind: 'collect', log }, 'LOG_NOT_FOUND'],
+    [{ kind: 'rebuild', log }, 'LOG_NOT_FOUND'],
+  ];
+  test.each(jobs)('%o fails, naming the log, sends nothing and stops nothing', async (job, code) => {
+    const { sheet } = await coveredSheet();
+    const before = await sheet.contents();
+    let sent = 0;
+    const queue = { send: async () => void sent++ };
+    const running = ran(sheet, job, { queue, policyOf: () => ({ ...STRICT, expire: 'ttl' }) });
+    await expect(running).rejects.toMatchObject({ code, log, stopsLog: false });
+    expect(sent).toBe(0);
+    expect(await readStop(sheet.blobs, log)).toBeUndefined();
+    const after = await sheet.contents();
+    expect([after.entries, after.segments]).toEqual([before.entries, before.segments]);
+  });
+
+  test('in a log that does fails, naming the place', async () => {
+    const { sheet } = await coveredSheet();
+    const before = await sheet.contents();
+    const position = { segment: 4, entry: 2 };
+    const running = ran(sheet, { kind: 'snapshot', log: LOG, position });
+    await expect(running).rejects.toThrow(EntryNotFoundError);
+    await expect(running).rejects.toMatchObject({ log: LOG, ...position });
+    const archiving = ran(sheet, { kind: 'archive', log: LOG, segment: 4 });
+    await expect(archiving).rejects.toMatchObject({ code: 'SEGMENT_NOT_FOUND', log: LOG, segment: 4 });
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('is an entry of another type too', async () => {
+    const { sheet } = await coveredSheet();
+    const position = { segment: 0, entry: 3 };
+    for (const kind of ['snapshot'] as const) {
+      await expect(ran(sheet, { kind, log: LOG, position })).rejects.toThrow(MessageInvalidError);
+    }
+  });
+});
+
+test('a malformed job ends among the dead letters as it came, and delays no job of another log', async () => {
+  const { sheet } = await coveredSheet();
+  const position = await sheet.snapshot();
+  const queue = new MemoryJobQueue({ now: () => sheet.nowMs, maxReceives: 2 });
+  const bad = [
+    'no JSON',
+    '{"kind":"archive"}',
+    JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: -1 }),
+    JSON.stringify({ format: 1, kind: 'demolish', log: LOG }),
+    JSON.stringify({ format: 1, kind: 'collect', log: LOG, segment: 0 }),
+    JSON.stringify({ format: 2, kind: 'collect', log: LOG }),
+  ];
+  for (const [i, body] of bad.entries()) await queue.send({ group: `other ${i}`, deduplicationId: `${i}`, body });
+  await queue.send({ group: LOG, deduplicationId: 'good', body: encodeJob({ kind: 'snapshot', log: LOG, position }) });
+  const outcomes: string[] = [];
+  for (let rounds = 0; rounds < 10; rounds++) {
+    for (const { body, receipt } of await queue.receive({ max: 10, visibilityMs: 1000 })) {
+      try {
+        const { outcome } = await runJob({ ...sheet.deps, queue }, decodeJob(body));
+        outcomes.push(outcome);
+        await queue.delete(receipt);
+      } catch (error) {
+        if (!(error instanceof MessageInvalidError)) throw error;
+      }
+    }
+    sheet.nowMs += 1000;
+  }
+  expect(outcomes).toEqual(['built']);
+  const dead = (await queue.deadLetters?.receive({ max: 10, visibilityMs: 1000 })) ?? [];
+  expect(dead.map(({ body }) => body)).toEqual(bad);
+});
+
+describe('deduplication ids', () => {
+  const position = { segment: 1, entry: 2 };
+  const jobs: Job[] = [
+    { kind: 'snapshot', log: LOG, position },
+    { kind: 'compact', log: LOG, position },
+    { kind: 'archive', log: LOG, segment: 1 },
+    { kind: 'expire', log: LOG, segment: 1 },
+    { kind: 'collect', log: LOG },
+    { kind: 'rebuild', log: LOG },
+  ];
+
+  test('tell apart jobs, places, turns, and who asked', () => {
+    const others: Job[] = [
+      { kind: 'snapshot', log: LOG, position: { segment: 12, entry: 2 } },
+      { kind: 'archive', log: LOG, segment: 12 },
+      { kind: 'snapshot', log: newLogId(), position },
+      { kind: 'snapshot', log: LOG, position, turn: 1 },
+      { kind: 'snapshot', log: LOG, position, turn: 2 },
+      { kind: 'rebuild', log: LOG, after: position, turn: 2 },
+    ];
+    const turns = [...jobs, ...others].flatMap((job) => [
+      turnDeduplicationId(job, position),
+      turnDeduplicationId(job, { segment: 1, entry: 3 }),
+    ]);
+    const due = [...jobs, ...others.slice(0, 3)].map(dueDeduplicationId);
+    const streamed = streamDeduplicationId({ kind: 'snapshot', log: LOG, position });
+    const all = [...turns, ...due, streamed];
+    expect(new Set(all).size).toBe(all.length);
+    // What SQS takes: up to 128 characters.
+    for (const id of all) expect(id).toMatch(/^[\w:/.-]{1,128}$/);
+  });
+
+  test('are the same for the same job', () => {
+    for (const job of jobs) {
+      expect(dueDeduplicationId({ ...job })).toBe(dueDeduplicationId(job));
+      expect(turnDeduplicationId({ ...job }, position)).toBe(turnDeduplicationId(job, position));
+    }
+  });
+});
+
+describe('a line for a person', () => {
+  const position = { segment: 1, entry: 2 };
+  const stop: Stop = {
+    format: 1,
+    code: 'ENTRY_GAP',
+    message: 'An entry is not there',
+    segment: 0,
+    entry: 1,
+    reducer: { name: 'spreadsheet', version: 1 },
+    since: 0,
+  };
+  const work = { base: undefined, entries: 7, chunksWritten: 3, bytesWritten: 1500, rootBytes: 500 };
+  const built = { outcome: 'built', position, stateHash: undefined, compaction: undefined, ...work } as const;
+  const tally = (objects: number, bytes: number) => ({ objects, bytes });
+  const collected = { outcome: 'collected', kept: tally(1, 1), foreign: [], aborted: 0 } as const;
+  const rebuilt = { outcome: 'rebuilt', snapshots: 4, replaced: 1, entries: 9, newest: position, compaction: undefined } as const; // biome-ignore format: short
+  const snapshot: Job = { kind: 'snapshot', log: LOG, position };
+  const archive: Job = { kind: 'archive', log: LOG, segment: 3 };
+  const expire: Job = { kind: 'expire', log: LOG, segment: 3 };
+  const collect: Job = { kind: 'collect', log: LOG };
+  const rebuild: Job = { kind: 'rebuild', log: LOG };
+
+  test('says what a job is for', () => {
+    expect(describeJob(snapshot)).toBe(`snapshot ${LOG} 1/2`);
+    expect(describeJob({ kind: 'compact', log: LOG, position })).toBe(`compact ${LOG} 1/2`);
+    expect([archive, expire, collect, rebuild].map(describeJob)).toEqual([
+      `archive ${LOG} segment 3`,
+      `expire ${LOG} segment 3`,
+      `collect ${LOG}`,
+      `rebuild ${LOG}`,
+    ]);
+  });
+
+  test.each<[Job, JobResult, string]>([
+    [snapshot, built, '7 entries, 3 chunks, 2.0 kB'],
+    [
+      snapshot,
+      { ...built, rebuiltBecause: 'it is old' },
+      '7 entries, 3 chunks, 2.0 kB, from the beginning because it is old',
+    ],
+    [snapshot, { outcome: 'stopped', position, stop }, 'the log is stopped: An entry is not there'],
+    [
+      { kind: 'compact', log: LOG, position },
+      { outcome: 'compacted', position, stateHash: '', waited: 5, chunksWritten: 2, bytesWritten: 10, rootBytes: 20 },
+      '5 edits settled, 2 chunks, 30 B',
+    ],
+    [
+      archive,
+      { outcome: 'archived', segment: 3, key: 'k', entries: 8, bytes: 2_000_000, stored: 300_000, frames: 2 },
+      '8 entries, 2.0 MB as 300.0 kB',
+    ],
+    [
+      expire,
+      { outcome: 'expired', segment: 3, entries: 8, expires: NOON },
+      '8 entries are gone, or go from 2024-11-20T12:00:00Z on',
+    ],
+    [expire, { outcome: 'waiting', segment: 3, expires: NOON }, 'the entries are deleted from 2024-11-20T12:00:00Z on'],
+    [
+      collect,
+      { ...collected, removed: tally(2, 100), condemned: tally(3, 200) },
+      '2 objects removed, 100 B; 3 to go after a grace period, 200 B',
+    ],
+    [
+      collect,
+      { ...collected, removed: tally(0, 0), condemned: tally(0, 0), aborted: 1 },
+      '0 objects removed, 0 B; 0 to go after a grace period, 0 B; 1 unfinished uploads given up',
+    ],
+    [
+      collect,
+      { outcome: 'refused', error: new EntryNotFoundError('a root cannot be read') },
+      'nothing was removed: a root cannot be read',
+    ],
+    [rebuild, { ...rebuilt, differed: [] }, '4 snapshots from 9 entries, 1 replaced'],
+    [
+      rebuild,
+      { ...rebuilt, differed: [START, position] },
+      '4 snapshots from 9 entries, 1 replaced; 2 HAD ANOTHER STATE: 0/0, 1/2',
+    ],
+  ])('says of %o how it ended', (job, result, line) => {
+    expect(describeJobResult(job, result)).toBe(`${describeJob(job)}: ${line}`);
+  });
+
+  test('is left out where there was nothing to do, or more is to come', () => {
+    const quiet: JobResult[] = [
+      { outcome: 'progress', segment: 3, reached: 4 },
+      { outcome: 'present', segment: 3 },
+      { outcome: 'kept', segment: 3 },
+      { outcome: 'gone', position },
+      { outcome: 'settled', position },
+      { outcome: 'passed', position, newest: position },
+      { outcome: 'foreign', position, reason: 'another' },
+      { ...collected, removed: tally(0, 0), condemned: tally(0, 0) },
+    ];
+    for (const result of quiet) expect(describeJobResult(expire, result)).toBeUndefined();
+  });
+});

@@ -1,0 +1,727 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
+import { LogNotFoundError, SegmentWithoutSnapshotError } from '../../src/errors.ts';
+import { encodeSegment } from '../../src/log/item-codec.ts';
+import { itemBytes } from '../../src/log/item-size.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { ScanPart } from '../../src/log/log-store.ts';
+import { comparePositions, type Position } from '../../src/log/position.ts';
+import { rootOf } from '../../src/log/root-ref.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
+import { Draft } from '../../src/state/draft.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { archiveKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
+import type { Job } from '../../src/workers/job.ts';
+import { replay } from '../../src/workers/replay.ts';
+import { verify } from '../../src/workers/verify.ts';
+import { type Around, aroundBlobStore, aroundLogStore } from '../support/around.ts';
+import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { NOON, newLogId, recordRequests } from '../support/logs.ts';
+import { SheetLogs } from '../support/sheet-logs.ts';
+import { sheetEdits } from '../support/sheet-model.ts';
+import { FAULTY, foldPlainly, NOTE, readRows, versionedSheet } from '../support/versioned-sheet.ts';
+
+/** Seconds. */
+const GRACE = 3600;
+const DAY = 24 * 3600;
+const STRICT: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, graceSeconds: GRACE };
+const TTL: RetentionPolicy = { ...STRICT, expire: 'ttl' };
+const DELETE: RetentionPolicy = { ...STRICT, expire: 'delete' };
+const START = { segment: 0, entry: 0 };
+
+function cell(row: number, value: string): SheetEdit {
+  return { type: 'Set', cells: [[row, 0, value]] };
+}
+
+/** What a sweep asks for where a snapshot is not complete. */
+function snapshotJob(log: LogId, position: Position): Job {
+  return { kind: 'snapshot', log, position, again: true };
+}
+
+/** Has the process die right before an operation of this name. */
+function dieBefore(name: string): Around {
+  return (operation, effect) => (operation === name ? Promise.reject(new Error('the process died')) : effect());
+}
+
+describe('a sweep asks for nothing', () => {
+  test('and writes nothing where every log is at rest', async () => {
+    const sheets = new SheetLogs();
+    await sheets.atRest();
+    const busy = await sheets.atRest();
+    await sheets.edit(busy, cell(0, 'a'));
+    await sheets.edit(busy, cell(1, 'b'));
+    await sheets.atRest(3);
+    const before = await sheets.contents();
+    expect(await sheets.ask()).toEqual({ logs: 3, jobs: 0, failed: 0, asked: [], why: [], failures: [] });
+    expect(await sheets.contents()).toEqual(before);
+  });
+
+  test.each([
+    ['no log', STRICT, 0],
+    ['archived', STRICT, 1],
+    ['stamped with their expiry', TTL, 1],
+    ['about to be deleted', DELETE, 1],
+  ])('where old segments are %s', async (_, policy, logs) => {
+    const sheets = new SheetLogs();
+    sheets.policy = policy;
+    for (let i = 0; i < logs; i++) await sheets.atRest(3);
+    await sheets.sweepToRest();
+    const before = await sheets.contents();
+    expect(await sheets.ask()).toMatchObject({ logs, jobs: 0, failed: 0, asked: [] });
+    expect(await sheets.contents()).toEqual(before);
+  });
+});
+
+describe('a sweep finds a snapshot', () => {
+  test('that nobody completed: of a new log, at its end, of a new segment', async () => {
+    const sheets = new SheetLogs();
+    const fresh = await sheets.client.createLog();
+    const later = await sheets.atRest();
+    const missed: Position[] = [];
+    for (let i = 0; i < 3; i++) {
+      await sheets.edit(later, cell(i, 'x'));
+      missed.push(await sheets.snapshot(later));
+    }
+    const next = await sheets.atRest(2);
+    const opened = await sheets.segment(next);
+    const { asked, why, logs, jobs } = await sheets.ask();
+    expect(asked.filter(({ log }) => log === fresh)).toEqual([snapshotJob(fresh, START)]);
+    expect(asked.filter(({ log }) => log === later)).toEqual(missed.map((position) => snapshotJob(later, position)));
+    expect(asked.filter(({ log }) => log === next)).toEqual([snapshotJob(next, opened)]);
+    expect([logs, jobs, new Set(why)]).toEqual([3, 5, new Set(['nobody completed this snapshot'])]);
+    await sheets.run(...asked);
+    expect(await sheets.ask()).toMatchObject({ logs: 3, jobs: 0 });
+  });
+
+  test('of several in a row, whichever of them is complete', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const positions = [await sheets.snapshot(log), await sheets.snapshot(log), await sheets.snapshot(log)];
+    await sheets.complete(log, positions[1] ?? START);
+    expect((await sheets.ask()).asked).toEqual([snapshotJob(log, positions[2] ?? START)]);
+  });
+
+  test('whose root was written when the process died, so that Last Snapshot does not tell of it', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.client.createLog();
+    for (const position of [START, { segment: 0, entry: 2 }]) {
+      if (position.entry > 0) await sheets.edit(log, cell(0, 'a')).then(() => sheets.snapshot(log));
+      const store = aroundLogStore(sheets.deps.store, dieBefore('advanceLastSnapshot'));
+      await expect(sheets.complete(log, position, { store })).rejects.toThrow('the process died');
+      const { asked } = await sheets.ask();
+      expect(asked).toEqual([snapshotJob(log, position)]);
+      expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'present' }]);
+      expect((await sheets.tables.getSegment(log, 0))?.lastSnapshot).toBe(position.entry);
+      expect((await sheets.ask()).asked).toEqual([]);
+    }
+  });
+
+  test('but leaves young ones to the stream', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const old = await sheets.snapshot(log);
+    sheets.nowMs += 30_000;
+    const young = await sheets.snapshot(log);
+    sheets.nowMs += 30_000;
+    expect((await sheets.ask({ youngSeconds: 61 })).asked).toEqual([]);
+    expect((await sheets.ask({ youngSeconds: 60 })).asked).toEqual([snapshotJob(log, old)]);
+    expect((await sheets.ask({ youngSeconds: 30 })).asked).toEqual([snapshotJob(log, old), snapshotJob(log, young)]);
+  });
+
+  test('by the types that the log has', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const position = (await sheets.client.addEntry(log, { type: 'Checkpoint', version: 1, body: undefined })).position;
+    await sheets.snapshot(log);
+    const types = { snapshot: 'Checkpoint', endSegment: 'The End' };
+    expect((await sheets.ask({}, { types })).asked).toEqual([snapshotJob(log, position)]);
+  });
+});
+
+describe('a sweep since a day', () => {
+  /** Three segments, a day after each other, each with a snapshot that nobody completed before one that somebody did. */
+  async function holed(): Promise<{ sheets: SheetLogs; log: LogId; holes: Position[] }> {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const holes: Position[] = [];
+    for (let day = 0; day < 3; day++) {
+      if (day > 0) await sheets.complete(log, await sheets.segment(log));
+      holes.push(await sheets.snapshot(log));
+      await sheets.complete(log, await sheets.snapshot(log));
+      sheets.nowMs += DAY * 1000;
+    }
+    return { sheets, log, holes };
+  }
+
+  test('finds the snapshots before Last Snapshot that nobody completed, of segments that were open since', async () => {
+    const { sheets, log, holes } = await holed();
+    const found = async (since?: number): Promise<readonly Job[]> => (await sheets.ask({ since })).asked;
+    const jobs = holes.map((position) => snapshotJob(log, position));
+    expect(await found()).toEqual([]);
+    expect(await found(0)).toEqual(jobs);
+    expect(await found(NOON + DAY)).toEqual(jobs);
+    expect(await found(NOON + DAY + 1)).toEqual(jobs.slice(1));
+    expect(await found(NOON + 2 * DAY + 1)).toEqual(jobs.slice(2));
+    expect(await found(NOON + 100 * DAY)).toEqual(jobs.slice(2));
+    await sheets.run(...jobs);
+    expect(await found(0)).toEqual([]);
+  });
+
+  test('leaves segments alone whose entries are archived, or leave', async () => {
+    const { sheets, log, holes } = await holed();
+    sheets.policy = STRICT;
+    await sheets.run({ kind: 'archive', log, segment: 0 });
+    const [, segment] = await Array.fromAsync(sheets.tables.segments(log));
+    if (segment === undefined) throw new Error('no segment');
+    await sheets.tables.setExpiration(segment, { expires: NOON });
+    sheets.policy = { ...DEFAULT_POLICY, keepDays: 365 };
+    expect((await sheets.ask({ since: 0 })).asked).toEqual([snapshotJob(log, holes[2] ?? START)]);
+  });
+});
+
+describe('a sweep finds what is due by the policy', () => {
+  test('segments that are to be archived: closed, covered, and neither among the newest nor young', async () => {
+    const sheets = new SheetLogs();
+    sheets.policy = { ...STRICT, keepSegments: 2, keepDays: 1 };
+    const log = await sheets.atRest(2);
+    sheets.nowMs += DAY * 1000;
+    await sheets.complete(log, await sheets.segment(log));
+    const uncovered = await sheets.atRest(2);
+    const missing = await sheets.segment(uncovered);
+    sheets.own.set(uncovered, { keepSegments: 1, keepDays: 0 });
+    const { asked } = await sheets.ask();
+    expect(asked.filter((job) => job.log === log)).toEqual([{ kind: 'archive', log, segment: 0 }]);
+    expect(asked.filter((job) => job.log === uncovered)).toEqual([
+      snapshotJob(uncovered, missing),
+      { kind: 'archive', log: uncovered, segment: 0 },
+    ]);
+    sheets.nowMs += DAY * 1000;
+    expect((await sheets.ask({ log })).asked).toEqual([{ kind: 'archive', log, segment: 0 }]);
+    sheets.own.set(log, { keepSegments: 1 });
+    const both = [0, 1].map((segment) => ({ kind: 'archive', log, segment }));
+    expect((await sheets.ask({ log })).asked).toEqual(both);
+  });
+
+  test('archived segments that are to expire, once', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest(2);
+    sheets.policy = STRICT;
+    await sheets.sweepToRest();
+    expect((await sheets.ask()).asked).toEqual([]);
+    sheets.policy = TTL;
+    const { asked, why } = await sheets.ask();
+    expect([asked, why]).toEqual([[{ kind: 'expire', log, segment: 0 }], ['it need not stay in the table']]);
+    await sheets.run(...asked);
+    expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test('segments that are to expire without an archive', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest(2);
+    sheets.policy = { ...TTL, archive: false, keepDays: 1 };
+    expect((await sheets.ask()).asked).toEqual([]);
+    sheets.nowMs += DAY * 1000;
+    const { asked } = await sheets.ask();
+    expect(asked).toEqual([{ kind: 'expire', log, segment: 0 }]);
+    await sheets.run(...asked);
+    expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test('segments that are to be deleted: first announced, then deleted a grace period later', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest(2);
+    sheets.policy = DELETE;
+    const items = (): Promise<unknown[]> =>
+      Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 0, to: 100 })).then((pages) => pages.flat());
+    await sheets.sweepToRest();
+    expect(await items()).toHaveLength(3);
+    sheets.nowMs += GRACE * 1000 - 1;
+    expect((await sheets.ask()).asked.filter(({ kind }) => kind === 'expire')).toEqual([]);
+    sheets.nowMs += 1;
+    expect((await sheets.ask()).asked).toContainEqual({ kind: 'expire', log, segment: 0 });
+    await sheets.sweepToRest();
+    expect(await items()).toEqual([]);
+    expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
+  });
+
+  test('by the segments as they are now, not as the scan showed them', async () => {
+    const sheets = new SheetLogs();
+    await sheets.atRest(3);
+    sheets.policy = STRICT;
+    const stale = await Array.fromAsync(sheets.tables.allSegments());
+    await sheets.sweepToRest();
+    const tables = aroundLogStore(sheets.tables, (_, effect) => effect());
+    tables.allSegments = async function* ({ index } = { index: 0, of: 1 }) {
+      if (index === 0) yield* stale;
+    };
+    expect(await sheets.ask({}, { tables })).toMatchObject({ logs: 1, asked: [] });
+  });
+});
+
+describe('a sweep finds what is left over', () => {
+  const orphan = async (sheets: SheetLogs, log: LogId): Promise<string> => {
+    const key = archiveKey(log, 0, 'a'.repeat(32));
+    await sheets.blobs.put(key, Uint8Array.of(1));
+    return key;
+  };
+
+  test('what was condemned a grace period ago', async () => {
+    const sheets = new SheetLogs();
+    const [log, clean] = [await sheets.atRest(), await sheets.atRest()];
+    sheets.policy = STRICT;
+    const key = await orphan(sheets, log);
+    sheets.nowMs += GRACE * 1000;
+    expect((await sheets.ask()).asked).toEqual([]);
+    await sheets.run({ kind: 'collect', log }, { kind: 'collect', log: clean });
+    sheets.nowMs += GRACE * 1000 - 1;
+    expect((await sheets.ask()).asked).toEqual([]);
+    sheets.nowMs += 1;
+    const { asked, why } = await sheets.ask();
+    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['something was condemned a grace period ago']]);
+    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', removed: { objects: 1 } }]);
+    expect(await sheets.blobs.get(key)).toBeUndefined();
+    expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test("by each log's own grace period", async () => {
+    const sheets = new SheetLogs();
+    const [short, long] = [await sheets.atRest(), await sheets.atRest()];
+    sheets.policy = STRICT;
+    sheets.own.set(long, { graceSeconds: 3 * GRACE });
+    for (const log of [short, long]) await orphan(sheets, log);
+    sheets.nowMs += 3 * GRACE * 1000;
+    await sheets.run({ kind: 'collect', log: short }, { kind: 'collect', log: long });
+    sheets.nowMs += GRACE * 1000;
+    expect((await sheets.ask()).asked).toEqual([{ kind: 'collect', log: short }]);
+    sheets.nowMs += 2 * GRACE * 1000;
+    expect((await sheets.ask()).asked).toEqual([short, long].map((log) => ({ kind: 'collect', log })));
+    expect((await sheets.ask({ log: long })).asked).toEqual([{ kind: 'collect', log: long }]);
+  });
+
+  test.each([
+    ['a day old', GRACE, DAY],
+    ['older than the grace period, where that is longer', 3 * DAY, 3 * DAY],
+  ])('uploads that were never finished, once they are %s', async (_, graceSeconds, age) => {
+    const sheets = new SheetLogs();
+    const [log] = [await sheets.atRest(), await sheets.atRest()];
+    sheets.policy = { ...STRICT, graceSeconds };
+    const key = archiveKey(log, 0, 'b'.repeat(32));
+    const unfinished = sheets.blobs.putStream(
+      key,
+      (async function* () {
+        yield Uint8Array.of(1);
+        await new Promise(() => undefined);
+      })(),
+    );
+    unfinished.catch(() => undefined);
+    sheets.nowMs += age * 1000 - 1;
+    expect((await sheets.ask()).asked).toEqual([]);
+    sheets.nowMs += 1;
+    const { asked, why } = await sheets.ask();
+    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an upload was never finished']]);
+    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', aborted: 1 }]);
+    expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test('but leaves alone what is none of any log', async () => {
+    const sheets = new SheetLogs();
+    await sheets.blobs.put(`${condemnedKey(newLogId())}.bak`, Uint8Array.of(1));
+    await sheets.blobs.put(`${logPrefix(newLogId())}foreign`, Uint8Array.of(1));
+    sheets.nowMs += 100 * DAY * 1000;
+    expect(await sheets.ask()).toMatchObject({ jobs: 0, asked: [] });
+  });
+});
+
+describe('a log that was stopped by an error', () => {
+  test('goes on after a sweep, once what was wrong is mended', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const faulty = await sheets.edit(log, cell(0, 'a'));
+    const [item] = (await Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 1, to: 2 }))).flat();
+    await sheets.tables.putItems([{ ...item, T: { S: FAULTY } }]);
+    const position = await sheets.snapshot(log);
+    const job = { kind: 'snapshot', log, position } as const;
+    expect(await sheets.run(job)).toMatchObject([{ outcome: 'stopped', stop: { ...faulty, code: 'FOLD_FAILED' } }]);
+    const { asked } = await sheets.ask();
+    expect(asked).toEqual([snapshotJob(log, position)]);
+    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'stopped' }]);
+    await sheets.tables.putItems([{ ...item }]);
+    // By itself the job would take the stop's word for it.
+    expect(await sheets.run(job)).toMatchObject([{ outcome: 'stopped' }]);
+    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'built' }]);
+    expect(await readStop(sheets.blobs, log)).toBeUndefined();
+    expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test('goes on after a sweep with a reducer that can fold it', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    await sheets.client.addEntry(log, { type: NOTE, version: 1, body: 'a remark' });
+    const position = await sheets.snapshot(log);
+    await sheets.run({ kind: 'snapshot', log, position });
+    expect(await readStop(sheets.blobs, log)).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
+    const { asked } = await sheets.ask();
+    await sheets.complete(log, position, { reducer: versionedSheet(2) });
+    expect(asked).toEqual([snapshotJob(log, position)]);
+    expect((await sheets.ask()).asked).toEqual([]);
+  });
+});
+
+describe('a sweep with a wish of its own', () => {
+  test('looks at one log only', async () => {
+    const sheets = new SheetLogs();
+    const [one, other] = [await sheets.client.createLog(), await sheets.client.createLog()];
+    expect(await sheets.ask({ log: one })).toMatchObject({ logs: 1, asked: [snapshotJob(one, START)] });
+    expect(await sheets.ask({ log: other })).toMatchObject({ logs: 1, asked: [snapshotJob(other, START)] });
+  });
+
+  test.each([{}, { rebuild: true }, { collect: true }])(
+    'says so where the one log does not exist, with %o',
+    async (options) => {
+      const sheets = new SheetLogs();
+      await sheets.atRest();
+      const log = newLogId();
+      const { asked, failed, failures } = await sheets.ask({ log, ...options });
+      expect([asked, failed]).toEqual([[], 1]);
+      expect(failures).toMatchObject([{ log, error: { code: 'LOG_NOT_FOUND', log } }]);
+      expect(failures[0]?.error).toBeInstanceOf(LogNotFoundError);
+    },
+  );
+
+  test('has every log rebuilt, and asks for nothing else', async () => {
+    const sheets = new SheetLogs();
+    sheets.policy = STRICT;
+    const logs = [await sheets.atRest(2), await sheets.client.createLog()];
+    await sheets.blobs.put(condemnedKey(logs[0] ?? newLogId()), Uint8Array.of(1));
+    sheets.nowMs += DAY * 1000;
+    const { asked } = await sheets.ask({ rebuild: true });
+    expect(new Set(asked)).toEqual(new Set(logs.map((log) => ({ kind: 'rebuild', log }))));
+    expect(asked).toHaveLength(2);
+  });
+
+  test('has every log collected, once, with what else is due before', async () => {
+    const sheets = new SheetLogs();
+    sheets.policy = STRICT;
+    const [due, clean] = [await sheets.atRest(2), await sheets.atRest()];
+    await sheets.blobs.put(condemnedKey(due), Uint8Array.of(1));
+    sheets.nowMs += DAY * 1000;
+    const { asked } = await sheets.ask({ collect: true });
+    expect(asked.filter(({ log }) => log === due)).toEqual([
+      { kind: 'archive', log: due, segment: 0 },
+      { kind: 'collect', log: due },
+    ]);
+    expect(asked.filter(({ log }) => log === clean)).toEqual([{ kind: 'collect', log: clean }]);
+  });
+
+  test('tells how far it has come', async () => {
+    const sheets = new SheetLogs();
+    for (let i = 0; i < 20; i++) await sheets.atRest();
+    const told: number[] = [];
+    await sheets.ask({}, { onProgress: (logs) => told.push(logs) });
+    expect(told).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
+  });
+});
+
+describe('one log that is broken', () => {
+  /** Many logs, each with a snapshot that nobody completed, so that some are in the same part of the scan. */
+  async function many(sheets: SheetLogs): Promise<LogId[]> {
+    const logs: LogId[] = [];
+    for (let i = 0; i < 24; i++) {
+      const log = await sheets.atRest(2);
+      await sheets.snapshot(log);
+      logs.push(log);
+    }
+    return logs;
+  }
+
+  test.each(Array.from({ length: 3 }, (_, i) => i * 11))(
+    'by a Snapshot entry that cannot be read is reported, and all others are looked at (%i)',
+    async (i) => {
+      const sheets = new SheetLogs();
+      const logs = await many(sheets);
+      const log = logs[i] ?? newLogId();
+      const [item] = (await Array.fromAsync(sheets.tables.items(log, { segment: 1, from: 1, to: 2 }))).flat();
+      await sheets.tables.putItems([{ ...item, C: { S: 'yesterday' } }]);
+      const { asked, failures, ...result } = await sheets.ask();
+      expect(result).toMatchObject({ logs: 24, jobs: 23, failed: 1 });
+      expect(failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID', log, segment: 1, entry: 1 } }]);
+      expect(new Set(asked.map((job) => job.log))).toEqual(new Set(logs).difference(new Set([log])));
+    },
+  );
+
+  test('by a policy that contradicts itself has its snapshots completed, but is not archived', async () => {
+    const sheets = new SheetLogs();
+    const logs = await many(sheets);
+    sheets.policy = TTL;
+    const log = logs[7] ?? newLogId();
+    sheets.own.set(log, { archive: false });
+    await sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
+    sheets.nowMs += DAY * 1000;
+    const { asked, failures, failed } = await sheets.ask();
+    expect(failures).toMatchObject([{ log, error: { code: 'POLICY_INVALID', log } }]);
+    expect(failed).toBe(1);
+    expect(asked.filter((job) => job.log === log)).toEqual([snapshotJob(log, { segment: 1, entry: 1 })]);
+    for (const other of logs)
+      if (other !== log) expect(asked).toContainEqual({ kind: 'archive', log: other, segment: 0 });
+    // An upload of this log is left alone too: for how long it may take, nobody can say.
+    const upload = { key: archiveKey(log, 0, 'c'.repeat(32)), id: '1', started: 0 };
+    const blobs = aroundBlobStore(sheets.blobs, (_, effect) => effect());
+    blobs.uploads = async function* () {
+      yield upload;
+    };
+    expect((await sheets.ask({}, { blobs })).asked.filter(({ kind }) => kind === 'collect')).toEqual([]);
+  });
+
+  test('by a segment that cannot be read is named; in the other parts, and in the bucket, all is looked at', async () => {
+    const sheets = new SheetLogs();
+    const logs = await many(sheets);
+    const [log, left] = [newLogId(), logs[0] ?? newLogId()];
+    await sheets.tables.putSegment({ log, segment: 0, created: -1 });
+    await sheets.blobs.put(condemnedKey(left), Uint8Array.of(1));
+    sheets.nowMs += DAY * 1000;
+    const asked: Job[] = [];
+    const sweeping = sheets.ask({}, { send: async (job) => void asked.push(job) });
+    await expect(sweeping).rejects.toMatchObject({ code: 'ITEM_INVALID', log, segment: 0 });
+    const beside = new Set<LogId>();
+    for (let index = 0; index < 8; index++) {
+      const part = async (): Promise<Segment[]> => Array.fromAsync(sheets.tables.allSegments({ index, of: 8 }));
+      for (const segment of await part().catch(() => [])) beside.add(segment.log);
+    }
+    expect(beside.size).toBeGreaterThan(15);
+    expect(beside.difference(new Set(asked.map((job) => job.log)))).toEqual(new Set());
+    expect(asked).toContainEqual({ kind: 'collect', log: left });
+    // Asked for by itself, it is reported as any other.
+    expect((await sheets.ask({ log })).failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID' } }]);
+  });
+
+  test('is no other than an error of a store: a sweep fails with it, once nothing of it is under way', async () => {
+    const sheets = new SheetLogs();
+    await many(sheets);
+    let underWay = 0;
+    let left = 3;
+    const tables = aroundLogStore(sheets.tables, async (name, effect) => {
+      underWay++;
+      await new Promise((resolve) => setImmediate(resolve));
+      underWay--;
+      if (name === 'items' && --left === 0) throw new Error('no answer');
+      return effect();
+    });
+    await expect(sheets.ask({}, { tables })).rejects.toThrow('no answer');
+    expect(underWay).toBe(0);
+  });
+});
+
+/** A store whose scan gives the segments of a part in some order, be it split so that a log is in several parts. */
+class TornLogStore extends MemoryLogStore {
+  order: (segments: readonly Segment[]) => readonly Segment[] = (segments) => segments;
+  partOf: ((segment: Segment) => number) | undefined;
+
+  override async *allSegments(part: ScanPart = { index: 0, of: 1 }): AsyncGenerator<Segment> {
+    const all = await Array.fromAsync(super.allSegments(this.partOf === undefined ? part : undefined));
+    const own =
+      this.partOf === undefined ? all : all.filter((each) => (this.partOf?.(each) ?? 0) % part.of === part.index);
+    yield* this.order(own);
+  }
+}
+
+describe('a scan', () => {
+  test('may give segments in any order, and of any log in any part', async () => {
+    const tables = new TornLogStore();
+    const sheets = new SheetLogs(tables);
+    const logs = [await sheets.atRest(4), await sheets.atRest(1), await sheets.atRest(3), await sheets.atRest(2)];
+    for (const log of logs) await sheets.snapshot(log);
+    sheets.policy = STRICT;
+    const names = (jobs: readonly Job[]): Set<string> => new Set(jobs.map((job) => JSON.stringify(job)));
+    const whole = names((await sheets.ask()).asked);
+    expect(whole.size).toBe(4 + 3 + 2 + 1);
+    const all = await Array.fromAsync(tables.allSegments());
+    await fc.assert(
+      fc.asyncProperty(
+        fc.shuffledSubarray(all, { minLength: all.length }),
+        fc.option(fc.array(fc.nat({ max: 7 }), { minLength: all.length, maxLength: all.length }), { nil: undefined }),
+        async (shuffled, parts) => {
+          const rank = (segment: Segment): number =>
+            shuffled.findIndex((each) => each.log === segment.log && each.segment === segment.segment);
+          tables.order = (segments) => segments.toSorted((a, b) => rank(a) - rank(b));
+          tables.partOf = parts && ((segment) => parts[rank(segment)] ?? 0);
+          const { asked, failures } = await sheets.ask();
+          expect(names(asked)).toEqual(whole);
+          expect(failures).toEqual([]);
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  test('that shows a log without its first segments has the log looked at as it is', async () => {
+    const tables = new TornLogStore();
+    const sheets = new SheetLogs(tables);
+    const log = await sheets.atRest(3);
+    const missed = await sheets.snapshot(log);
+    tables.order = (segments) => segments.slice(2);
+    expect(await sheets.ask()).toMatchObject({ logs: 1, asked: [snapshotJob(log, missed)] });
+  });
+});
+
+describe('a sweep over logs at rest costs', () => {
+  /** How many requests of each kind a sweep sends. */
+  async function requestsOf(sheets: SheetLogs): Promise<Record<string, number>> {
+    const requests: string[] = [];
+    const blobs = new MeteredBlobStore(sheets.blobs);
+    const tables = recordRequests(sheets.tables, requests);
+    expect((await sheets.ask({}, { tables, blobs })).asked).toEqual([]);
+    const { lists, gets, puts, deletes } = blobs.usage();
+    const counts: Record<string, number> = { lists };
+    if (gets + puts + deletes > 0) throw new Error('a sweep reads or writes objects');
+    for (const name of requests) counts[name] = (counts[name] ?? 0) + 1;
+    return counts;
+  }
+
+  test('a scan in eight parts, one query a log, and two listings for all', async () => {
+    const sheets = new SheetLogs();
+    expect(await requestsOf(sheets)).toEqual({ allSegments: 8, lists: 2 });
+    for (let i = 0; i < 100; i++) await sheets.atRest();
+    for (let i = 0; i < 100; i++) await sheets.edit(await sheets.atRest(2), cell(0, 'a'));
+    for (let i = 0; i < 100; i++) await sheets.atRest(3);
+    expect(await requestsOf(sheets)).toEqual({ allSegments: 8, items: 300, lists: 2 });
+    sheets.policy = TTL;
+    await sheets.sweepToRest();
+    expect(await requestsOf(sheets)).toEqual({ allSegments: 8, items: 300, lists: 2 });
+  });
+
+  test('half a read unit a query, and four kilobytes of segments for half a read unit of the scan', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    for await (const segment of sheets.tables.segments(log)) {
+      // Key, number, time of creation and Last Snapshot: over a hundred of them in four kilobytes.
+      expect(itemBytes(encodeSegment(segment))).toBe(17 + 3 + 7 + 3);
+    }
+    // Nothing lies behind a log's last snapshot, so its query gives nothing and costs the least that one can.
+    const behind = await Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 1, to: 1e9 }));
+    expect(behind).toEqual([]);
+  });
+});
+
+/** What becomes of the stream's record of a Snapshot entry: its job is done, lost, or dies at an operation. */
+type Fate = 'done' | 'lost' | number;
+type Step =
+  | { readonly do: 'edit'; readonly edits: readonly SheetEdit[] }
+  | { readonly do: 'snapshot' | 'segment'; readonly fate: Fate };
+
+const someSteps = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: sheetEdits(3).map((edits): Step => ({ do: 'edit', edits })) },
+    {
+      weight: 4,
+      arbitrary: fc.record<Step & { readonly do: 'snapshot' | 'segment' }>({
+        do: fc.constantFrom('snapshot', 'segment'),
+        fate: fc.oneof(fc.constantFrom<Fate>('done', 'done', 'lost'), fc.integer({ min: 1, max: 14 })),
+      }),
+    },
+  ),
+  { maxLength: 14, size: 'max' },
+);
+const somePolicy = fc.record({
+  keepSegments: fc.integer({ min: 1, max: 2 }),
+  archive: fc.boolean(),
+  expire: fc.constantFrom<RetentionPolicy['expire']>('never', 'ttl', 'delete'),
+  keepSnapshots: fc.constantFrom<RetentionPolicy['keepSnapshots']>('all', 'last'),
+});
+
+/** Lives one step of a log. */
+async function live(sheets: SheetLogs, log: LogId, written: Map<Position, SheetEdit>, step: Step): Promise<void> {
+  if (step.do === 'edit') {
+    for (const edit of step.edits) written.set(await sheets.edit(log, edit), edit);
+    return;
+  }
+  const position = await askFor(sheets, log, step.do);
+  if (position === undefined || step.fate === 'lost') return;
+  const { fate } = step;
+  let operations = 0;
+  const around: Around = (_, effect) =>
+    ++operations >= Number(fate) ? Promise.reject(new Error('the process died')) : effect();
+  const store = aroundLogStore(sheets.deps.store, around);
+  const blobs = aroundBlobStore(sheets.blobs, around);
+  try {
+    await sheets.complete(log, position, fate === 'done' ? {} : { store, blobs });
+  } catch (error) {
+    if (operations < Number(fate)) throw error;
+  }
+}
+
+async function askFor(sheets: SheetLogs, log: LogId, what: 'snapshot' | 'segment'): Promise<Position | undefined> {
+  if (what === 'snapshot') return sheets.snapshot(log);
+  try {
+    return await sheets.segment(log);
+  } catch (error) {
+    if (error instanceof SegmentWithoutSnapshotError) return undefined;
+    throw error;
+  }
+}
+
+/** Whether every snapshot that is kept is there, whole, and the plain fold of the entries before it. */
+async function expectWhole(sheets: SheetLogs, log: LogId, written: Map<Position, SheetEdit>): Promise<void> {
+  const segments = await Array.fromAsync(sheets.tables.segments(log));
+  for (const { segment, lastSnapshot, archive, expires } of segments) {
+    expect(lastSnapshot).toBeDefined();
+    if (archive === undefined && expires !== undefined) continue;
+    const range = { segment, from: 0, to: 1e9 };
+    for await (const page of sheets.deps.store.entries(log, range, { consistent: true })) {
+      for (const entry of page) {
+        if (entry.type !== 'Snapshot' || (archive !== undefined && entry.position.entry !== lastSnapshot)) continue;
+        if (sheets.policy.keepSnapshots === 'last' && entry.position.entry !== lastSnapshot) continue;
+        const ref = rootOf(entry);
+        if (ref === undefined) throw new Error('a Snapshot entry without a root');
+        const { state } = await loadRoot(sheets.deps, { log, position: entry.position }, ref);
+        const before = [...written].filter(([position]) => comparePositions(position, entry.position) < 0);
+        expect(await readRows(new Draft(nodeStore(sheets.deps, log), state))).toEqual(
+          foldPlainly(
+            before.map(([, edit]) => edit),
+            1,
+          ),
+        );
+      }
+    }
+  }
+  const { keepSnapshots } = sheets.policy;
+  expect((await verify({ ...sheets.deps, keepSnapshots }, log)).problems).toEqual([]);
+  expect(await readStop(sheets.blobs, log)).toBeUndefined();
+  if (segments.some(({ archive, expires }) => archive === undefined && expires !== undefined)) return;
+  expect(await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
+}
+
+test('sweeping, and doing what it asks for, brings every log to rest, whatever of the stream was lost', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(someSteps, { minLength: 1, maxLength: 3 }), somePolicy, async (lives, policy) => {
+      const sheets = new SheetLogs(new MemoryLogStore({ pageItems: 5 }), { shape: SMALL_SHAPE });
+      sheets.policy = { ...STRICT, ...policy, keepDays: policy.archive ? 0 : 0.01 };
+      const logs = new Map<LogId, Map<Position, SheetEdit>>();
+      for (const steps of lives) {
+        const [log, written] = [await sheets.client.createLog(), new Map<Position, SheetEdit>()];
+        logs.set(log, written);
+        for (const step of steps) await live(sheets, log, written, step);
+      }
+      await sheets.sweepToRest({ since: 0 });
+      for (const [log, written] of logs) await expectWhole(sheets, log, written);
+      // Until whatever waits for a grace period is through, and nothing is asked for however long nobody looks.
+      for (let days = 0; days < 6; days++) {
+        sheets.nowMs += DAY * 1000;
+        sheets.tables.expireEntries(sheets.nowMs / 1000);
+        await sheets.sweepToRest();
+        for (const [log, written] of logs) await expectWhole(sheets, log, written);
+      }
+      sheets.nowMs += 100 * DAY * 1000;
+      // A log that drops snapshots whose roots are in the table is looked at again, as long as they are there.
+      const asked = (await sheets.ask()).asked.filter(
+        ({ kind }) => kind !== 'collect' || policy.keepSnapshots === 'all',
+      );
+      expect(asked).toEqual([]);
+    }),
+    { numRuns: 40 },
+  );
+});
