@@ -27,7 +27,8 @@ export class MemoryTable {
   }
 
   get({ partition, sort }: ItemPlace): Item | undefined {
-    return structuredClone(this.#partitions.get(partition)?.items.get(sort));
+    const item = this.#partitions.get(partition)?.items.get(sort);
+    return item && copyItem(item);
   }
 
   /** The highest sort key; undefined where the partition has no item. */
@@ -49,12 +50,12 @@ export class MemoryTable {
   /** All items of one partition, ascending. */
   all(partition: string): Item[] {
     const items = [...(this.#partitions.get(partition)?.items ?? [])].sort(([a], [b]) => a - b);
-    return items.map(([, item]) => structuredClone(item));
+    return items.map(([, item]) => copyItem(item));
   }
 
   put({ partition, sort }: ItemPlace, item: Item): void {
     const existing = this.#partitions.get(partition) ?? { items: new Map<number, Item>(), newest: sort };
-    existing.items.set(sort, structuredClone(item));
+    existing.items.set(sort, copyItem(item));
     existing.newest = Math.max(existing.newest, sort);
     this.#partitions.set(partition, existing);
   }
@@ -89,4 +90,16 @@ function highest(numbers: Iterable<number>): number {
   let max = 0;
   for (const number of numbers) max = Math.max(max, number);
   return max;
+}
+
+function copyItem(item: Item): Item {
+  return Object.fromEntries(Object.entries(item).map(([name, value]) => [name, copyValue(value)]));
+}
+
+/** What nearly all attributes are is copied by hand, which is several times as fast. */
+function copyValue(value: AttributeValue): AttributeValue {
+  if ('S' in value) return { S: value.S };
+  if ('N' in value) return { N: value.N };
+  if ('B' in value) return { B: value.B.slice() };
+  return structuredClone(value);
 }

@@ -1,8 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option } from '@commander-js/extra-typings';
-import { UsageError } from '../errors.ts';
+import { LogNotFoundError, UsageError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
-import { checkPolicy, DEFAULT_POLICY, MIN_GRACE_SECONDS, type RetentionPolicy } from '../snapshot/retention.ts';
+import {
+  checkPolicy,
+  DEFAULT_POLICY,
+  MIN_GRACE_SECONDS,
+  planRetention,
+  type RetentionJob,
+  type RetentionPolicy,
+} from '../snapshot/retention.ts';
 import { Pace } from '../workers/pace.ts';
 import { merge, type PolicyChanges, readPolicies } from '../workers/policies.ts';
 import { formatDuration } from './duration.ts';
@@ -23,7 +30,25 @@ export async function policyOfLog(
   changes: PolicyChanges,
 ): Promise<RetentionPolicy> {
   const policies = await readPolicies(environment.deps.blobs, DEFAULT_POLICY);
-  return checkPolicy(merge(policies.of(log), changes));
+  return checkPolicy(merge(policies.of(log), changes), log);
+}
+
+/**
+ * The segments of a log for which its policy asks for something now, oldest first.
+ * @throws LogNotFoundError
+ */
+export async function dueSegments(
+  { deps }: Environment,
+  log: LogId,
+  policy: RetentionPolicy,
+  kind: RetentionJob['kind'],
+): Promise<number[]> {
+  const segments = await Array.fromAsync(deps.tables.segments(log, { consistent: true }));
+  if (segments.length === 0) {
+    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  }
+  const due = planRetention(segments, policy, deps.now()).filter((job) => job.kind === kind);
+  return due.map(({ segment }) => segment);
 }
 
 /** The policy of a deployment whose settings are the options: what a log has of its own goes before it. */

@@ -24,8 +24,8 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * asked for already.
  *
  * - A job whose time was up gets another turn, which goes on from where it has come to.
- * - A snapshot after which settling is due, or the newest that was rebuilt, is followed by a compact job; if a newer snapshot was asked for already, that
- *   one is settled instead.
+ * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
+ *   newer snapshot was asked for already, that one is settled instead.
  * - Of a segment that was archived one snapshot is kept: a collect job finds what only the others reached. (What settling
  *   leaves behind is little, and is found by the same job some day.)
  * @throws whatever may pass: the job is to be delivered again

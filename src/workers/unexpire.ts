@@ -76,6 +76,7 @@ async function pass(
       await deps.pace?.take(writeUnits(item));
       await deps.tables.setEntryExpiry(log, { segment, entry }, undefined);
     }
+    deps.onEntries?.(next);
   }
   return { stamped, whole: dense && lastType === (deps.types ?? RESERVED_TYPES).endSegment };
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/log/log-id.ts';
 import { runCli } from '../support/cli.ts';
-import { type Attributes, CliPlace, type Refusal, refusalOf } from '../support/cli-place.ts';
+import { type Attributes, CliPlace, type Damage, type Refusal, refusalOf } from '../support/cli-place.ts';
 import { Random } from '../support/random.ts';
 
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
@@ -154,17 +154,6 @@ describe('damaged objects', () => {
     await place.json('work', '--until-idle');
   });
 
-  type Damage = (stored: Buffer) => Uint8Array | undefined;
-
-  /** Damages an object, or removes it. @returns what puts it back */
-  async function harm(key: string, damage: Damage): Promise<() => Promise<void>> {
-    const stored = await place.read(key);
-    const harmed = damage(Buffer.from(stored));
-    if (harmed === undefined) await place.blobs.delete([key]);
-    else await place.blobs.put(key, harmed);
-    return () => place.blobs.put(key, stored);
-  }
-
   test.each<[name: string, what: string, damage: Damage]>([
     ['truncated', 'CORRUPT', (stored) => stored.subarray(0, -1)],
     ['truncated within its header', 'CORRUPT', (stored) => stored.subarray(0, 5)],
@@ -176,7 +165,7 @@ describe('damaged objects', () => {
   ])('a chunk and a root that are %s', async (_, what, damage) => {
     const [chunk = ''] = await place.keys(large, 'chunks');
     const [root = ''] = await place.keys(middling, 'roots');
-    const mend = await Promise.all([harm(chunk, damage), harm(root, damage)]);
+    const mend = await Promise.all([place.harm(chunk, damage), place.harm(root, damage)]);
     const [ofChunk, ofRoot] = await place.refusals(['export', large], ['export', middling]);
     await Promise.all(mend.map((each) => each()));
     expect(ofChunk).toMatchObject({ code: `CHUNK_${what}`, log: large, advice: ADVICE });
@@ -186,7 +175,7 @@ describe('damaged objects', () => {
 
   test('verify finds all of them and changes nothing; put back, nothing is wrong', async () => {
     const [first = '', second = ''] = await place.keys(large, 'chunks');
-    const mend = [await harm(first, (stored) => stored.subarray(1)), await harm(second, () => undefined)];
+    const mend = [await place.harm(first, (stored) => stored.subarray(1)), await place.harm(second, () => undefined)];
     const before = await place.contents();
     const { code, stdout } = await runCli(['verify', large, '--json', ...place.words]);
     expect(code).toBe(1);

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Position } from '../../src/log/position.ts';
+import { logPrefix } from '../../src/store/keys.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,
@@ -17,11 +18,12 @@ import { sheetEdits } from '../support/sheet-model.ts';
 
 const steps = fc.array(
   fc.oneof(
-    { weight: 3, arbitrary: sheetEdits(5).map((edits) => ({ edits })) },
-    fc.constantFrom('refill', 'snapshot', 'snapshot', 'compact', 'segment', 'archive', 'expire', 'half a build'),
+    { weight: 2, arbitrary: sheetEdits(5).map((edits) => ({ edits })) },
+    { weight: 3, arbitrary: fc.constantFrom('refill', 'snapshot') },
+    { weight: 4, arbitrary: fc.constantFrom('compact', 'segment', 'archive', 'expire', 'half a build') },
     { weight: 2, arbitrary: fc.integer({ min: 1, max: 12 }).map((quarters) => ({ quarters })) },
   ),
-  { minLength: 4, maxLength: 20, size: 'max' },
+  { minLength: 4, maxLength: 24, size: 'max' },
 );
 
 test('a collection leaves what is needed, in the end nothing else, and the same however little memory it has', async () => {
@@ -30,9 +32,10 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
   await fc.assert(
     fc.asyncProperty(history, async ([actions, keepSnapshots, maxMarks]) => {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
-      await refill(sheet, 'full', 12);
       let newest: Position = { segment: 0, entry: 0 };
-      let archived = 0;
+      await sheet.complete(newest);
+      await refill(sheet, 'full', 12);
+      let [archived, refills] = [0, 0];
       const passes = async (quarters: number): Promise<void> => {
         sheet.nowMs += (quarters * GRACE) / 4;
         const copy = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
@@ -44,9 +47,9 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
         expect((await neededKeys(sheet, keepSnapshots)).filter((key) => !there.has(key))).toEqual([]);
       };
       for (const action of actions) {
-        if (action === 'refill') await refill(sheet, `full ${sheet.nowMs % 3}`, 12);
+        if (action === 'refill') await refill(sheet, `full ${refills++ % 3}`, 12);
         else if (action === 'snapshot') newest = await sheet.completed();
-        else if (action === 'compact') await sheet.complete(newest).then(() => sheet.compact(newest));
+        else if (action === 'compact') await sheet.compact(newest);
         else if (action === 'segment') newest = await sheet.covered();
         else if (action === 'archive' && archived < newest.segment) await sheet.archive(archived++);
         else if (action === 'expire' && archived > 0) await emptied(sheet, archived - 1);
@@ -58,12 +61,12 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
       }
       for (let graces = 0; graces < 5; graces++) await passes(4);
       await expectWhole(sheet, keepSnapshots);
-      const rest = (await sheet.keys(`logs/${sheet.log}/`)).filter((key) => !key.includes('/progress/'));
+      const rest = await sheet.keys(logPrefix(sheet.log));
       expect(rest).toEqual(await neededKeys(sheet, keepSnapshots));
     }),
-    { numRuns: 40 },
+    { numRuns: 20 },
   );
-  expect(removed).toBeGreaterThan(200);
+  expect(removed).toBeGreaterThan(30);
 });
 
 /** Has the entries of an archived segment leave the table. */

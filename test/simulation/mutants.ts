@@ -85,17 +85,6 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'records-dropped',
-    fault: 'after a record that cannot be sent, the router says that all is well',
-    edits: [
-      {
-        file: 'workers/route.ts',
-        from: '      await deps.queue.send({ group: job.log, deduplicationId: streamDeduplicationId(job), body: encodeJob(job) });\n    } catch (error) {\n      fail(record, error);\n',
-        to: '      await deps.queue.send({ group: job.log, deduplicationId: streamDeduplicationId(job), body: encodeJob(job) });\n    } catch {\n',
-      },
-    ],
-  },
-  {
     name: 'blind-sweep',
     fault: 'the sweep does not look for Snapshot entries that nobody completed',
     edits: [

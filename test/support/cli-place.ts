@@ -34,6 +34,9 @@ const AT_ONCE = 3;
 
 export type Attributes = Record<string, AttributeValue>;
 
+/** What becomes of an object's bytes; undefined where it is removed. */
+export type Damage = (stored: Buffer) => Uint8Array | undefined;
+
 /** The one JSON document that a command which failed prints. */
 export interface Refusal {
   readonly code: string;
@@ -177,6 +180,15 @@ export class CliPlace {
   /** An object's bytes, from where they lie in the directory. */
   read(key: string): Promise<Buffer> {
     return readFile(join(this.directory, 'blobs', 'objects', key));
+  }
+
+  /** Damages an object, or removes it. @returns what puts it back */
+  async harm(key: string, damage: Damage): Promise<() => Promise<void>> {
+    const stored = await this.read(key);
+    const harmed = damage(Buffer.from(stored));
+    if (harmed === undefined) await this.blobs.delete([key]);
+    else await this.blobs.put(key, harmed);
+    return () => this.blobs.put(key, stored);
   }
 }
 

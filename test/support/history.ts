@@ -152,6 +152,7 @@ class History {
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await this.#idle();
+    world.trace(`${world.scheduler.now()} repair by ${repair === 'sweep' ? 'sweep since 0' : repair}`);
     if (repair === 'late snapshot') {
       const client = world.client(world);
       for (const log of world.logs) await client.addSnapshot(log);

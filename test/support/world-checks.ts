@@ -14,9 +14,9 @@ import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
-import { layersHash, stateTops } from '../../src/state/state.ts';
+import { stateTops } from '../../src/state/state.ts';
 import { LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
-import { fromHex } from '../../src/tree/bytes.ts';
+import { fromHex, toHex } from '../../src/tree/bytes.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, unpackChunk } from '../../src/tree/chunk-codec.ts';
 import { NodeRef } from '../../src/tree/node-ref.ts';
@@ -111,12 +111,13 @@ export class StepChecks {
   }
 
   async #isReadable(log: LogId, position: Position): Promise<void> {
-    const root = await storedRoot(this.#world, log, position);
-    if (root === undefined)
-      throw new Error(`Last Snapshot names ${log}/${formatPosition(position)}, which has no root`);
+    const entry = await this.#world.store.getEntry(log, position, { consistent: true });
+    const ref = entry && rootOf(entry);
+    if (ref === undefined) throw new Error(`Last Snapshot names ${log}/${formatPosition(position)}, which has no root`);
     // A settled root takes the place of one with waiting edits, and has chunks of its own.
-    const name = `${log}/${formatPosition(position)} ${layersHash(this.#world.deps().platform, root.state)}`;
+    const name = `${log}/${formatPosition(position)} ${'key' in ref ? ref.key : toHex(ref.inline)}`;
     if (this.#readable.has(name)) return;
+    const root = await loadRoot(this.#world.deps(), { log, position }, ref);
     const nodes = nodeStore(this.#world.deps(), log);
     const seen = (id: ChunkId): boolean => this.#readable.has(id) || !this.#readable.add(id);
     for (const top of stateTops(root.state)) {

@@ -1,13 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
-import { Marks } from '../../src/snapshot/mark.ts';
 import { chunkPrefix, collectedKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
-import { decodeValue } from '../../src/tree/canonical-reader.ts';
-import { encodeNode, type Inner, type Leaf } from '../../src/tree/node.ts';
-import { NodeRef } from '../../src/tree/node-ref.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/collect.ts';
-import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,
   collectAfterEachGrace,
@@ -149,26 +144,3 @@ describe('what is to be kept and cannot be read', () => {
     expect(await objectsIn(sheet.blobs)).toEqual(before);
   });
 });
-
-test('a value with the very bytes of a node keeps nobody from finding what is below that node', async () => {
-  const store = nodeStore();
-  const leaves = Array.from({ length: 150 }, (_, key) => NodeRef.to(leafOf(key, encodeValue(`value ${key}`))));
-  const inner: Inner = { level: 1, keys: leaves.map((_, key) => key), children: leaves, count: 150, weight: 150 };
-  const ref = NodeRef.to(inner);
-  const top: Inner = { level: 2, keys: [0], children: [ref], count: 150, weight: 150 };
-  await store.save([top]);
-  const bytes = encodeNode(inner);
-  expect(encodeValue(decodeValue(bytes))).toEqual(bytes);
-  const id = store.addValue(bytes);
-  expect(id).toBe(ref.id);
-  const marks = new Marks(store);
-  // An encoded reference to a value: an extension of type 1 that holds the hash.
-  await marks.addBelow(leafOf(0, Uint8Array.of(0xc7, 32, 1, ...(ref.hash ?? []))));
-  expect([marks.size, marks.has(id)]).toEqual([1, true]);
-  await marks.addBelow(top);
-  expect(leaves.filter((leaf) => leaf.id === undefined || !marks.has(leaf.id))).toEqual([]);
-});
-
-function leafOf(key: number, bytes: Uint8Array): Leaf {
-  return { level: 0, keys: [key], bytes, ends: Uint32Array.of(bytes.length), weights: undefined, count: 1, weight: 1 };
-}

@@ -1,10 +1,9 @@
-import { planRetention } from '../../snapshot/retention.ts';
 import { toHex } from '../../tree/bytes.ts';
 import { archiveSegment, planArchive } from '../../workers/archive.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { formatBytes } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
-import { policyOfLog } from '../retention.ts';
+import { dueSegments, policyOfLog } from '../retention.ts';
 
 export function archiveCommand() {
   return policyCommand('archive', 'Write segments into archives in the bucket. Nothing leaves the table.')
@@ -16,9 +15,7 @@ export function archiveCommand() {
       inEnvironment(options, async (environment, output) => {
         const { deps } = environment;
         const policy = await policyOfLog(environment, log, { ...policyChanges(options), archive: true });
-        const segments = await Array.fromAsync(deps.tables.segments(log, { consistent: true }));
-        const due = planRetention(segments, policy, deps.now()).filter(({ kind }) => kind === 'archive');
-        const numbers = number === undefined ? due.map(({ segment }) => segment) : [number];
+        const numbers = number === undefined ? await dueSegments(environment, log, policy, 'archive') : [number];
         const archived = [];
         const lines: string[] = [];
         const progress = output.progress('Entries written and compared');

@@ -1,11 +1,12 @@
 import { UsageError } from '../../errors.ts';
-import { planRetention } from '../../snapshot/retention.ts';
+import { checkPolicy } from '../../snapshot/retention.ts';
 import { type ExpireResult, expireSegment } from '../../workers/expire.ts';
 import { unexpireSegment } from '../../workers/unexpire.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { formatDate } from '../duration.ts';
+import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
-import { capacityShareOption, paceOf, policyOfLog, requireTtl, warnOfShortGrace } from '../retention.ts';
+import { capacityShareOption, dueSegments, paceOf, policyOfLog, requireTtl, warnOfShortGrace } from '../retention.ts';
 
 export function expireCommand() {
   return policyCommand('expire', 'Let the entries of archived segments leave the table, after a grace period.')
@@ -18,39 +19,48 @@ export function expireCommand() {
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
         const { dryRun, undo } = options;
-        const progress = output.progress(undo ? 'Entries looked at' : 'Entries done');
-        const onEntries = (entries: number): void => progress.update(entries);
-        try {
-          const own = await policyOfLog(environment, log, policyChanges(options));
-          const policy = { ...own, expire: own.expire === 'never' ? ('ttl' as const) : own.expire };
-          const pace = await paceOf(environment, options.capacityShare);
-          const deps = { ...environment.deps, pace, onEntries };
-          if (undo) {
-            if (number === undefined) throw new UsageError('it is not said for which segment', { advice: 'Name one' });
-            const result = await unexpireSegment(deps, { log, segment: number }, { dryRun });
-            progress.stop();
-            const would = dryRun ? 'would stay: from' : 'stays: from';
-            const text = `segment ${number} ${would} ${result.entries} entries their expiry is taken away`;
-            return output.result({ log, dryRun, ...result }, text);
-          }
-          const segments = await Array.fromAsync(deps.tables.segments(log, { consistent: true }));
-          const due = planRetention(segments, policy, deps.now()).filter(({ kind }) => kind === 'expire');
-          const numbers = number === undefined ? due.map(({ segment }) => segment) : [number];
-          if (!dryRun && policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment);
-          if (numbers.length > 0) warnOfShortGrace(policy, output);
-          const results: ExpireResult[] = [];
-          for (const segment of numbers) {
-            results.push(await expireSegment(deps, { log, segment }, policy, { byHand: true, dryRun }));
-          }
-          progress.stop();
-          const lines = results.map((result) => describe(result, { dryRun, deletes: policy.expire === 'delete' }));
-          const none = 'No segment is due: see the policy under --help, or name a segment.';
-          output.result({ log, dryRun, segments: results }, lines.length === 0 ? none : lines.join('\n'));
-        } finally {
-          progress.stop();
+        const pace = await paceOf(environment, options.capacityShare);
+        const deps = { ...environment.deps, pace };
+        if (undo) {
+          if (number === undefined) throw new UsageError('it is not said for which segment', { advice: 'Name one' });
+          const result = await withProgress(output, 'Entries looked at', (onEntries) =>
+            unexpireSegment({ ...deps, onEntries }, { log, segment: number }, { dryRun }),
+          );
+          const would = dryRun ? 'would stay: from' : 'stays: from';
+          const text = `segment ${number} ${would} ${result.entries} entries their expiry is taken away`;
+          return output.result({ log, dryRun, ...result }, text);
         }
+        const own = await policyOfLog(environment, log, policyChanges(options));
+        const policy = checkPolicy({ ...own, expire: own.expire === 'never' ? 'ttl' : own.expire }, log);
+        const numbers = number === undefined ? await dueSegments(environment, log, policy, 'expire') : [number];
+        if (!dryRun && policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment);
+        if (numbers.length > 0) warnOfShortGrace(policy, output);
+        const results: ExpireResult[] = [];
+        await withProgress(output, 'Entries done', async (onEntries) => {
+          for (const segment of numbers) {
+            const how = { byHand: true, dryRun };
+            results.push(await expireSegment({ ...deps, onEntries }, { log, segment }, policy, how));
+          }
+        });
+        const lines = results.map((result) => describe(result, { dryRun, deletes: policy.expire === 'delete' }));
+        const none = 'No segment is due: see the policy under --help, or name a segment.';
+        output.result({ log, dryRun, segments: results }, lines.length === 0 ? none : lines.join('\n'));
       }),
     );
+}
+
+/** Shows how far something is while it is done. */
+async function withProgress<T>(
+  output: Output,
+  what: string,
+  run: (onEntries: (entries: number) => void) => Promise<T>,
+): Promise<T> {
+  const progress = output.progress(what);
+  try {
+    return await run((entries) => progress.update(entries));
+  } finally {
+    progress.stop();
+  }
 }
 
 function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonly deletes: boolean }): string {

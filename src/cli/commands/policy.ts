@@ -16,8 +16,8 @@ export function policyCommandOfLogs() {
         const sets = Object.keys(changes).length > 0;
         if (log === undefined && (sets || options.clear)) throw new UsageError('it is not said for which log');
         if (sets && options.clear) throw new UsageError('--clear takes a policy away, and cannot set one');
+        if (log !== undefined) await queryNewestSegments(deps.store, log, { consistent: true });
         if (log !== undefined && (sets || options.clear)) {
-          await queryNewestSegments(deps.store, log, { consistent: true });
           const before = (await readPolicies(deps.blobs, DEFAULT_POLICY)).ownOf(log);
           const own: PolicyChanges | undefined = options.clear ? undefined : { ...before, ...changes };
           await writePolicy(deps.blobs, DEFAULT_POLICY, { log, changes: own });

@@ -1,6 +1,7 @@
 import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../log/log-id.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
 import type { Job } from '../../workers/job.ts';
 import { readPolicies } from '../../workers/policies.ts';
 import type { JobResult } from '../../workers/run-job.ts';
@@ -34,6 +35,7 @@ export function sweepCommand() {
         if (rebuild && (options.collect || since !== undefined)) {
           throw new UsageError('--rebuild looks at everything, and goes with neither --since nor --collect');
         }
+        if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
         if (!dryRun && everywhere.expire === 'ttl') await requireTtl(environment);
         if (!dryRun) warnOfShortGrace(everywhere, output);

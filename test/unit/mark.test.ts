@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import { Marks, prefixesOf } from '../../src/snapshot/mark.ts';
+import { fromHex } from '../../src/tree/bytes.ts';
+import { encodeValue } from '../../src/tree/canonical.ts';
+import { decodeValue } from '../../src/tree/canonical-reader.ts';
+import { encodeNode, type Inner, type Leaf } from '../../src/tree/node.ts';
+import { NodeRef } from '../../src/tree/node-ref.ts';
+import { nodeStore } from '../support/chunks.ts';
+
+test('a value with the very bytes of a node keeps nobody from finding what is below that node', async () => {
+  const store = nodeStore();
+  const leaves = Array.from({ length: 150 }, (_, key) => NodeRef.to(leafOf(key, encodeValue(`value ${key}`))));
+  const inner: Inner = { level: 1, keys: leaves.map((_, key) => key), children: leaves, count: 150, weight: 150 };
+  const ref = NodeRef.to(inner);
+  const top: Inner = { level: 2, keys: [0], children: [ref], count: 150, weight: 150 };
+  await store.save([top]);
+  const bytes = encodeNode(inner);
+  expect(encodeValue(decodeValue(bytes))).toEqual(bytes);
+  const id = store.addValue(bytes);
+  expect(id).toBe(ref.id);
+  const marks = new Marks(store);
+  await marks.addBelow(leafOf(0, reference(id)));
+  expect([marks.size, marks.has(id)]).toEqual([1, true]);
+  await marks.addBelow(top);
+  expect(leaves.filter((leaf) => leaf.id === undefined || !marks.has(leaf.id))).toEqual([]);
+});
+
+test.each([1, 4, 16, 64, 256])('each id is marked in just that part of %i under whose prefixes it lies', async (of) => {
+  const ids = Array.from({ length: 256 }, (_, i) => i.toString(16).padStart(2, '0') + 'c5'.repeat(31));
+  const marked: string[] = [];
+  for (let index = 0; index < of; index++) {
+    const marks = new Marks(nodeStore(), { index, of });
+    for (const [i, id] of ids.entries()) await marks.addBelow(leafOf(i, reference(id)));
+    const prefixes = prefixesOf({ index, of });
+    const listed = ids.filter((id) => prefixes.some((prefix) => id.startsWith(prefix)));
+    expect(ids.filter((id) => marks.has(id))).toEqual(listed);
+    expect(marks.size).toBe(256 / of);
+    marked.push(...listed);
+  }
+  expect(marked).toEqual(ids);
+});
+
+/** An encoded reference to a value: an extension of type 1 that holds the hash. */
+function reference(id: string): Uint8Array {
+  return Uint8Array.of(0xc7, 32, 1, ...fromHex(id));
+}
+
+function leafOf(key: number, bytes: Uint8Array): Leaf {
+  return { level: 0, keys: [key], bytes, ends: Uint32Array.of(bytes.length), weights: undefined, count: 1, weight: 1 };
+}
