@@ -6,6 +6,7 @@ import type { Entry } from '../log/entry.ts';
 import {
   decodeEntry,
   decodeSegment,
+  decodeSegments,
   encodeEntry,
   encodeSegment,
   entryKey,
@@ -78,10 +79,13 @@ export class DynamoDbLogStore implements LogStore {
     for await (const items of pages) yield* items.map(decodeSegment);
   }
 
-  async *allSegments(part: ScanPart = { index: 0, of: 1 }): AsyncGenerator<Segment> {
+  async *allSegments(
+    part: ScanPart = { index: 0, of: 1 },
+    onInvalid?: (error: ItemInvalidError) => void,
+  ): AsyncGenerator<Segment> {
     const { index: Segment, of: TotalSegments } = part;
     const pages = this.#requests.scanPages({ TableName: this.#segmentTable, Segment, TotalSegments });
-    for await (const items of pages) yield* items.map(decodeSegment);
+    for await (const items of pages) yield* decodeSegments(items, onInvalid);
   }
 
   async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<Entry | undefined> {

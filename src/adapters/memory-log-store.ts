@@ -5,6 +5,7 @@ import type { Entry } from '../log/entry.ts';
 import {
   decodeEntry,
   decodeSegment,
+  decodeSegments,
   type EntryPlace,
   encodeEntry,
   encodeSegment,
@@ -12,7 +13,7 @@ import {
   rootAttribute,
 } from '../log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../log/item-size.ts';
-import { type LogId, parseLogId } from '../log/log-id.ts';
+import type { LogId } from '../log/log-id.ts';
 import type { Expiration, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
@@ -54,8 +55,13 @@ export class MemoryLogStore implements LogStore {
     yield* this.#segments.all(log).map(decodeSegment);
   }
 
-  async *allSegments({ index, of }: ScanPart = { index: 0, of: 1 }): AsyncGenerator<Segment> {
-    for (const log of this.#segments.partitions()) if (partOf(log, of) === index) yield* this.segments(parseLogId(log));
+  async *allSegments(
+    { index, of }: ScanPart = { index: 0, of: 1 },
+    onInvalid?: (error: ItemInvalidError) => void,
+  ): AsyncGenerator<Segment> {
+    for (const log of this.#segments.partitions()) {
+      if (partOf(log, of) === index) yield* decodeSegments(this.#segments.all(log), onInvalid);
+    }
   }
 
   async newestEntry(log: LogId, segment: number): Promise<Entry | undefined> {

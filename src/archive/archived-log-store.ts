@@ -1,3 +1,4 @@
+import type { ItemInvalidError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
@@ -139,8 +140,8 @@ export class ArchivedLogStore implements LogStore {
     return this.#tables.segments(log, consistency);
   }
 
-  allSegments(part?: ScanPart): AsyncIterable<Segment> {
-    return this.#tables.allSegments(part);
+  allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment> {
+    return this.#tables.allSegments(part, onInvalid);
   }
 
   putEntries(entries: readonly Entry[]): Promise<void> {

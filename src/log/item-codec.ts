@@ -1,4 +1,4 @@
-import { ValueUnsupportedError } from '../errors.ts';
+import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 import {
   type AttributeValue,
   attributeFromValue,
@@ -137,6 +137,25 @@ export function decodeSegment(item: StoredItem): Segment {
     ...(expires !== undefined && { expires }),
     ...(expired !== undefined && { expired }),
   };
+}
+
+/**
+ * The segments of several items.
+ * @param onInvalid told of those that are none, which are left out then
+ * @throws ItemInvalidError where one is none and nobody is to be told
+ */
+export function* decodeSegments(
+  items: Iterable<StoredItem>,
+  onInvalid: ((error: ItemInvalidError) => void) | undefined,
+): Generator<Segment> {
+  for (const item of items) {
+    try {
+      yield decodeSegment(item);
+    } catch (error) {
+      if (onInvalid === undefined || !(error instanceof ItemInvalidError)) throw error;
+      onInvalid(error);
+    }
+  }
 }
 
 /** Reads the primary key and tells the reader what it says. */

@@ -1,3 +1,4 @@
+import type { ItemInvalidError } from '../errors.ts';
 import type { Item, StoredItem } from './attribute.ts';
 import type { Entry } from './entry.ts';
 import type { LogId } from './log-id.ts';
@@ -50,8 +51,12 @@ export interface LogStore {
   /** All segments of one log, ascending; eventually consistent by default. */
   segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment>;
 
-  /** All segments of all logs, or those of one part of the table, in no order (a scan). */
-  allSegments(part?: ScanPart): AsyncIterable<Segment>;
+  /**
+   * All segments of all logs, or those of one part of the table, in no order (a scan).
+   * @param onInvalid told of each item that is no segment, which is left out then; without it the scan ends there
+   * @throws ItemInvalidError where there is such an item and nobody to be told
+   */
+  allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment>;
 
   /** The entry with the highest number in a segment; undefined where the segment has none. */
   newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined>;

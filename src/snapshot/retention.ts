@@ -108,5 +108,7 @@ function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): Ret
 
 /** Whether a completed snapshot is kept: its chunks stay, and it may be loaded. */
 export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPolicy['keepSnapshots']): boolean {
-  return entry === segment.lastSnapshot || (segment.archive === undefined && keep === 'all');
+  if (entry === segment.lastSnapshot) return true;
+  // Last Snapshot is about to move onto one that lies behind it: whoever completed that may be slow, or have died.
+  return segment.archive === undefined && (keep === 'all' || entry > (segment.lastSnapshot ?? -1));
 }

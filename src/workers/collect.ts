@@ -10,7 +10,7 @@ import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.
 import { stateTops } from '../state/state.ts';
 import type { BlobInfo } from '../store/blob-store.ts';
 import { chunkPrefix, logPrefix, parseKey } from '../store/keys.ts';
-import { readBodiesSeen, readCondemned, writeBodiesSeen, writeCondemned } from './collection-record.ts';
+import { readCollected, readCondemned, writeCollected, writeCondemned } from './collection-record.ts';
 import type { CollectJob } from './job.ts';
 import { dropArchivedBodies } from './orphan-bodies.ts';
 import { Reaper, type Tally } from './reaper.ts';
@@ -48,7 +48,10 @@ export type CollectResult =
       /** In a dry run, the keys that would be removed and condemned. */
       readonly keys?: { readonly removed: readonly string[]; readonly condemned: readonly string[] } | undefined;
     }
-  /** Something that is to be kept cannot be read, so that nobody knows what it reaches: nothing was removed. */
+  /**
+   * Something that is to be kept cannot be read, so that nobody knows what it reaches: nothing was removed but, at the
+   * most, what is known not to be reached by it.
+   */
   | { readonly outcome: 'refused'; readonly error: LogfoldError };
 
 /**
@@ -80,16 +83,24 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   const dry = options.dryRunAt !== undefined;
   const graceMs = options.graceSeconds * 1000;
   await requireLog(deps, log);
-  const bodiesSeen = await readBodiesSeen(blobs, log);
+  // In this order: a twin moves from there to here what was dropped a grace period ago.
   const before = await readCondemned(blobs, log);
-  const now = options.dryRunAt ?? (await writeBodiesSeen(blobs, log, bodiesSeen));
+  const note = await readCollected(blobs, log);
+  const now = options.dryRunAt ?? (await writeCollected(blobs, log, note));
   const reaper = new Reaper(blobs, { now, graceMs, before, dry });
 
   const builds = await listProgressRoots(deps, log);
   const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
   const { roots, dropped, externals } = await findKeptRoots(
     { ...deps, types: deps.types ?? RESERVED_TYPES },
-    { log, segments, keepSnapshots: options.keepSnapshots, now, graceMs, dropped: new Map(before.dropped) },
+    {
+      log,
+      segments,
+      keepSnapshots: options.keepSnapshots,
+      now,
+      graceMs,
+      dropped: new Map([...note.dropped, ...before.dropped]),
+    },
   );
 
   let looked = 0;
@@ -104,19 +115,23 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   await judgeBodies(
     deps,
     { log, segments, bodies, externals },
-    { reaper, seen: bodiesSeen, condemned: new Map(before.condemned) },
+    { reaper, seen: note.bodies, condemned: new Map(before.condemned) },
   );
   await reaper.flush();
   const aborted = await abortUploads(deps, log, reaper, dry);
   if (!dry) {
-    // A root that was just removed is not to be remembered: the record would ask for one more collection.
-    const remembered = [...dropped].filter(([name, since]) => {
-      const judged = parseKey(name)?.kind === 'root' && now - since >= graceMs;
-      return !judged || reaper.condemned.has(name) || reaper.overflowed;
-    });
-    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: remembered });
+    const { young = [], old = [] } = Object.groupBy(dropped, ([, since]) => (now - since < graceMs ? 'young' : 'old'));
     // What was too much for this collection is new to the next one.
-    if (!reaper.overflowed) await writeBodiesSeen(blobs, log, now - graceMs);
+    const bodies = reaper.overflowed ? note.bodies : now - graceMs;
+    // A root that was just removed need not be remembered.
+    const kept = old.filter(
+      ([key]) => parseKey(key)?.kind !== 'root' || reaper.condemned.has(key) || reaper.overflowed,
+    );
+    // In this order: what is in neither of the two is taken to be dropped now, and bodies that were looked at and not
+    // condemned are not looked at again.
+    if (kept.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: kept });
+    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young });
+    await writeCollected(blobs, log, { bodies, dropped: kept });
   }
   const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };

@@ -4,12 +4,15 @@ import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { collectedKey, condemnedKey } from '../store/keys.ts';
 
+/** Roots that were no longer kept, by name, and since when that is known. */
+const dropped = z.array(z.tuple([z.string(), z.number()]));
+
 const recordSchema = z.strictObject({
   format: z.literal(1),
   /** Objects that nothing reached, and when the collection began that condemned them, in epoch milliseconds by the bucket's clock. */
   condemned: z.array(z.tuple([z.string(), z.number()])),
-  /** Roots that were no longer kept, and since when that is known. */
-  dropped: z.array(z.tuple([z.string(), z.number()])),
+  /** Less than a grace period ago. */
+  dropped,
 });
 
 /** What a collection leaves for the next one to remove, unless it is needed again by then. */
@@ -19,7 +22,12 @@ const collectedSchema = z.strictObject({
   format: z.literal(1),
   /** External bodies written before this moment have been looked at, in epoch milliseconds by the bucket's clock. */
   bodies: z.number(),
+  /** Longer ago: nothing is to be done about them, but to know that they were dropped. */
+  dropped,
 });
+
+/** What collections know of a log, and what asks for no further one. */
+export type CollectedNote = Readonly<Omit<z.infer<typeof collectedSchema>, 'format'>>;
 
 export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] };
 
@@ -34,20 +42,21 @@ export async function writeCondemned(blobs: BlobStore, log: LogId, record: Colle
   else await blobs.put(condemnedKey(log), encode({ format: 1, ...record }));
 }
 
-/** Up to when a log's external bodies have been looked at; 0 before the first collection. */
-export async function readBodiesSeen(blobs: BlobStore, log: LogId): Promise<number> {
-  return (await readJson(blobs, { log, key: collectedKey(log) }, collectedSchema))?.bodies ?? 0;
+/** @throws ObjectInvalidError where the object cannot be read */
+export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
+  const note = await readJson(blobs, { log, key: collectedKey(log) }, collectedSchema);
+  return note ?? { bodies: 0, dropped: [] };
 }
 
 /**
- * Notes up to when a log's external bodies have been looked at.
  * @returns the moment of this, by the bucket's own clock, in epoch milliseconds: what is written before a collection
  * lists anything, tells it what time it is there
  */
-export async function writeBodiesSeen(blobs: BlobStore, log: LogId, bodies: number): Promise<number> {
-  await blobs.put(collectedKey(log), encode({ format: 1, bodies }));
-  for await (const { key, modified } of blobs.list(collectedKey(log))) if (key === collectedKey(log)) return modified;
-  throw new ObjectInvalidError(`the object '${collectedKey(log)}' was written and is not listed`, {
+export async function writeCollected(blobs: BlobStore, log: LogId, note: CollectedNote): Promise<number> {
+  const key = collectedKey(log);
+  await blobs.put(key, encode({ format: 1, bodies: note.bodies, dropped: note.dropped }));
+  for await (const blob of blobs.list(key)) if (blob.key === key) return blob.modified;
+  throw new ObjectInvalidError(`the object '${key}' was written and is not listed`, {
     log,
     advice: 'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
   });

@@ -1,7 +1,7 @@
-import { LogfoldError, LogNotFoundError, PolicyInvalidError } from '../errors.ts';
+import { type ItemInvalidError, LogfoldError, LogNotFoundError, PolicyInvalidError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
-import type { LogId } from '../log/log-id.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
@@ -26,8 +26,8 @@ export interface SweepDeps {
   readonly policyOf: (log: LogId) => RetentionPolicy;
   /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
   readonly send: (job: Job, why: string) => Promise<void>;
-  /** Told of each log that cannot be looked at. The others are. */
-  readonly onFailure: (log: LogId, error: LogfoldError) => void;
+  /** Told of each log that cannot be looked at, and of each segment of which nobody knows whose it is. The others are. */
+  readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Told how many logs have been looked at so far. */
   readonly onProgress?: ((logs: number) => void) | undefined;
 }
@@ -92,16 +92,21 @@ class Run {
   /** Looks at all logs in one part of the Segment table. */
   async part(index: number): Promise<void> {
     const torn = new Set<LogId>();
+    // Its log, where one can see whose it is, is asked for by itself, which says what is wrong.
+    const onInvalid = (error: ItemInvalidError): void => {
+      if (error.log !== undefined) torn.add(parseLogId(error.log));
+      else this.#fail(undefined, error);
+    };
     // A scan gives the segments of one log one after the other, but nobody promises so: a log whose segments do not come
     // from the first on is asked for by itself.
     const end = async (group: readonly Segment[]): Promise<void> => {
       const [first] = group;
       if (first === undefined) return;
-      if (group.every(({ segment }, i) => segment === i)) await this.#look(first.log, group);
+      if (!torn.has(first.log) && group.every(({ segment }, i) => segment === i)) await this.#look(first.log, group);
       else torn.add(first.log);
     };
     let group: Segment[] = [];
-    for await (const segment of this.#deps.tables.allSegments({ index, of: PARTS })) {
+    for await (const segment of this.#deps.tables.allSegments({ index, of: PARTS }, onInvalid)) {
       if (group[0] !== undefined && group[0].log !== segment.log) {
         await end(group);
         group = [];
@@ -154,11 +159,15 @@ class Run {
     } catch (error) {
       // What is wrong with one log must not keep the others from being looked at.
       if (!isOfOneLog(error)) throw error;
-      this.#failed++;
-      this.#deps.onFailure(log, error.at({ log }));
+      this.#fail(log, error.at({ log }));
     }
     this.#logs++;
     this.#deps.onProgress?.(this.#logs);
+  }
+
+  #fail(log: LogId | undefined, error: LogfoldError): void {
+    this.#failed++;
+    this.#deps.onFailure(log, error);
   }
 
   async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {

@@ -67,7 +67,8 @@ class Verification {
   readonly #log: LogId;
   readonly #types: ReservedTypes;
   readonly #nodes: NodeStore;
-  readonly #seen = new Set<ChunkId>();
+  /** Nodes and values apart: a value may have the very bytes of a node, and nobody looks below it. */
+  readonly #seen: Seen = { nodes: new Set(), values: new Set() };
   readonly #problems: Problem[] = [];
   #snapshots = 0;
   #archived = 0;
@@ -136,14 +137,19 @@ class Verification {
   }
 }
 
+interface Seen {
+  readonly nodes: Set<ChunkId>;
+  readonly values: Set<ChunkId>;
+}
+
 type Check = (chunk: ChunkId, read: () => Promise<void>) => Promise<void>;
 
-async function checkBelow(nodes: NodeStore, node: Node, seen: Set<ChunkId>, check: Check): Promise<void> {
+async function checkBelow(nodes: NodeStore, node: Node, seen: Seen, check: Check): Promise<void> {
   if (isLeaf(node)) {
     for (let i = 0; i < node.keys.length; i++) {
       const id = referencedId(valueBytes(node, i));
-      if (id === undefined || seen.has(id)) continue;
-      seen.add(id);
+      if (id === undefined || seen.values.has(id)) continue;
+      seen.values.add(id);
       await check(id, async () => {
         await nodes.loadValue(id);
       });
@@ -152,8 +158,8 @@ async function checkBelow(nodes: NodeStore, node: Node, seen: Set<ChunkId>, chec
   }
   for (let i = 0; i < node.children.length; i++) {
     const child = at(node.children, i);
-    if (child.id === undefined || seen.has(child.id)) continue;
-    seen.add(child.id);
+    if (child.id === undefined || seen.nodes.has(child.id)) continue;
+    seen.nodes.add(child.id);
     await check(child.id, async () => checkBelow(nodes, await nodes.load(child), seen, check));
   }
 }

@@ -15,7 +15,7 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
       around('newestSegments', () => inner.newestSegments(log, limit, consistency)),
     getSegment: (log, segment, consistency) => around('getSegment', () => inner.getSegment(log, segment, consistency)),
     segments: (log, consistency) => aroundPages('segments', inner.segments(log, consistency), around),
-    allSegments: (part) => aroundPages('allSegments', inner.allSegments(part), around),
+    allSegments: (part, onInvalid) => aroundPages('allSegments', inner.allSegments(part, onInvalid), around),
     newestEntry: (log, segment, consistency) =>
       around('newestEntry', () => inner.newestEntry(log, segment, consistency)),
     getEntry: (log, position, consistency) => around('getEntry', () => inner.getEntry(log, position, consistency)),

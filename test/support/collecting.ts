@@ -104,7 +104,9 @@ export async function keptSnapshots(
       for (const item of page.filter(({ T }) => T?.S === RESERVED_TYPES.snapshot)) {
         const entry = decodeEntry(item);
         const ref = rootOf(entry);
-        const isLast = entry.position.entry === lastSnapshot;
+        const isLast =
+          entry.position.entry === lastSnapshot ||
+          (archive === undefined && entry.position.entry > (lastSnapshot ?? -1));
         if (ref !== undefined && (isLast || (keep === 'all' && archive === undefined))) {
           kept.push({ position: entry.position, ref });
         }

@@ -1,3 +1,4 @@
+import type { ItemInvalidError } from '../../src/errors.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
@@ -153,8 +154,8 @@ export class RecordedLogStore implements LogStore {
     return this.#inner.segments(log, consistency);
   }
 
-  allSegments(part?: ScanPart): AsyncIterable<Segment> {
-    return this.#inner.allSegments(part);
+  allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment> {
+    return this.#inner.allSegments(part, onInvalid);
   }
 
   async newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {

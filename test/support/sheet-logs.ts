@@ -22,7 +22,7 @@ import { versionedSheet } from './versioned-sheet.ts';
 export interface Asked extends SweepResult {
   readonly asked: readonly Job[];
   readonly why: readonly string[];
-  readonly failures: readonly { readonly log: LogId; readonly error: LogfoldError }[];
+  readonly failures: readonly { readonly log: LogId | undefined; readonly error: LogfoldError }[];
 }
 
 /** Several logs of sheets on the same memory adapters, with a sweep over all of them and one clock. */
@@ -88,12 +88,12 @@ export class SheetLogs {
   async ask(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<Asked> {
     const asked: Job[] = [];
     const why: string[] = [];
-    const failures: { log: LogId; error: LogfoldError }[] = [];
+    const failures: { log: LogId | undefined; error: LogfoldError }[] = [];
     const send = async (job: Job, reason: string): Promise<void> => {
       asked.push(job);
       why.push(reason);
     };
-    const onFailure = (log: LogId, error: LogfoldError): void => void failures.push({ log, error });
+    const onFailure = (log: LogId | undefined, error: LogfoldError): void => void failures.push({ log, error });
     const result = await sweep({ ...this.deps, send, onFailure, ...deps }, options);
     return { ...result, asked, why, failures };
   }

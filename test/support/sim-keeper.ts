@@ -36,8 +36,8 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
   const send = (job: Job): Promise<void> =>
     queue.send({ group: job.log, deduplicationId: `sweep:${run}:${describeJob(job)}`, body: encodeJob(job) });
   const policyOf = (): RetentionPolicy => world.policy;
-  const onFailure = (log: LogId, error: LogfoldError): void => {
-    if (isHealthy(world, log)) throw error;
+  const onFailure = (log: LogId | undefined, error: LogfoldError): void => {
+    if (log === undefined || isHealthy(world, log)) throw error;
   };
   const { jobs } = await sweep({ tables, blobs, now, policyOf, send, onFailure }, options);
   world.trace(`${world.scheduler.now()} ${ports.process.name} sweep sends ${jobs} jobs`);

@@ -273,6 +273,9 @@ describe('keepsSnapshot', () => {
     { entry: 3, archived: false, keep: 'last', kept: false },
     { entry: 3, archived: true, keep: 'all', kept: false },
     { entry: 3, archived: true, keep: 'last', kept: false },
+    { entry: 9, archived: false, keep: 'last', kept: true },
+    { entry: 9, archived: false, keep: 'all', kept: true },
+    { entry: 9, archived: true, keep: 'last', kept: false },
   ] as const)('of entry $entry, where 7 is the last: archived $archived, keep $keep: $kept', (given) => {
     const { entry, archived, keep, kept } = given;
     expect(keepsSnapshot(segment(0, archived ? ARCHIVED : {}), entry, keep)).toBe(kept);

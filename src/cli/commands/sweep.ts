@@ -87,7 +87,7 @@ class Summary {
   readonly #output: Output;
   readonly #dryRun: boolean;
   readonly #jobs: { readonly job: Job; readonly why: string; outcome?: string; text?: string | undefined }[] = [];
-  readonly #failures: { readonly log: LogId; readonly code: string; readonly message: string }[] = [];
+  readonly #failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
   #seen = new Set<string>();
   #logs = 0;
   #progress: ReturnType<Output['progress']> | undefined;
@@ -129,8 +129,8 @@ class Summary {
     }
   }
 
-  failed(log: LogId, { code, message }: LogfoldError): void {
-    this.#failures.push({ log, code, message });
+  failed(log: LogId | undefined, { code, message }: LogfoldError): void {
+    this.#failures.push({ log: log ?? null, code, message });
   }
 
   report(): void {
@@ -139,7 +139,9 @@ class Summary {
       if (this.#dryRun) return [`would do: ${describeJob(job)}, since ${why}`];
       return text === undefined ? [] : [text];
     });
-    const failures = this.#failures.map(({ log, code, message }) => `FAILED ${log}: ${code}: ${message}`);
+    const failures = this.#failures.map(
+      ({ log, code, message }) => `FAILED ${log ?? 'a segment'}: ${code}: ${message}`,
+    );
     const count = this.#dryRun ? `${jobs.length} jobs to do` : `${jobs.length} jobs done`;
     const summary = `${this.#logs} logs looked at, ${count}, ${failures.length} failed`;
     const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, failures: this.#failures };
