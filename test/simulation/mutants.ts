@@ -136,17 +136,6 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'archive-of-old-root',
-    fault: 'an archive is named although the root that is in it was replaced meanwhile',
-    edits: [
-      {
-        file: 'adapters/memory-log-store.ts',
-        from: '    if (stored.lastSnapshot !== segment.lastSnapshot || !this.#carries(segment, root)) return false;\n',
-        to: '',
-      },
-    ],
-  },
-  {
     name: 'gaps-unseen',
     fault: 'readers do not look into the archive for what is missing between entries in the table',
     edits: [{ file: 'archive/archived-log-store.ts', from: 'if (number !== next) {', to: 'if (number < next) {' }],
@@ -205,7 +194,11 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'collect-below-progress',
     fault: 'the chunks of builds that are under way are collected',
     edits: [
-      { file: 'workers/collect.ts', from: 'roots: [...builds, ...roots], reaper', to: 'roots, reaper' },
+      {
+        file: 'workers/collect.ts',
+        from: 'roots: [...needed, ...builds, ...others], reaper',
+        to: 'roots: [...needed, ...others], reaper',
+      },
       { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
     ],
   },
@@ -215,8 +208,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'snapshot/retention.ts',
-        from: "  return entry === segment.lastSnapshot || (segment.archive === undefined && keep === 'all');\n",
-        to: "  return segment.archive === undefined && (entry === segment.lastSnapshot || keep === 'all');\n",
+        from: '  if (entry === segment.lastSnapshot) return true;\n',
+        to: '  if (entry === segment.lastSnapshot && segment.archive === undefined) return true;\n',
       },
       {
         file: 'snapshot/kept-roots.ts',
@@ -231,7 +224,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/collect.ts',
-        from: '  await dropArchivedBodies(deps.store, found, candidates);\n',
+        from: '  await dropArchivedBodies(deps.store, { log, segments }, unnamed);\n',
         to: '  dropArchivedBodies.length;\n',
       },
     ],
