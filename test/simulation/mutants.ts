@@ -175,22 +175,6 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'collect-what-is-written-again',
-    fault: 'what was condemned is collected although it was written again since',
-    edits: [
-      {
-        file: 'workers/reaper.ts',
-        from: 'before !== undefined && blob.modified < before ? before : now',
-        to: 'before ?? now',
-      },
-      {
-        file: 'workers/reaper.ts',
-        from: '    if (!this.isOld(blob)) return this.keep(blob);\n    const { graceMs',
-        to: '    if (!this.isOld(blob) && !this.#since.has(blob.key)) return this.keep(blob);\n    const { graceMs',
-      },
-    ],
-  },
-  {
     name: 'collect-below-progress',
     fault: 'the chunks of builds that are under way are collected',
     edits: [

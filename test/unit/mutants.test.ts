@@ -14,7 +14,7 @@ describe('planted faults', () => {
 
   test('are all named in docs/invariants.md, which names no others', async () => {
     const text = await readFile(new URL('../../docs/invariants.md', import.meta.url), 'utf8');
-    const [, table = ''] = text.split('## Planted faults');
+    const [, table = ''] = text.split('## Faults that the simulation finds');
     const named = [...table.matchAll(/^\| `([a-z-]+)` +\| (.*?) +\|/gm)].map(([, name, fault]) => ({ name, fault }));
     expect(named).toEqual(MUTANTS.map(({ name, fault }) => ({ name, fault })));
   });
