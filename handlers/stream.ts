@@ -1,15 +1,12 @@
-import type { DynamoDBBatchResponse, DynamoDBStreamEvent } from 'aws-lambda';
-import { route } from '../src/workers/route.ts';
-import { fromLambdaRecord } from './stream-event.ts';
-import { wireLogger, wireStream } from './wire.ts';
+import { SQSClient } from '@aws-sdk/client-sqs';
+import { sdkConfig } from '../src/adapters/sdk-config.ts';
+import { SqsJobQueue } from '../src/adapters/sqs-job-queue.ts';
+import { streamFunction } from '../src/functions/stream-function.ts';
+import { readEnvironment, reservedTypes, streamEnvironment } from './environment.ts';
+import { instrumented } from './instrument.ts';
 
-const logger = wireLogger('stream');
-const deps = wireStream(process.env);
+const settings = readEnvironment(streamEnvironment, process.env);
+const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });
 
-/** Routes the records of the Entry table's stream to jobs. */
-export async function handler(event: DynamoDBStreamEvent): Promise<DynamoDBBatchResponse> {
-  const report = (record: { readonly sequenceNumber: string }, error: unknown): void =>
-    logger.error('a stream record cannot be routed', { sequenceNumber: record.sequenceNumber, error });
-  const answer = await route({ ...deps, report }, event.Records.map(fromLambdaRecord));
-  return { batchItemFailures: [...answer.batchItemFailures] };
-}
+/** Turns records of the Entry table's stream into jobs. */
+export const handler = instrumented((report) => streamFunction({ queue, types: reservedTypes(settings), report }));

@@ -1,88 +1,93 @@
-import { Logger } from '@aws-lambda-powertools/logger';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
-import { z } from 'zod';
+import { checkDeployment } from '../src/adapters/deployment-check.ts';
 import { DynamoDbLogStore } from '../src/adapters/dynamodb-log-store.ts';
 import { nativePlatform } from '../src/adapters/native-platform.ts';
+import { loadReducer } from '../src/adapters/reducer-module.ts';
 import { S3BlobStore } from '../src/adapters/s3-blob-store.ts';
+import { sdkConfig } from '../src/adapters/sdk-config.ts';
 import { SqsJobQueue } from '../src/adapters/sqs-job-queue.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
-import { UsageError } from '../src/errors.ts';
-import type { ReservedTypes } from '../src/log/entry.ts';
-import { DEFAULT_POLICY } from '../src/snapshot/retention.ts';
+import type { LogId } from '../src/log/log-id.ts';
+import { MIN_GRACE_SECONDS } from '../src/snapshot/retention.ts';
+import type { Reducer } from '../src/state/reducer.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
-import type { JobQueue } from '../src/store/job-queue.ts';
+import { jobQueues } from '../src/workers/job-queues.ts';
+import { Pace } from '../src/workers/pace.ts';
 import { readPolicies } from '../src/workers/policies.ts';
 import type { JobDeps } from '../src/workers/run-job.ts';
+import { policyOf, reservedTypes, type StoreEnvironment, type WorkEnvironment } from './environment.ts';
+import { logger } from './instrument.ts';
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
-const typeNames = {
-  SNAPSHOT_TYPE: z.string().min(1).default('Snapshot'),
-  END_SEGMENT_TYPE: z.string().min(1).default('End Segment'),
-};
-const streamSchema = z.object({ ...typeNames, QUEUE_URL: z.url() });
-const snapshotSchema = z.object({
-  ...typeNames,
-  ENTRY_TABLE: z.string().min(1),
-  SEGMENT_TABLE: z.string().min(1),
-  BUCKET: z.string().min(1),
-  QUEUE_URL: z.url(),
-});
-
-/** One logger for each function: JSON lines, with the function's name as service. */
-export function wireLogger(serviceName: string): Logger {
-  return new Logger({ serviceName });
-}
-
-/**
- * What the stream function works with.
- * @throws UsageError naming the environment variable that is missing or makes no sense
- */
-export function wireStream(environment: Environment): { readonly queue: JobQueue; readonly types: ReservedTypes } {
-  const settings = parse(streamSchema, environment);
+/** The tables and the bucket, and what must hold of them. */
+export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: boolean }) {
+  const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, BUCKET: bucket } = settings;
+  const dynamodb = new DynamoDBClient(sdkConfig());
+  const s3 = new S3Client(sdkConfig());
+  const tables = new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
+  const blobs = new S3BlobStore({ client: s3, bucket });
+  const platform = nativePlatform;
   return {
-    queue: new SqsJobQueue({ client: new SQSClient({}), queueUrl: settings.QUEUE_URL }),
-    types: reserved(settings),
+    stores: {
+      tables,
+      store: new ArchivedLogStore(tables, { blobs, platform }),
+      blobs,
+      platform,
+      types: reservedTypes(settings),
+    },
+    check: () => checkDeployment({ dynamodb, s3, entryTable, segmentTable, bucket, ttl }),
   };
 }
 
 /**
- * What the snapshot function works with.
- * @throws UsageError naming the environment variable that is missing or makes no sense
+ * What the functions work with that plan and do jobs.
+ * @throws DeploymentInvalidError where the policy contradicts itself
  */
-export function wireSnapshot(environment: Environment): JobDeps {
-  const settings = parse(snapshotSchema, environment);
-  const tables = new DynamoDbLogStore({
-    client: new DynamoDBClient({}),
-    entryTable: settings.ENTRY_TABLE,
-    segmentTable: settings.SEGMENT_TABLE,
-  });
-  const blobs = new S3BlobStore({ client: new S3Client({}), bucket: settings.BUCKET });
+export function wireWork(settings: WorkEnvironment) {
+  const policy = policyOf(settings);
+  if (policy.graceSeconds < MIN_GRACE_SECONDS) {
+    logger.warn('GraceSeconds is so short that what is under way may lose what it needs', { ...policy });
+  }
+  const client = new SQSClient(sdkConfig());
+  const queues = {
+    snapshot: new SqsJobQueue({ client, queueUrl: settings.SNAPSHOT_QUEUE_URL }),
+    maintenance: new SqsJobQueue({ client, queueUrl: settings.MAINTENANCE_QUEUE_URL }),
+  };
   return {
-    store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
-    tables,
-    blobs,
-    queue: new SqsJobQueue({ client: new SQSClient({}), queueUrl: settings.QUEUE_URL }),
-    platform: nativePlatform,
-    reducer: spreadsheet,
-    types: reserved(settings),
+    ...wireStores(settings, { ttl: policy.expire === 'ttl' }),
+    queues,
+    queue: jobQueues(queues),
+    policy,
     now: Date.now,
-    random: Math.random,
-    policyOf: async (log) => (await readPolicies(blobs, DEFAULT_POLICY)).of(log),
   };
 }
 
-function reserved(settings: { readonly SNAPSHOT_TYPE: string; readonly END_SEGMENT_TYPE: string }): ReservedTypes {
-  return { snapshot: settings.SNAPSHOT_TYPE, endSegment: settings.END_SEGMENT_TYPE };
+/**
+ * What a job is done with.
+ * @throws DeploymentInvalidError where the policy contradicts itself, or the reducer's module is none
+ */
+export async function wireJobs(settings: WorkEnvironment) {
+  const { stores, check, queues, queue, policy, now } = wireWork(settings);
+  const { blobs } = stores;
+  const jobs: JobDeps = {
+    ...stores,
+    queue,
+    now,
+    random: Math.random,
+    reducer: await wireReducer(settings),
+    policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
+    pace: new Pace({
+      perSecond: settings.EXPIRE_WRITE_UNITS,
+      monotonic: () => performance.now(),
+      sleep: (ms) => sleep(ms),
+    }),
+  };
+  return { jobs, queues, check };
 }
 
-function parse<T>(schema: z.ZodType<T>, environment: Environment): T {
-  const parsed = schema.safeParse(environment);
-  if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`);
-  throw new UsageError(`the function's environment is not right: ${problems.join('; ')}`, {
-    advice: "Correct the template's parameters and deploy again",
-  });
+/** @throws DeploymentInvalidError where the module cannot be loaded or has no reducer */
+export async function wireReducer({ REDUCER_MODULE: path }: { readonly REDUCER_MODULE: string }): Promise<Reducer> {
+  return path === '' ? spreadsheet : loadReducer(path);
 }

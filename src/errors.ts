@@ -157,6 +157,19 @@ export class CredentialsError extends LogfoldError {
   override readonly code = 'CREDENTIALS';
 }
 
+/**
+ * What a deployment was told, or what it is to work on, is not as it must be. `parameter` is the template's parameter
+ * that is to be corrected, or the name of an environment variable that no parameter sets.
+ */
+export class DeploymentInvalidError extends LogfoldError {
+  override readonly code = 'DEPLOYMENT_INVALID';
+  readonly parameter: string;
+  constructor(parameter: string, reason: string, details: ErrorDetails = {}) {
+    super(`parameter ${parameter} ${reason}`, details);
+    this.parameter = parameter;
+  }
+}
+
 /** The local engine could not be started or joined. */
 export class EngineError extends LogfoldError {
   override readonly code = 'ENGINE_UNAVAILABLE';

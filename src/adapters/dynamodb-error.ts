@@ -13,9 +13,13 @@ const REJECTED = new Set([
 // https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
 const REJECTED_REASONS = new Set(['None', 'ProvisionedThroughputExceeded', 'ThrottlingError', 'TransactionConflict']);
 
-/** As {@link LogStore.isRetryable}, for errors of DynamoDB. */
+/**
+ * As {@link LogStore.isRetryable}, for errors of DynamoDB. False where the SDK sent the request more than once: the last
+ * answer was a rejection, but nobody tells what became of the requests before it, and one whose answer was lost may have
+ * been carried out.
+ */
 export function isRetryable(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
+  if (!(error instanceof Error) || sentMoreThanOnce(error)) return false;
   if (REJECTED.has(error.name)) return true;
   const reasons = cancellationReasons(error);
   return reasons.length > 0 && reasons.every((reason) => REJECTED_REASONS.has(reason));

@@ -36,7 +36,7 @@ export interface DynamoDbLogStoreOptions {
 }
 
 /**
- * The log in DynamoDB. Retries after throttling and lost connections are the client's.
+ * The log in DynamoDB. Retries after throttling and lost connections are the client's: `sdkConfig` makes it patient.
  *
  * Every method throws ResourceMissingError where a table does not exist, and CredentialsError where there are no
  * credentials or AWS refuses them.
@@ -83,8 +83,13 @@ export class DynamoDbLogStore implements LogStore {
     part: ScanPart = { index: 0, of: 1 },
     onInvalid?: (error: ItemInvalidError) => void,
   ): AsyncGenerator<Segment> {
-    const { index: Segment, of: TotalSegments } = part;
-    const pages = this.#requests.scanPages({ TableName: this.#segmentTable, Segment, TotalSegments });
+    const { index: Segment, of: TotalSegments, after } = part;
+    const pages = this.#requests.scanPages({
+      TableName: this.#segmentTable,
+      Segment,
+      TotalSegments,
+      ExclusiveStartKey: after && segmentKey(after.log, after.segment),
+    });
     for await (const items of pages) yield* decodeSegments(items, onInvalid);
   }
 

@@ -93,7 +93,7 @@ export class DynamoDbRequests {
   }
 
   async *scanPages(input: OfTable<ScanCommandInput>): AsyncGenerator<StoredItem[]> {
-    let start: ScanCommandOutput['LastEvaluatedKey'];
+    let start: ScanCommandOutput['LastEvaluatedKey'] = input.ExclusiveStartKey;
     do {
       const command = new ScanCommand({ ...input, ExclusiveStartKey: start, ReturnConsumedCapacity: 'TOTAL' });
       const output: ScanCommandOutput = await this.#send([input.TableName], () => this.#client.send(command));

@@ -56,11 +56,15 @@ export class MemoryLogStore implements LogStore {
   }
 
   async *allSegments(
-    { index, of }: ScanPart = { index: 0, of: 1 },
+    { index, of, after }: ScanPart = { index: 0, of: 1 },
     onInvalid?: (error: ItemInvalidError) => void,
   ): AsyncGenerator<Segment> {
-    for (const log of this.#segments.partitions()) {
-      if (partOf(log, of) === index) yield* decodeSegments(this.#segments.all(log), onInvalid);
+    // A scan has some order that stays, and shows nothing of what is new in places that it has passed.
+    for (const log of this.#segments.partitions().sort()) {
+      if (partOf(log, of) !== index || (after !== undefined && log < after.log)) continue;
+      const from = log === after?.log ? after.segment + 1 : 0;
+      const range = { from, to: Number.POSITIVE_INFINITY, limit: Number.POSITIVE_INFINITY };
+      yield* decodeSegments(this.#segments.range(log, range), onInvalid);
     }
   }
 

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   AbortMultipartUploadCommand,
   DeleteObjectsCommand,
@@ -17,7 +18,14 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import pLimit from 'p-limit';
-import { BlobDeleteError, BlobKeyInvalidError, CredentialsError, UploadAbortedError } from '../errors.ts';
+import {
+  BlobDeleteError,
+  BlobKeyInvalidError,
+  CredentialsError,
+  StoreUnavailableError,
+  UploadAbortedError,
+} from '../errors.ts';
+import { type RetryLimits, retry } from '../log/backoff.ts';
 import {
   type BlobInfo,
   type BlobPart,
@@ -38,11 +46,25 @@ const MAX_KEY_BYTES = 1024;
 /** Parts of one stream, and objects to be looked at, that are under way at once. */
 const PARTS_AT_ONCE = 2;
 const HEADS_AT_ONCE = 16;
+const RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
+// Why S3 leaves a key of a batch undeleted under load; for other reasons trying again is of no use.
+const UNDELETED_FOR_NOW = new Set(['InternalError', 'ServiceUnavailable', 'SlowDown']);
 
 export interface S3BlobStoreOptions {
   readonly client: S3Client;
   readonly bucket: string;
+  /**
+   * How often to ask again where the SDK does not, since S3 had begun to answer: an object broke off on its way, or
+   * some keys of a batch were not deleted. Ten times by default, which takes up to ten seconds.
+   */
+  readonly retries?: RetryLimits | undefined;
 }
+
+/** An object broke off on its way. */
+class BrokenOffError extends StoreUnavailableError {}
+
+/** S3 deleted some keys of a batch and not others, and may do so yet. */
+class UndeletedError extends BlobDeleteError {}
 
 interface FoundObject extends Omit<BlobInfo, 'key'> {
   /** Undefined where the bucket keeps no versions. */
@@ -57,38 +79,42 @@ interface FoundObject extends Omit<BlobInfo, 'key'> {
  * was finished, and takes at most 10,000 parts, which are 78 GiB.
  *
  * Every method throws ResourceMissingError where the bucket does not exist, and CredentialsError where there are no
- * credentials or S3 refuses them. Retries are the client's.
+ * credentials or S3 refuses them. Retries after throttling and lost connections are the client's: `sdkConfig` makes it
+ * patient.
  */
 export class S3BlobStore implements BlobStore {
   readonly #client: S3Client;
   readonly #bucket: string;
+  readonly #retries: RetryLimits;
 
   constructor(options: S3BlobStoreOptions) {
     this.#client = options.client;
     this.#bucket = options.bucket;
+    this.#retries = options.retries ?? RETRIES;
   }
 
-  /** @throws BlobKeyInvalidError where S3 has no such keys: an empty one, one of more than 1,024 bytes of UTF-8 */
+  /**
+   * @throws BlobKeyInvalidError where S3 has no such keys: an empty one, one of more than 1,024 bytes of UTF-8
+   * @throws AttemptsExhaustedError where the object breaks off on its way again and again
+   */
   async get(key: string): Promise<Uint8Array | undefined> {
     const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key) });
     try {
-      const answer = await this.#client.send(command);
-      return (await answer.Body?.transformToByteArray()) ?? new Uint8Array();
+      return (await this.#read(command)).bytes;
     } catch (error) {
       if (error instanceof NoSuchKey) return undefined;
       throw this.#translate(error);
     }
   }
 
-  /** @throws BlobKeyInvalidError as `get` does */
+  /** @throws BlobKeyInvalidError, AttemptsExhaustedError as `get` does */
   async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
     const header = rangeHeader(range);
     if (header === undefined) return this.#emptyPart(key);
     const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key), Range: header });
     try {
-      const answer = await this.#client.send(command);
-      const bytes = (await answer.Body?.transformToByteArray()) ?? new Uint8Array();
-      return { bytes, size: sizeOf(answer.ContentRange) };
+      const { bytes, contentRange } = await this.#read(command);
+      return { bytes, size: sizeOf(contentRange) };
     } catch (error) {
       if (error instanceof NoSuchKey) return undefined;
       if (!isNamed(error, 'InvalidRange')) throw this.#translate(error);
@@ -126,7 +152,10 @@ export class S3BlobStore implements BlobStore {
     }
   }
 
-  /** @throws BlobDeleteError where S3 refuses some of the keys; batches before them are deleted already */
+  /**
+   * @throws BlobDeleteError where S3 refuses some of the keys; batches before them are deleted already
+   * @throws AttemptsExhaustedError where it is too busy for some of them, again and again
+   */
   async delete(keys: readonly string[]): Promise<void> {
     const full = keys.map((key) => ({ Key: checkBlobKey(key) }));
     for (const batch of batches(full)) await this.#deleteBatch(batch);
@@ -137,7 +166,7 @@ export class S3BlobStore implements BlobStore {
    * that was looked at goes, which frees its room and needs `s3:DeleteObjectVersion`; one that it had replaced, if there
    * is any, shows again. Without versioning, what is written in the moment between both requests goes too: S3 deletes
    * on no condition that tells two writes of the same bytes apart.
-   * @throws BlobDeleteError where S3 refuses some of the keys; batches before them are deleted already
+   * @throws BlobDeleteError, AttemptsExhaustedError as `delete` does
    */
   async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
     for (const { key } of blobs) checkBlobKey(key);
@@ -240,18 +269,48 @@ export class S3BlobStore implements BlobStore {
     });
   }
 
-  async #deleteBatch(objects: ObjectIdentifier[]): Promise<void> {
-    const command = new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects: objects, Quiet: true } });
-    const answer = await this.#client.send(command).catch((error) => {
-      throw this.#translate(error);
+  /** An object, or the part of it that is asked for, whole. */
+  async #read(
+    command: GetObjectCommand,
+  ): Promise<{ readonly bytes: Uint8Array; readonly contentRange: string | undefined }> {
+    const key = command.input.Key;
+    return this.#retry(BrokenOffError, `reading '${key}' from bucket '${this.#bucket}' failed`, async () => {
+      const { Body, ContentRange: contentRange } = await this.#client.send(command);
+      try {
+        return { bytes: (await Body?.transformToByteArray()) ?? new Uint8Array(), contentRange };
+      } catch (cause) {
+        throw new BrokenOffError(`'${key}' in bucket '${this.#bucket}' broke off: ${String(cause)}`, { cause });
+      }
     });
-    const [first, ...others] = answer.Errors ?? [];
-    if (first !== undefined) {
-      const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
-      throw new BlobDeleteError(
-        `bucket '${this.#bucket}' did not delete '${first.Key}'${more}: ${first.Code}: ${first.Message}`,
-      );
-    }
+  }
+
+  async #deleteBatch(objects: ObjectIdentifier[]): Promise<void> {
+    let left = objects;
+    await this.#retry(UndeletedError, `deleting ${objects.length} objects failed`, async () => {
+      const command = new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects: left, Quiet: true } });
+      const answer = await this.#client.send(command).catch((error) => {
+        throw this.#translate(error);
+      });
+      const errors = answer.Errors ?? [];
+      const refused = errors.find(({ Code }) => !UNDELETED_FOR_NOW.has(Code ?? ''));
+      const shown = refused ?? errors[0];
+      if (shown === undefined) return;
+      const more = errors.length === 1 ? '' : ` (and ${errors.length - 1} more)`;
+      const reason = `bucket '${this.#bucket}' did not delete '${shown.Key}'${more}: ${shown.Code}: ${shown.Message}`;
+      if (refused !== undefined) throw new BlobDeleteError(reason);
+      const undeleted = new Set(errors.map(({ Key }) => Key));
+      left = left.filter(({ Key }) => undeleted.has(Key));
+      throw new UndeletedError(reason);
+    });
+  }
+
+  #retry<T>(
+    failing: typeof BrokenOffError | typeof UndeletedError,
+    failure: string,
+    attempt: () => Promise<T>,
+  ): Promise<T> {
+    const retryable = (error: unknown): boolean => error instanceof failing;
+    return retry({ ...this.#retries, sleep, random: Math.random, retryable, failure }, attempt);
   }
 
   #translate(error: unknown): unknown {

@@ -24,7 +24,8 @@ export interface SqsJobQueueOptions {
  * receive waits for 20 seconds at most.
  *
  * Every method throws ResourceMissingError where the queue does not exist, and CredentialsError where there are no
- * credentials or SQS refuses them. Retries are the client's.
+ * credentials or SQS refuses them. Retries after throttling and lost connections are the client's: `sdkConfig` makes it
+ * patient.
  */
 export class SqsJobQueue implements JobQueue {
   readonly #client: SQSClient;

@@ -13,6 +13,9 @@ interface PriceList {
 /**
  * List prices of the region us-east-1 in US dollars, without free tier, discounts and taxes. DynamoDB's on-demand
  * requests have had these prices since 1 November 2024.
+ *
+ * Those of SQS, Lambda and storage were read in what others quote from Amazon's pages and price lists, and have the
+ * dates of that; what a gigabyte in DynamoDB costs, in a list of us-west-2.
  */
 export const PRICES = {
   region: 'us-east-1',
@@ -26,7 +29,22 @@ export const PRICES = {
     asOf: '2026-03',
     perMillion: { puts: 5, lists: 5, gets: 0.4 },
   },
-} as const satisfies { region: string; dynamodb: PriceList; s3: PriceList };
+  sqs: {
+    source: 'Amazon SQS pricing, FIFO queues, aws.amazon.com/sqs/pricing',
+    asOf: '2026-06',
+    perMillion: { requests: 0.5 },
+  },
+  lambda: {
+    source: 'AWS Lambda Pricing, Arm, first tier, aws.amazon.com/lambda/pricing',
+    asOf: '2026-05',
+    perMillion: { invocations: 0.2, gigabyteSeconds: 13.3334 },
+  },
+  storage: {
+    source: 'AWS Price List, AmazonDynamoDB (Standard table class) and AmazonS3 (S3 Standard, first 50 TB)',
+    asOf: '2026-08',
+    perMillion: { tableMegabyteMonths: 250, bucketMegabyteMonths: 23 },
+  },
+} as const satisfies { region: string } & Readonly<Record<'dynamodb' | 's3' | 'sqs' | 'lambda' | 'storage', PriceList>>;
 
 /** Requests as Amazon counts and bills them. */
 export interface Usage {

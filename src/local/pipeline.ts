@@ -1,13 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { MemoryJobQueue } from '../adapters/memory-job-queue.ts';
+import type { Invocation, JobEvent, StreamEvent } from '../functions/function-event.ts';
+import { jobsFunction } from '../functions/jobs-function.ts';
+import { toSqsEvent } from '../functions/sqs-event.ts';
+import { toLambdaRecord } from '../functions/stream-event.ts';
+import { streamFunction } from '../functions/stream-function.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/consume.ts';
-import { decodeJob, type Job } from '../workers/job.ts';
-import { route } from '../workers/route.ts';
-import { type JobDeps, type JobResult, runJob } from '../workers/run-job.ts';
-import type { StreamRecord } from '../workers/stream-record.ts';
+import { jobQueues } from '../workers/job-queues.ts';
+import type { JobDeps } from '../workers/run-job.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
@@ -18,13 +21,15 @@ const MAX_RECEIVES = 5;
 /** How long a job stays with a worker that does not answer any more, in milliseconds. */
 const VISIBILITY_MS = 60_000;
 const COMMIT_EVERY_MS = 200;
+/** Nobody ends a function here but for an interrupt. */
+const INVOCATION: Invocation = { awsRequestId: 'local', getRemainingTimeInMillis: () => Number.POSITIVE_INFINITY };
 
 /** Something that the pipeline did, for whoever watches. */
 export type PipelineEvent =
-  | { readonly kind: 'job'; readonly job: Job; readonly result: JobResult; readonly ms: number }
+  | StreamEvent
+  | Extract<JobEvent, { readonly kind: 'job' }>
   | { readonly kind: 'failed'; readonly message: ReceivedMessage; readonly error: unknown }
   | { readonly kind: 'dead'; readonly message: ReceivedMessage }
-  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown }
   | { readonly kind: 'discarded'; readonly batch: DiscardedBatch }
   | { readonly kind: 'trimmed'; readonly trimmed: TrimmedRecords };
 
@@ -43,15 +48,17 @@ export interface PipelineOptions {
 }
 
 /**
- * The deployment in one process: the stream is polled as Lambda polls it, its records are routed to jobs, and the jobs
- * are worked on, one log at a time each. How far the stream is read is remembered only once all jobs from there are
- * done, so a process that dies leaves nothing behind that the next one does not find again.
+ * The deployment in one process: the deployed functions are called as Lambda calls them, with the records of a stream
+ * that is polled as Lambda polls it, and with the jobs of a queue, each log's one after the other. How far the stream is
+ * read is remembered only once all jobs from there are done, so a process that dies leaves nothing behind that the next
+ * one does not find again.
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
   const { snapshot, endSegment } = options.types ?? RESERVED_TYPES;
   // As the deployed event source mapping filters: an item without a type must not hold up the shard.
   const reserved: (string | undefined)[] = [snapshot, endSegment];
+  const onStream = streamFunction({ queue: toQueue(queue), types: options.types, report: options.onEvent });
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({
@@ -59,11 +66,7 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     streamArn: options.streamArn,
     checkpoints: options.checkpoints,
     filter: (record) => record.eventName === 'INSERT' && reserved.includes(record.newImage?.T?.S),
-    handler: (records) =>
-      route(
-        { queue, types: options.types, report: (record, error) => options.onEvent({ kind: 'record', record, error }) },
-        records,
-      ),
+    handler: (records) => onStream({ Records: records.map(toLambdaRecord) }),
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
     settings: { batchSize: 1000, maximumRetryAttempts: 10, bisectBatchOnFunctionError: true },
@@ -99,17 +102,26 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
     visibilityMs: VISIBILITY_MS,
     waitMs: 1000,
     signal,
-    handle: async ({ body }) => {
-      const job = decodeJob(body);
-      const started = performance.now();
-      const result = await runJob({ ...options.jobs, queue }, job);
-      options.onEvent({ kind: 'job', job, result, ms: performance.now() - started });
+    handle: async (message) => {
+      let failure: unknown;
+      const report = (event: JobEvent): void => {
+        if (event.kind === 'job') options.onEvent(event);
+        else failure = event.error;
+      };
+      const onQueue = jobsFunction({ jobs: { ...options.jobs, queue: toQueue(queue) }, report });
+      const { batchItemFailures } = await onQueue(toSqsEvent([message]), INVOCATION);
+      if (batchItemFailures.length > 0) throw failure;
     },
     report: (outcome) => {
       if (outcome.kind === 'failed')
         options.onEvent({ kind: 'failed', message: outcome.message, error: outcome.error });
     },
   });
+}
+
+/** In one process a single queue will do: so each log's jobs are done in the order in which they were asked for. */
+function toQueue(queue: MemoryJobQueue): JobDeps['queue'] {
+  return jobQueues({ snapshot: queue, maintenance: queue });
 }
 
 async function reportDeadLetters(options: PipelineOptions, queue: MemoryJobQueue, signal: AbortSignal): Promise<void> {

@@ -24,7 +24,12 @@ export interface SegmentRange {
 export interface ScanPart {
   readonly index: number;
   readonly of: number;
+  /** Goes on behind this segment, which the same part of as many gave before; from the beginning where it is left out. */
+  readonly after?: ScanPlace | undefined;
 }
+
+/** A segment that a scan gave. It need not be there any more. */
+export type ScanPlace = Pick<Segment, 'log' | 'segment'>;
 
 /** When a segment's entries go: see {@link Segment}. */
 export type Expiration = Pick<Segment, 'expires' | 'expired'>;

@@ -77,12 +77,17 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
   const progress = looks ? await listProgress(deps.blobs, log) : [];
   const ignored: IgnoredProgress[] = [];
   const rest = { rebuiltBecause: found.unusable, progress, ignored };
+  const build = (base: Root | undefined): ReturnType<typeof buildFrom> =>
+    buildFrom(deps, log, base, options).catch(async (error: unknown) => {
+      if (error instanceof EntryGapError) await requireHistory(deps, log, error, found.unusable);
+      throw error;
+    });
   for (const nearer of progress) {
     if (comparePositions(nearer.reached, from) <= 0 || comparePositions(nearer.reached, options.at) > 0) continue;
     try {
       const root = await loadProgress(deps, nearer);
       const reason = otherReducer(root, deps.reducer);
-      if (reason === undefined) return { ...rest, ...(await buildFrom(deps, log, root, options)) };
+      if (reason === undefined) return { ...rest, ...(await build(root)) };
       ignored.push({ progress: nearer, reason, damaged: false });
     } catch (error) {
       // It is only a shortcut: what is wrong with it, or with the chunks below it, must not stop the log.
@@ -90,12 +95,7 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
       ignored.push({ progress: nearer, reason: error.message, damaged: true });
     }
   }
-  try {
-    return { ...rest, ...(await buildFrom(deps, log, found.root, options)) };
-  } catch (error) {
-    if (error instanceof EntryGapError) await requireHistory(deps, log, error, found.unusable);
-    throw error;
-  }
+  return { ...rest, ...(await build(found.root)) };
 }
 
 /**

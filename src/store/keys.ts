@@ -27,6 +27,9 @@ export const LOGS_PREFIX = 'logs/';
 /** One object for each log that has something to be collected: so they are found without looking at the others. */
 export const CONDEMNED_PREFIX = 'condemned/';
 
+/** Where a sweep of the deployment goes on whose time was up. */
+export const SWEEP_KEY = 'sweep.json';
+
 /** Which logs have a retention policy of their own. */
 export const POLICIES_KEY = 'policies.json';
 

@@ -87,13 +87,14 @@ export async function expireSegment(
   let reached = from;
   const range = { segment: number, from, to: MAX_NUMBER + 1 };
   let lastType: string | undefined;
-  for await (const page of deps.tables.items(log, range, { consistent: true })) {
-    await checkPage(deps, { segment: leaving, archive, lastType }, page);
-    lastType = page.at(-1)?.T?.S ?? lastType;
-    if (options.dryRun !== true) await letGo(deps, leaving, page);
+  for await (const found of deps.tables.items(log, range, { consistent: true })) {
+    await checkPage(deps, { segment: leaving, archive, lastType }, found);
+    lastType = found.at(-1)?.T?.S ?? lastType;
+    const page = options.dryRun === true ? found : await inBatches(deps, found, (batch) => letGo(deps, leaving, batch));
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
     if (options.dryRun !== true) await requireStillLeaving(deps, leaving, page);
+    if (page.length < found.length) return { outcome: 'progress', segment: number, reached };
     // Not right behind the end: another turn could not tell that what follows is behind it.
     const atEnd = lastType === (deps.types ?? RESERVED_TYPES).endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
@@ -151,10 +152,28 @@ async function checkPage(
   });
 }
 
+/**
+ * Does something to the items of a page, some at a time, until the time is up: a page has thousands of small items, for
+ * which a slow pace leaves no time.
+ * @returns those to which it was done; at least one batch of them
+ */
+async function inBatches(
+  { now, deadline }: ExpireDeps,
+  page: readonly StoredItem[],
+  work: (batch: readonly StoredItem[]) => Promise<void>,
+): Promise<readonly StoredItem[]> {
+  let done = 0;
+  do {
+    await work(page.slice(done, done + MAX_BATCH_ITEMS));
+    done += MAX_BATCH_ITEMS;
+  } while (done < page.length && (deadline === undefined || now() < deadline));
+  return page.slice(0, done);
+}
+
 async function stampPage(
   deps: ExpireDeps,
   { log, segment, expires }: Leaving,
-  page: readonly StoredItem[],
+  batch: readonly StoredItem[],
 ): Promise<void> {
   const limit = pLimit(CONCURRENCY);
   const stamp = async (item: StoredItem): Promise<void> => {
@@ -162,19 +181,16 @@ async function stampPage(
     await deps.pace?.take(writeUnits(item));
     await deps.tables.setEntryExpiry(log, { segment, entry: Number(item.N?.N) }, expires);
   };
-  await Promise.all(page.map((item) => limit(stamp, item)));
+  await Promise.all(batch.map((item) => limit(stamp, item)));
 }
 
-async function deletePage(deps: ExpireDeps, { log, segment }: Leaving, page: readonly StoredItem[]): Promise<void> {
-  for (let start = 0; start < page.length; start += MAX_BATCH_ITEMS) {
-    const batch = page.slice(start, start + MAX_BATCH_ITEMS);
-    await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
-    await deps.tables.deleteEntries(
-      log,
-      segment,
-      batch.map((item) => Number(item.N?.N)),
-    );
-  }
+async function deletePage(deps: ExpireDeps, { log, segment }: Leaving, batch: readonly StoredItem[]): Promise<void> {
+  await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
+  await deps.tables.deleteEntries(
+    log,
+    segment,
+    batch.map((item) => Number(item.N?.N)),
+  );
 }
 
 /**

@@ -58,7 +58,13 @@ export interface RebuildJob {
 /** One unit of background work, as it travels in the queue. */
 export type Job = SnapshotJob | CompactJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
 
-/** Version of a message's form. A worker refuses what is newer than itself. */
+/**
+ * Version of a message's form, and so far the only one. A worker refuses what is newer than itself, and a message of
+ * its own version in which there is a field that it does not know: whoever sent it means something by it. Fields that
+ * were added since the first release (`turn`, `again`, `from`, `after`) may be left out, so messages of older
+ * senders are understood. Whoever changes the meaning of a field, or adds one that must not be passed over, raises this
+ * number and keeps a schema for each version before.
+ */
 const FORMAT = 1;
 
 const Envelope = z.looseObject({ format: z.int().min(1) });

@@ -2,15 +2,17 @@ import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { ItemReader } from '../log/item-reader.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { decodeSegmentId } from '../log/segment-id.ts';
-import type { JobQueue } from '../store/job-queue.ts';
 import { encodeJob, type SnapshotJob } from './job.ts';
+import type { JobSender } from './job-queues.ts';
 import type { StreamBatchResponse, StreamRecord } from './stream-record.ts';
 
 export interface RouteDeps {
-  readonly queue: JobQueue;
+  readonly queue: JobSender;
   readonly types?: ReservedTypes | undefined;
   /** Told of every record that failed, and why: the answer to Lambda has no room for reasons. */
   readonly report: (record: StreamRecord, error: unknown) => void;
+  /** Told of every job that was sent. */
+  readonly onSent?: ((record: StreamRecord, job: SnapshotJob) => void) | undefined;
 }
 
 /**
@@ -49,6 +51,7 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
       fail(record, error);
       break;
     }
+    deps.onSent?.(record, job);
   }
   return { batchItemFailures };
 }

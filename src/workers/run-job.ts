@@ -1,18 +1,18 @@
 import type { LogId } from '../log/log-id.ts';
 import { formatPosition, type Position } from '../log/position.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
-import type { JobQueue } from '../store/job-queue.ts';
 import { type ArchiveDeps, type ArchiveResult, archiveSegment } from './archive.ts';
 import { type CollectResult, collectLog } from './collect.ts';
 import { type CompactResult, compactSnapshot } from './compact.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from './expire.ts';
 import { encodeJob, type Job } from './job.ts';
+import type { JobSender } from './job-queues.ts';
 import { type RebuildResult, rebuildLog } from './rebuild.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from './snapshot.ts';
 
 export interface JobDeps extends SnapshotDeps, ArchiveDeps, ExpireDeps {
-  /** Where the jobs that follow from this one go: the queue that it came from. */
-  readonly queue: Pick<JobQueue, 'send'>;
+  /** Where the jobs that follow from this one go. */
+  readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
 }
 
@@ -21,7 +21,7 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
 
 /**
  * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
- * asked for already.
+ * in their queue already.
  *
  * - A job whose time was up gets another turn, which goes on from where it has come to.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
@@ -84,6 +84,11 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
 /** The same for every time that a job is found due, and never that of a job that somebody sends on purpose. */
 export function dueDeduplicationId(job: Job): string {
   return ['due', job.kind, job.log, ...placeOf(job)].join(':');
+}
+
+/** The same for every copy of what one run of the sweep found, and never that of what another run, or a job, found. */
+export function sweepDeduplicationId(run: string, job: Job): string {
+  return ['sweep', run, job.kind, job.log, ...placeOf(job)].join(':');
 }
 
 /**

@@ -29,6 +29,9 @@ interface Work {
   /** Why what an earlier turn left behind was of no use, where that is so. */
   readonly ignored?: readonly string[] | undefined;
   readonly entries: number;
+  /** Chunks of earlier snapshots that were read, and their stored size. */
+  readonly chunksRead: number;
+  readonly bytesRead: number;
   readonly chunksWritten: number;
   readonly bytesWritten: number;
   readonly rootBytes: number;
@@ -39,6 +42,8 @@ export type SnapshotResult =
   | (Work & {
       readonly outcome: 'built';
       readonly position: Position;
+      /** When the Snapshot entry was written, by its client's clock, in epoch seconds. */
+      readonly asked: number;
       /** Undefined where edits wait: see {@link stateHash}. */
       readonly stateHash: string | undefined;
       /** Why settling is due; undefined where it is not. */
@@ -81,7 +86,8 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
 async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob): Promise<SnapshotResult> {
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   if (entry === undefined && (await isGone(deps, { log, position }))) return { outcome: 'gone', position };
-  const present = rootOf(checkSnapshotEntry(deps, { log, position }, entry));
+  const snapshotEntry = checkSnapshotEntry(deps, { log, position }, entry);
+  const present = rootOf(snapshotEntry);
   if (present !== undefined) {
     await deps.store.advanceLastSnapshot(log, position);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
@@ -110,6 +116,7 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   return {
     outcome: 'built',
     position,
+    asked: snapshotEntry.created,
     stateHash: root.stateHash,
     ...work(built, encoded),
     compaction: due(deps, root),
@@ -127,6 +134,8 @@ function work({ base, rebuiltBecause, ignored, entries, chunks }: Built, { store
     rebuiltBecause,
     ignored: ignored.length === 0 ? undefined : ignored.map(({ reason }) => reason),
     entries,
+    chunksRead: chunks.read,
+    bytesRead: chunks.bytesRead,
     chunksWritten: chunks.written,
     bytesWritten: chunks.bytesWritten,
     rootBytes: stored.length,

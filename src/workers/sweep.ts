@@ -2,7 +2,7 @@ import { type ItemInvalidError, LogfoldError, LogNotFoundError, PolicyInvalidErr
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
-import type { LogStore } from '../log/log-store.ts';
+import type { LogStore, ScanPlace } from '../log/log-store.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -46,18 +46,37 @@ export interface SweepOptions {
   readonly rebuild?: boolean | undefined;
   /** Asks for every log to be collected, not just for those in which something is known to be left over. */
   readonly collect?: boolean | undefined;
+  /** Where to go on: what an earlier sweep gave as its rest. All logs by default. */
+  readonly from?: SweepRest | undefined;
+  /**
+   * From then on each part ends after the log that it is at, and what is left over by collections and uploads is not
+   * looked for. Epoch milliseconds; none by default. One log a part is looked at in any case.
+   */
+  readonly deadline?: number | undefined;
 }
+
+/** Where each part of the Segment table is to be gone on with: at its beginning, behind a segment, or not at all. */
+export type SweepRest = readonly ('beginning' | 'end' | ScanPlace)[];
 
 export interface SweepResult {
   readonly logs: number;
   readonly jobs: number;
   /** Logs that could not be looked at. */
   readonly failed: number;
+  /**
+   * When the oldest Snapshot entry was written that nobody has completed, however young, in epoch seconds by its
+   * client's clock; undefined where there is none.
+   */
+  readonly oldest?: number | undefined;
+  /** What is left to be looked at, its time being up; undefined where all was. */
+  readonly rest?: SweepRest | undefined;
 }
 
 /**
  * Finds what the stream missed and what is due, in all logs: snapshots that nobody completed, segments that are to be
  * archived or to expire, and what was condemned long enough ago to be collected. Writes nothing itself.
+ *
+ * A log that is written to while a sweep goes on from an earlier one is looked at by the next one at the latest.
  *
  * It costs one scan of the Segment table, for each log one query from its Last Snapshot on, and two listings of the bucket for
  * all logs together.
@@ -68,7 +87,7 @@ export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promis
     options.log === undefined ? Array.from({ length: PARTS }, (_, index) => run.part(index)) : [run.log(options.log)];
   // Where one part cannot be read to its end, the logs of the others are looked at all the same.
   const failed = (await Promise.allSettled(looks)).find(({ status }) => status === 'rejected');
-  if (options.collect !== true && options.rebuild !== true) await run.leftovers();
+  if (options.collect !== true && options.rebuild !== true && run.result.rest === undefined) await run.leftovers();
   if (failed?.status === 'rejected') throw failed.reason;
   return run.result;
 }
@@ -79,18 +98,25 @@ class Run {
   #logs = 0;
   #jobs = 0;
   #failed = 0;
+  #oldest: number | undefined;
+  readonly #rest: SweepRest[number][];
 
   constructor(deps: SweepDeps, options: SweepOptions) {
     this.#deps = deps;
     this.#options = options;
+    this.#rest = Array.from({ length: PARTS }, (_, index) => options.from?.[index] ?? 'beginning');
+    if (options.log !== undefined) this.#rest.fill('end');
   }
 
   get result(): SweepResult {
-    return { logs: this.#logs, jobs: this.#jobs, failed: this.#failed };
+    const rest = this.#rest.every((each) => each === 'end') ? undefined : this.#rest;
+    return { logs: this.#logs, jobs: this.#jobs, failed: this.#failed, oldest: this.#oldest, rest };
   }
 
   /** Looks at all logs in one part of the Segment table. */
   async part(index: number): Promise<void> {
+    const from = this.#rest[index];
+    if (from === undefined || from === 'end') return;
     const torn = new Set<LogId>();
     // Its log, where one can see whose it is, is asked for by itself, which says what is wrong.
     const onInvalid = (error: ItemInvalidError): void => {
@@ -106,15 +132,23 @@ class Run {
       else torn.add(first.log);
     };
     let group: Segment[] = [];
-    for await (const segment of this.#deps.tables.allSegments({ index, of: PARTS }, onInvalid)) {
-      if (group[0] !== undefined && group[0].log !== segment.log) {
+    let rest: SweepRest[number] = 'end';
+    const after = from === 'beginning' ? undefined : from;
+    for await (const segment of this.#deps.tables.allSegments({ index, of: PARTS, after }, onInvalid)) {
+      const last = group.at(-1);
+      if (last !== undefined && last.log !== segment.log) {
         await end(group);
         group = [];
+        if (this.#isOver()) {
+          rest = { log: last.log, segment: last.segment };
+          break;
+        }
       }
       group.push(segment);
     }
     await end(group);
     for (const log of torn) await this.log(log);
+    this.#rest[index] = rest;
   }
 
   /** Looks at one log. */
@@ -165,6 +199,11 @@ class Run {
     this.#deps.onProgress?.(this.#logs);
   }
 
+  #isOver(): boolean {
+    const { deadline } = this.#options;
+    return deadline !== undefined && this.#deps.now() >= deadline;
+  }
+
   #fail(log: LogId | undefined, error: LogfoldError): void {
     this.#failed++;
     this.#deps.onFailure(log, error);
@@ -204,7 +243,9 @@ class Run {
         const entry = decodeEntry(item);
         // Whoever wrote a root may have died before moving Last Snapshot.
         const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
-        if (!done && now() / 1000 - entry.created >= youngSeconds) found.push(entry.position);
+        if (done) continue;
+        this.#oldest = Math.min(entry.created, this.#oldest ?? entry.created);
+        if (now() / 1000 - entry.created >= youngSeconds) found.push(entry.position);
       }
     }
     return found;

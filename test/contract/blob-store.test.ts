@@ -533,13 +533,13 @@ describe('S3 blob store', () => {
   // What follows the emulator does not do, so a server of our own gives the answers that S3 would.
   test('keys that S3 refuses to delete are an error', async () => {
     const xml =
-      '<DeleteResult><Error><Key>a</Key><Code>InternalError</Code><Message>try later</Message></Error></DeleteResult>';
+      '<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code><Message>locked</Message></Error></DeleteResult>';
     await withServer(
       () => ({ xml }),
       async (store) => {
         const error = await store.delete(['a', 'c']).catch((thrown: unknown) => thrown);
         expect(error).toBeInstanceOf(BlobDeleteError);
-        expect(error).toHaveProperty('message', expect.stringContaining("'a': InternalError: try later"));
+        expect(error).toHaveProperty('message', expect.stringContaining("'a': AccessDenied: locked"));
       },
     );
   });

@@ -828,6 +828,12 @@ describe('the dynamodb log store alone', () => {
     expect(isRetryable(error)).toBe(expected);
   });
 
+  test('no retrying where the SDK sent the request twice: the first may have been carried out', () => {
+    const rejected = (attempts: number) =>
+      Object.assign(new Error('no'), { name: 'ThrottlingException', $metadata: { attempts } });
+    expect([1, 2].map((attempts) => isRetryable(rejected(attempts)))).toEqual([true, false]);
+  });
+
   test('knows an item that is too large from a transaction that was cancelled for it', () => {
     const Message = 'Item size to update has exceeded the maximum allowed size';
     const CancellationReasons = [{ Code: 'ValidationError', Message }, { Code: 'None' }];

@@ -8,6 +8,7 @@ import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { S3BlobStore } from '../../src/adapters/s3-blob-store.ts';
 import { SqsJobQueue } from '../../src/adapters/sqs-job-queue.ts';
+import { toSqsEvent } from '../../src/functions/sqs-event.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import type { Position } from '../../src/log/position.ts';
@@ -16,30 +17,45 @@ import { loadState } from '../../src/snapshot/load.ts';
 import { listProgress } from '../../src/snapshot/progress.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/rows.ts';
-import { encodeJob, type Job } from '../../src/workers/job.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
+import type { Replayed } from '../../src/workers/replay.ts';
 import { logStatus } from '../../src/workers/status.ts';
+import type { SweepResult } from '../../src/workers/sweep.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
-import { sqsEvent, streamEvent } from '../support/lambda-events.ts';
+import { lambdaContext, streamEvent } from '../support/lambda-events.ts';
 
 const BUCKET = 'snapshots';
 
-type StreamHandler = (event: DynamoDBStreamEvent) => Promise<DynamoDBBatchResponse>;
-type Time = Pick<Context, 'getRemainingTimeInMillis'>;
-type QueueHandler = (event: SQSEvent, context: Time) => Promise<SQSBatchResponse>;
+type Handler<Event, Answer> = (event: Event, context: Context) => Promise<Answer>;
 
-const FIFTEEN_MINUTES: Time = { getRemainingTimeInMillis: () => 900_000 };
+/** What every function is told that works on jobs, but for the names of tables, bucket and queues. */
+const SETTINGS = {
+  SNAPSHOT_TYPE: 'Snapshot',
+  END_SEGMENT_TYPE: 'End Segment',
+  KEEP_SEGMENTS: '1',
+  KEEP_DAYS: '0',
+  ARCHIVE: 'true',
+  EXPIRE: 'delete',
+  GRACE_SECONDS: '0',
+  KEEP_SNAPSHOTS: 'last',
+  EXPIRE_WRITE_UNITS: '10000',
+  REDUCER_MODULE: '',
+};
 
 describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () => {
   let engine: TestEngine;
   let aws: LocalAws;
   let store: DynamoDbLogStore;
   let blobs: S3BlobStore;
-  let queue: SqsJobQueue;
+  let queues: Record<'snapshot' | 'maintenance', SqsJobQueue>;
   let restoreDns: () => void;
   let entryTable: string;
-  let onStream: StreamHandler;
-  let onQueue: QueueHandler;
+  let stream: Handler<DynamoDBStreamEvent, DynamoDBBatchResponse>;
+  let snapshot: Handler<SQSEvent, SQSBatchResponse>;
+  let maintain: Handler<SQSEvent, SQSBatchResponse>;
+  let sweep: Handler<unknown, SweepResult>;
+  let replay: Handler<unknown, Replayed>;
 
   beforeAll(async () => {
     engine = await startTestEngine();
@@ -47,12 +63,17 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const tables = await engine.createTables();
     entryTable = tables.entryTable;
     await aws.s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
-    const { queueUrl } = aws.server.createQueue('jobs.fifo', { attributes: { FifoQueue: 'true' } });
+    const [snapshotUrl, maintenanceUrl] = ['snapshot.fifo', 'maintenance.fifo'].map(
+      (name) => aws.server.createQueue(name, { attributes: { FifoQueue: 'true' } }).queueUrl,
+    );
     // The queue's URL has a host under localhost, which not every resolver knows.
     restoreDns = interceptLocalhostDns();
     store = new DynamoDbLogStore({ client: engine.client, ...tables });
     blobs = new S3BlobStore({ client: aws.s3, bucket: BUCKET });
-    queue = new SqsJobQueue({ client: aws.sqs, queueUrl });
+    queues = {
+      snapshot: new SqsJobQueue({ client: aws.sqs, queueUrl: snapshotUrl ?? '' }),
+      maintenance: new SqsJobQueue({ client: aws.sqs, queueUrl: maintenanceUrl ?? '' }),
+    };
     // All that a deployed function knows of the world.
     const environment = {
       AWS_REGION: 'us-east-1',
@@ -64,11 +85,16 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       ENTRY_TABLE: tables.entryTable,
       SEGMENT_TABLE: tables.segmentTable,
       BUCKET,
-      QUEUE_URL: queueUrl,
+      SNAPSHOT_QUEUE_URL: snapshotUrl,
+      MAINTENANCE_QUEUE_URL: maintenanceUrl,
+      ...SETTINGS,
     };
     for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
-    onStream = (await import('../../handlers/stream.ts')).handler;
-    onQueue = (await import('../../handlers/snapshot.ts')).handler;
+    stream = (await import('../../handlers/stream.ts')).handler;
+    snapshot = (await import('../../handlers/snapshot.ts')).handler;
+    maintain = (await import('../../handlers/maintain.ts')).handler;
+    sweep = (await import('../../handlers/sweep.ts')).handler;
+    replay = (await import('../../handlers/replay.ts')).handler;
   });
 
   afterAll(async () => {
@@ -89,15 +115,23 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     });
   }
 
-  /** Does what the event source mapping of the queue does, until the queue is empty. */
-  async function drain(context = FIFTEEN_MINUTES): Promise<SQSBatchResponse[]> {
-    const answers: SQSBatchResponse[] = [];
+  /** Does what the event source mappings of the queues do, until both are empty. The kinds of the jobs that were done. */
+  async function drain(remainingMs?: number): Promise<string[]> {
+    const done: string[] = [];
     for (;;) {
-      const messages = await queue.receive({ max: 1, visibilityMs: 30_000 });
-      if (messages.length === 0) return answers;
-      const answer = await onQueue(sqsEvent(messages), context);
-      answers.push(answer);
-      for (const { receipt } of messages) await queue.delete(receipt);
+      const before = done.length;
+      for (const [queue, handler] of [
+        [queues.snapshot, snapshot],
+        [queues.maintenance, maintain],
+      ] as const) {
+        for (const message of await queue.receive({ max: 1, visibilityMs: 30_000 })) {
+          const answer = await handler(toSqsEvent([message]), lambdaContext(remainingMs));
+          expect(answer).toEqual({ batchItemFailures: [] });
+          await queue.delete(message.receipt);
+          done.push(decodeJob(message.body).kind);
+        }
+      }
+      if (done.length === before) return done;
     }
   }
 
@@ -109,11 +143,10 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     }
     const { position } = await client.addSnapshot(log);
     const event = await streamEvent(engine.client, entryTable, log);
-    expect(await onStream(event)).toEqual({ batchItemFailures: [] });
+    expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
     // A stream gives records again: nothing is done twice for it.
-    expect(await onStream(event)).toEqual({ batchItemFailures: [] });
-    const answers = await drain();
-    expect(answers).toEqual([{ batchItemFailures: [] }, { batchItemFailures: [] }]);
+    expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
+    expect(await drain()).toEqual(['snapshot', 'snapshot']);
     expect(await logStatus({ store, blobs, platform: nativePlatform }, log)).toMatchObject({
       lastSnapshot: position,
       lagEntries: 0,
@@ -125,21 +158,21 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(rows).toEqual(Array.from({ length: 30 }, (_, row) => [`row ${row}`]));
   });
 
-  test('settle a snapshot in which many edits wait, in a job that the snapshot function sends itself', async () => {
+  test('settle a snapshot in which many edits wait, in a job that the snapshot function sends', async () => {
     const client = newClient();
     const log = await client.createLog();
     const cells = (nth: number, value: (i: number) => string) =>
       Array.from({ length: 12_000 / nth }, (_, i) => [Math.floor((i * nth) / 10), (i * nth) % 10, value(i)]);
-    const work = async (body: Value): Promise<{ position: Position; answers: SQSBatchResponse[] }> => {
+    const work = async (body: Value): Promise<{ position: Position; jobs: string[] }> => {
       await client.addEntry(log, { type: 'Set', version: 1, body });
       const { position } = await client.addSnapshot(log);
-      await onStream(await streamEvent(engine.client, entryTable, log));
-      return { position, answers: await drain() };
+      await stream(await streamEvent(engine.client, entryTable, log), lambdaContext());
+      return { position, jobs: await drain() };
     };
     await work(cells(1, (i) => `${i} ${randomUUID()}`));
-    const { position, answers } = await work(cells(4, () => 'x'));
+    const { position, jobs } = await work(cells(4, () => 'x'));
     // One snapshot, and what follows from it: the queue drops the others' second jobs.
-    expect(answers).toEqual([{ batchItemFailures: [] }, { batchItemFailures: [] }]);
+    expect(jobs).toEqual(['snapshot', 'compact']);
     const status = await logStatus({ store, blobs, platform: nativePlatform }, log);
     expect(status).toMatchObject({ lastSnapshot: position, waiting: 0, stopped: null });
   });
@@ -149,7 +182,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const event = await streamEvent(engine.client, entryTable, log);
     const [good] = event.Records;
     const malformed = { ...good, dynamodb: { ...good?.dynamodb, Keys: {}, SequenceNumber: '7' } };
-    const answer = await onStream({ Records: [malformed, ...event.Records] });
+    const answer = await stream({ Records: [malformed, ...event.Records] }, lambdaContext());
     expect(answer).toEqual({ batchItemFailures: [{ itemIdentifier: '7' }] });
     await drain();
     expect(await logStatus({ store, blobs, platform: nativePlatform }, log)).toMatchObject({
@@ -157,11 +190,26 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     });
   });
 
-  test('give a foreign message back to the queue', async () => {
-    const message = { id: 'm1', group: 'g', body: '{"kind":"something else"}', receiveCount: 1, receipt: 'r' };
-    expect(await onQueue(sqsEvent([message]), FIFTEEN_MINUTES)).toEqual({
-      batchItemFailures: [{ itemIdentifier: 'm1' }],
-    });
+  test('give a foreign message back to the queue, at once, each time that it comes', async () => {
+    await queues.maintenance.send({ group: 'g', deduplicationId: 'foreign', body: '{"kind":"something else"}' });
+    for (const receiveCount of [1, 2, 3]) {
+      const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 30_000 });
+      expect(messages).toMatchObject([{ receiveCount }]);
+      const answer = await maintain(toSqsEvent(messages), lambdaContext());
+      expect(answer).toEqual({ batchItemFailures: messages.map(({ id }) => ({ itemIdentifier: id })) });
+    }
+    for (const { receipt } of await queues.maintenance.receive({ max: 1, visibilityMs: 0 })) {
+      await queues.maintenance.delete(receipt);
+    }
+  });
+
+  test('have a job that failed wait before it is given out again', async () => {
+    const job: Job = { kind: 'archive', log: parseLogId(randomUUID()), segment: 0 };
+    await queues.maintenance.send({ group: job.log, deduplicationId: 'failing', body: encodeJob(job) });
+    const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 0 });
+    const answer = await maintain(toSqsEvent(messages), lambdaContext());
+    expect(answer.batchItemFailures).toHaveLength(1);
+    expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
   });
 
   test('bring a log that is too long for one invocation to its end in several', async () => {
@@ -173,20 +221,76 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     for (let from = 0; from < edits.length; from += 100) await client.addEntries(log, edits.slice(from, from + 100));
     const { position } = await client.addSnapshot(log);
     const job: Job = { kind: 'snapshot', log, position };
-    await queue.send({ group: log, deduplicationId: 'long', body: encodeJob(job) });
+    await queues.snapshot.send({ group: log, deduplicationId: 'long', body: encodeJob(job) });
     // Three pages of 500 entries, since in the last minute nothing is begun that can wait.
-    const answers = await drain({ getRemainingTimeInMillis: () => 59_000 });
-    expect(answers).toEqual(Array(3).fill({ batchItemFailures: [] }));
+    expect(await drain(59_000)).toEqual(['snapshot', 'snapshot', 'snapshot']);
     expect(await listProgress(blobs, log)).toEqual([]);
     const loaded = await loadState({ store, blobs, platform: nativePlatform, reducer: spreadsheet }, log);
     expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });
     const rows = await Array.fromAsync(sheetRows(sheetOf(loaded.draft)));
     expect(rows).toEqual(Array.from({ length: 1_200 }, (_, row) => [`row ${row}`]));
   });
+
+  test('sweep a log until its old segment is archived and gone, and replay it from the archive', async () => {
+    const client = newClient();
+    const log = await client.createLog();
+    for (let row = 0; row < 40; row++) {
+      await client.addEntry(log, { type: 'Set', version: 1, body: [[row, 0, `row ${row}`]] });
+    }
+    // Nobody tells the stream function: what the sweep finds by itself is younger than what it leaves to the stream.
+    expect(await sweep({ log }, lambdaContext())).toMatchObject({ logs: 1, jobs: 1, failed: 0 });
+    expect(await drain()).toEqual(['snapshot']);
+    const { position } = await client.startSegment(log);
+    expect(position).toEqual({ segment: 1, entry: 0 });
+    const kinds: string[] = [];
+    for (let times = 0; times < 6; times++) {
+      await sweep({ log }, lambdaContext());
+      kinds.push(...(await drain()));
+    }
+    expect(kinds).toEqual(['snapshot', 'archive', 'collect', 'expire', 'collect']);
+    expect(await Array.fromAsync(store.items(log, { segment: 0, from: 0, to: 100 }, { consistent: true }))).toEqual([]);
+    expect(await store.getSegment(log, 0, { consistent: true })).toMatchObject({ expired: 42 });
+    expect(await replay({ log }, lambdaContext())).toMatchObject({ log, equal: true, entries: 42, position });
+    await expect(replay({ log, at: '7/1' }, lambdaContext())).rejects.toThrow('The log has no position 7/1');
+  });
 });
 
-test('a function that lacks a setting says at start which one', async () => {
-  const { wireSnapshot, wireStream } = await import('../../handlers/wire.ts');
-  expect(() => wireSnapshot({ ENTRY_TABLE: 'e', BUCKET: 'b' })).toThrow(/SEGMENT_TABLE/);
-  expect(() => wireStream({ QUEUE_URL: 'not a url' })).toThrow(/QUEUE_URL/);
+describe('a function whose environment is wrong says at start what is', () => {
+  const environment = {
+    AWS_REGION: 'us-east-1',
+    ENTRY_TABLE: 'entries',
+    SEGMENT_TABLE: 'segments',
+    BUCKET: 'bucket',
+    SNAPSHOT_QUEUE_URL: 'https://sqs.us-east-1.amazonaws.com/1/s.fifo',
+    MAINTENANCE_QUEUE_URL: 'https://sqs.us-east-1.amazonaws.com/1/m.fifo',
+    ...SETTINGS,
+  };
+  const ALL = ['stream', 'snapshot', 'maintain', 'sweep', 'replay'];
+  const OF_JOBS = ['snapshot', 'maintain', 'sweep'];
+
+  test.each<[what: string, changes: Record<string, string | undefined>, handlers: string[], says: RegExp]>([
+    ['no table', { SEGMENT_TABLE: '' }, [...OF_JOBS, 'replay'], /parameter SegmentTableName is ''/],
+    ['no bucket', { BUCKET: undefined }, [...OF_JOBS, 'replay'], /parameter BucketName is missing/],
+    ['no queue', { SNAPSHOT_QUEUE_URL: 'jobs' }, [...OF_JOBS, 'stream'], /SNAPSHOT_QUEUE_URL is 'jobs'/],
+    ['one name for both types', { END_SEGMENT_TYPE: 'Snapshot' }, ALL, /parameter EndSegmentType is 'Snapshot'/],
+    ['no segment to keep', { KEEP_SEGMENTS: '0' }, OF_JOBS, /parameter KeepSegments is '0': not a whole number from 1/],
+    ['a part of a segment', { KEEP_SEGMENTS: '1.5' }, OF_JOBS, /parameter KeepSegments is '1.5'/],
+    ['millennia', { KEEP_DAYS: '999999' }, OF_JOBS, /parameter KeepDays is '999999': not a number from 0 to 36600/],
+    ['no days at all', { KEEP_DAYS: '' }, OF_JOBS, /parameter KeepDays is ''/],
+    ['negative grace', { GRACE_SECONDS: '-1' }, OF_JOBS, /parameter GraceSeconds is '-1'/],
+    ['endless grace', { GRACE_SECONDS: '1e99' }, OF_JOBS, /parameter GraceSeconds is '1e99'/],
+    ['no writes', { EXPIRE_WRITE_UNITS: '0' }, OF_JOBS, /parameter ExpireWriteUnits is '0'/],
+    ['neither yes nor no', { ARCHIVE: 'maybe' }, OF_JOBS, /parameter Archive is 'maybe'/],
+    ['several', { KEEP_DAYS: 'NaN', EXPIRE: 'soon' }, OF_JOBS, /parameter KeepDays is 'NaN': .*; Expire is 'soon'/],
+    ['a contradiction', { ARCHIVE: 'false' }, OF_JOBS, /parameter Expire is 'delete': .*without an archive/],
+    ['no such reducer', { REDUCER_MODULE: '/nowhere/r.mjs' }, ['snapshot', 'maintain', 'replay'], /ReducerLayerArn/],
+  ])('%s', async (_what, changes, handlers, says) => {
+    for (const name of handlers) {
+      vi.resetModules();
+      for (const [variable, value] of Object.entries({ ...environment, ...changes })) vi.stubEnv(variable, value);
+      const started = import(`../../handlers/${name}.ts`);
+      await expect(started, name).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', message: says });
+    }
+    vi.unstubAllEnvs();
+  });
 });

@@ -240,15 +240,4 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
-  {
-    name: 'waiting-edits-forgotten',
-    fault: 'settling drops the edits that wait',
-    edits: [
-      {
-        file: 'tree/defer.ts',
-        from: 'settledLayers(await editTree(store, map.settled, all.edits()))',
-        to: 'settledLayers(map.settled)',
-      },
-    ],
-  },
 ];

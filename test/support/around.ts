@@ -45,9 +45,9 @@ export function aroundBlobStore(inner: BlobStore, around: Around): BlobStore {
     getRange: (key, range) => around('getRange', () => inner.getRange(key, range)),
     put: (key, bytes) => around('put', () => inner.put(key, bytes)),
     putStream: async (key, bytes) => {
-      // A stream runs once only, but its effect may be wanted twice.
-      const parts = await Array.fromAsync(bytes);
-      await around('putStream', () => inner.putStream(key, streamOf(parts)));
+      await around('putStream', nothing);
+      await inner.putStream(key, eachAround(bytes, around));
+      await around('finishUpload', nothing);
     },
     delete: (keys) => around('delete', () => inner.delete(keys)),
     deleteUnchanged: (blobs) => around('deleteUnchanged', () => inner.deleteUnchanged(blobs)),
@@ -65,6 +65,16 @@ export function aroundJobQueue(inner: JobQueue, around: Around): JobQueue {
     changeVisibility: (receipt, visibilityMs) =>
       around('changeVisibility', () => inner.changeVisibility(receipt, visibilityMs)),
   };
+}
+
+const nothing = async (): Promise<void> => {};
+
+/** The parts of an upload. Whoever dies between two of them leaves one behind that was begun and never finished. */
+async function* eachAround(parts: AsyncIterable<Uint8Array>, around: Around): AsyncGenerator<Uint8Array> {
+  for await (const part of parts) {
+    await around('uploadPart', nothing);
+    yield part;
+  }
 }
 
 /** Parts as a stream. */

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { DescribeTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import {
   type AttributeValue,
@@ -6,10 +7,9 @@ import {
   GetRecordsCommand,
   GetShardIteratorCommand,
 } from '@aws-sdk/client-dynamodb-streams';
-import type { DynamoDBRecord, DynamoDBStreamEvent, AttributeValue as LambdaAttribute, SQSEvent } from 'aws-lambda';
+import type { Context, DynamoDBRecord, DynamoDBStreamEvent, AttributeValue as LambdaAttribute } from 'aws-lambda';
 import type { LogId } from '../../src/log/log-id.ts';
 import { logIdBytes } from '../../src/log/log-id.ts';
-import type { ReceivedMessage } from '../../src/store/job-queue.ts';
 
 /** What Lambda would be given of one log's stream records: JSON, with binaries in base64. */
 export async function streamEvent(dynamodb: DynamoDBClient, table: string, log: LogId): Promise<DynamoDBStreamEvent> {
@@ -56,25 +56,20 @@ function lambdaItem(item: Readonly<Record<string, AttributeValue>> = {}): Record
   return Object.fromEntries(entries);
 }
 
-/** What Lambda would be given of messages from a FIFO queue. */
-export function sqsEvent(messages: readonly ReceivedMessage[]): SQSEvent {
+/** What a function is told of its invocation. */
+export function lambdaContext(remainingMs = 900_000, awsRequestId: string = randomUUID()): Context {
   return {
-    Records: messages.map(({ id, body, group, receipt, receiveCount }) => ({
-      messageId: id,
-      body,
-      receiptHandle: receipt,
-      attributes: {
-        ApproximateReceiveCount: String(receiveCount),
-        SentTimestamp: '0',
-        SenderId: 'stream',
-        ApproximateFirstReceiveTimestamp: '0',
-        MessageGroupId: group,
-      },
-      messageAttributes: {},
-      md5OfBody: '',
-      eventSource: 'aws:sqs',
-      eventSourceARN: 'arn:aws:sqs:us-east-1:000000000000:jobs.fifo',
-      awsRegion: 'us-east-1',
-    })),
+    callbackWaitsForEmptyEventLoop: true,
+    functionName: 'logfold',
+    functionVersion: '1',
+    invokedFunctionArn: 'arn:aws:lambda:us-east-1:000000000000:function:logfold',
+    memoryLimitInMB: '256',
+    awsRequestId,
+    logGroupName: '/aws/lambda/logfold',
+    logStreamName: 'stream',
+    getRemainingTimeInMillis: () => remainingMs,
+    done: () => {},
+    fail: () => {},
+    succeed: () => {},
   };
 }

@@ -15,7 +15,7 @@ import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { stateTops } from '../../src/state/state.ts';
-import { LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
+import { archivePrefix, LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
 import { fromHex, toHex } from '../../src/tree/bytes.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, unpackChunk } from '../../src/tree/chunk-codec.ts';
@@ -283,5 +283,8 @@ export async function checkRetention(world: World): Promise<void> {
     assert.equal(debris.outcome, 'collected');
     assert.deepEqual('keys' in debris && debris.keys?.removed, [], `what nothing reaches in ${log}`);
     assert.deepEqual(await Array.fromAsync(world.blobs.uploads('')), [], 'unfinished uploads');
+    // By the bucket and the table themselves, whatever the collector takes for needed.
+    const named = new Set(segments.map(({ archive }) => archive));
+    for await (const { key } of world.blobs.list(archivePrefix(log))) assert.ok(named.has(key), `nobody names ${key}`);
   }
 }

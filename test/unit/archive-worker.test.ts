@@ -153,7 +153,7 @@ describe('an archive', () => {
 
 describe('while an archive is written', () => {
   test('a root may come onto an older Snapshot entry', async () => {
-    for (const operation of ['items', 'putStream', 'getRange', 'setArchive']) {
+    for (const operation of ['items', 'putStream', 'uploadPart', 'finishUpload', 'getRange', 'setArchive']) {
       const sheet = await SheetLog.create();
       await sheet.fill(5, 2);
       const older = await sheet.snapshot();
@@ -171,7 +171,7 @@ describe('while an archive is written', () => {
   });
 
   test('Last Snapshot may move on: it is written once more, with that', async () => {
-    for (const operation of ['items', 'putStream', 'getRange', 'setArchive']) {
+    for (const operation of ['items', 'putStream', 'uploadPart', 'finishUpload', 'getRange', 'setArchive']) {
       const sheet = await SheetLog.create();
       await sheet.completed();
       await sheet.fill(5, 2);
@@ -215,7 +215,7 @@ describe('while an archive is written', () => {
     for (const entry of [2, 4, 8]) {
       const { sheet } = await coveredSheet();
       expect(await sheet.items()).toHaveLength(9);
-      const around = once('after', 'putStream', () => sheet.tables.deleteEntries(sheet.log, 0, [entry]));
+      const around = once('after', 'finishUpload', () => sheet.tables.deleteEntries(sheet.log, 0, [entry]));
       const archiving = sheet.archive(0, depsAround(sheet, around));
       await expect(archiving).rejects.toThrow(ArchiveDiffersError);
       await expect(archiving).rejects.toMatchObject({ log: sheet.log, segment: 0, entry });
@@ -231,7 +231,7 @@ describe('while an archive is written', () => {
     for (const change of changes) {
       const { sheet } = await coveredSheet();
       const changed = change(await sheet.items());
-      const around = once('after', 'putStream', () => sheet.tables.putItems([changed]));
+      const around = once('after', 'finishUpload', () => sheet.tables.putItems([changed]));
       const archiving = sheet.archive(0, depsAround(sheet, around));
       await expect(archiving).rejects.toThrow(ArchiveDiffersError);
       await expect(archiving).rejects.toMatchObject({
@@ -244,7 +244,7 @@ describe('while an archive is written', () => {
 
   test('what was stored may not be another thing than what was sent', async () => {
     const { sheet } = await coveredSheet();
-    const around = once('after', 'putStream', async () => {
+    const around = once('after', 'finishUpload', async () => {
       const [key = ''] = await sheet.keys(archivePrefix(sheet.log));
       const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
       bytes[20] = (bytes[20] ?? 0) ^ 1;
@@ -260,7 +260,7 @@ test('an archive is made, and nothing else is left, wherever the one before died
   const reference = await coveredSheet();
   const deaths = await deathsOf(reference.sheet, job(reference.sheet));
   const names = deaths.map(({ name }) => name);
-  for (const name of ['getSegment', 'getEntry', 'items', 'putStream', 'getRange', 'setArchive']) {
+  for (const name of ['getSegment', 'getEntry', 'items', 'putStream', 'finishUpload', 'getRange', 'setArchive']) {
     expect(names).toContain(name);
   }
   for (const death of deaths) {

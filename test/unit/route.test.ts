@@ -49,7 +49,9 @@ async function jobsIn(queue: JobQueue): Promise<{ group: string; job: Job }[]> {
   }
 }
 
-function open(options: Partial<RouteDeps> = {}): RouteDeps & { queue: JobQueue; reported: [StreamRecord, unknown][] } {
+function open(
+  options: Partial<RouteDeps> & { queue?: JobQueue } = {},
+): RouteDeps & { queue: JobQueue; reported: [StreamRecord, unknown][] } {
   const reported: [StreamRecord, unknown][] = [];
   return {
     queue: new MemoryJobQueue(),

@@ -362,7 +362,16 @@ describe('a line for a person', () => {
     reducer: { name: 'spreadsheet', version: 1 },
     since: 0,
   };
-  const work = { base: undefined, entries: 7, chunksWritten: 3, bytesWritten: 1500, rootBytes: 500 };
+  const work = {
+    base: undefined,
+    asked: NOON,
+    entries: 7,
+    chunksRead: 2,
+    bytesRead: 900,
+    chunksWritten: 3,
+    bytesWritten: 1500,
+    rootBytes: 500,
+  };
   const built = { outcome: 'built', position, stateHash: undefined, compaction: undefined, ...work } as const;
   const tally = (objects: number, bytes: number) => ({ objects, bytes });
   const collected = { outcome: 'collected', kept: tally(1, 1), foreign: [], aborted: 0 } as const;

@@ -8,9 +8,9 @@ import { loadState } from '../../snapshot/load.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../state/spreadsheet/rows.ts';
 import type { Sheet } from '../../state/spreadsheet/sheet.ts';
+import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import type { Output } from '../output.ts';
-import { requirePosition } from '../require-position.ts';
 import { isSystemError } from '../system-error.ts';
 
 export function exportCommand() {

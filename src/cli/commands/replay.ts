@@ -1,12 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { FilesystemBlobStore } from '../../adapters/filesystem-blob-store.ts';
+import { withScratch } from '../../adapters/scratch.ts';
 import { formatPosition } from '../../log/position.ts';
-import { chunkStore } from '../../snapshot/snapshots.ts';
 import { replay } from '../../workers/replay.ts';
+import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { requirePosition } from '../require-position.ts';
 
 export function replayCommand() {
   return command(
@@ -22,12 +18,10 @@ export function replayCommand() {
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
         if (options.at !== undefined) await requirePosition(deps, log, options.at);
-        const directory = await mkdtemp(join(tmpdir(), 'logfold-replay-'));
         const progress = output.progress('Entries folded');
         try {
-          const scratch = chunkStore(new FilesystemBlobStore(directory, { fsync: false }), log);
           const onProgress = (entries: number) => progress.update(entries);
-          const result = await replay({ ...deps, scratch, onProgress }, log, options.at);
+          const result = await withScratch(log, (scratch) => replay({ ...deps, scratch, onProgress }, log, options.at));
           progress.stop();
           const verdict = result.equal ? 'equals' : 'DIFFERS from';
           const place = formatPosition(result.position);
@@ -39,7 +33,6 @@ export function replayCommand() {
           if (!result.equal) process.exitCode = 1;
         } finally {
           progress.stop();
-          await rm(directory, { recursive: true });
         }
       }),
     );

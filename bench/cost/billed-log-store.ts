@@ -1,0 +1,229 @@
+import type { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import type { ItemInvalidError } from '../../src/errors.ts';
+import type { Item, StoredItem } from '../../src/log/attribute.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import { decodeEntry, encodeEntry, encodeSegment, entryPlace } from '../../src/log/item-codec.ts';
+import { itemBytes } from '../../src/log/item-size.ts';
+import type { LogId } from '../../src/log/log-id.ts';
+import type { Consistency, Expiration, LogStore, ScanPart, SegmentRange } from '../../src/log/log-store.ts';
+import type { Position } from '../../src/log/position.ts';
+import type { RootRef } from '../../src/log/root-ref.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
+
+const EVENTUAL: Consistency = { consistent: false };
+const CONSISTENT: Consistency = { consistent: true };
+
+/** What was counted: see {@link Work}. */
+export interface TableCounts {
+  requests: number;
+  writeUnits: number;
+  readUnits: number;
+  scans: number;
+  scannedBytes: number;
+}
+
+/**
+ * Tables in memory that count every request which the DynamoDB adapter would send, and what DynamoDB bills for it. A
+ * write whose condition does not hold is billed as any other.
+ */
+export class BilledLogStore implements LogStore {
+  readonly counts: TableCounts = { requests: 0, writeUnits: 0, readUnits: 0, scans: 0, scannedBytes: 0 };
+  readonly #inner: MemoryLogStore;
+  readonly #onInsert: (entry: Entry) => void;
+
+  /** @param onInsert told of each entry that is written: what the table's stream tells */
+  constructor(inner: MemoryLogStore, onInsert: (entry: Entry) => void) {
+    this.#inner = inner;
+    this.#onInsert = onInsert;
+  }
+
+  async createLog(segment: Segment, first: Entry): Promise<void> {
+    this.#transact([changeUnits(undefined, encodeSegment(segment)), changeUnits(undefined, encodeEntry(first))]);
+    await this.#inner.createLog(segment, first);
+    this.#onInsert(first);
+  }
+
+  async newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
+    const segments = await this.#inner.newestSegments(log, limit);
+    this.#read(bytesOf(segments.map(encodeSegment)), consistency);
+    return segments;
+  }
+
+  async getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
+    const found = await this.#inner.getSegment(log, segment);
+    this.#read(found === undefined ? 0 : itemBytes(encodeSegment(found)), consistency);
+    return found;
+  }
+
+  async *segments(log: LogId, consistency: Consistency = EVENTUAL): AsyncGenerator<Segment> {
+    const segments = await Array.fromAsync(this.#inner.segments(log));
+    for (const { bytes } of pagesOf(segments.map(encodeSegment))) this.#read(bytes, consistency);
+    yield* segments;
+  }
+
+  async *allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncGenerator<Segment> {
+    const segments = await Array.fromAsync(this.#inner.allSegments(part, onInvalid));
+    const bytes = bytesOf(segments.map(encodeSegment));
+    this.counts.scans += Math.max(1, Math.ceil(bytes / PAGE_BYTES));
+    this.counts.scannedBytes += bytes;
+    yield* segments;
+  }
+
+  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined> {
+    const entry = await this.#inner.newestEntry(log, segment);
+    this.#read(entry === undefined ? 0 : itemBytes(encodeEntry(entry)), consistency);
+    return entry;
+  }
+
+  async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
+    const entry = await this.#inner.getEntry(log, position);
+    this.#read(entry === undefined ? 0 : itemBytes(encodeEntry(entry)), consistency);
+    return entry;
+  }
+
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  }
+
+  async *items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<StoredItem[]> {
+    if (range.from >= range.to) return;
+    const items = (await Array.fromAsync(this.#inner.items(log, range))).flat();
+    for (const page of pagesOf(items)) {
+      this.#read(page.bytes, consistency);
+      if (page.items.length > 0) yield page.items;
+    }
+  }
+
+  async putEntries(entries: readonly Entry[]): Promise<void> {
+    const units = entries.map((entry) => changeUnits(undefined, encodeEntry(entry)));
+    if (units.length === 1) this.#write(units);
+    else this.#transact(units);
+    await this.#inner.putEntries(entries);
+    entries.forEach(this.#onInsert);
+  }
+
+  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+    const { end, segment, first } = items;
+    const written = [encodeEntry(end), encodeSegment(segment), encodeEntry(first)];
+    this.#transact(written.map((item) => changeUnits(undefined, item)));
+    await this.#inner.startSegment(items);
+    this.#onInsert(end);
+    this.#onInsert(first);
+  }
+
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+    const before = await this.#entryItem(log, position);
+    const carried = await this.#inner.completeSnapshot(log, position, root);
+    this.#write([changeUnits(before, await this.#entryItem(log, position))]);
+    // Another root stands there: it is read.
+    if (carried !== root) await this.getEntry(log, position, CONSISTENT);
+    return carried;
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    const before = await this.#entryItem(log, position);
+    const segment = await this.#segmentItem(log, position.segment);
+    const replaced = await this.#inner.replaceRoot(log, position, from, to);
+    this.#transact([changeUnits(before, await this.#entryItem(log, position)), changeUnits(segment, segment)]);
+    if (!replaced) await this.getEntry(log, position, CONSISTENT);
+    return replaced;
+  }
+
+  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+    const before = await this.#segmentItem(log, position.segment);
+    const moved = await this.#inner.advanceLastSnapshot(log, position);
+    this.#write([changeUnits(before, await this.#segmentItem(log, position.segment))]);
+    if (!moved) await this.getSegment(log, position.segment, CONSISTENT);
+    return moved;
+  }
+
+  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    const before = await this.#segmentItem(log, number);
+    const set = await this.#inner.setArchive(segment, archive);
+    const units = [changeUnits(before, await this.#segmentItem(log, number))];
+    if (lastSnapshot !== undefined && archive.root !== undefined) {
+      const checked = await this.#entryItem(log, { segment: number, entry: lastSnapshot });
+      units.push(changeUnits(checked, checked));
+    }
+    this.#transact(units);
+    if (!set) await this.getSegment(log, number, CONSISTENT);
+    return set;
+  }
+
+  async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+    const { log, segment: number } = segment;
+    const before = await this.#segmentItem(log, number);
+    const set = await this.#inner.setExpiration(segment, to);
+    this.#write([changeUnits(before, await this.#segmentItem(log, number))]);
+    if (!set) await this.getSegment(log, number, CONSISTENT);
+    return set;
+  }
+
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const before = await this.#entryItem(log, position);
+    const set = await this.#inner.setEntryExpiry(log, position, expires);
+    this.#write([changeUnits(before, await this.#entryItem(log, position))]);
+    return set;
+  }
+
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    const units: number[] = [];
+    for (const entry of new Set(entries)) {
+      units.push(changeUnits(await this.#entryItem(log, { segment, entry }), undefined));
+    }
+    this.#write(units);
+    await this.#inner.deleteEntries(log, segment, entries);
+  }
+
+  async putItems(items: readonly Item[]): Promise<void> {
+    const units: number[] = [];
+    for (const item of items) {
+      const { log, position } = entryPlace(item);
+      units.push(changeUnits(await this.#entryItem(log, position), item));
+    }
+    this.#write(units);
+    await this.#inner.putItems(items);
+  }
+
+  async putSegment(segment: Segment): Promise<boolean> {
+    const before = await this.#segmentItem(segment.log, segment.segment);
+    this.#write([changeUnits(before, encodeSegment(segment))]);
+    return this.#inner.putSegment(segment);
+  }
+
+  isRetryable(): boolean {
+    return false;
+  }
+
+  #read(bytes: number, consistency: Consistency): void {
+    this.counts.requests++;
+    this.counts.readUnits += readUnits(bytes, consistency);
+  }
+
+  /** One request: a write, or a batch of them. */
+  #write(units: readonly number[]): void {
+    this.counts.requests++;
+    this.counts.writeUnits += units.reduce((sum, each) => sum + each, 0);
+  }
+
+  #transact(units: readonly number[]): void {
+    this.counts.requests++;
+    this.counts.writeUnits += transactionUnits(units);
+  }
+
+  async #entryItem(log: LogId, position: Position): Promise<Item | undefined> {
+    const entry = await this.#inner.getEntry(log, position);
+    return entry && encodeEntry(entry);
+  }
+
+  async #segmentItem(log: LogId, segment: number): Promise<Item | undefined> {
+    const found = await this.#inner.getSegment(log, segment);
+    return found && encodeSegment(found);
+  }
+}
+
+function bytesOf(items: readonly StoredItem[]): number {
+  return items.reduce((sum, item) => sum + itemBytes(item), 0);
+}

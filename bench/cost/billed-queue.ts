@@ -1,0 +1,24 @@
+import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import type { NewMessage, ReceivedMessage, ReceiveOptions } from '../../src/store/job-queue.ts';
+
+/** A queue in memory that counts requests as SQS does: sends, receives that give something, and deletes. */
+export class BilledQueue extends MemoryJobQueue {
+  requests = 0;
+
+  override async send(message: NewMessage): Promise<void> {
+    this.requests++;
+    await super.send(message);
+  }
+
+  override async receive(options: ReceiveOptions): Promise<ReceivedMessage[]> {
+    const messages = await super.receive(options);
+    // Lambda's pollers ask empty queues too, however few logs there are: that is not part of any work.
+    if (messages.length > 0) this.requests++;
+    return messages;
+  }
+
+  override async delete(receipt: string): Promise<void> {
+    this.requests++;
+    await super.delete(receipt);
+  }
+}

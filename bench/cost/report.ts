@@ -1,0 +1,148 @@
+import { PRICES } from '../../src/cli/prices.ts';
+import { markdownTable, type Table } from '../tables.ts';
+import { allLists, allReadUnits, type Bill, billOf, type Size, scale } from './bill.ts';
+import { KINDS, type Kind, type Month } from './deployment.ts';
+import { DEFAULT_MODEL, EXPIRE_WRITE_UNITS, MONTH_DAYS, type UsageModel } from './model.ts';
+import type { Months } from './months.ts';
+import { addWork, type Work } from './work.ts';
+
+/** Numbers of logs for which costs are told. */
+export const SIZES = [1_000, 100_000, 1_000_000] as const;
+
+/** What the months are told with. */
+export interface CostOptions {
+  readonly model: UsageModel;
+  /** See {@link Size}. */
+  readonly activeShare: number;
+  /** See {@link billOf}. */
+  readonly requestMs: number;
+}
+
+/** What `docs/operations.md` tells. */
+export const DEFAULT_OPTIONS: CostOptions = { model: DEFAULT_MODEL, activeShare: 0.05, requestMs: 5 };
+
+/** What a deployment of one size costs a month. */
+export interface Cost extends Size {
+  /** US dollars. */
+  readonly bill: Bill;
+}
+
+const NAMES: Readonly<Record<Kind, string>> = {
+  append: 'active log: the application appends',
+  stream: 'active log: stream',
+  snapshot: 'active log: snapshots',
+  compact: 'active log: settling',
+  archive: 'active log: archives',
+  expire: 'active log: expiring',
+  collect: 'active log: collecting',
+  sweep: 'active log: its part in sweeps',
+};
+
+/** What deployments of all {@link SIZES} cost a month. */
+export function costsOf(months: Months, { activeShare, requestMs }: CostOptions): Cost[] {
+  return SIZES.map((logs) => {
+    return { logs, activeShare, bill: billOf(scale(months, { logs, activeShare }), requestMs) };
+  });
+}
+
+/** What was counted: for one log each, and for a deployment without logs. The same in every run. */
+export function requestTable({ active, atRest, empty }: Months): Table {
+  const rows: [string, Work][] = KINDS.map((kind) => [NAMES[kind], addWork(active.work[kind], empty.work[kind], -1)]);
+  rows.push(['log at rest: its part in sweeps', addWork(atRest.work.sweep, empty.work.sweep, -1)]);
+  rows.push(['deployment without logs: sweeps', empty.work.sweep]);
+  return {
+    title: 'What is asked of AWS in a month',
+    head: [
+      'for',
+      'invocations',
+      'DynamoDB requests',
+      'write units',
+      'read units',
+      'S3 PUTs',
+      'S3 GETs',
+      'S3 LISTs',
+      'SQS requests',
+    ],
+    rows: rows
+      .filter(([, work]) => !isNothing(work))
+      .map(([name, work]) => [
+        name,
+        ...[work.invocations, work.requests + work.scans, work.writeUnits, allReadUnits(work)].map(formatCount),
+        ...[work.puts, work.gets, allLists(work), work.queueRequests].map(formatCount),
+      ]),
+  };
+}
+
+/** What it costs. All but Lambda's time, and so the total, is the same in every run. */
+export function costTable(costs: readonly Cost[]): Table {
+  return {
+    title: 'What that costs, in US dollars a month',
+    head: [
+      'logs',
+      'active a day',
+      'writes',
+      'reads',
+      'S3 requests',
+      'SQS',
+      'Lambda',
+      'storage',
+      'total',
+      'beside it: appending',
+    ],
+    rows: costs.map(({ logs, activeShare, bill }) => [
+      formatCount(logs),
+      formatCount(Math.round(logs * activeShare)),
+      ...[bill.writes, bill.reads, bill.s3, bill.sqs, bill.lambda, bill.storage].map(formatDollars),
+      formatDollars(bill.total),
+      formatDollars(bill.appending),
+    ]),
+  };
+}
+
+/** All of it in Markdown, as `docs/operations.md` has it. */
+export function costReport(months: Months, options: CostOptions): string {
+  const tables = [requestTable(months), costTable(costsOf(months, options))].map(markdownTable);
+  return [describeModel(months, options), ...tables, describePrices(options)].join('\n\n');
+}
+
+function describeModel({ active, atRest }: Months, { model, activeShare }: CostOptions): string {
+  const { entriesADay, entryBytes, rows, snapshotEvery, segmentEvery, ageDays, sweepHours, policy } = model;
+  const { keepDays, keepSegments } = policy;
+  return [
+    `An active log takes ${entriesADay} entries of ${entryBytes} bytes a day, which fill rows of a sheet of ${formatCount(rows)}; a snapshot every ${snapshotEvery} entries,`,
+    `a segment every ${segmentEvery}. Segments that were closed ${keepDays} days ago are archived and expire by TTL, but for the newest ${keepSegments}. A sweep`,
+    `runs every ${sweepHours === 1 ? 'hour' : `${sweepHours} hours`}. The month of ${MONTH_DAYS} days that is counted begins after ${ageDays} such days. A log at rest is the same one, once`,
+    `nothing is left to archive. On average an active log has ${formatMegabytes(active)},`,
+    `one at rest ${formatMegabytes(atRest)}. Of the logs ${formatCount(activeShare * 100)} % are active, the others at rest.`,
+  ].join('\n');
+}
+
+function describePrices({ requestMs }: CostOptions): string {
+  const { region, dynamodb, s3, sqs, lambda, storage } = PRICES;
+  return [
+    `List prices of ${region} without free tiers: DynamoDB on demand as of ${dynamodb.asOf}, S3 Standard as of ${s3.asOf}, SQS FIFO as of ${sqs.asOf},`,
+    `Lambda on Arm as of ${lambda.asOf}, storage as of ${storage.asOf}. Requests and units are counted. Lambda is its invocations times the time that`,
+    `the same work took in this program, on the machine that ran it, and ${requestMs} ms for each request that it waits for; expiring takes its`,
+    `time, ${EXPIRE_WRITE_UNITS} write units a second. The storage is that of tables and bucket; random letters hardly compress, real data takes`,
+    "less. On top come CloudWatch (lines of logs, metrics, alarms), X-Ray, cold starts, what Lambda's pollers ask of empty",
+    'queues, point-in-time recovery, KMS keys of your own, and whoever loads snapshots.',
+  ].join('\n');
+}
+
+function isNothing(work: Work): boolean {
+  const { milliseconds: _, ...counts } = work;
+  return Object.values(counts).every((count) => count === 0);
+}
+
+function formatCount(count: number): string {
+  return count.toLocaleString('en-US', { maximumFractionDigits: 1 });
+}
+
+function formatMegabytes({ tableBytes, bucketBytes }: Month): string {
+  return `${(tableBytes / 1e6).toFixed(1)} MB in the tables and ${(bucketBytes / 1e6).toFixed(1)} MB in the bucket`;
+}
+
+function formatDollars(dollars: number): string {
+  const digits = dollars < 100 ? 2 : 0;
+  return dollars.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}

@@ -1,0 +1,12 @@
+import { withScratch } from '../src/adapters/scratch.ts';
+import { replayFunction } from '../src/functions/replay-function.ts';
+import { readEnvironment, replayEnvironment } from './environment.ts';
+import { instrumented } from './instrument.ts';
+import { wireReducer, wireStores } from './wire.ts';
+
+const settings = readEnvironment(replayEnvironment, process.env);
+const { stores, check } = wireStores(settings, { ttl: false });
+const reducer = await wireReducer(settings);
+
+/** Folds a log from its beginning, on demand, and compares with what is stored. */
+export const handler = instrumented((report) => replayFunction({ ...stores, reducer, withScratch, report }), check);

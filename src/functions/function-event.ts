@@ -1,0 +1,81 @@
+import type { LogId } from '../log/log-id.ts';
+import type { Job, SnapshotJob } from '../workers/job.ts';
+import type { Replayed } from '../workers/replay.ts';
+import type { JobResult } from '../workers/run-job.ts';
+import type { StreamRecord } from '../workers/stream-record.ts';
+import type { SweepResult } from '../workers/sweep.ts';
+
+/** One delivery of a message. */
+export interface Delivery {
+  readonly messageId: string;
+  /** How often the message was given out, this time included. */
+  readonly receiveCount: number;
+}
+
+/** How far a snapshot was behind at the moment when it was completed. */
+export interface SnapshotLag {
+  /** Entries of its segment that were written behind it meanwhile. */
+  readonly entries: number;
+  /** Since its entry was written, by its client's clock. */
+  readonly seconds: number;
+}
+
+/** Something that the stream function did. */
+export type StreamEvent =
+  /** A record was turned into a job. */
+  | { readonly kind: 'routed'; readonly record: StreamRecord; readonly job: SnapshotJob }
+  /** A record could not be, or its job could not be sent: it is given again. */
+  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown };
+
+/** Something that a function did which works on jobs. */
+export type JobEvent =
+  | {
+      readonly kind: 'job';
+      readonly delivery: Delivery;
+      readonly job: Job;
+      readonly result: JobResult;
+      readonly ms: number;
+      /** Of a snapshot that was built. */
+      readonly lag: SnapshotLag | undefined;
+    }
+  /** A message could not be read, or its job failed: it comes again, or ends in the dead-letter queue. */
+  | {
+      readonly kind: 'failed';
+      readonly delivery: Delivery;
+      /** Undefined where the message is no job. */
+      readonly job: Job | undefined;
+      readonly error: unknown;
+    }
+  /** The queue could not be told when a message is to come again: it comes after its visibility timeout. */
+  | { readonly kind: 'not given back'; readonly delivery: Delivery; readonly error: unknown };
+
+/** Something that the sweep function did. `run` is the id of the request. */
+export type SweepEvent =
+  | { readonly kind: 'due'; readonly run: string; readonly job: Job; readonly why: string }
+  /** A log could not be looked at, or a segment of which nobody knows whose it is. */
+  | { readonly kind: 'unswept'; readonly run: string; readonly log: LogId | undefined; readonly error: unknown }
+  | {
+      readonly kind: 'swept';
+      readonly run: string;
+      readonly result: SweepResult;
+      readonly ms: number;
+      /** Age of the oldest Snapshot entry that nobody has completed, in seconds; 0 where there is none. */
+      readonly oldestSeconds: number;
+    };
+
+/** Something that the replay function did. */
+export interface ReplayEvent {
+  readonly kind: 'replayed';
+  readonly run: string;
+  readonly log: LogId;
+  readonly replayed: Replayed;
+}
+
+/** Something that a function did, for logs and metrics. */
+export type FunctionEvent = StreamEvent | JobEvent | SweepEvent | ReplayEvent;
+
+/** What a function is told of its invocation. Milliseconds. */
+export interface Invocation {
+  readonly awsRequestId: string;
+  getRemainingTimeInMillis(): number;
+}

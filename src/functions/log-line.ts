@@ -1,0 +1,108 @@
+import { LogfoldError } from '../errors.ts';
+import { formatPosition } from '../log/position.ts';
+import type { Job } from '../workers/job.ts';
+import type { JobResult } from '../workers/run-job.ts';
+import type { FunctionEvent } from './function-event.ts';
+
+export interface LogLine {
+  readonly level: 'info' | 'warn' | 'error';
+  readonly message: string;
+  /**
+   * `correlationId` in each: the id of the message, the stream record or the request. As far as they are known `log`,
+   * `position` or `segment`, and `job`, which is the job's kind.
+   */
+  readonly fields: Readonly<Record<string, unknown>> & { readonly correlationId: string };
+}
+
+/** The line that a person, or a query, finds in the function's log. */
+export function logLine(event: FunctionEvent): LogLine {
+  switch (event.kind) {
+    case 'routed': {
+      const { record, job } = event;
+      return line('info', 'a stream record became a job', { correlationId: record.eventId, ...placeOf(job) });
+    }
+    case 'record': {
+      const { eventId: correlationId, sequenceNumber } = event.record;
+      const fields = { correlationId, sequenceNumber, ...placeOfError(event.error), error: event.error };
+      return line('error', 'a stream record could not be made a job and is given again', fields);
+    }
+    case 'job': {
+      const { delivery, job, result, ms, lag } = event;
+      const fields = { ...correlationOf(delivery), ...placeOf(job), ms: Math.round(ms), lag, ...plain(result) };
+      return line(levelOf(result), `${job.kind}: ${result.outcome}`, fields);
+    }
+    case 'failed': {
+      const { delivery, job, error } = event;
+      const place = job === undefined ? placeOfError(error) : placeOf(job);
+      return line('error', job === undefined ? 'a message is no job' : 'a job failed and is given out again', {
+        ...correlationOf(delivery),
+        ...place,
+        error,
+      });
+    }
+    case 'not given back':
+      return line('warn', 'a message comes again only after its visibility timeout', {
+        ...correlationOf(event.delivery),
+        error: event.error,
+      });
+    case 'due':
+      return line('info', `the sweep asks for a job: ${event.why}`, {
+        correlationId: event.run,
+        ...placeOf(event.job),
+      });
+    case 'unswept': {
+      const { run, log, error } = event;
+      return line('error', 'the sweep could not look at a log', {
+        correlationId: run,
+        ...placeOfError(error),
+        log,
+        error,
+      });
+    }
+    case 'swept': {
+      const { run, result, ms, oldestSeconds } = event;
+      const { rest, ...counts } = result;
+      const message = rest === undefined ? 'swept' : 'swept a part, and the next run goes on from there';
+      return line('info', message, { correlationId: run, ms: Math.round(ms), oldestSeconds, ...counts, rest });
+    }
+    case 'replayed': {
+      const { run, log, replayed } = event;
+      const { position, snapshot, ...rest } = replayed;
+      const places = { position: formatPosition(position), snapshot: snapshot && formatPosition(snapshot) };
+      const message = replayed.equal ? 'the fold of a log equals what is stored' : 'the fold of a log DIFFERS';
+      return line(replayed.equal ? 'info' : 'error', message, { correlationId: run, log, ...rest, ...places });
+    }
+  }
+}
+
+function line(level: LogLine['level'], message: string, fields: LogLine['fields']): LogLine {
+  return { level, message, fields };
+}
+
+function correlationOf({ messageId, receiveCount }: { readonly messageId: string; readonly receiveCount: number }) {
+  return { correlationId: messageId, receiveCount };
+}
+
+function placeOf(job: Job): Readonly<Record<string, unknown>> {
+  const { kind, log } = job;
+  if ('position' in job) return { job: kind, log, position: formatPosition(job.position) };
+  return 'segment' in job ? { job: kind, log, segment: job.segment } : { job: kind, log };
+}
+
+function placeOfError(error: unknown): Readonly<Record<string, unknown>> {
+  if (!(error instanceof LogfoldError)) return {};
+  const { log, segment, entry } = error;
+  if (segment === undefined || entry === undefined) return { log, segment };
+  return { log, position: formatPosition({ segment, entry }) };
+}
+
+function levelOf({ outcome }: JobResult): LogLine['level'] {
+  return outcome === 'stopped' || outcome === 'refused' ? 'error' : 'info';
+}
+
+/** A result without what the line says already, and with its positions as people write them. */
+function plain(result: JobResult): Readonly<Record<string, unknown>> {
+  const { outcome, ...rest } = result;
+  const fields = Object.entries(rest).filter(([name]) => name !== 'segment' && name !== 'position');
+  return { outcome, ...Object.fromEntries(fields) };
+}

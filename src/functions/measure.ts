@@ -1,0 +1,95 @@
+import type { FunctionEvent } from './function-event.ts';
+
+/** One value of a metric. */
+export interface Measure {
+  readonly name: string;
+  readonly unit: 'Count' | 'Seconds' | 'Bytes';
+  readonly value: number;
+}
+
+/** What something that a function did adds to its metrics. */
+export function measures(event: FunctionEvent): Measure[] {
+  switch (event.kind) {
+    case 'record':
+      return [count('RecordsFailed', 1)];
+    case 'failed':
+      return [count('JobsFailed', 1), ...retries(event)];
+    case 'job':
+      return [...measuresOfJob(event), ...retries(event)];
+    case 'swept':
+      return [
+        count('LogsLookedAt', event.result.logs),
+        count('JobsSent', event.result.jobs),
+        count('LogsFailed', event.result.failed),
+        seconds('OldestUnsnapshottedSeconds', event.oldestSeconds),
+      ];
+    case 'replayed':
+      return [count('ReplaysDiffered', event.replayed.equal ? 0 : 1)];
+    case 'routed':
+    case 'not given back':
+    case 'due':
+    case 'unswept':
+      return [];
+  }
+}
+
+function measuresOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' }>): Measure[] {
+  const behind =
+    lag === undefined ? [] : [count('SnapshotLagEntries', lag.entries), seconds('SnapshotLagSeconds', lag.seconds)];
+  switch (result.outcome) {
+    case 'built':
+      return [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result), ...behind];
+    case 'progress':
+      // Of the jobs that have turns, only a snapshot's tells what it has written.
+      return 'chunksWritten' in result
+        ? [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result)]
+        : [];
+    case 'compacted':
+      return written(result);
+    case 'archived':
+      return [bytes('BytesWritten', result.stored)];
+    case 'stopped':
+      return [count('LogsStopped', 1)];
+    case 'refused':
+      return [count('JobsFailed', 1)];
+    default:
+      return [];
+  }
+}
+
+/** Chunks of earlier snapshots that were read are what the entries behind them need not be folded for again. */
+function folded(work: {
+  readonly entries: number;
+  readonly chunksRead: number;
+  readonly bytesRead: number;
+}): Measure[] {
+  return [
+    count('EntriesFolded', work.entries),
+    count('ChunksReused', work.chunksRead),
+    bytes('BytesReused', work.bytesRead),
+  ];
+}
+
+function written(work: {
+  readonly chunksWritten: number;
+  readonly bytesWritten: number;
+  readonly rootBytes: number;
+}): Measure[] {
+  return [count('ChunksWritten', work.chunksWritten), bytes('BytesWritten', work.bytesWritten + work.rootBytes)];
+}
+
+function retries({ delivery }: Extract<FunctionEvent, { readonly delivery: unknown }>): Measure[] {
+  return delivery.receiveCount > 1 ? [count('JobRetries', 1)] : [];
+}
+
+function count(name: string, value: number): Measure {
+  return { name, unit: 'Count', value };
+}
+
+function seconds(name: string, value: number): Measure {
+  return { name, unit: 'Seconds', value };
+}
+
+function bytes(name: string, value: number): Measure {
+  return { name, unit: 'Bytes', value };
+}

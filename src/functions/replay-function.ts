@@ -1,0 +1,52 @@
+import { z } from 'zod';
+import { UsageError } from '../errors.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
+import { parsePosition } from '../log/position.ts';
+import type { BuildDeps } from '../snapshot/build.ts';
+import type { ChunkStore } from '../tree/chunk.ts';
+import { type Replayed, replay } from '../workers/replay.ts';
+import { requirePosition } from '../workers/require-position.ts';
+import type { Invocation, ReplayEvent } from './function-event.ts';
+
+const schema = z.strictObject({
+  log: z.uuid().transform(parseLogId),
+  at: z
+    .string()
+    .regex(/^\d{1,10}\/\d{1,10}$/)
+    .transform(parsePosition)
+    .optional(),
+});
+
+export interface ReplayFunctionDeps extends BuildDeps {
+  readonly types?: ReservedTypes | undefined;
+  /** Does work that needs room for chunks of its own, and removes them afterwards. */
+  readonly withScratch: <T>(log: LogId, work: (scratch: ChunkStore) => Promise<T>) => Promise<T>;
+  readonly report: (event: ReplayEvent) => void;
+}
+
+/**
+ * The function that replays, on demand: given `{"log": "…"}`, and `"at": "SEGMENT/ENTRY"` for another place than the newest
+ * snapshot's, it folds the log from its beginning and compares with what is stored. It has one invocation's time.
+ * @throws UsageError from the function where the event is none of these, and whatever `replay` throws
+ */
+export function replayFunction(
+  deps: ReplayFunctionDeps,
+): (event: unknown, invocation: Pick<Invocation, 'awsRequestId'>) => Promise<Replayed & { readonly log: LogId }> {
+  return async (event, { awsRequestId: run }) => {
+    const { log, at } = parseEvent(event);
+    const { store, types = RESERVED_TYPES } = deps;
+    if (at !== undefined) await requirePosition({ store, types }, log, at);
+    const replayed = await deps.withScratch(log, (scratch) => replay({ ...deps, scratch }, log, at));
+    deps.report({ kind: 'replayed', run, log, replayed });
+    return { log, ...replayed };
+  };
+}
+
+function parseEvent(event: unknown): z.infer<typeof schema> {
+  const parsed = schema.safeParse(event);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(`replay does not understand its event: ${z.prettifyError(parsed.error)}`, {
+    advice: 'Give {"log": "<id>"}, and "at": "SEGMENT/ENTRY" where it is not to be the newest snapshot',
+  });
+}

@@ -1,0 +1,40 @@
+import { z } from 'zod';
+import { ObjectInvalidError } from '../errors.ts';
+import { parseLogId } from '../log/log-id.ts';
+import { MAX_NUMBER } from '../log/position.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { SWEEP_KEY } from '../store/keys.ts';
+import type { SweepRest } from './sweep.ts';
+
+/** What a sweep left to be looked at, as a person or a note gives it back. */
+export const sweepRestSchema = z.array(
+  z.union([
+    z.literal(['beginning', 'end']),
+    z.strictObject({ log: z.uuid().transform(parseLogId), segment: z.int().min(0).max(MAX_NUMBER) }),
+  ]),
+);
+
+const schema = z.strictObject({ format: z.literal(1), rest: sweepRestSchema });
+
+/**
+ * Where the next sweep goes on; undefined where the last one came to its end.
+ * @throws ObjectInvalidError where the note cannot be read
+ */
+export async function readSweepNote(blobs: BlobStore): Promise<SweepRest | undefined> {
+  const bytes = await blobs.get(SWEEP_KEY);
+  if (bytes === undefined) return undefined;
+  try {
+    return schema.parse(JSON.parse(new TextDecoder().decode(bytes))).rest;
+  } catch (cause) {
+    throw new ObjectInvalidError(`the object '${SWEEP_KEY}' cannot be read`, {
+      advice: 'Remove it: then the next sweep begins at the beginning',
+      cause,
+    });
+  }
+}
+
+/** Notes where the next sweep goes on, or takes the note away. */
+export async function writeSweepNote(blobs: BlobStore, rest: SweepRest | undefined): Promise<void> {
+  if (rest === undefined) await blobs.delete([SWEEP_KEY]);
+  else await blobs.put(SWEEP_KEY, new TextEncoder().encode(JSON.stringify({ format: 1, rest })));
+}

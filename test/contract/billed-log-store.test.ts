@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
+import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
+import { MAX_NUMBER } from '../../src/log/position.ts';
+import type { Segment } from '../../src/log/segment.ts';
+import { startTestEngine, type TestEngine } from '../support/engine.ts';
+import { entryAt, LOG, NOON } from '../support/logs.ts';
+
+const CONSISTENT = { consistent: true };
+const EVENTUAL = { consistent: false };
+
+let engine: TestEngine;
+beforeAll(async () => {
+  engine = await startTestEngine();
+});
+afterAll(() => engine.stop());
+
+const body = (bytes: number): Pick<Entry, 'body'> => ({ body: { format: 'bytes', bytes: new Uint8Array(bytes) } });
+const small = (segment: number, entry: number, type: string): Entry => {
+  return { log: LOG, position: { segment, entry }, created: NOON, type, version: 1 };
+};
+const segmentOf = (segment: number): Segment => ({ log: LOG, segment, created: NOON });
+const root = { inline: new Uint8Array(1500) };
+const range = { segment: 0, from: 0, to: MAX_NUMBER + 1 };
+const archived = { archive: 'logs/archive', archiveHash: new Uint8Array(32) };
+
+/** What happens to a log in its life, one request a line. */
+const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[] = [
+  ['create a log', (store) => store.createLog(segmentOf(0), small(0, 0, 'Snapshot'))],
+  ['put an entry of half a kilobyte', (store) => store.putEntries([entryAt(LOG, { segment: 0, entry: 1 }, body(500))])],
+  ['put one of three', (store) => store.putEntries([entryAt(LOG, { segment: 0, entry: 2 }, body(3000))])],
+  [
+    'put two at once',
+    (store) =>
+      store.putEntries([
+        entryAt(LOG, { segment: 0, entry: 3 }, body(1500)),
+        entryAt(LOG, { segment: 0, entry: 4 }, body(10)),
+      ]),
+  ],
+  ['the newest segments', (store) => store.newestSegments(LOG, 2, EVENTUAL)],
+  ['the newest entry', (store) => store.newestEntry(LOG, 0, EVENTUAL)],
+  ['an entry, consistently', (store) => store.getEntry(LOG, { segment: 0, entry: 2 }, CONSISTENT)],
+  ['an entry that is not there', (store) => store.getEntry(LOG, { segment: 0, entry: 9 }, EVENTUAL)],
+  ['a segment', (store) => store.getSegment(LOG, 0, CONSISTENT)],
+  ['all segments of the log', (store) => Array.fromAsync(store.segments(LOG, CONSISTENT))],
+  ['all entries', (store) => Array.fromAsync(store.items(LOG, range, EVENTUAL))],
+  ['entries that are not there', (store) => Array.fromAsync(store.items(LOG, { ...range, segment: 7 }, EVENTUAL))],
+  ['a range that is empty', (store) => Array.fromAsync(store.items(LOG, { ...range, to: 0 }, EVENTUAL))],
+  ['complete a snapshot', (store) => store.completeSnapshot(LOG, { segment: 0, entry: 0 }, root)],
+  ['move Last Snapshot', (store) => store.advanceLastSnapshot(LOG, { segment: 0, entry: 0 })],
+  [
+    'replace a root by a small one',
+    (store) => store.replaceRoot(LOG, { segment: 0, entry: 0 }, root, { key: 'logs/root' }),
+  ],
+  [
+    'start a segment',
+    (store) =>
+      store.startSegment({ end: small(0, 5, 'End Segment'), segment: segmentOf(1), first: small(1, 0, 'Snapshot') }),
+  ],
+  [
+    'name an archive',
+    (store) =>
+      store.setArchive(
+        { ...segmentOf(0), lastSnapshot: 0 },
+        { key: archived.archive, hash: archived.archiveHash, root: { key: 'logs/root' } },
+      ),
+  ],
+  [
+    'say when it expires',
+    (store) => store.setExpiration({ ...segmentOf(0), lastSnapshot: 0, ...archived }, { expires: NOON, expired: 6 }),
+  ],
+  ['stamp an entry', (store) => store.setEntryExpiry(LOG, { segment: 0, entry: 2 }, NOON)],
+  ['delete entries, one of which is gone', (store) => store.deleteEntries(LOG, 0, [1, 2, 3, 9])],
+  ['put items back', (store) => store.putItems([{ ...itemKey(2), T: { S: 'Set' }, B: { B: new Uint8Array(2500) } }])],
+  ['put a segment back', (store) => store.putSegment(segmentOf(2))],
+];
+
+function itemKey(entry: number) {
+  const segment = new Uint8Array([...Buffer.from(LOG.replaceAll('-', ''), 'hex'), 0, 0, 0, 0]);
+  return { S: { B: segment }, N: { N: String(entry) }, C: { N: String(NOON) }, V: { N: '1' } };
+}
+
+test('tables in memory are billed as the same requests to DynamoDB are', async () => {
+  const metered = { requests: 0, readUnits: 0, writeUnits: 0 };
+  const real = new DynamoDbLogStore({
+    client: engine.client,
+    ...(await engine.createTables()),
+    meter: (_, { readUnits, writeUnits }) => {
+      metered.requests++;
+      metered.readUnits += readUnits;
+      metered.writeUnits += writeUnits;
+    },
+  });
+  const billed = new BilledLogStore(new MemoryLogStore(), () => {});
+  const bills: unknown[] = [];
+  const meters: unknown[] = [];
+  for (const [name, step] of LIFE) {
+    const [before, counted] = [{ ...metered }, { ...billed.counts }];
+    await step(real);
+    await step(billed);
+    const since = (now: typeof metered, then: typeof metered) => ({
+      name,
+      requests: now.requests - then.requests,
+      readUnits: now.readUnits - then.readUnits,
+      writeUnits: now.writeUnits - then.writeUnits,
+    });
+    meters.push(since(metered, before));
+    bills.push(since(billed.counts, counted));
+  }
+  expect(bills).toEqual(meters);
+});
+
+test('a scan goes over the bytes of all segments', async () => {
+  const inner = new MemoryLogStore();
+  const billed = new BilledLogStore(inner, () => {});
+  await billed.createLog(segmentOf(0), small(0, 0, 'Snapshot'));
+  await Array.fromAsync(billed.allSegments({ index: 0, of: 2 }));
+  await Array.fromAsync(billed.allSegments({ index: 1, of: 2 }));
+  // S and 16 bytes, N and 2, C and 6.
+  expect(billed.counts).toMatchObject({ scans: 2, scannedBytes: 17 + 3 + 7, requests: 1 });
+});

@@ -1,0 +1,68 @@
+/** Where a stack is thought to be deployed. */
+export interface Place {
+  readonly stack: string;
+  readonly region: string;
+  readonly account: string;
+}
+
+/**
+ * What `Ref` gives for a resource that nobody has named: of the form that AWS gives, but always the same.
+ * @throws Error for a type that has none here
+ */
+export function idOf(id: string, type: string, { stack, region, account }: Place): string {
+  switch (type) {
+    case 'AWS::SQS::Queue':
+      return `https://sqs.${region}.amazonaws.com/${account}/${stack}-${id}.fifo`;
+    case 'AWS::S3::Bucket':
+      return `${stack}-${id}`.toLowerCase();
+    case 'event':
+      return `uuid-of-${id}`;
+    case 'AWS::DynamoDB::Table':
+    case 'AWS::Serverless::Function':
+    case 'AWS::IAM::Role':
+    case 'AWS::Logs::LogGroup':
+    case 'AWS::CloudWatch::Alarm':
+    case 'AWS::CloudWatch::Dashboard':
+      return `${stack}-${id}`;
+    default:
+      throw new Error(`nobody knows here what Ref gives for ${id} of type ${type}`);
+  }
+}
+
+/**
+ * What `GetAtt` gives for a resource.
+ * @throws Error for an attribute that no template here uses
+ */
+export function attributeOf(
+  { id, ref, name }: { readonly id: string; readonly ref: string; readonly name: string },
+  type: string,
+  { region, account }: Place,
+): string {
+  const regional = (service: string, rest: string): string => `arn:aws:${service}:${region}:${account}:${rest}`;
+  switch (`${type} ${name}`) {
+    case 'AWS::SQS::Queue Arn':
+      return regional('sqs', lastPart(ref));
+    case 'AWS::SQS::Queue QueueName':
+      return lastPart(ref);
+    case 'AWS::S3::Bucket Arn':
+      return `arn:aws:s3:::${ref}`;
+    case 'AWS::DynamoDB::Table Arn':
+      return regional('dynamodb', `table/${ref}`);
+    case 'AWS::DynamoDB::Table StreamArn':
+      return regional('dynamodb', `table/${ref}/stream/2026-01-01T00:00:00.000`);
+    case 'AWS::Serverless::Function Arn':
+      return regional('lambda', `function:${ref}`);
+    case 'AWS::IAM::Role Arn':
+      return `arn:aws:iam::${account}:role/${ref}`;
+    case 'AWS::Logs::LogGroup Arn':
+      return regional('logs', `log-group:${ref}:*`);
+    case 'AWS::CloudWatch::Alarm Arn':
+      return regional('cloudwatch', `alarm:${ref}`);
+    default:
+      throw new Error(`nobody knows here what GetAtt gives for ${id}.${name} of type ${type}`);
+  }
+}
+
+function lastPart(url: string): string {
+  return url.slice(url.lastIndexOf('/') + 1);
+}

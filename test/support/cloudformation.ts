@@ -1,0 +1,126 @@
+import { parse, type ScalarTag, type YAMLMap, type YAMLSeq } from 'yaml';
+
+/** What a template consists of, once it is read. */
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+export type JsonObject = { readonly [key: string]: Json };
+
+/** What the functions of a template are resolved with. */
+export interface Scope {
+  /** Of a parameter, a pseudo parameter or a resource. @throws Error where there is none of that name */
+  readonly ref: (name: string) => Json | undefined;
+  /** An attribute of a resource. @throws Error where it is not known */
+  readonly attribute: (resource: string, attribute: string) => Json;
+  /** @throws Error where there is no condition of that name */
+  readonly condition: (name: string) => boolean;
+}
+
+const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or'];
+
+/** Reads a template's YAML; short forms of functions (`!Ref x`) become long ones (`{ Ref: x }`). */
+export function parseTemplate(text: string): JsonObject {
+  return asObject(parse(text, { customTags: TAGS.flatMap(tagsOf) }), 'the template');
+}
+
+/**
+ * Resolves all functions within a value, as CloudFormation does. What becomes `AWS::NoValue` is left out.
+ * @returns undefined where all of it is left out
+ * @throws Error for a function that no template here uses
+ */
+export function resolve(value: Json, scope: Scope): Json | undefined {
+  if (isList(value)) return value.flatMap((item) => defined(resolve(item, scope)));
+  if (typeof value !== 'object' || value === null) return value;
+  const [[name, argument] = [], ...others] = Object.entries(value);
+  if (name !== undefined && argument !== undefined && others.length === 0) {
+    if (name === 'Ref') return scope.ref(asText(argument));
+    if (name.startsWith('Fn::')) return call(name, argument, scope);
+  }
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([key, item]) => defined(resolve(item, scope)).map((resolved) => [key, resolved])),
+  );
+}
+
+/** As `resolve`, of a condition or an assertion. */
+export function resolveBoolean(value: Json, scope: Scope): boolean {
+  const resolved = resolve(value, scope);
+  if (typeof resolved !== 'boolean') throw new Error(`${JSON.stringify(value)} is no condition`);
+  return resolved;
+}
+
+/** @throws Error where it is none */
+export function asObject(value: unknown, what: string): JsonObject {
+  if (isJson(value) && typeof value === 'object' && value !== null && !isList(value)) return value;
+  throw new Error(`${what} is no map`);
+}
+
+function call(name: string, argument: Json, scope: Scope): Json | undefined {
+  const list = isList(argument) ? argument : [];
+  const [first, second, third] = list;
+  switch (name) {
+    case 'Fn::Sub':
+      return first === undefined
+        ? substitute(asText(argument), {}, scope)
+        : substitute(asText(first), asObject(second, 'what Fn::Sub is given'), scope);
+    case 'Fn::GetAtt': {
+      const [resource, ...attribute] = isList(argument) ? argument.map(asText) : asText(argument).split('.');
+      return scope.attribute(resource ?? '', attribute.join('.'));
+    }
+    case 'Fn::If': {
+      if (first === undefined || second === undefined || third === undefined) throw new Error('Fn::If takes three');
+      // The other one may make no sense, as the ARN of a table that is not there.
+      return resolve(scope.condition(asText(first)) ? second : third, scope);
+    }
+    case 'Fn::Equals': {
+      if (first === undefined || second === undefined) throw new Error('Fn::Equals takes two');
+      return String(resolve(first, scope)) === String(resolve(second, scope));
+    }
+    case 'Fn::Not':
+      if (first === undefined) throw new Error('Fn::Not takes one');
+      return !resolveBoolean(first, scope);
+    case 'Fn::And':
+      return list.every((item) => resolveBoolean(item, scope));
+    case 'Fn::Or':
+      return list.some((item) => resolveBoolean(item, scope));
+    default:
+      throw new Error(`the function ${name} is not known here`);
+  }
+}
+
+function substitute(text: string, own: JsonObject, scope: Scope): string {
+  return text.replaceAll(/\$\{([^!}]+)\}/g, (_, name: string) => {
+    const value = own[name];
+    if (value !== undefined) return asText(resolve(value, scope));
+    const dot = name.indexOf('.');
+    return asText(dot < 0 ? scope.ref(name) : scope.attribute(name.slice(0, dot), name.slice(dot + 1)));
+  });
+}
+
+/** `!Name` before a scalar, a list and a map. */
+function tagsOf(name: string) {
+  const long = name === 'Ref' ? name : `Fn::${name}`;
+  const tag = `!${name}`;
+  const onScalar: ScalarTag = { tag, resolve: (text) => ({ [long]: text }) };
+  const onCollection = (collection: 'seq' | 'map') => ({
+    tag,
+    collection,
+    resolve: (node: YAMLSeq.Parsed | YAMLMap.Parsed) => ({ [long]: node.toJSON() }),
+  });
+  return [onScalar, onCollection('seq'), onCollection('map')];
+}
+
+function asText(value: Json | undefined): string {
+  if (typeof value === 'string' || typeof value === 'number') return String(value);
+  throw new Error(`${JSON.stringify(value)} is no text`);
+}
+
+function defined<T>(value: T | undefined): T[] {
+  return value === undefined ? [] : [value];
+}
+
+function isList(value: Json): value is readonly Json[] {
+  return Array.isArray(value);
+}
+
+function isJson(value: unknown): value is Json {
+  if (value === null || ['string', 'number', 'boolean'].includes(typeof value)) return true;
+  return typeof value === 'object' && Object.values(value).every(isJson);
+}

@@ -1,0 +1,231 @@
+import { z } from 'zod';
+import type { Resource, Stack } from './template.ts';
+
+/** One statement of a function's role. Only `Allow` is known here. */
+export interface Statement {
+  readonly sid: string;
+  readonly actions: readonly string[];
+  /** ARNs, in which `*` stands for any text. */
+  readonly resources: readonly string[];
+}
+
+/** The event source mapping of a table's stream. */
+export interface StreamSource {
+  readonly id: string;
+  readonly streamArn: string;
+  readonly startingPosition: string;
+  readonly batchSize: number;
+  readonly bisects: boolean;
+  readonly maximumRetryAttempts: number;
+  readonly maximumRecordAgeSeconds: number;
+  readonly responseTypes: readonly string[];
+  /** ARN of the bucket for what was given up. */
+  readonly onFailure: string;
+  /** For `passesFilter`. */
+  readonly filters: readonly unknown[];
+}
+
+/** The event source mapping of a queue. */
+export interface QueueSource {
+  readonly id: string;
+  readonly queueArn: string;
+  readonly batchSize: number;
+  readonly maximumConcurrency: number;
+  readonly responseTypes: readonly string[];
+}
+
+/** What invokes a function at certain times. */
+export interface Schedule {
+  readonly id: string;
+  readonly expression: string;
+  /** How late it may be, in minutes. */
+  readonly windowMinutes: number;
+  /** The event that the function is given. */
+  readonly input: unknown;
+}
+
+/** A function as it would be deployed. */
+export interface DeployedFunction {
+  /** Its name in the template, and that of its directory under `.aws-sam/build`. */
+  readonly id: string;
+  /** `<module>.<export>`: the bundle is `<module>.mjs`. */
+  readonly handler: string;
+  /** The file that its bundle is made from, within `handlers/`. */
+  readonly entryPoint: string;
+  readonly runtime: string;
+  readonly architectures: readonly string[];
+  readonly memoryMb: number;
+  readonly timeoutSeconds: number;
+  readonly tracing: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly layers: readonly string[];
+  readonly logGroup: string;
+  /** What its role allows. */
+  readonly statements: readonly Statement[];
+  readonly streams: readonly StreamSource[];
+  readonly queues: readonly QueueSource[];
+  readonly schedules: readonly Schedule[];
+}
+
+/**
+ * Statements with which Lambda, KMS and CloudWatch do their part of a function's work: its code makes none of these
+ * calls.
+ */
+export const NOT_OF_CODE: ReadonlySet<string> = new Set([
+  'WriteLogs',
+  'Trace',
+  'PollQueue',
+  'ReadStream',
+  'KeepLostRecords',
+  'FindLostRecords',
+  'UseKey',
+  'UseTableKey',
+]);
+
+/** All functions of a stack, by their names in the template. */
+export function deployedFunctions(stack: Stack): ReadonlyMap<string, DeployedFunction> {
+  return new Map(stack.ofType('AWS::Serverless::Function').map((each) => [each.id, toFunction(each, stack)]));
+}
+
+/** Whether one of the statements allows an action on a resource. Whatever conditions it has, are taken for met. */
+export function allows(statements: readonly Statement[], action: string, resource: string): boolean {
+  return statements.some(
+    ({ actions, resources }) => actions.includes(action) && resources.some((pattern) => matches(pattern, resource)),
+  );
+}
+
+/** Whether a text is of the form that an ARN with `*` in it describes. */
+export function matches(pattern: string, text: string): boolean {
+  const parts = pattern.split('*').map((part) => part.replaceAll(/[$()*+.?[\\\]^{|}]/g, '\\$&'));
+  return new RegExp(`^${parts.join('.*')}$`, 's').test(text);
+}
+
+const oneOrMore = z.union([z.string().transform((each) => [each]), z.array(z.string())]);
+const statementSchema = z.strictObject({
+  Sid: z.string(),
+  Effect: z.literal('Allow'),
+  Action: oneOrMore,
+  Resource: oneOrMore,
+  Condition: z.unknown().optional(),
+});
+const roleSchema = z.strictObject({
+  AssumeRolePolicyDocument: z.unknown(),
+  Policies: z.array(
+    z.strictObject({
+      PolicyName: z.string(),
+      PolicyDocument: z.strictObject({ Version: z.literal('2012-10-17'), Statement: z.array(statementSchema) }),
+    }),
+  ),
+});
+const number = z.union([z.number(), z.string()]).transform(Number).pipe(z.number());
+const streamSchema = z.strictObject({
+  Stream: z.string(),
+  StartingPosition: z.string(),
+  BatchSize: number,
+  BisectBatchOnFunctionError: z.boolean(),
+  MaximumRetryAttempts: number,
+  MaximumRecordAgeInSeconds: number,
+  FunctionResponseTypes: z.array(z.string()),
+  MetricsConfig: z.strictObject({ Metrics: z.tuple([z.literal('EventCount')]) }),
+  DestinationConfig: z.strictObject({
+    OnFailure: z.strictObject({ Type: z.literal('S3'), Destination: z.string() }),
+  }),
+  FilterCriteria: z.strictObject({ Filters: z.array(z.strictObject({ Pattern: z.string() })) }),
+});
+const queueSchema = z.strictObject({
+  Queue: z.string(),
+  BatchSize: number,
+  FunctionResponseTypes: z.array(z.string()),
+  ScalingConfig: z.strictObject({ MaximumConcurrency: number }),
+});
+const scheduleSchema = z.object({
+  OmitName: z.literal(true),
+  ScheduleExpression: z.string(),
+  FlexibleTimeWindow: z.strictObject({ Mode: z.literal('FLEXIBLE'), MaximumWindowInMinutes: number }),
+  Input: z.string(),
+});
+const functionSchema = z.object({
+  CodeUri: z.literal('handlers'),
+  Handler: z.string(),
+  Runtime: z.string(),
+  Architectures: z.array(z.string()),
+  MemorySize: number,
+  Timeout: number,
+  Tracing: z.string(),
+  Role: z.string(),
+  LoggingConfig: z.strictObject({ LogFormat: z.literal('JSON'), LogGroup: z.string() }),
+  Layers: z.array(z.string()).default([]),
+  Environment: z.strictObject({ Variables: z.record(z.string(), z.string()) }),
+  Events: z
+    .record(z.string(), z.strictObject({ Type: z.enum(['DynamoDB', 'SQS', 'ScheduleV2']), Properties: z.unknown() }))
+    .default({}),
+});
+const buildSchema = z.object({ BuildProperties: z.object({ EntryPoints: z.tuple([z.string()]) }) });
+
+function toFunction({ id, properties, metadata }: Resource, stack: Stack): DeployedFunction {
+  const of = functionSchema.parse(properties);
+  const events = (type: string): [string, unknown][] =>
+    Object.entries(of.Events)
+      .filter(([, event]) => event.Type === type)
+      .map(([name, event]) => [id + name, event.Properties]);
+  return {
+    id,
+    handler: of.Handler,
+    entryPoint: buildSchema.parse(metadata).BuildProperties.EntryPoints[0],
+    runtime: of.Runtime,
+    architectures: of.Architectures,
+    memoryMb: of.MemorySize,
+    timeoutSeconds: of.Timeout,
+    tracing: of.Tracing,
+    environment: of.Environment.Variables,
+    layers: of.Layers,
+    logGroup: of.LoggingConfig.LogGroup,
+    statements: statementsOf(of.Role, stack),
+    streams: events('DynamoDB').map(([name, event]) => toStream(name, streamSchema.parse(event))),
+    queues: events('SQS').map(([name, event]) => toQueue(name, queueSchema.parse(event))),
+    schedules: events('ScheduleV2').map(([name, event]) => toSchedule(name, scheduleSchema.parse(event))),
+  };
+}
+
+function statementsOf(roleArn: string, stack: Stack): Statement[] {
+  const role = stack.ofType('AWS::IAM::Role').find(({ id }) => stack.attribute(id, 'Arn') === roleArn);
+  if (role === undefined) throw new Error(`the stack has no role ${roleArn}`);
+  const { Policies } = roleSchema.parse(role.properties);
+  return Policies.flatMap(({ PolicyDocument }) =>
+    PolicyDocument.Statement.map(({ Sid, Action, Resource }) => ({ sid: Sid, actions: Action, resources: Resource })),
+  );
+}
+
+function toStream(id: string, event: z.output<typeof streamSchema>): StreamSource {
+  return {
+    id,
+    streamArn: event.Stream,
+    startingPosition: event.StartingPosition,
+    batchSize: event.BatchSize,
+    bisects: event.BisectBatchOnFunctionError,
+    maximumRetryAttempts: event.MaximumRetryAttempts,
+    maximumRecordAgeSeconds: event.MaximumRecordAgeInSeconds,
+    responseTypes: event.FunctionResponseTypes,
+    onFailure: event.DestinationConfig.OnFailure.Destination,
+    filters: event.FilterCriteria.Filters.map(({ Pattern }): unknown => JSON.parse(Pattern)),
+  };
+}
+
+function toQueue(id: string, event: z.output<typeof queueSchema>): QueueSource {
+  return {
+    id,
+    queueArn: event.Queue,
+    batchSize: event.BatchSize,
+    maximumConcurrency: event.ScalingConfig.MaximumConcurrency,
+    responseTypes: event.FunctionResponseTypes,
+  };
+}
+
+function toSchedule(id: string, event: z.output<typeof scheduleSchema>): Schedule {
+  return {
+    id,
+    expression: event.ScheduleExpression,
+    windowMinutes: event.FlexibleTimeWindow.MaximumWindowInMinutes,
+    input: JSON.parse(event.Input),
+  };
+}

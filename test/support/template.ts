@@ -1,0 +1,189 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  asObject,
+  type Json,
+  type JsonObject,
+  parseTemplate,
+  resolve,
+  resolveBoolean,
+  type Scope,
+} from './cloudformation.ts';
+import { attributeOf, idOf, type Place } from './cloudformation-ids.ts';
+import { checkParameter, type Parameter, parameterSchema } from './template-parameter.ts';
+
+/** Where resources say their names themselves. */
+const NAME_PROPERTIES = new Map([
+  ['AWS::Logs::LogGroup', 'LogGroupName'],
+  ['AWS::CloudWatch::Dashboard', 'DashboardName'],
+]);
+const FILE = join(import.meta.dirname, '../../template.yaml');
+
+export interface ExpandOptions {
+  /** Values of parameters; those that are left out have their defaults. */
+  readonly parameters?: Readonly<Record<string, string>> | undefined;
+  /** What `Ref` gives for a resource or a pseudo parameter, where the usual one does not do: a local queue's URL. */
+  readonly refs?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A resource of a stack, its functions resolved and what its conditions exclude left out. */
+export interface Resource {
+  readonly id: string;
+  readonly type: string;
+  readonly properties: JsonObject;
+  readonly metadata: JsonObject;
+  readonly deletionPolicy: string | undefined;
+  readonly updateReplacePolicy: string | undefined;
+}
+
+/** The template as it would be deployed with certain values of its parameters. */
+export interface Stack {
+  /** Of every parameter. */
+  readonly parameters: Readonly<Record<string, string>>;
+  readonly conditions: Readonly<Record<string, boolean>>;
+  readonly resources: ReadonlyMap<string, Resource>;
+  readonly outputs: Readonly<Record<string, Json>>;
+  /** Of one type, such as `AWS::SQS::Queue`. */
+  readonly ofType: (type: string) => Resource[];
+  /** What `Ref` gives for a resource: a queue's URL, a table's, bucket's or function's name. */
+  readonly ref: (resource: string) => string;
+  /** What `GetAtt` gives for a resource. */
+  readonly attribute: (resource: string, attribute: string) => string;
+}
+
+/** template.yaml as it is written. */
+export interface Template {
+  readonly document: JsonObject;
+  readonly parameters: ReadonlyMap<string, Parameter>;
+  /**
+   * Does what CloudFormation and SAM do before they make anything.
+   * @throws Error naming the parameter that is out of range or the rule that is broken, so that nothing is deployed
+   */
+  readonly expand: (options?: ExpandOptions) => Stack;
+}
+
+/** Reads the project's template. */
+export function readTemplate(file = FILE): Template {
+  const document = parseTemplate(readFileSync(file, 'utf8'));
+  const parameters = new Map(
+    section(document, 'Parameters').map(([name, each]) => [name, parameterSchema.parse(each)]),
+  );
+  return { document, parameters, expand: (options = {}) => expand({ document, parameters }, options) };
+}
+
+function expand({ document, parameters }: Pick<Template, 'document' | 'parameters'>, options: ExpandOptions): Stack {
+  const given = options.parameters ?? {};
+  const unknown = Object.keys(given).find((name) => !parameters.has(name));
+  if (unknown !== undefined) throw new Error(`the template has no parameter ${unknown}`);
+  const values = Object.fromEntries(
+    [...parameters].map(([name, parameter]) => [name, checkParameter(name, parameter, given[name])]),
+  );
+  const place: Place = { stack: 'logfold', region: 'us-east-1', account: '123456789012' };
+  const pseudo: Readonly<Record<string, string>> = {
+    'AWS::StackName': place.stack,
+    'AWS::Region': place.region,
+    'AWS::AccountId': place.account,
+    'AWS::Partition': 'aws',
+    'AWS::URLSuffix': 'amazonaws.com',
+    ...options.refs,
+  };
+  const raw = new Map(section(document, 'Resources').map(([id, each]) => [id, asObject(each, id)]));
+  const exists = (resource: JsonObject): boolean =>
+    typeof resource.Condition !== 'string' || condition(resource.Condition);
+  const typeOf = (id: string): string => {
+    const resource = raw.get(id);
+    if (resource !== undefined && exists(resource)) return String(resource.Type);
+    // SAM makes an event source mapping, or a schedule, of every event of a function.
+    const events = [...raw].flatMap(([owner, each]) =>
+      each.Type === 'AWS::Serverless::Function'
+        ? section(asObject(each.Properties, owner), 'Events').map(([name]) => owner + name)
+        : [],
+    );
+    if (events.includes(id)) return 'event';
+    throw new Error(`the stack has no resource ${id}`);
+  };
+  const condition = (name: string): boolean => {
+    const found = section(document, 'Conditions').find(([each]) => each === name);
+    if (found === undefined) throw new Error(`the template has no condition ${name}`);
+    return resolveBoolean(found[1], scope);
+  };
+  const named = (id: string): string | undefined => {
+    const property = NAME_PROPERTIES.get(typeOf(id));
+    const name = property === undefined ? undefined : asObject(raw.get(id)?.Properties ?? {}, id)[property];
+    const resolved = name === undefined ? undefined : resolve(name, scope);
+    return typeof resolved === 'string' ? resolved : undefined;
+  };
+  const ref = (name: string): string => pseudo[name] ?? values[name] ?? named(name) ?? idOf(name, typeOf(name), place);
+  const attribute = (id: string, name: string): string => attributeOf({ id, ref: ref(id), name }, typeOf(id), place);
+  const scope: Scope = { ref: (name) => (name === 'AWS::NoValue' ? undefined : ref(name)), attribute, condition };
+  checkRules(document, scope);
+
+  const resources = new Map(
+    [...raw]
+      .filter(([, each]) => exists(each))
+      .map(([id, each]) => [id, toResource(id, withGlobals(document, each), scope)]),
+  );
+  return {
+    parameters: values,
+    conditions: Object.fromEntries(section(document, 'Conditions').map(([name]) => [name, condition(name)])),
+    resources,
+    outputs: Object.fromEntries(
+      section(document, 'Outputs').map(([name, each]) => [
+        name,
+        resolve(asObject(each, name).Value ?? null, scope) ?? null,
+      ]),
+    ),
+    ofType: (type) => [...resources.values()].filter((resource) => resource.type === type),
+    ref,
+    attribute,
+  };
+}
+
+function checkRules(document: JsonObject, scope: Scope): void {
+  for (const [name, each] of section(document, 'Rules')) {
+    const { RuleCondition, Assertions } = asObject(each, name);
+    if (RuleCondition !== undefined && !resolveBoolean(RuleCondition, scope)) continue;
+    for (const assertion of Array.isArray(Assertions) ? Assertions : []) {
+      const { Assert = null, AssertDescription } = asObject(assertion, name);
+      if (!resolveBoolean(Assert, scope)) throw new Error(`rule ${name} is broken: ${String(AssertDescription)}`);
+    }
+  }
+}
+
+/** What `Globals` say of every function, under what the function says itself. */
+function withGlobals(document: JsonObject, resource: JsonObject): JsonObject {
+  if (resource.Type !== 'AWS::Serverless::Function') return resource;
+  const globals = Object.fromEntries(section(asObject(document.Globals, 'Globals'), 'Function'));
+  return { ...resource, Properties: merge(globals, resource.Properties ?? {}) };
+}
+
+function merge(below: Json, above: Json): Json {
+  if (!isMap(below) || !isMap(above)) return above;
+  const keys = new Set([...Object.keys(below), ...Object.keys(above)]);
+  return Object.fromEntries(
+    [...keys].map((key) => {
+      const [under, over] = [below[key], above[key]];
+      return [key, under === undefined || over === undefined ? (over ?? under ?? null) : merge(under, over)];
+    }),
+  );
+}
+
+function toResource(id: string, resource: JsonObject, scope: Scope): Resource {
+  const text = (value: Json | undefined): string | undefined => (typeof value === 'string' ? value : undefined);
+  return {
+    id,
+    type: String(resource.Type),
+    properties: asObject(resolve(resource.Properties ?? {}, scope), id),
+    metadata: asObject(resource.Metadata ?? {}, id),
+    deletionPolicy: text(resource.DeletionPolicy),
+    updateReplacePolicy: text(resource.UpdateReplacePolicy),
+  };
+}
+
+function section(document: JsonObject, name: string): [string, Json][] {
+  return Object.entries(asObject(document[name] ?? {}, name));
+}
+
+function isMap(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,224 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { billOf, scale } from '../../bench/cost/bill.ts';
+import type { Month } from '../../bench/cost/deployment.ts';
+import { Edits } from '../../bench/cost/edits.ts';
+import { DEFAULT_MODEL, EXPIRE_WRITE_UNITS, MEMORY_MB } from '../../bench/cost/model.ts';
+import { runMonths } from '../../bench/cost/months.ts';
+import { costReport, DEFAULT_OPTIONS } from '../../bench/cost/report.ts';
+import { changeUnits, pagesOf, readUnits, scanUnits, storedBytes, transactionUnits } from '../../bench/cost/units.ts';
+import { NO_WORK, type Work } from '../../bench/cost/work.ts';
+import { PRICES } from '../../src/cli/prices.ts';
+import type { Item } from '../../src/log/attribute.ts';
+import { encodeBody } from '../../src/log/body.ts';
+import { encodeEntry } from '../../src/log/item-codec.ts';
+import { itemBytes } from '../../src/log/item-size.ts';
+import { entryAt, LOG } from '../support/logs.ts';
+
+const CONSISTENT = { consistent: true };
+const EVENTUAL = { consistent: false };
+
+/** An item of so many bytes. */
+function itemOf(bytes: number): Item {
+  return { B: { B: new Uint8Array(bytes - 1) } };
+}
+
+const NOTHING: Month = {
+  work: {
+    append: NO_WORK,
+    stream: NO_WORK,
+    snapshot: NO_WORK,
+    compact: NO_WORK,
+    archive: NO_WORK,
+    expire: NO_WORK,
+    collect: NO_WORK,
+    sweep: NO_WORK,
+  },
+  tableBytes: 0,
+  bucketBytes: 0,
+};
+
+function monthOf(work: Partial<Month['work']>, stored: Partial<Month> = {}): Month {
+  return { ...NOTHING, ...stored, work: { ...NOTHING.work, ...work } };
+}
+
+function workOf(work: Partial<Work>): Work {
+  return { ...NO_WORK, ...work };
+}
+
+describe('a read costs', () => {
+  test.each([
+    [0, 1],
+    [1, 1],
+    [4096, 1],
+    [4097, 2],
+    [40_960, 10],
+  ])('for %i bytes %i units, or half of that', (bytes, units) => {
+    expect(readUnits(bytes, CONSISTENT)).toBe(units);
+    expect(readUnits(bytes, EVENTUAL)).toBe(units / 2);
+  });
+
+  test('in a scan by all that it goes over, and half a unit a request at least', () => {
+    expect(scanUnits(0, 8)).toBe(4);
+    expect(scanUnits(4096 * 100, 8)).toBe(50);
+  });
+
+  test('by pages of a megabyte', () => {
+    const items = Array.from({ length: 11 }, () => itemOf(100_000));
+    expect(pagesOf(items).map(({ items: page, bytes }) => [page.length, bytes])).toEqual([
+      [10, 1_000_000],
+      [1, 100_000],
+    ]);
+    expect(pagesOf([])).toEqual([{ items: [], bytes: 0 }]);
+  });
+});
+
+describe('a write costs', () => {
+  test.each([
+    [undefined, 1024, 1],
+    [undefined, 1025, 2],
+    [3000, 500, 3],
+    [500, 3000, 3],
+    [2048, undefined, 2],
+    [undefined, undefined, 1],
+  ])('from %s to %s bytes %i units', (before, after, units) => {
+    const item = (bytes: number | undefined) => (bytes === undefined ? undefined : itemOf(bytes));
+    expect(changeUnits(item(before), item(after))).toBe(units);
+  });
+
+  test('twice as much in a transaction', () => {
+    expect(transactionUnits([1, 3])).toBe(8);
+  });
+});
+
+test('what is stored has a hundred bytes an item more', () => {
+  expect(storedBytes([itemOf(400), itemOf(1000)])).toBe(1600);
+});
+
+test('entries are as large as the model says, or a few bytes smaller', () => {
+  for (const entryBytes of [150, 500, 3000]) {
+    const edits = new Edits({ rows: 2000, entryBytes });
+    edits.nextDay();
+    const sizes = Array.from({ length: 50 }, () => {
+      const { type, version, body = null } = edits.next();
+      const stored = { format: 'bytes', bytes: encodeBody(body) } as const;
+      return itemBytes(encodeEntry(entryAt(LOG, { segment: 0, entry: 4999 }, { type, version, body: stored })));
+    });
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(entryBytes);
+    expect(Math.min(...sizes)).toBeGreaterThan(entryBytes - 20);
+  }
+});
+
+test('a deployment has what there is without logs, and what each log adds to it', () => {
+  const empty = monthOf({ sweep: workOf({ invocations: 720, lists: 1440 }) });
+  const active = monthOf(
+    { sweep: workOf({ invocations: 720, lists: 1440, requests: 700 }), snapshot: workOf({ invocations: 30 }) },
+    { tableBytes: 2e6, bucketBytes: 5e6 },
+  );
+  const atRest = monthOf(
+    { sweep: workOf({ invocations: 720, lists: 1440, requests: 720 }) },
+    { tableBytes: 1e5, bucketBytes: 6e6 },
+  );
+  const month = scale({ active, atRest, empty }, { logs: 1000, activeShare: 0.1 });
+  expect(month).toEqual(
+    monthOf(
+      {
+        snapshot: workOf({ invocations: 3000 }),
+        sweep: workOf({ invocations: 720, lists: 1440, requests: 100 * 700 + 900 * 720 }),
+      },
+      { tableBytes: 100 * 2e6 + 900 * 1e5, bucketBytes: 100 * 5e6 + 900 * 6e6 },
+    ),
+  );
+});
+
+describe('a bill', () => {
+  test('has the price of a million for a million of each', () => {
+    const million = workOf({ writeUnits: 1e6, readUnits: 1e6, puts: 1e6, gets: 1e6, lists: 1e6, queueRequests: 1e6 });
+    const bill = billOf(monthOf({ snapshot: million }), 0);
+    expect(bill).toMatchObject({ writes: 0.625, reads: 0.125, s3: 10.4, sqs: 0.5, lambda: 0, storage: 0 });
+    expect(bill.total).toBeCloseTo(0.625 + 0.125 + 10.4 + 0.5, 10);
+    const { appending, total } = billOf(monthOf({ append: million }), 0);
+    expect([appending, total]).toEqual([0.625 + 0.125 + 10.4 + 0.5, 0]);
+  });
+
+  test('has gigabytes of tables and bucket', () => {
+    expect(billOf(monthOf({}, { tableBytes: 1e9 }), 5)).toMatchObject({ storage: 0.25, total: 0.25 });
+    expect(billOf(monthOf({}, { bucketBytes: 1e9 }), 5)).toMatchObject({ storage: 0.023, total: 0.023 });
+  });
+
+  test('has invocations, and seconds by the memory of the function', () => {
+    const work = workOf({ invocations: 1e6, milliseconds: 1e6 * 1024 });
+    const { invocations, gigabyteSeconds } = PRICES.lambda.perMillion;
+    const lambda = (megabytes: number): number => invocations + (gigabyteSeconds * 1000 * megabytes) / 1e6;
+    expect(billOf(monthOf({ stream: work }), 5).lambda).toBeCloseTo(lambda(MEMORY_MB.stream), 10);
+    expect(billOf(monthOf({ snapshot: work }), 5).lambda).toBeCloseTo(lambda(MEMORY_MB.jobs), 10);
+  });
+
+  test('has the time that functions wait for requests, or for their turn', () => {
+    const seconds = (work: Partial<Month['work']>): number => {
+      const { gigabyteSeconds } = PRICES.lambda.perMillion;
+      return (billOf(monthOf(work), 5).lambda * 1e6) / gigabyteSeconds / (MEMORY_MB.jobs / 1024);
+    };
+    const work = workOf({ requests: 400, gets: 300, queueRequests: 100 });
+    expect(seconds({ snapshot: work })).toBeCloseTo(4, 10);
+    expect(seconds({ sweep: work })).toBeCloseTo(4 / 8, 10);
+    expect(seconds({ expire: workOf({ requests: 160, writeUnits: 160 }) })).toBeCloseTo(1.6, 10);
+  });
+
+  test('has a request for each thousand keys that all logs together have listed', () => {
+    expect(billOf(monthOf({ sweep: workOf({ listedKeys: 1e6 }) }), 0).s3).toBeCloseTo(1000 * 5e-6, 10);
+  });
+});
+
+test('functions are taken to be as the template has them', async () => {
+  const template = await readFile(new URL('../../template.yaml', import.meta.url), 'utf8');
+  const setting = (section: string, name: string): number => {
+    const text = template.slice(template.indexOf(`\n  ${section}:\n`));
+    return Number(new RegExp(`\\n +${name}: (\\d+)\\n`).exec(text)?.[1]);
+  };
+  expect(setting('StreamFunction', 'MemorySize')).toBe(MEMORY_MB.stream);
+  expect(setting('SnapshotFunction', 'MemorySize')).toBe(MEMORY_MB.jobs);
+  expect(setting('MaintainFunction', 'MemorySize')).toBe(MEMORY_MB.jobs);
+  expect(setting('SweepFunction', 'MemorySize')).toBe(MEMORY_MB.sweep);
+  expect(setting('ExpireWriteUnits', 'Default')).toBe(EXPIRE_WRITE_UNITS);
+});
+
+/** The report without what is measured: Lambda's part of the costs, and so the total. */
+function withoutTimes(report: string): string[] {
+  const rows = report.trim().split('\n');
+  const costs = rows.findIndex((row) => row.startsWith('| logs |'));
+  return rows.map((row, i) => {
+    if (i <= costs + 1 || !row.startsWith('|')) return row;
+    return row.split('|').with(7, ' measured ').with(9, ' measured ').join('|');
+  });
+}
+
+test('docs/operations.md has what a run counts', async () => {
+  const document = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const printed = /^## What it costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms.exec(
+    document,
+  )?.[1];
+  const report = costReport(await runMonths(DEFAULT_MODEL), DEFAULT_OPTIONS);
+  expect(withoutTimes(printed ?? '')).toEqual(withoutTimes(report));
+  // What is left out is there, and a number.
+  const costs = (printed ?? '').split('\n').filter((row) => /^\| 1[0,]+ \|/.test(row));
+  expect(costs).toHaveLength(3);
+  for (const row of costs) expect(row).toMatch(/^(\| [\d,.]+ ){10}\|$/);
+});
+
+test('the program takes other numbers, and prints one JSON document', async () => {
+  const program = fileURLToPath(new URL('../../bench/cost.ts', import.meta.url));
+  const options =
+    '--json --entries-a-day 3 --snapshot-every 2 --age-days 1 --keep-days 1 --sweep-hours 12 --active 100';
+  const flags = ['--disable-warning=ExperimentalWarning', program, ...options.split(' ')];
+  const { stdout } = await promisify(execFile)(process.execPath, flags);
+  const { months, costs, model } = JSON.parse(stdout);
+  expect(model).toMatchObject({ entriesADay: 3, policy: { keepDays: 1 } });
+  // 93 entries in all, 90 of them in the month: and so are 45 of the snapshots.
+  expect(months.active.work.snapshot.invocations).toBe(45);
+  expect(months.empty.work.sweep.invocations).toBe(60);
+  expect(costs.map(({ logs }: { logs: number }) => logs)).toEqual([1_000, 100_000, 1_000_000]);
+});

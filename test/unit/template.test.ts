@@ -1,0 +1,573 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import * as environment from '../../handlers/environment.ts';
+import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
+import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
+import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
+import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
+import { passesFilter } from '../support/event-filter.ts';
+import { type Resource, readTemplate, type Stack, type Template } from '../support/template.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+const EXISTING = {
+  EntryTableName: 'orders-entries',
+  EntryTableStreamArn: 'arn:aws:dynamodb:us-east-1:123456789012:table/orders-entries/stream/2026-02-03T04:05:06.789',
+  SegmentTableName: 'orders-segments',
+  BucketName: 'orders-snapshots',
+};
+const KEY = 'arn:aws:kms:us-east-1:123456789012:key/1';
+const TABLE_KEY = 'arn:aws:kms:us-east-1:123456789012:key/2';
+const LAYER = 'arn:aws:lambda:us-east-1:123456789012:layer:reducer:3';
+const TOPIC = 'arn:aws:sns:us-east-1:123456789012:alarms';
+const EVERYTHING = {
+  ...EXISTING,
+  KmsKeyArn: KEY,
+  TableKmsKeyArn: TABLE_KEY,
+  ReducerLayerArn: LAYER,
+  AlarmTopicArn: TOPIC,
+};
+
+/** Read by the runtime, or by what the handlers are instrumented with, from the process itself. */
+const OF_THE_RUNTIME = ['NODE_OPTIONS', 'POWERTOOLS_METRICS_NAMESPACE', 'POWERTOOLS_SERVICE_NAME'];
+
+let template: Template;
+let own: Stack;
+let existing: Stack;
+
+beforeAll(() => {
+  template = readTemplate();
+  own = template.expand();
+  existing = template.expand({ parameters: EXISTING });
+});
+
+function functionOf(stack: Stack, id: string): DeployedFunction {
+  const found = deployedFunctions(stack).get(id);
+  if (found === undefined) throw new Error(`no function ${id}`);
+  return found;
+}
+
+function resourceOf(stack: Stack, id: string): Resource {
+  const found = stack.resources.get(id);
+  if (found === undefined) throw new Error(`no resource ${id}`);
+  return found;
+}
+
+/** The schema by which a handler reads its environment, as its source says. */
+function schemaOf({ entryPoint }: DeployedFunction) {
+  const source = readFileSync(join(ROOT, 'handlers', entryPoint), 'utf8');
+  const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
+  const { streamEnvironment, workEnvironment, replayEnvironment } = environment;
+  const schemas = new Map<
+    string | undefined,
+    typeof streamEnvironment | typeof workEnvironment | typeof replayEnvironment
+  >([
+    ['streamEnvironment', streamEnvironment],
+    ['workEnvironment', workEnvironment],
+    ['replayEnvironment', replayEnvironment],
+  ]);
+  const schema = schemas.get(name);
+  if (schema === undefined) throw new Error(`${entryPoint} reads its environment in a way that is not known here`);
+  return schema;
+}
+
+describe('parameters', () => {
+  test('are each used, explained, and in one group', () => {
+    const { Parameters: _, Metadata: metadata, ...rest } = template.document;
+    const text = JSON.stringify(rest);
+    const groups = JSON.stringify(metadata);
+    for (const [name, { Description }] of template.parameters) {
+      expect(text.includes(`"Ref":"${name}"`) || text.includes(`\${${name}}`), `${name} is used`).toBe(true);
+      expect(groups.split(`"${name}"`), `${name} is in one group`).toHaveLength(2);
+      expect(Description.length, `${name} is explained`).toBeGreaterThan(30);
+    }
+  });
+
+  test('are all bounded: by values, by a pattern, or by numbers', () => {
+    for (const [name, parameter] of template.parameters) {
+      const { Type, AllowedValues, AllowedPattern, MinValue, MaxValue } = parameter;
+      const bounded = AllowedValues ?? (Type === 'Number' ? MinValue !== undefined && MaxValue : AllowedPattern);
+      expect(bounded, name).toBeTruthy();
+    }
+  });
+
+  test('have the defaults of the retention policy', () => {
+    const settings = environment.workEnvironment.parse(functionOf(own, 'SweepFunction').environment);
+    expect(environment.policyOf(settings)).toEqual(DEFAULT_POLICY);
+  });
+
+  test.each([
+    ['EntryTableName', 'arn:aws:dynamodb:us-east-1:123456789012:table/x'],
+    ['SegmentTableName', 'no spaces'],
+    ['EntryTableStreamArn', 'arn:aws:dynamodb:us-east-1:123456789012:table/orders-entries'],
+    ['SnapshotType', 'a"],"b":["'],
+    ['EndSegmentType', 'a\\u0022'],
+    ['SnapshotType', ''],
+    ['BucketName', 'Not_A_Bucket'],
+    ['KmsKeyArn', 'alias/mine'],
+    ['KeepSegments', '0'],
+    ['KeepDays', '-1'],
+    ['KeepDays', 'many'],
+    ['KeepDays', ''],
+    ['GraceSeconds', '60'],
+    ['Archive', 'yes'],
+    ['Expire', 'now'],
+    ['SnapshotConcurrency', '1'],
+    ['SweepSchedule', 'hourly'],
+    ['LogRetentionDays', '2'],
+    ['ReducerLayerArn', 'arn:aws:lambda:us-east-1:123456789012:layer:reducer'],
+    ['AlarmTopicArn', 'me@example.com'],
+  ])('refuse nonsense: %s = %j', (name, value) => {
+    expect(() => template.expand({ parameters: { ...EXISTING, [name]: value } })).toThrow(`parameter ${name}:`);
+  });
+
+  test.each([
+    [{ EntryTableName: 'orders-entries' }, 'EntryTableStreamArn must be given'],
+    [{ ...EXISTING, SegmentTableName: '' }, 'SegmentTableName must be given'],
+    [{ ...EXISTING, EntryTableStreamArn: '' }, 'EntryTableStreamArn must be given'],
+    [{ ...EXISTING, SegmentTableName: 'orders-entries' }, 'must be two tables'],
+    [{ SegmentTableName: 'orders-segments' }, 'EntryTableName must be given'],
+    [{ EntryTableStreamArn: EXISTING.EntryTableStreamArn }, 'EntryTableName must be given'],
+    [{ SnapshotType: 'Mark', EndSegmentType: 'Mark' }, 'SnapshotType and EndSegmentType must differ'],
+    [{ Archive: 'false', Expire: 'delete', KeepDays: '0' }, 'would expire without an archive'],
+    [{ Archive: 'false', Expire: 'ttl', KeepDays: '0' }, 'would expire without an archive'],
+  ])('that contradict each other fail before anything is made: %j', (parameters, reason) => {
+    expect(() => template.expand({ parameters })).toThrow(reason);
+  });
+
+  test.each([
+    { Archive: 'false', Expire: 'delete', KeepDays: '1' },
+    { Archive: 'false', Expire: 'never', KeepDays: '0' },
+    { Archive: 'true', Expire: 'delete', KeepDays: '0' },
+    EXISTING,
+  ])('that fit together are taken: %j', (parameters) => {
+    expect(() => template.expand({ parameters })).not.toThrow();
+  });
+
+  test('that nobody knows are an error', () => {
+    expect(() => template.expand({ parameters: { KeepDay: '1' } })).toThrow('no parameter KeepDay');
+  });
+});
+
+describe('environment variables', () => {
+  test('are those that the handlers read, and no others', () => {
+    for (const each of deployedFunctions(own).values()) {
+      const read = Object.keys(schemaOf(each).shape);
+      expect(Object.keys(each.environment).sort(), each.id).toEqual([...read, ...OF_THE_RUNTIME].sort());
+    }
+  });
+
+  test('are taken by the handlers at every bound that the template sets, and all its choices', () => {
+    for (const [name, { MinValue, MaxValue, AllowedValues = [], Default = '' }] of template.parameters) {
+      for (const value of [Default, ...AllowedValues, MinValue, MaxValue].filter((each) => each !== undefined)) {
+        const stack = template.expand({ parameters: { [name]: String(value) } });
+        for (const each of deployedFunctions(stack).values()) {
+          const settings = () =>
+            environment.readEnvironment<{ SNAPSHOT_TYPE: string; END_SEGMENT_TYPE: string }>(
+              schemaOf(each),
+              each.environment,
+            );
+          expect(settings, `${each.id}, ${name} = ${value}`).not.toThrow();
+        }
+      }
+    }
+  });
+
+  test('name the tables, bucket and queues of this stack, or those that were given', () => {
+    expect(functionOf(own, 'MaintainFunction').environment).toMatchObject({
+      ENTRY_TABLE: own.ref('EntryTable'),
+      SEGMENT_TABLE: own.ref('SegmentTable'),
+      BUCKET: own.ref('Bucket'),
+      SNAPSHOT_QUEUE_URL: own.ref('SnapshotJobs'),
+      MAINTENANCE_QUEUE_URL: own.ref('MaintenanceJobs'),
+      REDUCER_MODULE: '',
+    });
+    expect(functionOf(existing, 'ReplayFunction').environment).toMatchObject({
+      ENTRY_TABLE: 'orders-entries',
+      SEGMENT_TABLE: 'orders-segments',
+      BUCKET: 'orders-snapshots',
+    });
+    const local = template.expand({ refs: { SnapshotJobs: 'http://127.0.0.1:1/0/jobs.fifo' } });
+    expect(functionOf(local, 'StreamFunction').environment.SNAPSHOT_QUEUE_URL).toBe('http://127.0.0.1:1/0/jobs.fifo');
+  });
+
+  test('name the reducer of a layer, and the layer is there for those that fold', () => {
+    const stack = template.expand({ parameters: { ReducerLayerArn: LAYER } });
+    for (const each of deployedFunctions(stack).values()) {
+      const folds = each.id !== 'StreamFunction';
+      expect(each.layers, each.id).toEqual(folds ? [LAYER] : []);
+      expect(each.environment.REDUCER_MODULE, each.id).toBe(folds ? '/opt/reducer.mjs' : undefined);
+    }
+    for (const each of deployedFunctions(own).values()) expect(each.layers).toEqual([]);
+  });
+});
+
+describe('functions', () => {
+  test('run on Node 24 and arm64, with traces and logs that end some day', () => {
+    const functions = [...deployedFunctions(own).values()];
+    expect(functions.map(({ id }) => id)).toEqual(
+      ['Stream', 'Snapshot', 'Maintain', 'Sweep', 'Replay'].map((name) => `${name}Function`),
+    );
+    for (const each of functions) {
+      expect(each).toMatchObject({ runtime: 'nodejs24.x', architectures: ['arm64'], tracing: 'Active' });
+      expect(each.entryPoint).toBe(each.handler.replace(/\.handler$/, '.ts'));
+      const group = own
+        .ofType('AWS::Logs::LogGroup')
+        .find(({ properties }) => properties.LogGroupName === each.logGroup);
+      expect(group?.properties.RetentionInDays).toBe('30');
+    }
+  });
+
+  test('that work on jobs get one at a time, and no more at once than asked for', () => {
+    const stack = template.expand({ parameters: { SnapshotConcurrency: '7', MaintenanceConcurrency: '3' } });
+    const common = { batchSize: 1, responseTypes: ['ReportBatchItemFailures'] };
+    expect(functionOf(stack, 'SnapshotFunction').queues).toEqual([
+      {
+        ...common,
+        id: 'SnapshotFunctionJobs',
+        queueArn: stack.attribute('SnapshotJobs', 'Arn'),
+        maximumConcurrency: 7,
+      },
+    ]);
+    expect(functionOf(stack, 'MaintainFunction').queues).toEqual([
+      {
+        ...common,
+        id: 'MaintainFunctionJobs',
+        queueArn: stack.attribute('MaintenanceJobs', 'Arn'),
+        maximumConcurrency: 3,
+      },
+    ]);
+  });
+
+  test('that sweep are invoked on a schedule of that stack alone, at some time within a window', () => {
+    const stack = template.expand({ parameters: { SweepSchedule: 'rate(2 hours)' } });
+    expect(functionOf(stack, 'SweepFunction').schedules).toEqual([
+      { id: 'SweepFunctionSchedule', expression: 'rate(2 hours)', windowMinutes: 15, input: {} },
+    ]);
+  });
+});
+
+describe('the stream', () => {
+  test('is read from its beginning, and what cannot be routed is given up in the end', () => {
+    for (const stack of [own, existing]) {
+      const streamArn = stack === own ? own.attribute('EntryTable', 'StreamArn') : EXISTING.EntryTableStreamArn;
+      expect(functionOf(stack, 'StreamFunction').streams).toMatchObject([
+        {
+          streamArn,
+          startingPosition: 'TRIM_HORIZON',
+          bisects: true,
+          responseTypes: ['ReportBatchItemFailures'],
+          onFailure: stack.attribute('LostRecords', 'Arn'),
+        },
+      ]);
+      const [source] = functionOf(stack, 'StreamFunction').streams;
+      expect(source?.maximumRetryAttempts).toBeGreaterThan(0);
+      // What DynamoDB itself forgets would be given up without anybody being told.
+      expect(source?.maximumRecordAgeSeconds).toBeLessThan(24 * 3600);
+      expect(source?.maximumRecordAgeSeconds).toBeGreaterThan(0);
+    }
+  });
+
+  test.each([['Snapshot', 'End Segment'], ['Mark: "no"', 'Ende'].map((type) => type.replaceAll('"', "'"))])(
+    'lets through insertions of %s and %s entries, and nothing else',
+    (snapshot, end) => {
+      const stack = template.expand({ parameters: { SnapshotType: snapshot, EndSegmentType: end } });
+      const [source] = functionOf(stack, 'StreamFunction').streams;
+      const passes = (eventName: string, type: string | undefined): boolean =>
+        passesFilter(source?.filters ?? [], {
+          eventName,
+          dynamodb: { Keys: { N: { N: '1' } }, NewImage: type === undefined ? undefined : { T: { S: type } } },
+        });
+      expect([passes('INSERT', snapshot), passes('INSERT', end)]).toEqual([true, true]);
+      expect([passes('MODIFY', snapshot), passes('REMOVE', undefined), passes('INSERT', 'Set')]).toEqual([
+        false,
+        false,
+        false,
+      ]);
+      expect(passes('INSERT', `${snapshot} `)).toBe(false);
+    },
+  );
+});
+
+describe('queues', () => {
+  test('keep the order of a log, give nothing out twice, and keep what failed for two weeks', () => {
+    const pairs = { SnapshotJobs: 'SnapshotFunction', MaintenanceJobs: 'MaintainFunction' };
+    for (const [id, consumer] of Object.entries(pairs)) {
+      const { properties } = resourceOf(own, id);
+      const { timeoutSeconds } = functionOf(own, consumer);
+      expect(properties.VisibilityTimeout).toBeGreaterThanOrEqual(6 * timeoutSeconds);
+      expect(properties).toMatchObject({
+        FifoQueue: true,
+        DeduplicationScope: 'messageGroup',
+        FifoThroughputLimit: 'perMessageGroupId',
+        SqsManagedSseEnabled: true,
+        RedrivePolicy: { deadLetterTargetArn: own.attribute(`Dead${id}`, 'Arn'), maxReceiveCount: 5 },
+      });
+      expect(resourceOf(own, `Dead${id}`).properties).toEqual({
+        FifoQueue: true,
+        SqsManagedSseEnabled: true,
+        MessageRetentionPeriod: 14 * 24 * 3600,
+      });
+    }
+  });
+});
+
+describe('tables of its own', () => {
+  test('are as the local ones are, can be brought back, and are not deleted with the stack', () => {
+    for (const id of ['EntryTable', 'SegmentTable']) {
+      const table = resourceOf(own, id);
+      expect(table).toMatchObject({ deletionPolicy: 'Retain', updateReplacePolicy: 'Retain' });
+      expect(table.properties).toMatchObject({
+        BillingMode: 'PAY_PER_REQUEST',
+        AttributeDefinitions: [
+          { AttributeName: 'S', AttributeType: 'B' },
+          { AttributeName: 'N', AttributeType: 'N' },
+        ],
+        KeySchema: [
+          { AttributeName: 'S', KeyType: 'HASH' },
+          { AttributeName: 'N', KeyType: 'RANGE' },
+        ],
+        PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
+        DeletionProtectionEnabled: true,
+      });
+      expect(table.properties.SSESpecification).toBeUndefined();
+      const encrypted = template.expand({ parameters: { TableKmsKeyArn: TABLE_KEY } });
+      expect(resourceOf(encrypted, id).properties.SSESpecification).toMatchObject({ KMSMasterKeyId: TABLE_KEY });
+    }
+    expect(resourceOf(own, 'EntryTable').properties).toMatchObject({
+      StreamSpecification: { StreamViewType: 'NEW_IMAGE' },
+      TimeToLiveSpecification: { AttributeName: TTL_ATTRIBUTE, Enabled: true },
+    });
+    expect(resourceOf(own, 'SegmentTable').properties.StreamSpecification).toBeUndefined();
+  });
+
+  test('are not made where there are some', () => {
+    expect(existing.ofType('AWS::DynamoDB::Table')).toEqual([]);
+    expect(existing.outputs).toMatchObject({ EntryTableName: 'orders-entries', SegmentTableName: 'orders-segments' });
+    expect(own.outputs).toMatchObject({ EntryTableName: own.ref('EntryTable'), BucketName: own.ref('Bucket') });
+  });
+});
+
+describe('buckets', () => {
+  test('are private, encrypted, and stay when the stack is deleted', () => {
+    for (const id of ['Bucket', 'LostRecords']) {
+      const bucket = resourceOf(own, id);
+      expect(bucket).toMatchObject({ deletionPolicy: 'RetainExceptOnCreate', updateReplacePolicy: 'Retain' });
+      expect(bucket.properties).toMatchObject({
+        PublicAccessBlockConfiguration: {
+          BlockPublicAcls: true,
+          BlockPublicPolicy: true,
+          IgnorePublicAcls: true,
+          RestrictPublicBuckets: true,
+        },
+        OwnershipControls: { Rules: [{ ObjectOwnership: 'BucketOwnerEnforced' }] },
+        BucketEncryption: {
+          ServerSideEncryptionConfiguration: [{ ServerSideEncryptionByDefault: { SSEAlgorithm: 'AES256' } }],
+        },
+      });
+      const arn = own.attribute(id, 'Arn');
+      expect(resourceOf(own, `${id}TlsOnly`).properties).toMatchObject({
+        Bucket: own.ref(id),
+        PolicyDocument: {
+          Statement: [
+            {
+              Effect: 'Deny',
+              Principal: '*',
+              Action: 's3:*',
+              Resource: [arn, `${arn}/*`],
+              Condition: { Bool: { 'aws:SecureTransport': 'false' } },
+            },
+          ],
+        },
+      });
+      const encrypted = template.expand({ parameters: { KmsKeyArn: KEY } });
+      expect(resourceOf(encrypted, id).properties.BucketEncryption).toEqual({
+        ServerSideEncryptionConfiguration: [
+          {
+            ServerSideEncryptionByDefault: { SSEAlgorithm: 'aws:kms', KMSMasterKeyID: KEY },
+            BucketKeyEnabled: true,
+          },
+        ],
+      });
+    }
+  });
+
+  test('keep versions for a while, give up uploads, and move what is large to storage that is read at once', () => {
+    const rulesOf = (stack: Stack) => resourceOf(stack, 'Bucket').properties.LifecycleConfiguration;
+    expect(resourceOf(own, 'Bucket').properties.VersioningConfiguration).toEqual({ Status: 'Enabled' });
+    const [uploads, versions, cold] = [
+      { AbortIncompleteMultipartUpload: { DaysAfterInitiation: 7 } },
+      { NoncurrentVersionExpiration: { NoncurrentDays: 35 }, ExpiredObjectDeleteMarker: true },
+      { Prefix: LOGS_PREFIX, Transitions: [{ StorageClass: 'INTELLIGENT_TIERING' }] },
+    ];
+    expect(rulesOf(own)).toMatchObject({ Rules: [uploads, versions, cold] });
+    const standard = template.expand({ parameters: { ColdStorageClass: 'STANDARD' } });
+    expect(rulesOf(standard)).toMatchObject({ Rules: [uploads, versions] });
+    // Nothing that is current ever expires.
+    expect(JSON.stringify(rulesOf(own))).not.toMatch(/"Expiration/);
+  });
+
+  test('of somebody else are left alone', () => {
+    expect(existing.ofType('AWS::S3::Bucket').map(({ id }) => id)).toEqual(['LostRecords']);
+    expect(existing.ofType('AWS::S3::BucketPolicy').map(({ id }) => id)).toEqual(['LostRecordsTlsOnly']);
+  });
+});
+
+describe('rights', () => {
+  test('are on single resources, and by single actions, wherever the service has any', () => {
+    for (const parameters of [{}, EVERYTHING, { ...EVERYTHING, Expire: 'ttl' }]) {
+      for (const each of deployedFunctions(template.expand({ parameters })).values()) {
+        for (const { sid, actions, resources } of each.statements) {
+          expect(actions.join(), `${each.id} ${sid}`).not.toContain('*');
+          if (sid === 'Trace') continue;
+          for (const resource of resources) {
+            // A `*` stands for the rest of a key, a stream's label or a log stream, behind the name of what it is in.
+            expect(resource, `${each.id} ${sid}`).toMatch(/^arn:aws:[^*]+$|^arn:aws:[^*]*[\w-][/:]\*$/);
+            expect(resource, `${each.id} ${sid}`).toMatch(/logfold|orders-|:key\//);
+          }
+        }
+      }
+    }
+  });
+
+  test('reach the prefixes that logfold uses in the bucket, and no others', () => {
+    const objects = [...deployedFunctions(existing).values()].flatMap(({ statements }) =>
+      statements.flatMap(({ resources }) =>
+        resources.filter((arn) => arn.startsWith('arn:aws:s3:::orders-snapshots/')),
+      ),
+    );
+    const keys = [`${LOGS_PREFIX}*`, `${CONDEMNED_PREFIX}*`, POLICIES_KEY, SWEEP_KEY];
+    expect([...new Set(objects)].sort()).toEqual(keys.map((key) => `arn:aws:s3:::orders-snapshots/${key}`).sort());
+  });
+
+  test('let only those delete that must', () => {
+    const may = (action: string, resource: string): string[] =>
+      [...deployedFunctions(existing).values()]
+        .filter(({ statements }) => allows(statements, action, resource))
+        .map(({ id }) => id);
+    const entries = 'arn:aws:dynamodb:us-east-1:123456789012:table/orders-entries';
+    const segments = 'arn:aws:dynamodb:us-east-1:123456789012:table/orders-segments';
+    const object = 'arn:aws:s3:::orders-snapshots/logs/x/chunks/y';
+    expect(may('dynamodb:BatchWriteItem', entries)).toEqual(['MaintainFunction']);
+    expect(may('s3:DeleteObjectVersion', object)).toEqual(['MaintainFunction']);
+    expect(may('s3:DeleteObject', object)).toEqual(['SnapshotFunction', 'MaintainFunction']);
+    expect(may('dynamodb:UpdateItem', entries)).toEqual(['SnapshotFunction', 'MaintainFunction']);
+    for (const table of [entries, segments]) {
+      expect(may('dynamodb:DeleteItem', table)).toEqual([]);
+      expect(may('dynamodb:PutItem', table)).toEqual([]);
+    }
+    expect(may('dynamodb:Scan', entries)).toEqual([]);
+    expect(may('dynamodb:Scan', segments)).toEqual(['SweepFunction']);
+    expect(may('s3:PutObject', 'arn:aws:s3:::orders-snapshots/policies.json')).toEqual([]);
+  });
+
+  test('to the stream are to one of the given table', () => {
+    for (const [stack, streamArn] of [
+      [own, own.attribute('EntryTable', 'StreamArn')],
+      [existing, EXISTING.EntryTableStreamArn],
+    ] as const) {
+      const { statements } = functionOf(stack, 'StreamFunction');
+      expect(allows(statements, 'dynamodb:GetRecords', streamArn)).toBe(true);
+      expect(allows(statements, 'dynamodb:GetRecords', streamArn.replace('/stream', '-2/stream'))).toBe(false);
+    }
+  });
+
+  test('to keys are there where keys are given, through the services that use them', () => {
+    const stack = template.expand({ parameters: EVERYTHING });
+    const keysOf = (each: Stack, id: string) =>
+      functionOf(each, id).statements.filter(({ actions }) => actions.some((action) => action.startsWith('kms:')));
+    for (const id of deployedFunctions(own).keys()) {
+      expect(keysOf(own, id), id).toEqual([]);
+      expect(
+        keysOf(stack, id).flatMap(({ resources }) => resources),
+        id,
+      ).toEqual([TABLE_KEY, KEY]);
+    }
+    expect(allows(functionOf(stack, 'ReplayFunction').statements, 'kms:GenerateDataKey', KEY)).toBe(false);
+    expect(allows(functionOf(stack, 'SnapshotFunction').statements, 'kms:GenerateDataKey', KEY)).toBe(true);
+  });
+
+  test('to ask for the time to live are there where entries expire by it', () => {
+    const may = (expire: string): string[] =>
+      [...deployedFunctions(template.expand({ parameters: { Expire: expire } })).values()]
+        .filter(({ statements }) => statements.some(({ actions }) => actions.includes('dynamodb:DescribeTimeToLive')))
+        .map(({ id }) => id);
+    expect(may('ttl')).toEqual(['SnapshotFunction', 'MaintainFunction', 'SweepFunction']);
+    expect(may('delete')).toEqual([]);
+  });
+
+  test('are compared as IAM does, with stars for any text', () => {
+    expect(matches('arn:aws:s3:::b/logs/*', 'arn:aws:s3:::b/logs/x/y')).toBe(true);
+    expect(matches('arn:aws:s3:::b/logs/*', 'arn:aws:s3:::bb/logs/x')).toBe(false);
+    expect(matches('arn:aws:s3:::b.c', 'arn:aws:s3:::bxc')).toBe(false);
+    expect(matches('*', 'anything')).toBe(true);
+  });
+});
+
+describe('alarms and the dashboard', () => {
+  const emitted = (): Set<string> => {
+    const source = readFileSync(join(ROOT, 'src/functions/measure.ts'), 'utf8');
+    return new Set([...source.matchAll(/(?:count|seconds|bytes)\('(\w+)'/g)].flatMap(([, name]) => name ?? []));
+  };
+  const servicesOf = (stack: Stack): string[] =>
+    [...deployedFunctions(stack).values()].map((each) => each.environment.POWERTOOLS_SERVICE_NAME ?? '');
+
+  test('show every metric that is reported, and no other, under the names that functions report them by', () => {
+    const body: unknown = JSON.parse(String(resourceOf(own, 'Dashboard').properties.DashboardBody));
+    const shown = new Set<string>();
+    for (const [, name, service] of JSON.stringify(body).matchAll(/\["logfold","(\w+)","service","([^"]+)"/g)) {
+      shown.add(name ?? '');
+      expect(servicesOf(own)).toContain(service);
+    }
+    expect([...shown].sort()).toEqual([...emitted()].sort());
+  });
+
+  test('are all on the dashboard, explained, and told to the topic, if there is any', () => {
+    const told = template.expand({ parameters: { AlarmTopicArn: TOPIC } });
+    const dashboard = String(resourceOf(own, 'Dashboard').properties.DashboardBody);
+    const alarms = own.ofType('AWS::CloudWatch::Alarm');
+    expect(alarms.length).toBeGreaterThan(10);
+    for (const { id, properties } of alarms) {
+      expect(dashboard).toContain(own.attribute(id, 'Arn'));
+      expect(String(properties.AlarmDescription).length, id).toBeGreaterThan(40);
+      expect(properties.AlarmActions, id).toBeUndefined();
+      expect(resourceOf(told, id).properties).toMatchObject({ AlarmActions: [TOPIC], OKActions: [TOPIC] });
+    }
+  });
+
+  test('watch metrics that somebody reports, of resources of this stack', () => {
+    const metricsOf = ({ properties }: Resource): [string, string, string][] =>
+      [
+        ...JSON.stringify(properties).matchAll(
+          /"Namespace":"([^"]+)","MetricName":"(\w+)","Dimensions":\[\{"Name":"\w+","Value":"([^"]+)"/g,
+        ),
+      ].map(([, namespace = '', name = '', value = '']) => [namespace, name, value]);
+    const names = [...own.resources.values()].flatMap(({ id, type }) =>
+      type === 'AWS::SQS::Queue'
+        ? [own.attribute(id, 'QueueName')]
+        : type === 'AWS::Serverless::Function'
+          ? [own.ref(id)]
+          : [],
+    );
+    for (const alarm of own.ofType('AWS::CloudWatch::Alarm')) {
+      const metrics = metricsOf(alarm);
+      expect(metrics.length, alarm.id).toBeGreaterThan(0);
+      for (const [namespace, name, value] of metrics) {
+        const known = namespace === 'logfold' ? servicesOf(own) : [...names, own.ref('StreamFunctionStream')];
+        expect(known, alarm.id).toContain(value);
+        if (namespace === 'logfold') expect([...emitted()], alarm.id).toContain(name);
+      }
+    }
+  });
+
+  test('tell stacks of one account and region apart', () => {
+    const other = template.expand({ refs: { 'AWS::StackName': 'other' } });
+    expect(servicesOf(other).filter((name) => servicesOf(own).includes(name))).toEqual([]);
+  });
+});
+
+test('a function that nobody knows is an error, not a wrong value', () => {
+  expect(() => own.attribute('EntryTable', 'Colour')).toThrow('EntryTable.Colour');
+  expect(() => existing.ref('EntryTable')).toThrow('the stack has no resource EntryTable');
+});
