@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { DeploymentInvalidError, PolicyInvalidError } from '../src/errors.ts';
 import type { ReservedTypes } from '../src/log/entry.ts';
 import { checkPolicy, type RetentionPolicy } from '../src/snapshot/retention.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { EditLineInvalidError, LogfoldError } from '../errors.ts';
 import { checkValue, type Value } from '../log/value.ts';
 import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { UsageError } from '../errors.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import { parseLogId } from '../log/log-id.ts';

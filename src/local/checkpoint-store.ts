@@ -1,6 +1,6 @@
 import { open, readFile, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { EngineError } from '../errors.ts';
 
 /** How far a stream has been read: for each shard the sequence number of the last record that is done with. */

@@ -3,7 +3,7 @@ import { mkdir, open, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { z } from 'zod';
+import * as z from 'zod';
 import { EngineError, UsageError } from '../errors.ts';
 import { ENGINE_NAMES, engineWords } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';

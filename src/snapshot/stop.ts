@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { type LogfoldError, ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, type Position } from '../log/position.ts';

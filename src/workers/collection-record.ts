@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';

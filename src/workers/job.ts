@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { MessageInvalidError } from '../errors.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { checkPolicy, type RetentionPolicy } from '../snapshot/retention.ts';

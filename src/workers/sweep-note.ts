@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import { parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER } from '../log/position.ts';

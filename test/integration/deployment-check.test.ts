@@ -1,0 +1,184 @@
+import { createServer, type Server } from 'node:http';
+import {
+  CreateTableCommand,
+  type CreateTableCommandInput,
+  type StreamSpecification,
+  UpdateTimeToLiveCommand,
+} from '@aws-sdk/client-dynamodb';
+import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { checkDeployment, type Deployment } from '../../src/adapters/deployment-check.ts';
+import { loadReducer } from '../../src/adapters/reducer-module.ts';
+import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
+import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
+import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+
+const BUCKET = 'snapshots';
+
+let engine: TestEngine;
+let aws: LocalAws;
+let right: Deployment;
+
+beforeAll(async () => {
+  engine = await startTestEngine();
+  aws = await startLocalAws();
+  await aws.s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
+  const tables = await engine.createTables();
+  right = { dynamodb: engine.client, s3: aws.s3, bucket: BUCKET, ...tables, ttl: false };
+});
+afterAll(async () => {
+  await engine.stop();
+  await aws.stop();
+});
+
+/** Says that a deployment fails its check with one error, which names the parameter and the reason. */
+async function expectInvalid(changes: Partial<Deployment>, parameter: string, reason: string): Promise<void> {
+  const checked = checkDeployment({ ...right, ...changes });
+  await expect(checked).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter });
+  await expect(checked).rejects.toThrow(`parameter ${parameter} `);
+  await expect(checked).rejects.toThrow(reason);
+}
+
+let made = 0;
+
+/** Makes a table that differs from the one that it should be. */
+async function table(input: CreateTableCommandInput, changes: Partial<CreateTableCommandInput>): Promise<string> {
+  const name = `other-${++made}`;
+  await engine.client.send(new CreateTableCommand({ ...input, ...changes, TableName: name }));
+  return name;
+}
+
+describe('the check of a deployment', () => {
+  test('finds nothing where all is right', async () => {
+    await checkDeployment(right);
+  });
+
+  test('names the table that is missing', async () => {
+    await expectInvalid({ entryTable: 'nowhere' }, 'EntryTableName', "is 'nowhere', and there is no such table");
+    await expectInvalid({ segmentTable: 'nowhere' }, 'SegmentTableName', "is 'nowhere', and there is no such table");
+  });
+
+  test.each([
+    ['no sort key', ['S B'], 'S (HASH, B) instead of S (HASH, B), N (RANGE, N)'],
+    ['an id that is text', ['S S', 'N N'], 'S (HASH, S), N (RANGE, N) instead of'],
+    ['a number that is text', ['S B', 'N S'], 'S (HASH, B), N (RANGE, S) instead of'],
+    ['other names', ['id B', 'number N'], 'id (HASH, B), number (RANGE, N) instead of'],
+  ])('names the table that has %s', async (_what, keys, reason) => {
+    const named = keys.map((key) => key.split(' '));
+    const schema: Partial<CreateTableCommandInput> = {
+      KeySchema: named.map(([name], i) => ({ AttributeName: name, KeyType: i === 0 ? 'HASH' : 'RANGE' })),
+      AttributeDefinitions: named.map(([name, type]) => {
+        return { AttributeName: name, AttributeType: type === 'B' ? 'B' : type === 'N' ? 'N' : 'S' };
+      }),
+    };
+    await expectInvalid({ entryTable: await table(entryTableInput('t'), schema) }, 'EntryTableName', reason);
+    await expectInvalid({ segmentTable: await table(segmentTableInput('t'), schema) }, 'SegmentTableName', reason);
+  });
+
+  test.each<[string, StreamSpecification, string]>([
+    ['no stream', { StreamEnabled: false }, 'a table with no stream'],
+    [
+      'keys alone',
+      { StreamEnabled: true, StreamViewType: 'KEYS_ONLY' },
+      'a stream of KEYS_ONLY, which does not carry new images',
+    ],
+    ['old images', { StreamEnabled: true, StreamViewType: 'OLD_IMAGE' }, 'a stream of OLD_IMAGE'],
+  ])('names the Entry table whose stream carries %s', async (_what, StreamSpecification, reason) => {
+    const entryTable = await table(entryTableInput('t'), { StreamSpecification });
+    await expectInvalid({ entryTable }, 'EntryTableName', reason);
+  });
+
+  test('takes a stream that carries old images beside the new ones', async () => {
+    const StreamSpecification = { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' } as const;
+    await checkDeployment({ ...right, entryTable: await table(entryTableInput('t'), { StreamSpecification }) });
+  });
+
+  test('asks for TTL on the right attribute where entries are to expire by it, and only there', async () => {
+    const entryTable = await table(entryTableInput('t'), {});
+    await checkDeployment({ ...right, entryTable });
+    await expectInvalid({ entryTable, ttl: true }, 'Expire', `table '${entryTable}' has no TTL`);
+    const ttl = async (AttributeName: string, name: string): Promise<void> => {
+      const TimeToLiveSpecification = { Enabled: true, AttributeName };
+      await engine.client.send(new UpdateTimeToLiveCommand({ TableName: name, TimeToLiveSpecification }));
+    };
+    await ttl('X', entryTable);
+    await checkDeployment({ ...right, entryTable, ttl: true });
+    const other = await table(entryTableInput('t'), {});
+    await ttl('C', other);
+    await expectInvalid({ entryTable: other, ttl: true }, 'Expire', "has its TTL on attribute 'C'");
+  });
+
+  test('names the bucket that is missing', async () => {
+    await expectInvalid({ bucket: 'nowhere' }, 'BucketName', "is 'nowhere', and there is no such bucket");
+  });
+
+  test.each<[what: string, status: number, headers: Record<string, string>, reason: string]>([
+    ['in another region', 301, { 'x-amz-bucket-region': 'eu-west-1' }, 'a bucket of region eu-west-1, while the'],
+    ['in another region, as S3 says of one', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'of region eu-west-1'],
+    ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'while the functions run in us-east-1'],
+    ['somewhere else', 301, {}, 'a bucket of another region'],
+    ["of somebody else's", 403, { 'x-amz-bucket-region': 'us-east-1' }, 'to which the functions have no access'],
+  ])('names the bucket that is %s', async (_what, status, headers, reason) => {
+    // The server for tests knows one region and no permissions, so here the answer is S3's, word for word.
+    await withAnswer({ status, headers }, (s3) => expectInvalid({ s3 }, 'BucketName', reason));
+  });
+
+  test('takes a bucket of which S3 says that it is here', async () => {
+    const here = { status: 200, headers: { 'x-amz-bucket-region': 'us-east-1' } };
+    await withAnswer(here, (s3) => checkDeployment({ ...right, s3 }));
+  });
+
+  test('blames no parameter for what may pass', async () => {
+    const unreachable = testClient('http://127.0.0.1:9');
+    await expect(checkDeployment({ ...right, dynamodb: unreachable })).rejects.toMatchObject({
+      code: 'STORE_UNAVAILABLE',
+    });
+    await withAnswer({ status: 500, headers: {} }, async (s3) => {
+      await expect(checkDeployment({ ...right, s3 })).rejects.not.toMatchObject({ code: 'DEPLOYMENT_INVALID' });
+    });
+  });
+});
+
+describe("a reducer of one's own", () => {
+  const reducer = (name: string): string => new URL(`../support/reducers/${name}.mjs`, import.meta.url).pathname;
+
+  test('is the default export of a module', async () => {
+    expect(await loadReducer(reducer('counter'))).toMatchObject({ name: 'counter', version: 3 });
+  });
+
+  test.each([
+    ['missing', reducer('nowhere'), 'cannot be loaded'],
+    ['named by no absolute path', 'reducer.mjs', 'is no absolute path'],
+    ['broken', reducer('broken'), 'cannot be loaded: SyntaxError'],
+    ['without a version', reducer('unversioned'), 'has no reducer as its default export'],
+  ])('that is %s is refused', async (_what, path, reason) => {
+    const loaded = loadReducer(path);
+    await expect(loaded).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter: 'ReducerLayerArn' });
+    await expect(loaded).rejects.toThrow(reason);
+  });
+});
+
+/** Does something with a client to which S3 gives one answer, whatever it is asked. */
+async function withAnswer(
+  answer: { readonly status: number; readonly headers: Record<string, string> },
+  work: (s3: S3Client) => Promise<void>,
+): Promise<void> {
+  const server: Server = createServer((_, response) => response.writeHead(answer.status, answer.headers).end());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const s3 = new S3Client({
+    endpoint: `http://127.0.0.1:${port}`,
+    region: 'us-east-1',
+    credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
+    forcePathStyle: true,
+    maxAttempts: 1,
+  });
+  try {
+    await work(s3);
+  } finally {
+    s3.destroy();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  }
+}
