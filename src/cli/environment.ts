@@ -10,6 +10,7 @@ import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { nativePlatform } from '../adapters/native-platform.ts';
 import { S3BlobStore } from '../adapters/s3-blob-store.ts';
+import { sdkConfig } from '../adapters/sdk-config.ts';
 import { readTtlAttribute, readWriteCapacity } from '../adapters/table-settings.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
@@ -117,10 +118,13 @@ async function openAws(place: Place): Promise<Environment> {
     });
   }
   const endpoint = process.env.DYNAMODB_ENDPOINT;
-  const config: DynamoDBClientConfig = endpoint === undefined || endpoint === '' ? {} : { endpoint };
+  const config: DynamoDBClientConfig = {
+    ...sdkConfig(),
+    ...(endpoint !== undefined && endpoint !== '' && { endpoint }),
+  };
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
-  const blobs = new S3BlobStore({ client: new S3Client({}), bucket });
+  const blobs = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
   return {
     ...wire(place, { entryTable, segmentTable }, dynamodb, blobs),
     otherTables: async (others) => new DynamoDbLogStore({ client: dynamodb, ...others }),

@@ -42,6 +42,8 @@ export interface SweepOptions {
   readonly since?: number | undefined;
   /** Snapshot entries younger than this, in seconds, are left to the stream. 0 by default. */
   readonly youngSeconds?: number | undefined;
+  /** Whether to look for what is left over in the bucket: two listings. By default unless all is asked for anyway. */
+  readonly leftovers?: boolean | undefined;
   /** Asks for every snapshot of every log to be made anew. */
   readonly rebuild?: boolean | undefined;
   /** Asks for every log to be collected, not just for those in which something is known to be left over. */
@@ -87,7 +89,8 @@ export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promis
     options.log === undefined ? Array.from({ length: PARTS }, (_, index) => run.part(index)) : [run.log(options.log)];
   // Where one part cannot be read to its end, the logs of the others are looked at all the same.
   const failed = (await Promise.allSettled(looks)).find(({ status }) => status === 'rejected');
-  if (options.collect !== true && options.rebuild !== true && run.result.rest === undefined) await run.leftovers();
+  const { leftovers = options.collect !== true && options.rebuild !== true } = options;
+  if (leftovers && run.result.rest === undefined) await run.leftovers();
   if (failed?.status === 'rejected') throw failed.reason;
   return run.result;
 }

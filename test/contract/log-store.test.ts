@@ -354,6 +354,17 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(names(parts.flat())).toEqual(expect.arrayContaining(logs.map((log) => `${log}/0`)));
   });
 
+  test.each([1, 3])('goes on with a scan in %d parts behind any segment that it gave', async (of) => {
+    const logs = await Promise.all(Array.from({ length: 6 }, () => createLog(store)));
+    for (const log of logs) await store.putSegment(segmentOf(log, 1));
+    for (let index = 0; index < of; index++) {
+      const whole = await collect(store.allSegments({ index, of }));
+      for (const [i, after] of whole.entries()) {
+        expect(await collect(store.allSegments({ index, of, after }))).toEqual(whole.slice(i + 1));
+      }
+    }
+  });
+
   test.each<[string, RootRef]>([
     ['a key', ROOT],
     ['an inline root', { inline: Uint8Array.of(1, 2, 3) }],

@@ -298,6 +298,13 @@ describe('sweep', () => {
     expect(rest.filter((job) => job.log === other)).toHaveLength(2);
   });
 
+  test('looks at the logs one by one where a rate is given, and finds the same', async () => {
+    const all = await dry(...words);
+    const { jobs, ...one } = await dry(...words, '--rate', '100000');
+    expect(one).toEqual({ logs: all.logs, dryRun: true, failures: [] });
+    expect(new Set(jobs as unknown[])).toEqual(new Set(all.jobs as unknown[]));
+  });
+
   test('makes every snapshot anew, even of entries that have left the table', async () => {
     const [log = ''] = logs;
     const rebuild = ['sweep', '--rebuild', '--log', log];

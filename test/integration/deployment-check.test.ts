@@ -1,4 +1,7 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import {
   CreateTableCommand,
   type CreateTableCommandInput,
@@ -140,21 +143,47 @@ describe('the check of a deployment', () => {
 });
 
 describe("a reducer of one's own", () => {
-  const reducer = (name: string): string => new URL(`../support/reducers/${name}.mjs`, import.meta.url).pathname;
+  const FOLD = 'fold: async (draft) => { draft }';
+  let directory: string;
+
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'logfold-reducers-'));
+  });
+  afterAll(() => rm(directory, { recursive: true }));
+
+  /** A module with this text; undefined for none. */
+  async function module(name: string, text: string | undefined): Promise<string> {
+    const path = join(directory, `${name}.mjs`);
+    if (text !== undefined) await writeFile(path, text);
+    return path;
+  }
 
   test('is the default export of a module', async () => {
-    expect(await loadReducer(reducer('counter'))).toMatchObject({ name: 'counter', version: 3 });
+    const path = await module('right', `export default { name: 'own', version: 3, ${FOLD} };`);
+    expect(await loadReducer(path)).toMatchObject({ name: 'own', version: 3, fold: expect.any(Function) });
   });
 
   test.each([
-    ['missing', reducer('nowhere'), 'cannot be loaded'],
-    ['named by no absolute path', 'reducer.mjs', 'is no absolute path'],
-    ['broken', reducer('broken'), 'cannot be loaded: SyntaxError'],
-    ['without a version', reducer('unversioned'), 'has no reducer as its default export'],
-  ])('that is %s is refused', async (_what, path, reason) => {
-    const loaded = loadReducer(path);
+    ['missing', undefined, 'cannot be loaded'],
+    ['broken', 'export default {', 'cannot be loaded'],
+    [
+      'exported by name',
+      `export const reducer = { name: 'own', version: 1, ${FOLD} };`,
+      'has no reducer as its default',
+    ],
+    ['a text', "export default 'spreadsheet';", 'has no reducer as its default export'],
+    ['without a name', `export default { name: '', version: 1, ${FOLD} };`, 'a name, a version from 1 on'],
+    ['without a version', `export default { name: 'own', ${FOLD} };`, 'a name, a version from 1 on'],
+    ['of version 0', `export default { name: 'own', version: 0, ${FOLD} };`, 'a version from 1 on'],
+    ['without a function', "export default { name: 'own', version: 1, fold: 7 };", 'and a function fold'],
+  ])('that is %s is refused', async (what, text, reason) => {
+    const loaded = loadReducer(await module(what, text));
     await expect(loaded).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter: 'ReducerLayerArn' });
     await expect(loaded).rejects.toThrow(reason);
+  });
+
+  test('that is named by no absolute path is refused', async () => {
+    await expect(loadReducer('reducer.mjs')).rejects.toThrow('is no absolute path');
   });
 });
 

@@ -3,7 +3,7 @@ import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { allLogs, logStatus } from '../../src/workers/status.ts';
+import { allLogs, logStatus, logsByAge } from '../../src/workers/status.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { NOON } from '../support/logs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
@@ -104,4 +104,13 @@ test('all logs are named once each, in order, however many segments they have', 
   }
   expect(await allLogs(store)).toEqual([...ids].sort());
   expect(await allLogs(new MemoryLogStore())).toEqual([]);
+});
+
+test('logs are listed by when they were begun, the oldest first', async () => {
+  const store = new MemoryLogStore();
+  const log = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
+  const older = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e80');
+  for (const segment of [0, 1]) await store.putSegment({ log, segment, created: NOON / 1000 + segment });
+  for (const segment of [0, 1]) await store.putSegment({ log: older, segment, created: NOON / 1000 - 2 + 9 * segment });
+  expect(await logsByAge(store)).toEqual([older, log]);
 });

@@ -51,8 +51,9 @@ class Swept {
   }
 
   /** Logs whose first snapshot nobody completed. */
-  newLogs(count: number): Promise<LogId[]> {
-    return Promise.all(Array.from({ length: count }, () => this.sheets.client.createLog()));
+  async newLogs(count: number): Promise<[LogId, ...LogId[]]> {
+    const first = await this.sheets.client.createLog();
+    return [first, ...(await Promise.all(Array.from({ length: count - 1 }, () => this.sheets.client.createLog())))];
   }
 }
 
@@ -77,7 +78,7 @@ describe('the sweep function', () => {
     expect(await swept.run()).toMatchObject({ jobs: 0 });
     expect(swept.events).toMatchObject([{ kind: 'swept', oldestSeconds: 899 }]);
     expect(await swept.run({ log })).toMatchObject({ jobs: 1 });
-    await swept.sheets.complete(log ?? '' as LogId, { segment: 0, entry: 0 });
+    await swept.sheets.complete(log, { segment: 0, entry: 0 });
     await swept.run();
     expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', oldestSeconds: 0 });
   });
@@ -107,7 +108,8 @@ describe('the sweep function', () => {
   test('notes where its time was up, and the next runs come to the end: no log is left out, and none is looked at twice', async () => {
     const swept = new Swept();
     const logs = await swept.newLogs(100);
-    await swept.sheets.blobs.put(condemnedKey(logs[0] ?? '' as LogId), Uint8Array.of(1));
+    const [first] = logs;
+    await swept.sheets.blobs.put(condemnedKey(first), Uint8Array.of(1));
     swept.sheets.nowMs += 2 * DAY * 1000;
     // Each log takes a second, and there is time for about twenty of them.
     swept.slowMs = 1_000;
@@ -124,7 +126,7 @@ describe('the sweep function', () => {
     const snapshots = found.filter(({ kind }) => kind === 'snapshot').map(({ log }) => log);
     expect(snapshots.toSorted()).toEqual(logs.toSorted());
     // What collections have left over is looked for once, in the run that comes to the end.
-    expect(found.filter(({ kind }) => kind === 'collect')).toEqual([{ kind: 'collect', log: logs[0] }]);
+    expect(found.filter(({ kind }) => kind === 'collect')).toEqual([{ kind: 'collect', log: first }]);
     expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeUndefined();
     // From then on it begins at the beginning.
     swept.slowMs = 0;
@@ -161,15 +163,17 @@ describe('the sweep function', () => {
     const swept = new Swept();
     const [broken, whole] = await swept.newLogs(2);
     swept.sheets.nowMs += 3600_000;
-    await swept.sheets.blobs.put('policies.json', new TextEncoder().encode(JSON.stringify({ format: 1, logs: {} })));
-    const log = broken ?? '' as LogId;
     // Contradicts itself only together with what the deployment says.
     swept.policy = { ...EAGER, keepDays: 1, archive: false, expire: 'delete' };
-    const own = { format: 1, logs: { [log]: { keepDays: 0 } } };
+    const own = { format: 1, logs: { [broken]: { keepDays: 0 } } };
     await swept.sheets.blobs.put('policies.json', new TextEncoder().encode(JSON.stringify(own)));
     expect(await swept.run()).toMatchObject({ logs: 2, failed: 1 });
     expect(swept.events).toContainEqual(
-      expect.objectContaining({ kind: 'unswept', log, error: expect.objectContaining({ code: 'POLICY_INVALID' }) }),
+      expect.objectContaining({
+        kind: 'unswept',
+        log: broken,
+        error: expect.objectContaining({ code: 'POLICY_INVALID' }),
+      }),
     );
     expect((await swept.jobs()).map((job) => job.log)).toContain(whole);
   });

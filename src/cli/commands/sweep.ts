@@ -1,10 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../log/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { Job } from '../../workers/job.ts';
+import { Pace } from '../../workers/pace.ts';
 import { readPolicies } from '../../workers/policies.ts';
 import type { JobResult } from '../../workers/run-job.ts';
+import { logsByAge } from '../../workers/status.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { JobRunner } from '../job-runner.ts';
@@ -25,6 +28,7 @@ export function sweepCommand() {
       ),
     )
     .option('--rebuild', 'make every snapshot anew from the logs', false)
+    .option('--rate <n>', 'look at the logs one by one, the oldest first, at most so many a minute', parse.count)
     .option('--collect', 'collect every log, not just those where something is known to be left over', false)
     .addOption(capacityShareOption())
     .option('--dry-run', 'change nothing, and list what would be done', false)
@@ -34,6 +38,9 @@ export function sweepCommand() {
         const { rebuild, dryRun, log, since } = options;
         if (rebuild && (options.collect || since !== undefined)) {
           throw new UsageError('--rebuild looks at everything, and goes with neither --since nor --collect');
+        }
+        if (options.rate !== undefined && (rebuild || options.collect || log !== undefined)) {
+          throw new UsageError('--rate goes with none of --log, --rebuild and --collect');
         }
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
@@ -71,10 +78,26 @@ export function sweepCommand() {
           );
           return changed;
         };
+        const passes = async (how: SweepOptions): Promise<void> => {
+          let again = await pass(how);
+          for (let done = 1; again && how.rebuild !== true && done < MAX_PASSES; done++) again = await pass(how);
+        };
         try {
-          let again = await pass({ log, since, rebuild });
-          for (let passes = 1; again && !rebuild && passes < MAX_PASSES; passes++) again = await pass({ log, since });
-          if (options.collect) await pass({ log, collect: true });
+          if (options.rate !== undefined) {
+            const unhurried = new Pace({
+              perSecond: options.rate / 60,
+              monotonic: () => performance.now(),
+              sleep: (ms) => sleep(ms),
+            });
+            for (const one of await logsByAge(environment.deps.tables)) {
+              await unhurried.take(1);
+              await passes({ log: one, since, leftovers: false });
+              summary.endOfLogs();
+            }
+          } else {
+            await passes({ log, since, rebuild });
+            if (options.collect) await pass({ log, collect: true });
+          }
         } finally {
           summary.end();
         }
@@ -90,6 +113,8 @@ class Summary {
   readonly #failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
   #seen = new Set<string>();
   #logs = 0;
+  /** Of those, the ones that are done with. */
+  #before = 0;
   #progress: ReturnType<Output['progress']> | undefined;
 
   constructor(output: Output, dryRun: boolean) {
@@ -98,9 +123,14 @@ class Summary {
   }
 
   readonly onLogs = (logs: number): void => {
-    this.#logs = Math.max(this.#logs, logs);
-    this.#progress?.update(logs);
+    this.#logs = Math.max(this.#logs, this.#before + logs);
+    this.#progress?.update(this.#logs);
   };
+
+  /** What is looked at next are other logs. */
+  endOfLogs(): void {
+    this.#before = this.#logs;
+  }
 
   begin(): void {
     this.#seen = new Set();
