@@ -1,6 +1,6 @@
 import { ItemInvalidError, LogfoldError, LogNotFoundError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
-import type { LogId } from '../log/log-id.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { queryLast } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
@@ -70,10 +70,14 @@ export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus
   };
 }
 
-/** The ids of all logs, in order. */
+/** The ids of all logs, in order; those too of which a segment cannot be read. */
 export async function allLogs(store: LogStore): Promise<LogId[]> {
   const logs = new Set<LogId>();
-  for await (const segment of store.allSegments()) logs.add(segment.log);
+  const onInvalid = (error: ItemInvalidError): void => {
+    if (error.log === undefined) throw error;
+    logs.add(parseLogId(error.log));
+  };
+  for await (const segment of store.allSegments(undefined, onInvalid)) logs.add(segment.log);
   return [...logs].sort();
 }
 

@@ -94,7 +94,7 @@ describe('the documents that --json prints', () => {
   }
 
   test('are these, from an empty directory to a new segment', async () => {
-    expect(await only(['status'])).toEqual({ logs: [] });
+    expect(await only(['status'])).toEqual({ logs: [], failures: [] });
     const created = await only(['create']);
     expect(created).toEqual({ log: expect.any(String) });
     ({ log } = created as { log: string });
@@ -124,6 +124,7 @@ describe('the documents that --json prints', () => {
           stopped: null,
         },
       ],
+      failures: [],
     });
     const end = { segment: 0, entry: 3 };
     expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });
@@ -157,6 +158,7 @@ describe('the documents that --json prints', () => {
           stopped: null,
         },
       ],
+      failures: [],
     });
     expect(await only(['view', log, '--rows', '0:2', '--columns', '0:2'])).toEqual({
       rows: [

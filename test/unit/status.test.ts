@@ -114,3 +114,10 @@ test('logs are listed by when they were begun, the oldest first', async () => {
   for (const segment of [0, 1]) await store.putSegment({ log: older, segment, created: NOON / 1000 - 2 + 9 * segment });
   expect(await logsByAge(store)).toEqual([older, log]);
 });
+
+test('a log is listed though one of its segments cannot be read', async () => {
+  const store = new MemoryLogStore();
+  const log = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
+  await store.putSegment({ log, segment: 0, created: -1 });
+  expect(await allLogs(store)).toEqual([log]);
+});

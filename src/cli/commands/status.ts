@@ -1,4 +1,5 @@
 import Table from 'cli-table3';
+import { LogfoldError, ObjectInvalidError } from '../../errors.ts';
 import { formatPosition } from '../../log/position.ts';
 import { allLogs, type LogStatus, logStatus } from '../../workers/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
@@ -10,23 +11,41 @@ export function statusCommand() {
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
         const logs: LogStatus[] = [];
+        const failures: Failure[] = [];
         const ids = log === undefined ? await allLogs(deps.store) : [log];
         const progress = output.progress('Logs', ids.length);
         try {
           for (const id of ids) {
-            logs.push(await logStatus(deps, id));
-            progress.update(logs.length);
+            try {
+              logs.push(await logStatus(deps, id));
+            } catch (error) {
+              // What is wrong with one log must not hide the others. Of one that was asked for, it is the answer.
+              if (log !== undefined || !isOfOneLog(error)) throw error;
+              failures.push({ log: id, code: error.code, message: error.message });
+            }
+            progress.update(logs.length + failures.length);
           }
         } finally {
           progress.stop();
         }
-        output.result({ logs }, describe(logs));
+        output.result({ logs, failures }, describe(logs, failures));
+        if (failures.length > 0) process.exitCode = 1;
       }),
     );
 }
 
-function describe(logs: readonly LogStatus[]): string {
-  if (logs.length === 0) return 'There are no logs yet.';
+interface Failure {
+  readonly log: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+function isOfOneLog(error: unknown): error is LogfoldError {
+  return error instanceof ObjectInvalidError || (error instanceof LogfoldError && error.stopsLog);
+}
+
+function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
+  if (logs.length + failures.length === 0) return 'There are no logs yet.';
   const table = new Table({
     head: [
       'log',
@@ -72,5 +91,6 @@ function describe(logs: readonly LogStatus[]): string {
     ]);
   }
   const stops = logs.flatMap(({ log, stopped }) => (stopped === null ? [] : [`${log} is stopped: ${stopped.message}`]));
-  return [table.toString(), ...stops].join('\n');
+  const failed = failures.map(({ log, code, message }) => `${log} cannot be looked at: ${code}: ${message}`);
+  return [table.toString(), ...stops, ...failed].join('\n');
 }
