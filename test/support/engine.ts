@@ -65,7 +65,8 @@ async function answering(client: DynamoDBClient): Promise<void> {
   }
 }
 
-function freePort(): Promise<number> {
+/** A port of 127.0.0.1 that nobody listens at. */
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once('error', reject);

@@ -337,6 +337,28 @@ async function flipByte(sheet: SheetLog, key: string): Promise<void> {
 }
 
 describe('an expire job', () => {
+  test.each(BOTH)('ends in the middle of a page where its time is up there, after a batch: $expire', async (policy) => {
+    const sheet = await SheetLog.create();
+    for (let i = 0; i < 60; i++) await sheet.edit(set(i, 0, `${i}`));
+    await sheet.completed();
+    await sheet.covered();
+    await sheet.archive(0);
+    if (policy.expire === 'delete') await expire(sheet, policy);
+    sheet.nowMs = G * 1000;
+    const deadline = sheet.nowMs + 1;
+    // The first batch is slow; what is written goes on nevertheless.
+    const pace = { take: async () => void sheet.nowMs++ };
+    expect(await expire(sheet, policy, { deps: { pace, deadline } })).toMatchObject({
+      outcome: 'progress',
+      reached: 25,
+    });
+    const left =
+      policy.expire === 'delete' ? await numbers(sheet) : (await expiries(sheet)).filter((x) => x === undefined);
+    expect(left).toHaveLength(38);
+    const job = { from: 25 };
+    expect(await expire(sheet, policy, { job })).toMatchObject({ outcome: 'expired', entries: 63 });
+  });
+
   test.each([...BOTH, UNARCHIVED])('goes on from where its last turn ended: $expire', async (policy) => {
     const [slow, quick] = [await announcedSheet(policy), await announcedSheet(policy)];
     const results = await turns(slow, policy, { deadline: 0 });

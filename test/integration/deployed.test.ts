@@ -1,0 +1,429 @@
+import { randomUUID } from 'node:crypto';
+import { isBuiltin } from 'node:module';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DescribeTableCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { CreateMultipartUploadCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { SendMessageCommand } from '@aws-sdk/client-sqs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { S3BlobStore } from '../../src/adapters/s3-blob-store.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { LogClient } from '../../src/log/client.ts';
+import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import { loadState } from '../../src/snapshot/load.ts';
+import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { sheetRows } from '../../src/state/spreadsheet/rows.ts';
+import { archiveKey, CONDEMNED_PREFIX, LOGS_PREFIX, SWEEP_KEY } from '../../src/store/keys.ts';
+import { encodeJob } from '../../src/workers/job.ts';
+import { logStatus } from '../../src/workers/status.ts';
+import { Deployment } from '../support/deployment.ts';
+import { startTestEngine, type TestEngine } from '../support/engine.ts';
+import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { type LogRecord, type MetricValue, parseOutput } from '../support/function-output.ts';
+import { MovedClock } from '../support/moved-clock.ts';
+import { notAllowed, useOfRights } from '../support/privileges.ts';
+
+const GRACE_SECONDS = 3600;
+const MAX_RECEIVES = 5;
+/** So that nothing is begun any more that can wait. */
+const NO_TIME = { remainingMs: 59_000 };
+const POLICY = {
+  KeepSegments: '1',
+  KeepDays: '0',
+  GraceSeconds: String(GRACE_SECONDS),
+  ExpireWriteUnits: '1000000',
+};
+/** Its body has no room in the table. */
+const LARGE = { type: 'Set', version: 1, body: [[0, 1, 'x'.repeat(20_000)]] };
+/** Rights of functions that no life of a log that goes well needs, and what does need them. */
+const NOT_IN_THIS_RUN: Readonly<Record<string, string>> = {};
+const FUNCTIONS = ['StreamFunction', 'SnapshotFunction', 'MaintainFunction', 'SweepFunction', 'ReplayFunction'];
+
+/** Of both deployments, for the last test. */
+const use: Map<string, boolean>[] = [];
+
+/** A stack on servers of its own, with clients of its logs and of its bucket. */
+class World {
+  readonly deployment: Deployment;
+  readonly client: LogClient;
+  readonly store: ArchivedLogStore;
+  readonly tables: DynamoDbLogStore;
+  readonly blobs: S3BlobStore;
+  readonly #stop: () => Promise<void>;
+
+  constructor(deployment: Deployment, stop: () => Promise<void>) {
+    const { EntryTableName: entryTable, SegmentTableName: segmentTable, BucketName: bucket } = deployment.stack.outputs;
+    this.deployment = deployment;
+    this.#stop = stop;
+    const names = { entryTable: String(entryTable), segmentTable: String(segmentTable) };
+    this.tables = new DynamoDbLogStore({ client: deployment.aws.dynamodb, ...names });
+    this.blobs = new S3BlobStore({ client: deployment.aws.s3, bucket: String(bucket) });
+    this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
+    this.client = new LogClient({
+      store: this.store,
+      blobs: this.blobs,
+      now: Date.now,
+      random: Math.random,
+      sleep,
+      newLogId: () => parseLogId(randomUUID()),
+    });
+  }
+
+  static async start(
+    parametersOf: (engine: TestEngine, aws: LocalAws) => Promise<Readonly<Record<string, string>>>,
+  ): Promise<World> {
+    const engine = await startTestEngine();
+    const aws = await startLocalAws();
+    const clock = new MovedClock();
+    const parameters = await parametersOf(engine, aws);
+    const here = { dynamodb: engine.endpoint, others: aws.server.address };
+    const deployment = await Deployment.start({ parameters, clock, ...here });
+    return new World(deployment, async () => {
+      await deployment.stop();
+      clock.restore();
+      await engine.stop();
+      await aws.stop();
+    });
+  }
+
+  /** Takes down everything but what is known of it. */
+  stop(): Promise<void> {
+    return this.#stop();
+  }
+
+  /** Adds rows to a sheet, one by one, each of a cell. */
+  async addRows(log: LogId, from: number, to: number): Promise<void> {
+    for (let row = from; row < to; row++) {
+      await this.client.addEntry(log, { type: 'Set', version: 1, body: [[row, 0, `row ${row}`]] });
+    }
+  }
+
+  /** What a client of the log sees. */
+  async rows(log: LogId): Promise<string[][]> {
+    const { draft } = await loadState({ ...this, platform: nativePlatform, reducer: spreadsheet }, log);
+    return Array.fromAsync(sheetRows(sheetOf(draft)));
+  }
+
+  status(log: LogId) {
+    return logStatus({ ...this, platform: nativePlatform }, log);
+  }
+
+  /** Lets a grace period pass, then what is on a schedule happens, and what follows from it. */
+  async sweepLater(): Promise<void> {
+    this.deployment.pass(GRACE_SECONDS + 60);
+    await this.deployment.runSchedules();
+    await this.deployment.settle();
+  }
+
+  async keys(prefix: string = LOGS_PREFIX): Promise<string[]> {
+    return (await Array.fromAsync(this.blobs.list(prefix))).map(({ key }) => key);
+  }
+
+  /** All that the functions have written so far. */
+  output(): { readonly log: LogRecord[]; readonly metrics: MetricValue[] } {
+    const all = FUNCTIONS.map((id) => parseOutput(this.deployment.lines(id).output));
+    return { log: all.flatMap(({ log }) => log), metrics: all.flatMap(({ metrics }) => metrics) };
+  }
+}
+
+function expectedRows(count: number): string[][] {
+  return Array.from({ length: count }, (_, row) => [`row ${row}`]);
+}
+
+// The tests of a deployment are its life: each goes on where the one before has ended.
+describe('a stack with tables and a bucket of its own', () => {
+  let world: World;
+  let deployment: Deployment;
+  let log: LogId;
+
+  beforeAll(async () => {
+    world = await World.start(async () => ({ ...POLICY, Expire: 'delete', KeepSnapshots: 'last' }));
+    deployment = world.deployment;
+  });
+
+  afterAll(() => world.stop());
+
+  test('has bundles that are small, have source maps, and need nothing that is not there', () => {
+    expect([...deployment.bundles.keys()]).toEqual(FUNCTIONS);
+    for (const [id, { bytes, sources, imports }] of deployment.bundles) {
+      expect(bytes, id).toBeLessThan(1_500_000);
+      expect(sources, id).toContain('../src/errors.ts');
+      expect(sources.filter((source) => /\.node$|node-gyp-build|bindings/.test(source))).toEqual([]);
+      // Nothing of that is found where the bundles lie, so the other tests show that nothing of it is loaded.
+      const missing = imports.filter((name) => !isBuiltin(name));
+      expect(missing, id).toEqual(missing.filter((name) => /credential-provider|msgpackr-extract/.test(name)));
+    }
+  });
+
+  test('turns edits in several segments into snapshots that clients load', async () => {
+    log = await world.client.createLog();
+    await deployment.settle();
+    for (let segment = 0; segment < 3; segment++) {
+      await world.addRows(log, segment * 20, segment * 20 + 10);
+      await world.client.addSnapshot(log);
+      await world.addRows(log, segment * 20 + 10, segment * 20 + 20);
+      await world.client.addEntry(log, LARGE);
+      await world.client.addEntry(log, { type: 'Set', version: 1, body: [[0, 1, '']] });
+      await world.client.startSegment(log);
+      await deployment.settle();
+    }
+    await world.addRows(log, 60, 65);
+    const newest = { lastSnapshot: { segment: 3, entry: 0 }, lagEntries: 5, stopped: null };
+    expect(await world.status(log)).toMatchObject(newest);
+    expect(await world.rows(log)).toEqual(expectedRows(65));
+  });
+
+  test('archives what is old, lets it expire, collects what nothing reaches, and replays it all', async () => {
+    const closed = [0, 1, 2];
+    const segment = (number: number) => world.tables.getSegment(log, number, { consistent: true });
+    await world.sweepLater();
+    for (const number of closed) expect(await segment(number)).toHaveProperty('archive');
+    const before = await world.keys();
+    for (let times = 0; times < 4; times++) await world.sweepLater();
+    for (const number of closed) {
+      expect(await segment(number)).toMatchObject({ expired: number === 0 ? 24 : 25 });
+      const range = { segment: number, from: 0, to: 1_000 };
+      expect(await Array.fromAsync(world.tables.items(log, range, { consistent: true }))).toEqual([]);
+    }
+    // Of each archived segment its last snapshot has stayed, and of those that went nothing is condemned any more.
+    const after = await world.keys();
+    const roots = (keys: readonly string[]) => keys.filter((key) => key.includes('/roots/')).length;
+    expect([roots(before), roots(after)]).toEqual([7, 4]);
+    expect(after.length).toBeLessThan(before.length);
+    expect(await world.keys(CONDEMNED_PREFIX)).toEqual([]);
+    expect(await world.rows(log)).toEqual(expectedRows(65));
+    const answer = await deployment.invoke('ReplayFunction', { log });
+    expect(answer).toMatchObject({ log, equal: true, entries: 74, position: { segment: 3, entry: 0 } });
+  });
+
+  test('brings a snapshot that takes too long to its end in several turns, settles it, and makes it anew', async () => {
+    const large = await world.client.createLog();
+    const cells = (nth: number, value: (i: number) => string) =>
+      Array.from({ length: 12_000 / nth }, (_, i) => [Math.floor((i * nth) / 10), (i * nth) % 10, value(i)]);
+    await world.client.addEntry(large, { type: 'Set', version: 1, body: cells(1, (i) => `${i} ${randomUUID()}`) });
+    await world.addRows(large, 1_200, 1_800);
+    await world.client.addSnapshot(large);
+    await deployment.settle(NO_TIME);
+    await world.client.addEntry(large, { type: 'Set', version: 1, body: cells(4, () => 'x') });
+    const { position } = await world.client.addSnapshot(large);
+    await deployment.settle();
+    expect(await world.status(large)).toMatchObject({ lastSnapshot: position, waiting: 0, stopped: null });
+    await deployment.invoke('SweepFunction', { log: large, rebuild: true });
+    await deployment.settle(NO_TIME);
+    expect(await world.status(large)).toMatchObject({ lastSnapshot: position, stopped: null });
+    expect(await deployment.invoke('ReplayFunction', { log: large })).toMatchObject({ equal: true });
+    const outcomes = world.output().log.filter((line) => line.log === large && line.outcome !== undefined);
+    expect(outcomes.map(({ message }) => message)).toEqual([
+      'snapshot: built',
+      'snapshot: progress',
+      'snapshot: built',
+      'snapshot: built',
+      'rebuild: progress',
+      'rebuild: rebuilt',
+    ]);
+  });
+
+  test('sweeps many logs in several runs, each going on where the one before had no more time', async () => {
+    for (let count = 0; count < 12; count++) await world.client.createLog();
+    await deployment.settle();
+    const [first] = await deployment.runSchedules(NO_TIME);
+    expect(first).toHaveProperty('rest');
+    expect(await world.keys(SWEEP_KEY)).toEqual([SWEEP_KEY]);
+    const [second] = await deployment.runSchedules();
+    expect(second).not.toHaveProperty('rest');
+    expect(await world.keys(SWEEP_KEY)).toEqual([]);
+    const logs = [first, second].map((answer) => z.object({ logs: z.number() }).parse(answer).logs);
+    expect((logs[0] ?? 0) + (logs[1] ?? 0)).toBe(14);
+  });
+
+  test('gives up an upload that nobody has ended', async () => {
+    const { BucketName: Bucket } = deployment.stack.outputs;
+    const Key = archiveKey(log, 3, '0'.repeat(32));
+    await deployment.aws.s3.send(new CreateMultipartUploadCommand({ Bucket: String(Bucket), Key }));
+    expect(await Array.fromAsync(world.blobs.uploads(LOGS_PREFIX))).toMatchObject([{ key: Key }]);
+    deployment.pass(25 * 3600);
+    await world.sweepLater();
+    expect(await Array.fromAsync(world.blobs.uploads(LOGS_PREFIX))).toEqual([]);
+  });
+
+  test('has no dead letters and has given up nothing, so far', async () => {
+    expect(await deployment.messages('DeadSnapshotJobs')).toEqual([]);
+    expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
+    expect(deployment.discarded).toEqual([]);
+    expect(world.output().log.filter(({ level }) => level !== 'INFO')).toEqual([]);
+  });
+
+  test('brings messages that are no jobs, or whose jobs fail, to the dead letters, and says why', async () => {
+    const job = (format: number, archived: LogId) =>
+      encodeJob({ kind: 'archive', log: archived, segment: 0 }).replace('"format":1', `"format":${format}`);
+    const missing = parseLogId(randomUUID());
+    const sent: [queue: string, body: string, reason: RegExp][] = [
+      ['SnapshotJobs', 'not JSON', /the message is not JSON/],
+      ['MaintenanceJobs', '{"kind":"archive"}', /not logfold's/],
+      ['MaintenanceJobs', job(2, log), /has format 2, and this version reads up to 1/],
+      ['MaintenanceJobs', job(1, missing), /no such segment/i],
+    ];
+    const ids: string[] = [];
+    for (const [queue, MessageBody] of sent) {
+      const { MessageId = '' } = await deployment.aws.sqs.send(
+        new SendMessageCommand({
+          QueueUrl: deployment.stack.ref(queue),
+          MessageBody,
+          MessageGroupId: MessageBody,
+          MessageDeduplicationId: randomUUID(),
+        }),
+      );
+      ids.push(MessageId);
+    }
+    await deployment.settle();
+    // What is no job is not worth waiting for; a job may go well a while later.
+    expect(await deployment.messages('DeadMaintenanceJobs')).toHaveLength(2);
+    for (let times = 1; times < MAX_RECEIVES; times++) {
+      deployment.pass(900);
+      await deployment.settle();
+    }
+    const dead = [
+      ...(await deployment.messages('DeadSnapshotJobs')),
+      ...(await deployment.messages('DeadMaintenanceJobs')),
+    ];
+    expect(dead.map(({ Body }) => Body)).toEqual(sent.map(([, body]) => body));
+    expect(dead.map(({ MessageId }) => MessageId)).toEqual(ids);
+    const { log: lines, metrics } = world.output();
+    for (const [i, id] of ids.entries()) {
+      const said = lines.filter(({ correlationId, level }) => correlationId === id && level === 'ERROR');
+      expect(said).toHaveLength(MAX_RECEIVES);
+      for (const { error } of said) expect(JSON.stringify(error)).toMatch(sent[i]?.[2] ?? /never/);
+    }
+    const failed = metrics.filter(({ name }) => name === 'JobsFailed').length;
+    const retried = metrics.filter(({ name }) => name === 'JobRetries').length;
+    expect([failed, retried]).toEqual([4 * MAX_RECEIVES, 4 * (MAX_RECEIVES - 1)]);
+  });
+
+  test('names places in the sources where something fails', () => {
+    const stacks = world.output().log.flatMap(({ error }) => (error === undefined ? [] : JSON.stringify(error)));
+    expect(stacks.some((stack) => stack.includes('src/workers/archive.ts:'))).toBe(true);
+  });
+
+  test('gives up a stream record that makes no sense, and routes those around it', async () => {
+    const { EntryTableName } = deployment.stack.outputs;
+    const before = await world.client.createLog();
+    await deployment.aws.dynamodb.send(
+      new PutItemCommand({
+        TableName: String(EntryTableName),
+        Item: { S: { B: Uint8Array.of(1, 2, 3) }, N: { N: '7' }, T: { S: 'Snapshot' } },
+      }),
+    );
+    const after = await world.client.createLog();
+    await deployment.settle();
+    for (const each of [before, after]) {
+      expect(await world.status(each)).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
+    }
+    expect(deployment.discarded).toMatchObject([{ reason: 'retries-exhausted', records: 1 }]);
+    const Bucket = deployment.stack.ref('LostRecords');
+    const { KeyCount } = await deployment.aws.s3.send(new ListObjectsV2Command({ Bucket }));
+    expect(KeyCount).toBe(1);
+    const said = world.output().log.filter(({ message }) => message.startsWith('a stream record could not'));
+    expect(new Set(said.map(({ correlationId }) => correlationId)).size).toBe(1);
+    expect(JSON.stringify(said[0]?.error)).toMatch(/MESSAGE_INVALID|ITEM_INVALID/);
+  });
+
+  test('logs what it does, with log, place, job and correlation id in each line, and nothing else', () => {
+    const { log: lines } = world.output();
+    for (const id of FUNCTIONS) expect(deployment.lines(id).errors, id).toEqual([]);
+    const ofJobs = lines.filter(({ job }) => job !== undefined);
+    expect(new Set(ofJobs.map(({ job }) => job))).toEqual(
+      new Set(['snapshot', 'compact', 'archive', 'expire', 'collect', 'rebuild']),
+    );
+    for (const line of ofJobs) {
+      expect(line.log, line.message).toMatch(/^[0-9a-f-]{36}$/);
+      const wholeLog = line.job === 'collect' || line.job === 'rebuild';
+      expect(wholeLog || line.position !== undefined || line.segment !== undefined, line.message).toBe(true);
+    }
+    // A snapshot can be followed from the stream's record to the job, and a job from the sweep's run to its end.
+    const built = lines.filter(({ message }) => message === 'snapshot: built');
+    for (const { log: of, position } of built) {
+      expect(lines).toContainEqual(
+        expect.objectContaining({ message: 'a stream record became a job', log: of, position }),
+      );
+    }
+  });
+
+  test('reports metrics that say what the log lines say', () => {
+    const { log: lines, metrics } = world.output();
+    const valuesOf = (name: string) => metrics.filter((metric) => metric.name === name).map(({ value }) => value);
+    const sumOf = (name: string) => valuesOf(name).reduce((sum, value) => sum + value, 0);
+    const sumOfLines = (pattern: RegExp, field: string) =>
+      lines.filter(({ message }) => pattern.test(message)).reduce((sum, line) => sum + Number(line[field]), 0);
+    const folding = /^snapshot: (built|progress)$/;
+    expect(sumOf('EntriesFolded')).toBe(sumOfLines(folding, 'entries'));
+    expect(sumOf('ChunksReused')).toBe(sumOfLines(folding, 'chunksRead'));
+    expect(sumOf('ChunksWritten')).toBe(sumOfLines(/^(snapshot: (built|progress)|compact: compacted)$/, 'chunksWritten'));
+    expect(sumOf('JobsSent')).toBe(lines.filter(({ message }) => message.startsWith('the sweep asks for')).length);
+    expect(sumOf('LogsStopped') + sumOf('LogsFailed') + sumOf('ReplaysDiffered')).toBe(0);
+    expect(valuesOf('SnapshotLagEntries')).toHaveLength(lines.filter(({ message }) => message === 'snapshot: built').length);
+    expect(valuesOf('SnapshotLagSeconds').every((value) => value >= 0)).toBe(true);
+    expect(sumOf('BuildSeconds')).toBeGreaterThan(0);
+    expect(sumOf('BytesWritten')).toBeGreaterThan(0);
+    expect(valuesOf('OldestUnsnapshottedSeconds').every((value) => value === 0)).toBe(true);
+    const services = new Set(metrics.map(({ service }) => service));
+    expect(services).toEqual(new Set(['stream', 'snapshot', 'maintain', 'sweep', 'replay'].map((id) => `logfold-${id}`)));
+  });
+
+  test('has rights to all that its functions have asked for', () => {
+    expect(notAllowed(deployment.functions, deployment.needed)).toEqual([]);
+    use.push(useOfRights(deployment.functions, deployment.needed));
+  });
+});
+
+describe('a stack beside a log that exists already, whose entries expire by TTL', () => {
+  let world: World;
+  let deployment: Deployment;
+
+  beforeAll(async () => {
+    world = await World.start(async (engine, aws) => {
+      const { entryTable, segmentTable } = await engine.createTables();
+      const { Table } = await engine.client.send(new DescribeTableCommand({ TableName: entryTable }));
+      await ensureTimeToLive(engine.client, entryTable);
+      aws.server.createBucket('snapshots');
+      return {
+        ...POLICY,
+        EntryTableName: entryTable,
+        EntryTableStreamArn: Table?.LatestStreamArn ?? '',
+        SegmentTableName: segmentTable,
+        BucketName: 'snapshots',
+        Expire: 'ttl',
+      };
+    });
+    deployment = world.deployment;
+  });
+
+  afterAll(() => world.stop());
+
+  test('folds the log, archives it, and gives entries their time to live', async () => {
+    const log = await world.client.createLog();
+    await deployment.settle();
+    await world.addRows(log, 0, 20);
+    await world.client.startSegment(log);
+    for (let times = 0; times < 3; times++) await world.sweepLater();
+    const { archive, expires } = (await world.tables.getSegment(log, 0, { consistent: true })) ?? {};
+    expect(archive).toMatch(/\.ndjson\.zst$/);
+    const pages = world.tables.items(log, { segment: 0, from: 0, to: 100 }, { consistent: true });
+    const items = (await Array.fromAsync(pages)).flat();
+    expect(items.map(({ X }) => X?.N)).toEqual(Array.from({ length: 22 }, () => String(expires)));
+    expect(await deployment.invoke('ReplayFunction', { log })).toMatchObject({ equal: true, entries: 22 });
+    expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
+  });
+
+  test('has rights to all that its functions have asked for', () => {
+    expect(notAllowed(deployment.functions, deployment.needed)).toEqual([]);
+    use.push(useOfRights(deployment.functions, deployment.needed));
+  });
+});
+
+test('no function of both stacks has a right that it has no use for', () => {
+  const unused = use.flatMap((each) => [...each].filter(([, used]) => !used).map(([right]) => right));
+  const everywhere = [...new Set(unused)].filter((right) => !use.some((each) => each.get(right) === true));
+  expect(everywhere.sort()).toEqual(Object.keys(NOT_IN_THIS_RUN).sort());
+});

@@ -1,0 +1,301 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  DeleteItemCommand,
+  DynamoDBClient,
+  GetItemCommand,
+  PutItemCommand,
+  paginateQuery,
+  TransactWriteItemsCommand,
+  UpdateTimeToLiveCommand,
+} from '@aws-sdk/client-dynamodb';
+import { InvokeCommand, LambdaClient } from '@aws-sdk/client-lambda';
+import { paginateListObjectsV2, S3Client } from '@aws-sdk/client-s3';
+import {
+  DeleteMessageCommand,
+  GetQueueAttributesCommand,
+  ReceiveMessageCommand,
+  SendMessageCommand,
+  SQSClient,
+} from '@aws-sdk/client-sqs';
+import { marshall, unmarshall } from '@aws-sdk/util-dynamodb';
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION, startAwsEmulator } from '../support/aws-emulator.ts';
+import { deployStack } from '../support/stack-deployment.ts';
+
+type Fields = Record<string, unknown>;
+
+const QUEUES = ['SnapshotJobsUrl', 'MaintenanceJobsUrl', 'DeadSnapshotJobsUrl', 'DeadMaintenanceJobsUrl'];
+/** Everything old goes as soon as it may, and the schedule is quick. */
+const PARAMETERS = {
+  KeepSegments: '1',
+  KeepDays: '0',
+  Expire: 'ttl',
+  GraceSeconds: '3600',
+  SweepSchedule: 'rate(1 minute)',
+};
+/** Where `sam build` and `.ci/run` have put things. */
+const sam = setting('LOGFOLD_SAM');
+const build = setting('LOGFOLD_BUILD');
+
+describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK', () => {
+  let emulator: AwsEmulator;
+  let outputs: ReadonlyMap<string, string>;
+  let dynamodb: DynamoDBClient;
+  let s3: S3Client;
+  let sqs: SQSClient;
+  let lambda: LambdaClient;
+
+  beforeAll(async () => {
+    emulator = await startAwsEmulator(setting('LOGFOLD_EMULATOR'));
+    const options = { endpoint: emulator.endpoint, region: EMULATOR_REGION, credentials: EMULATOR_CREDENTIALS };
+    dynamodb = new DynamoDBClient(options);
+    s3 = new S3Client({ ...options, forcePathStyle: true });
+    sqs = new SQSClient(options);
+    lambda = new LambdaClient(options);
+    outputs = await deployStack({ emulator, sam, build, parameters: PARAMETERS });
+    // The emulator leaves that out of a table which CloudFormation makes.
+    await dynamodb.send(
+      new UpdateTimeToLiveCommand({
+        TableName: output('EntryTableName'),
+        TimeToLiveSpecification: { Enabled: true, AttributeName: 'X' },
+      }),
+    );
+  });
+
+  afterAll(async () => {
+    for (const client of [dynamodb, s3, sqs, lambda]) client.destroy();
+    await emulator.stop();
+  });
+
+  function output(name: string): string {
+    const value = outputs.get(name);
+    if (value === undefined) throw new Error(`the stack has no output ${name}`);
+    return value;
+  }
+
+  test('folds what is written into snapshots, and says where they are', async () => {
+    tellOnFailure();
+    const log = randomUUID();
+    await createLog(log);
+    await appendRows(log, { from: 1, to: 60 });
+    await putEntry(log, 0, { N: 61, T: 'Snapshot' });
+    expect(await lastSnapshot(log, 0, 61)).not.toHaveProperty('A');
+    const { E: root } = await getItem('EntryTableName', { S: segmentId(log, 0), N: 61 });
+    expect(root).toContain(`logs/${log}/roots/0000000000-0000000061-`);
+    const keys = await objects(`logs/${log}/`);
+    expect(keys).toContain(root);
+    expect(keys.filter((key) => key.startsWith(`logs/${log}/chunks/`)).length).toBeGreaterThan(1);
+    expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ log, equal: true, entries: 61 });
+    // What was folded once is folded on from there, and both are the same.
+    await appendRows(log, { from: 62, to: 70 });
+    await putEntry(log, 0, { N: 71, T: 'Snapshot' });
+    await lastSnapshot(log, 0, 71);
+    const position = { segment: 0, entry: 71 };
+    expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true, entries: 71, position });
+  });
+
+  test('archives by its schedule what need not stay, lets it expire, and replays from the archive', async () => {
+    tellOnFailure();
+    const log = randomUUID();
+    await createLog(log);
+    await appendRows(log, { from: 1, to: 40 });
+    await putEntry(log, 0, { N: 41, T: 'Snapshot' });
+    await lastSnapshot(log, 0, 41);
+    await startSegment(log, { segment: 0, entry: 42 });
+    await lastSnapshot(log, 1, 0);
+    const before = await invoke('ReplayFunctionName', { log });
+    expect(before).toMatchObject({ equal: true, entries: 43, position: { segment: 1, entry: 0 } });
+
+    // Nobody invokes the first sweep.
+    const { A: archive } = await segmentWith(log, 0, ({ A }) => A !== undefined);
+    expect(await objects(`logs/${log}/archives/`)).toEqual([archive]);
+    expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
+    const { G: gone, D: done } = await segmentWith(log, 0, ({ D }) => D !== undefined);
+    expect(done).toBe(43);
+    const entries = await entriesOf(log, 0);
+    expect(entries.map(({ N }) => N)).toEqual(Array.from({ length: 43 }, (_, n) => n));
+    expect(entries.filter(({ X }) => typeof X !== 'number' || X < Number(gone))).toEqual([]);
+
+    // As DynamoDB does at that time.
+    for (const { S, N } of entries) await deleteEntry({ S, N });
+    expect(await entriesOf(log, 0)).toEqual([]);
+    expect(await invoke('ReplayFunctionName', { log })).toEqual(before);
+  });
+
+  test('sweeps by hand for one log, and refuses what it does not understand', async () => {
+    tellOnFailure();
+    const log = randomUUID();
+    await createLog(log);
+    await lastSnapshot(log, 0, 0);
+    expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
+    await expect(invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow('does not understand its event');
+  });
+
+  test('puts a message that is no job into the dead-letter queue, and nothing else', async () => {
+    tellOnFailure();
+    const log = randomUUID();
+    await createLog(log);
+    await sqs.send(
+      new SendMessageCommand({
+        QueueUrl: output('SnapshotJobsUrl'),
+        MessageGroupId: log,
+        MessageDeduplicationId: log,
+        MessageBody: 'hello',
+      }),
+    );
+    // The log's own job waits behind it.
+    await lastSnapshot(log, 0, 0);
+    await eventually(async () => (await waiting()).DeadSnapshotJobsUrl === 1);
+    const QueueUrl = output('DeadSnapshotJobsUrl');
+    const { Messages: [dead] = [] } = await sqs.send(new ReceiveMessageCommand({ QueueUrl }));
+    expect(dead?.Body).toBe('hello');
+    await sqs.send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle: dead?.ReceiptHandle }));
+    await eventually(async () => Object.values(await waiting()).every((messages) => messages === 0));
+  });
+
+  test('has roles that let functions do nothing else', async () => {
+    tellOnFailure();
+    const log = randomUUID();
+    await createLog(log);
+    await lastSnapshot(log, 0, 0);
+    expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true });
+    outputs = await deployStack({
+      emulator,
+      sam,
+      build,
+      parameters: PARAMETERS,
+      change: ({ ReplayFunctionRole, ...others }) => ({
+        ...others,
+        ReplayFunctionRole: { Type: 'AWS::IAM::Role', Properties: { ...ReplayFunctionRole?.Properties, Policies: [] } },
+      }),
+    });
+    await expect(invoke('ReplayFunctionName', { log })).rejects.toThrow(/not authorized to perform: dynamodb:/);
+  });
+
+  async function createLog(log: string): Promise<void> {
+    await putTogether([
+      ['SegmentTableName', { S: logId(log), N: 0, C: now() }],
+      ['EntryTableName', entryItem(log, 0, { N: 0, T: 'Snapshot' })],
+    ]);
+  }
+
+  async function startSegment(log: string, end: { readonly segment: number; readonly entry: number }): Promise<void> {
+    const segment = end.segment + 1;
+    await putTogether([
+      ['EntryTableName', entryItem(log, end.segment, { N: end.entry, T: 'End Segment' })],
+      ['SegmentTableName', { S: logId(log), N: segment, C: now() }],
+      ['EntryTableName', entryItem(log, segment, { N: 0, T: 'Snapshot' })],
+    ]);
+  }
+
+  /** Rows of text, so many that a snapshot of them does not fit into its root. */
+  async function appendRows(log: string, { from, to }: { readonly from: number; readonly to: number }): Promise<void> {
+    for (let row = from; row <= to; row++) {
+      const cells = Array.from({ length: 100 }, (_, column) => [row, column, randomUUID()]);
+      await putEntry(log, 0, { N: row, T: 'Set', B: cells });
+    }
+  }
+
+  async function putEntry(log: string, segment: number, fields: Fields): Promise<void> {
+    const Item = marshall(entryItem(log, segment, fields));
+    await dynamodb.send(new PutItemCommand({ TableName: output('EntryTableName'), Item }));
+  }
+
+  async function putTogether(items: readonly (readonly [table: string, item: Fields])[]): Promise<void> {
+    const TransactItems = items.map(([table, item]) => ({ Put: { TableName: output(table), Item: marshall(item) } }));
+    await dynamodb.send(new TransactWriteItemsCommand({ TransactItems }));
+  }
+
+  async function deleteEntry(key: Fields): Promise<void> {
+    await dynamodb.send(new DeleteItemCommand({ TableName: output('EntryTableName'), Key: marshall(key) }));
+  }
+
+  async function getItem(table: string, key: Fields): Promise<Fields> {
+    const command = new GetItemCommand({ TableName: output(table), Key: marshall(key), ConsistentRead: true });
+    const { Item } = await dynamodb.send(command);
+    return Item === undefined ? {} : unmarshall(Item);
+  }
+
+  async function entriesOf(log: string, segment: number): Promise<Fields[]> {
+    const pages = paginateQuery(
+      { client: dynamodb },
+      {
+        TableName: output('EntryTableName'),
+        KeyConditionExpression: 'S = :segment',
+        ExpressionAttributeValues: marshall({ ':segment': segmentId(log, segment) }),
+        ConsistentRead: true,
+      },
+    );
+    return (await Array.fromAsync(pages)).flatMap(({ Items = [] }) => Items.map((item) => unmarshall(item)));
+  }
+
+  async function objects(Prefix: string): Promise<string[]> {
+    const pages = paginateListObjectsV2({ client: s3 }, { Bucket: output('BucketName'), Prefix });
+    return (await Array.fromAsync(pages)).flatMap(({ Contents = [] }) => Contents.map(({ Key = '' }) => Key));
+  }
+
+  /** A segment's item, once it is as wanted. */
+  async function segmentWith(log: string, segment: number, wanted: (item: Fields) => boolean): Promise<Fields> {
+    const get = () => getItem('SegmentTableName', { S: logId(log), N: segment });
+    await eventually(async () => wanted(await get()));
+    return get();
+  }
+
+  async function lastSnapshot(log: string, segment: number, entry: number): Promise<Fields> {
+    return segmentWith(log, segment, ({ L }) => L === entry);
+  }
+
+  /** @throws Error with what a function has thrown */
+  async function invoke(name: string, event: Fields): Promise<unknown> {
+    const command = new InvokeCommand({ FunctionName: output(name), Payload: JSON.stringify(event) });
+    const { Payload, FunctionError } = await lambda.send(command);
+    const text = Payload?.transformToString() ?? '';
+    if (FunctionError !== undefined) throw new Error(text);
+    return JSON.parse(text);
+  }
+
+  /** Messages in each queue, those that are being worked on among them. */
+  async function waiting(): Promise<Readonly<Record<string, number>>> {
+    const counts = QUEUES.map(async (name) => {
+      const command = new GetQueueAttributesCommand({ QueueUrl: output(name), AttributeNames: ['All'] });
+      const { Attributes = {} } = await sqs.send(command);
+      const { ApproximateNumberOfMessages: visible, ApproximateNumberOfMessagesNotVisible: taken } = Attributes;
+      return [name, Number(visible) + Number(taken)];
+    });
+    return Object.fromEntries(await Promise.all(counts));
+  }
+
+  function tellOnFailure(): void {
+    onTestFailed(async () => console.log(await emulator.log()));
+  }
+});
+
+function setting(name: string): string {
+  const value = process.env[name];
+  if (value === undefined) throw new Error(`${name} is not set; .ci/run shows how this test is run`);
+  return value;
+}
+
+function entryItem(log: string, segment: number, fields: Fields): Fields {
+  return { S: segmentId(log, segment), C: now(), V: 1, ...fields };
+}
+
+function logId(log: string): Uint8Array {
+  return Buffer.from(log.replaceAll('-', ''), 'hex');
+}
+
+function segmentId(log: string, segment: number): Uint8Array {
+  const number = Buffer.alloc(4);
+  number.writeUInt32BE(segment);
+  return Buffer.concat([logId(log), number]);
+}
+
+function now(): number {
+  return Math.floor(Date.now() / 1000);
+}
+
+/** Asks again and again until something is so; what never becomes so ends with the test's own time. */
+async function eventually(isSo: () => Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await sleep(250);
+}

@@ -1,0 +1,133 @@
+/** A request to AWS, so far as it says which rights it takes. */
+export interface AwsRequest {
+  readonly service: string;
+  readonly method: string;
+  /** Path and query. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly body: Buffer;
+}
+
+/** What IAM has to allow: one action on one resource. */
+export interface Right {
+  readonly action: string;
+  /** Its ARN. */
+  readonly resource: string;
+}
+
+const REGIONAL = 'us-east-1:123456789012';
+
+/**
+ * The rights that a request takes.
+ *
+ * Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB", "... Amazon S3"
+ * and "... Amazon SQS"; Amazon DynamoDB Developer Guide, "Using IAM with transactions"; Amazon S3 User Guide, "Required
+ * permissions for Amazon S3 API operations".
+ * @throws Error for a request that nobody has thought of here
+ */
+export function rightsOf(request: AwsRequest): Right[] {
+  switch (request.service) {
+    case 'dynamodb':
+      return ofDynamoDb(operationOf(request), JSON.parse(request.body.toString()));
+    case 'sqs':
+      return [{ action: `sqs:${operationOf(request)}`, resource: queueArn(request) }];
+    case 's3':
+      return ofS3(request);
+    default:
+      throw new Error(`nobody knows here what service ${request.service} asks rights for`);
+  }
+}
+
+/** S3 says that an object does not exist only to those who may list the bucket; to others it says that they may not. */
+export function rightsToLearnOfAbsence(request: AwsRequest): Right[] {
+  const { bucket, key } = s3Place(request);
+  return key === '' ? [] : [{ action: 's3:ListBucket', resource: bucketArn(bucket) }];
+}
+
+/** Bucket and key of a request in path style; the key is empty where the bucket is meant. */
+export function s3Place({ url }: AwsRequest): { readonly bucket: string; readonly key: string } {
+  const [, bucket = '', key = ''] = /^\/([^/?]+)\/?([^?]*)/.exec(url) ?? [];
+  return { bucket, key: decodeURIComponent(key) };
+}
+
+export function hasQuery({ url }: AwsRequest, name: string): boolean {
+  return new URL(url, 'http://s3').searchParams.has(name);
+}
+
+/** A key, and the version of it that is meant, of those that a DeleteObjects request names. */
+export function deletedObjects(body: Buffer): { readonly key: string; readonly versioned: boolean }[] {
+  return [...body.toString().matchAll(/<Object>(.*?)<\/Object>/gs)].map(([, object = '']) => ({
+    key: /<Key>(.*)<\/Key>/s.exec(object)?.[1] ?? '',
+    versioned: object.includes('<VersionId>'),
+  }));
+}
+
+function operationOf({ headers }: AwsRequest): string {
+  return String(headers['x-amz-target']).split('.').at(-1) ?? '';
+}
+
+interface DynamoDbInput {
+  readonly TableName?: string;
+  readonly RequestItems?: Readonly<Record<string, unknown>>;
+  readonly TransactItems?: readonly Readonly<Record<string, { readonly TableName: string }>>[];
+}
+
+function ofDynamoDb(operation: string, { TableName, RequestItems, TransactItems }: DynamoDbInput): Right[] {
+  const right = (action: string, table: string): Right => ({
+    action: `dynamodb:${action}`,
+    resource: `arn:aws:dynamodb:${REGIONAL}:table/${table}`,
+  });
+  if (operation === 'BatchWriteItem') return Object.keys(RequestItems ?? {}).map((table) => right(operation, table));
+  if (operation === 'TransactWriteItems') {
+    // A transaction takes the rights to its parts, and none to itself.
+    return (TransactItems ?? []).flatMap((item) =>
+      Object.entries(item).map(([part, of]) =>
+        right(part === 'ConditionCheck' ? 'ConditionCheckItem' : `${part}Item`, of.TableName),
+      ),
+    );
+  }
+  if (TableName === undefined) throw new Error(`nobody knows here what rights ${operation} takes`);
+  return [right(operation, TableName)];
+}
+
+function queueArn({ body }: AwsRequest): string {
+  const { QueueUrl }: { QueueUrl: string } = JSON.parse(body.toString());
+  return `arn:aws:sqs:${REGIONAL}:${QueueUrl.slice(QueueUrl.lastIndexOf('/') + 1)}`;
+}
+
+function ofS3(request: AwsRequest): Right[] {
+  const { bucket, key } = s3Place(request);
+  const asks = (name: string): boolean => hasQuery(request, name);
+  const ofBucket = (action: string): Right[] => [{ action: `s3:${action}`, resource: bucketArn(bucket) }];
+  const ofObject = (action: string, of = key): Right[] => [
+    { action: `s3:${action}`, resource: `${bucketArn(bucket)}/${of}` },
+  ];
+  if (key === '') {
+    switch (request.method) {
+      case 'HEAD':
+        return ofBucket('ListBucket');
+      case 'GET':
+        return ofBucket(asks('uploads') ? 'ListBucketMultipartUploads' : 'ListBucket');
+      case 'POST':
+        return deletedObjects(request.body).flatMap((object) =>
+          ofObject(object.versioned ? 'DeleteObjectVersion' : 'DeleteObject', object.key),
+        );
+      default:
+        throw new Error(`nobody knows here what rights ${request.method} ${request.url} takes`);
+    }
+  }
+  switch (request.method) {
+    case 'HEAD':
+    case 'GET':
+      return ofObject('GetObject');
+    case 'DELETE':
+      return ofObject(asks('uploadId') ? 'AbortMultipartUpload' : 'DeleteObject');
+    default:
+      // An upload in parts takes the same right as one in one piece, from its beginning to its end.
+      return ofObject('PutObject');
+  }
+}
+
+function bucketArn(bucket: string): string {
+  return `arn:aws:s3:::${bucket}`;
+}

@@ -1,0 +1,155 @@
+import { DescribeTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
+import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { DeleteMessageCommand, type Message, ReceiveMessageCommand, type SQSClient } from '@aws-sdk/client-sqs';
+import { z } from 'zod';
+import type { DiscardedBatch } from '../../src/local/batch-delivery.ts';
+import { StreamPoller } from '../../src/local/stream-poller.ts';
+import { systemTime } from '../../src/local/time.ts';
+import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import type { QueueSource, StreamSource } from './deployed-functions.ts';
+import { passesFilter } from './event-filter.ts';
+
+/** Invokes a function with an event. */
+export type Invoke = (event: unknown) => Promise<unknown>;
+
+const batchResponse = z.strictObject({ batchItemFailures: z.array(z.strictObject({ itemIdentifier: z.string() })) });
+
+export interface StreamMappingOptions {
+  readonly dynamodb: DynamoDBClient;
+  readonly streams: DynamoDBStreamsClient;
+  readonly s3: S3Client;
+  /** The machine's clock, by which the engine dates records. */
+  readonly realNow: () => number;
+}
+
+/** An event source mapping of a stream: its filter is applied, and what it gives up is put into its bucket. */
+export class StreamMapping {
+  /** What was given up, in order. */
+  readonly discarded: DiscardedBatch[] = [];
+  readonly #poller: StreamPoller;
+  readonly #stop = new AbortController();
+  readonly #ended: Promise<void>;
+
+  static async start(source: StreamSource, invoke: Invoke, options: StreamMappingOptions): Promise<StreamMapping> {
+    // The engine gives its streams names of its own.
+    const TableName = /:table\/([^/]+)\//.exec(source.streamArn)?.[1];
+    const { Table } = await options.dynamodb.send(new DescribeTableCommand({ TableName }));
+    if (Table?.LatestStreamArn === undefined) throw new Error(`table ${TableName} has no stream`);
+    return new StreamMapping({ ...source, streamArn: Table.LatestStreamArn }, invoke, options);
+  }
+
+  private constructor(source: StreamSource, invoke: Invoke, { streams, s3, realNow }: StreamMappingOptions) {
+    if (source.startingPosition !== 'TRIM_HORIZON') throw new Error('only TRIM_HORIZON is known here');
+    this.#poller = new StreamPoller({
+      client: streams,
+      streamArn: source.streamArn,
+      filter: (record) => passesFilter(source.filters, toEventRecord(record)),
+      handler: async (records) => batchResponse.parse(await invoke({ Records: records.map(toEventRecord) })),
+      checkpoints: { load: async () => ({}), save: async () => {} },
+      onDiscard: async (batch) => {
+        this.discarded.push(batch);
+        const Key = `aws/lambda/${source.id}/${batch.shardId}/${batch.firstSequenceNumber}`;
+        const Bucket = source.onFailure.slice(source.onFailure.lastIndexOf(':') + 1);
+        await s3.send(new PutObjectCommand({ Bucket, Key, Body: JSON.stringify({ ...batch, cause: undefined }) }));
+      },
+      onTrimmed: async ({ shardId }) => {
+        throw new Error(`shard ${shardId} was trimmed before it was read`);
+      },
+      settings: {
+        batchSize: source.batchSize,
+        bisectBatchOnFunctionError: source.bisects,
+        maximumRetryAttempts: source.maximumRetryAttempts,
+        maximumRecordAgeSeconds: source.maximumRecordAgeSeconds,
+        pollMs: 20,
+        retryBaseMs: 1,
+        retryCapMs: 5,
+      },
+      time: { ...systemTime, now: realNow },
+    });
+    this.#ended = this.#poller.run(this.#stop.signal);
+    // Whoever waits for it to catch up learns of its error, and so does whoever stops it.
+    this.#ended.catch(() => undefined);
+  }
+
+  /** Resolves once everything that the stream has now is handled or given up. */
+  caughtUp(): Promise<void> {
+    return this.#poller.caughtUp();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#ended;
+  }
+}
+
+/** A record as Lambda gives it: JSON, with binaries in base64. */
+function toEventRecord({ eventId, eventName, sequenceNumber, createdMs = 0, keys, newImage }: StreamRecord) {
+  return {
+    eventID: eventId,
+    eventName,
+    eventVersion: '1.1',
+    eventSource: 'aws:dynamodb',
+    awsRegion: 'us-east-1',
+    dynamodb: {
+      ApproximateCreationDateTime: Math.floor(createdMs / 1000),
+      SequenceNumber: sequenceNumber,
+      StreamViewType: 'NEW_IMAGE',
+      Keys: toJson(keys),
+      NewImage: toJson(newImage),
+    },
+  };
+}
+
+function toJson(value: unknown): unknown {
+  if (value instanceof Uint8Array) return Buffer.from(value).toString('base64');
+  if (Array.isArray(value)) return value.map(toJson);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, toJson(each)]));
+}
+
+export interface QueueMappingOptions {
+  readonly sqs: SQSClient;
+  readonly queueUrl: string;
+  readonly source: QueueSource;
+  readonly invoke: Invoke;
+}
+
+/**
+ * What an event source mapping of a queue does once: receives a batch, for as long as the queue's visibility timeout
+ * says, invokes the function with it, and deletes what it has not called failed.
+ * @returns how many messages there were
+ */
+export async function deliverBatch({ sqs, queueUrl: QueueUrl, source, invoke }: QueueMappingOptions): Promise<number> {
+  const { Messages = [] } = await sqs.send(
+    new ReceiveMessageCommand({
+      QueueUrl,
+      MaxNumberOfMessages: source.batchSize,
+      MessageSystemAttributeNames: ['All'],
+    }),
+  );
+  if (Messages.length === 0) return 0;
+  const Records = Messages.map((message) => toSqsRecord(message, source.queueArn));
+  const { batchItemFailures } = batchResponse.parse(await invoke({ Records }));
+  const failed = new Set(batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
+  for (const { messageId, receiptHandle } of Records) {
+    if (!failed.delete(messageId)) await sqs.send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle: receiptHandle }));
+  }
+  if (failed.size > 0) throw new Error(`the function reports messages that it was not given: ${[...failed]}`);
+  return Messages.length;
+}
+
+function toSqsRecord({ MessageId, ReceiptHandle, Body, Attributes, MD5OfBody }: Message, eventSourceARN: string) {
+  if (MessageId === undefined || ReceiptHandle === undefined) throw new Error('a message has no id or receipt');
+  return {
+    messageId: MessageId,
+    receiptHandle: ReceiptHandle,
+    body: Body ?? '',
+    attributes: { ...Attributes },
+    messageAttributes: {},
+    md5OfBody: MD5OfBody ?? '',
+    eventSource: 'aws:sqs',
+    eventSourceARN,
+    awsRegion: 'us-east-1',
+  };
+}

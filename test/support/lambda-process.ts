@@ -1,0 +1,77 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const RUNTIME = fileURLToPath(new URL('./lambda-runtime.ts', import.meta.url));
+
+/** What the process is told. */
+export interface InvocationMessage {
+  readonly event: unknown;
+  readonly remainingMs: number;
+  readonly movedMs: number;
+}
+
+/** What it says when an invocation is over: what the handler gave, or why it failed. */
+export interface InvocationAnswer {
+  readonly answer?: unknown;
+  readonly failure?: string;
+}
+
+export interface LambdaProcessOptions {
+  readonly bundle: string;
+  /** `<module>.<export>`, as the template has it. */
+  readonly handler: string;
+  /** All that there is; nothing of this process's own is added. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** A function's bundle in a process of its own, which does one invocation after the other, as a sandbox of Lambda does. */
+export class LambdaProcess {
+  /** What it has written, line by line, on standard output and on standard error. */
+  readonly lines: string[] = [];
+  readonly errorLines: string[] = [];
+  readonly #child: ChildProcess;
+  readonly #closed: Promise<unknown>;
+  #busy: Promise<unknown> = Promise.resolve();
+
+  constructor({ bundle, handler, environment }: LambdaProcessOptions) {
+    const name = handler.slice(handler.lastIndexOf('.') + 1);
+    this.#child = fork(RUNTIME, [bundle, name], { env: environment, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
+    this.#closed = once(this.#child, 'close');
+    const { stdout, stderr } = this.#child;
+    if (stdout !== null) createInterface({ input: stdout }).on('line', (line) => this.lines.push(line));
+    if (stderr !== null) createInterface({ input: stderr }).on('line', (line) => this.errorLines.push(line));
+  }
+
+  /**
+   * Invokes the handler once those before are done.
+   * @throws Error where it fails, or the process ends
+   */
+  invoke(message: InvocationMessage): Promise<unknown> {
+    const answer = this.#busy.then(() => this.#invoke(message));
+    this.#busy = answer.catch(() => undefined);
+    return answer;
+  }
+
+  /** Ends the process, once what it has written has been read. */
+  async stop(): Promise<void> {
+    this.#child.kill();
+    await this.#closed;
+  }
+
+  async #invoke(message: InvocationMessage): Promise<unknown> {
+    const answer = Promise.withResolvers<InvocationAnswer>();
+    const onMessage = (said: InvocationAnswer): void => answer.resolve(said);
+    const onClose = (): void => answer.reject(new Error(`the function's process ended: ${this.errorLines.join('\n')}`));
+    this.#child.once('message', onMessage).once('close', onClose);
+    try {
+      this.#child.send(message);
+      const { answer: given, failure } = await answer.promise;
+      if (failure !== undefined) throw new Error(failure);
+      return given;
+    } finally {
+      this.#child.off('message', onMessage).off('close', onClose);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'vitest';
+import { withScratch } from '../../src/adapters/scratch.ts';
+import { UsageError } from '../../src/errors.ts';
+import type { ReplayEvent } from '../../src/functions/function-event.ts';
+import { logLine } from '../../src/functions/log-line.ts';
+import { measures } from '../../src/functions/measure.ts';
+import { replayFunction } from '../../src/functions/replay-function.ts';
+import { encodeRoot } from '../../src/snapshot/root.ts';
+import { lambdaContext } from '../support/lambda-events.ts';
+import { LOG } from '../support/logs.ts';
+import { SheetLog, set } from '../support/sheet-log.ts';
+
+/** A log with a completed snapshot of two edits at 0/3, and its replay function. */
+async function replayable() {
+  const sheet = await SheetLog.create();
+  await sheet.edit(set(0, 0, 'a'), set(1, 0, 'b'));
+  const position = await sheet.completed();
+  const events: ReplayEvent[] = [];
+  const replay = replayFunction({ ...sheet.deps, withScratch, report: (event) => void events.push(event) });
+  return { sheet, position, events, run: (event: unknown) => replay(event, lambdaContext(0, 'request')) };
+}
+
+describe('the replay function', () => {
+  test('replays to the newest snapshot, or to a place, and writes nothing', async () => {
+    const { sheet, position, run, events } = await replayable();
+    const before = await sheet.contents();
+    expect(await run({ log: LOG })).toMatchObject({ log: LOG, position, equal: true, entries: 3 });
+    expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ position: { segment: 0, entry: 2 }, entries: 2 });
+    expect(await sheet.contents()).toEqual(before);
+    expect(events).toMatchObject([{ kind: 'replayed', run: 'request', log: LOG }, { replayed: { entries: 2 } }]);
+  });
+
+  test('says aloud that a snapshot is not the fold of its log', async () => {
+    const { sheet, position, run, events } = await replayable();
+    await sheet.edit(set(0, 0, 'another'));
+    const forged = await sheet.snapshot();
+    const { stored } = encodeRoot(sheet.deps.platform, { ...(await sheet.root(position)), position: forged });
+    await sheet.store.completeSnapshot(LOG, forged, { inline: stored });
+    await sheet.store.advanceLastSnapshot(LOG, forged);
+    expect(await run({ log: LOG })).toMatchObject({ equal: false });
+    const [event] = events;
+    if (event === undefined) throw new Error('nothing was reported');
+    expect(logLine(event)).toMatchObject({
+      level: 'error',
+      fields: { correlationId: 'request', log: LOG, position: `0/${forged.entry}`, equal: false },
+    });
+    expect(measures(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 1 }]);
+  });
+
+  test.each([
+    ['nothing', undefined],
+    ['no log', {}],
+    ['no id', { log: 'mine' }],
+    ['no position', { log: LOG, at: 'the end' }],
+    ['a number beyond all', { log: LOG, at: '0/9999999999' }],
+    ['another setting', { log: LOG, from: '0/1' }],
+  ])('refuses %s for an event', async (_what, event) => {
+    const { run } = await replayable();
+    await expect(run(event)).rejects.toThrow(UsageError);
+  });
+
+  test('refuses a place that the log does not have', async () => {
+    const { run } = await replayable();
+    await expect(run({ log: LOG, at: '0/9' })).rejects.toThrow('The log has no position 0/9');
+  });
+});
