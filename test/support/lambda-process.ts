@@ -28,9 +28,8 @@ export interface LambdaProcessOptions {
 
 /** A function's bundle in a process of its own, which does one invocation after the other, as a sandbox of Lambda does. */
 export class LambdaProcess {
-  /** What it has written, line by line, on standard output and on standard error. */
+  /** What it has written, line by line, on standard output and standard error alike: Lambda takes both for its log. */
   readonly lines: string[] = [];
-  readonly errorLines: string[] = [];
   readonly #child: ChildProcess;
   readonly #closed: Promise<unknown>;
   #busy: Promise<unknown> = Promise.resolve();
@@ -40,8 +39,9 @@ export class LambdaProcess {
     this.#child = fork(RUNTIME, [bundle, name], { env: environment, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     this.#closed = once(this.#child, 'close');
     const { stdout, stderr } = this.#child;
-    if (stdout !== null) createInterface({ input: stdout }).on('line', (line) => this.lines.push(line));
-    if (stderr !== null) createInterface({ input: stderr }).on('line', (line) => this.errorLines.push(line));
+    for (const input of [stdout, stderr]) {
+      if (input !== null) createInterface({ input }).on('line', (line) => this.lines.push(line));
+    }
   }
 
   /**
@@ -63,7 +63,7 @@ export class LambdaProcess {
   async #invoke(message: InvocationMessage): Promise<unknown> {
     const answer = Promise.withResolvers<InvocationAnswer>();
     const onMessage = (said: InvocationAnswer): void => answer.resolve(said);
-    const onClose = (): void => answer.reject(new Error(`the function's process ended: ${this.errorLines.join('\n')}`));
+    const onClose = (): void => answer.reject(new Error(`the function's process ended: ${this.lines.slice(-20).join('\n')}`));
     this.#child.once('message', onMessage).once('close', onClose);
     try {
       this.#child.send(message);

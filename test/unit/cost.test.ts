@@ -198,9 +198,8 @@ function withoutTimes(report: string): string[] {
 
 test('docs/operations.md has what a run counts', async () => {
   const document = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-  const printed = /^## What it costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms.exec(
-    document,
-  )?.[1]
+  const printed = /^## What it costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms
+    .exec(document)?.[1]
     // A formatter pads the columns of tables.
     ?.replace(/ +/g, ' ')
     .replace(/-{3,}/g, '---');
