@@ -1,5 +1,6 @@
 import { LogfoldError } from '../errors.ts';
 import { formatPosition } from '../log/position.ts';
+import { toHex } from '../tree/bytes.ts';
 import type { Job } from '../workers/job.ts';
 import type { JobResult } from '../workers/run-job.ts';
 import type { FunctionEvent } from './function-event.ts';
@@ -100,9 +101,11 @@ function levelOf({ outcome }: JobResult): LogLine['level'] {
   return outcome === 'stopped' || outcome === 'refused' ? 'error' : 'info';
 }
 
-/** A result without what the line says already, and with its positions as people write them. */
+/** A result without what the line says already, and with its hash in hexadecimal digits. */
 function plain(result: JobResult): Readonly<Record<string, unknown>> {
   const { outcome, ...rest } = result;
-  const fields = Object.entries(rest).filter(([name]) => name !== 'segment' && name !== 'position');
+  const fields = Object.entries(rest)
+    .filter(([name]) => name !== 'segment' && name !== 'position')
+    .map(([name, value]) => [name, value instanceof Uint8Array ? toHex(value) : value]);
   return { outcome, ...Object.fromEntries(fields) };
 }

@@ -71,10 +71,10 @@ export class AwsGateway {
 
   async #serve(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
     const body = Buffer.concat(await Array.fromAsync(incoming));
-    const { method = '', url = '', headers } = incoming;
-    const signature = /Credential=([^/]+)\/\d+\/[^/]+\/(\w+)\//.exec(headers.authorization ?? '');
+    const { method = '', url = '', headers: asked } = incoming;
+    const signature = /Credential=([^/]+)\/\d+\/[^/]+\/(\w+)\//.exec(asked.authorization ?? '');
     const [, caller = '', service = ''] = signature ?? [];
-    const request: AwsRequest = { service, method, url, headers, body };
+    const request: AwsRequest = { service, method, url, headers: asked, body };
     const need = (rights: (of: AwsRequest) => Right[]): void => {
       if (this.#options.callers.has(caller))
         this.needed.push(...rights(request).map((right) => ({ caller, ...right })));
@@ -82,7 +82,9 @@ export class AwsGateway {
     need(rightsOf);
     const answer = await this.#answerTo(request);
     if (service === 's3' && answer.status === 404) need(rightsToLearnOfAbsence);
-    outgoing.writeHead(answer.status, answer.headers).end(answer.body);
+    // By its time the SDK tells whether the caller's clock is right.
+    const headers = { ...answer.headers, date: new Date().toUTCString() };
+    outgoing.writeHead(answer.status, headers).end(answer.body);
   }
 
   #answerTo(request: AwsRequest): Promise<Answer> {

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { z } from 'zod';
@@ -22,12 +23,16 @@ const buildSchema = z.strictObject({
   }),
 });
 
+const mapSchema = z.object({ version: z.literal(3), sources: z.array(z.string()) });
+
 /** A function's code as it is deployed. */
 export interface Bundle {
   readonly file: string;
   readonly bytes: number;
-  /** The source files that its source map names. */
+  /** The files of which its source map names places. */
   readonly sources: readonly string[];
+  /** How many of its bytes come from each file, by the file's path from where the function's code is. */
+  readonly parts: ReadonlyMap<string, number>;
   /** What it asks Node for when it runs. */
   readonly imports: readonly string[];
 }
@@ -66,15 +71,16 @@ async function buildBundle(metadata: unknown, code: string, outdir: string): Pro
     metafile: true,
     logLevel: 'silent',
   });
-  const outputs = Object.entries(built.metafile.outputs);
-  const [file, output] = outputs.find(([name]) => !name.endsWith('.map')) ?? [];
-  const [, map] = outputs.find(([name]) => name.endsWith('.map')) ?? [];
+  const [file, output] = Object.entries(built.metafile.outputs).find(([name]) => !name.endsWith('.map')) ?? [];
   if (file === undefined || output === undefined) throw new Error(`nothing was bundled of ${given.EntryPoints}`);
+  const path = join(code, file);
+  const { sources } = mapSchema.parse(JSON.parse(await readFile(`${path}.map`, 'utf8')));
   return {
-    file: join(code, file),
+    file: path,
     bytes: output.bytes,
-    sources: map === undefined ? [] : Object.keys(output.inputs),
-    imports: [...new Set(output.imports.map(({ path }) => path))].sort(),
+    sources,
+    parts: new Map(Object.entries(output.inputs).map(([input, { bytesInOutput }]) => [input, bytesInOutput])),
+    imports: [...new Set(output.imports.map((each) => each.path))].sort(),
   };
 }
 

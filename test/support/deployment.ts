@@ -142,11 +142,11 @@ export class Deployment {
   async settle({ remainingMs }: InvokeOptions = {}): Promise<void> {
     for (let delivered = 1; delivered > 0; ) {
       delivered = 0;
-      console.log("caught?");for (const mapping of this.#mappings) await mapping.caughtUp();console.log("caught");
+      for (const mapping of this.#mappings) await mapping.caughtUp();
       for (const { id, queues } of this.functions.values()) {
         for (const source of queues) {
           const queueUrl = this.#queueUrl(source.queueArn);
-          const invoke = async (event: unknown) => {console.log(id, JSON.stringify(event).slice(0,300)); const a= await this.invoke(id, event, { remainingMs });console.log(JSON.stringify(a));return a;};
+          const invoke = (event: unknown) => this.invoke(id, event, { remainingMs });
           delivered += await deliverBatch({ sqs: this.aws.sqs, queueUrl, source, invoke });
         }
       }

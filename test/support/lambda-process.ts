@@ -5,6 +5,9 @@ import { fileURLToPath } from 'node:url';
 
 const RUNTIME = fileURLToPath(new URL('./lambda-runtime.ts', import.meta.url));
 
+/** The line behind everything that an invocation writes, on each of its two outputs. */
+export const END = 'END OF INVOCATION';
+
 /** What the process is told. */
 export interface InvocationMessage {
   readonly event: unknown;
@@ -32,6 +35,8 @@ export class LambdaProcess {
   readonly lines: string[] = [];
   readonly #child: ChildProcess;
   readonly #closed: Promise<unknown>;
+  #unread = 0;
+  #allRead = Promise.withResolvers<void>();
   #busy: Promise<unknown> = Promise.resolve();
 
   constructor({ bundle, handler, environment }: LambdaProcessOptions) {
@@ -40,7 +45,7 @@ export class LambdaProcess {
     this.#closed = once(this.#child, 'close');
     const { stdout, stderr } = this.#child;
     for (const input of [stdout, stderr]) {
-      if (input !== null) createInterface({ input }).on('line', (line) => this.lines.push(line));
+      if (input !== null) createInterface({ input }).on('line', (line) => this.#read(line));
     }
   }
 
@@ -60,14 +65,23 @@ export class LambdaProcess {
     await this.#closed;
   }
 
+  #read(line: string): void {
+    if (line !== END) this.lines.push(line);
+    else if (--this.#unread === 0) this.#allRead.resolve();
+  }
+
   async #invoke(message: InvocationMessage): Promise<unknown> {
     const answer = Promise.withResolvers<InvocationAnswer>();
     const onMessage = (said: InvocationAnswer): void => answer.resolve(said);
-    const onClose = (): void => answer.reject(new Error(`the function's process ended: ${this.lines.slice(-20).join('\n')}`));
+    const onClose = (): void =>
+      answer.reject(new Error(`the function's process ended: ${this.lines.slice(-20).join('\n')}`));
     this.#child.once('message', onMessage).once('close', onClose);
+    this.#unread = 2;
+    this.#allRead = Promise.withResolvers();
     try {
-      this.#child.send(message);
+      this.#child.send(message, (error) => error === null || answer.reject(error));
       const { answer: given, failure } = await answer.promise;
+      await this.#allRead.promise;
       if (failure !== undefined) throw new Error(failure);
       return given;
     } finally {

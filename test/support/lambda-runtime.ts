@@ -5,7 +5,7 @@
 
 import { pathToFileURL } from 'node:url';
 import { lambdaContext } from './lambda-events.ts';
-import type { InvocationMessage } from './lambda-process.ts';
+import { END, type InvocationAnswer, type InvocationMessage } from './lambda-process.ts';
 import { MovedClock } from './moved-clock.ts';
 
 const [, , bundle = '', name = ''] = process.argv;
@@ -19,9 +19,16 @@ process.on('message', async ({ event, remainingMs, movedMs }: InvocationMessage)
   clock.movedMs = movedMs;
   const ends = performance.now() + remainingMs;
   const context = { ...lambdaContext(), getRemainingTimeInMillis: () => ends - performance.now() };
-  try {
-    process.send?.({ answer: await handler(event, context) });
-  } catch (error) {
-    process.send?.({ failure: String(error) });
-  }
+  const answer = await answerTo(() => handler(event, context));
+  // So that whoever reads what was written knows that this was all.
+  for (const stream of [process.stdout, process.stderr]) stream.write(`${END}\n`);
+  process.send?.(answer);
 });
+
+async function answerTo(invoke: () => unknown): Promise<InvocationAnswer> {
+  try {
+    return { answer: await invoke() };
+  } catch (error) {
+    return { failure: String(error instanceof Error ? error.stack : error) };
+  }
+}

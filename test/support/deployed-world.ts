@@ -1,0 +1,130 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { S3BlobStore } from '../../src/adapters/s3-blob-store.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { LogClient } from '../../src/log/client.ts';
+import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import { loadState } from '../../src/snapshot/load.ts';
+import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { sheetRows } from '../../src/state/spreadsheet/rows.ts';
+import { LOGS_PREFIX } from '../../src/store/keys.ts';
+import { logStatus } from '../../src/workers/status.ts';
+import { Deployment } from './deployment.ts';
+import { startTestEngine, type TestEngine } from './engine.ts';
+import { type LocalAws, startLocalAws } from './fauxqs.ts';
+import { type LogRecord, type MetricValue, parseOutput } from './function-output.ts';
+import { MovedClock } from './moved-clock.ts';
+import { SheetModel } from './sheet-model.ts';
+
+/** Of a table that fills several chunks. */
+const CELLS = Array.from({ length: 3_000 }, (_, i) => [100 + Math.floor(i / 10), i % 10] as const);
+
+/** A stack on servers of its own, with clients of its logs and of its bucket. */
+export class DeployedWorld {
+  readonly deployment: Deployment;
+  readonly client: LogClient;
+  readonly store: ArchivedLogStore;
+  readonly tables: DynamoDbLogStore;
+  readonly blobs: S3BlobStore;
+  readonly #stop: () => Promise<void>;
+
+  constructor(deployment: Deployment, stop: () => Promise<void>) {
+    const { EntryTableName: entryTable, SegmentTableName: segmentTable, BucketName: bucket } = deployment.stack.outputs;
+    this.deployment = deployment;
+    this.#stop = stop;
+    const names = { entryTable: String(entryTable), segmentTable: String(segmentTable) };
+    this.tables = new DynamoDbLogStore({ client: deployment.aws.dynamodb, ...names });
+    this.blobs = new S3BlobStore({ client: deployment.aws.s3, bucket: String(bucket) });
+    this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
+    this.client = new LogClient({
+      store: this.store,
+      blobs: this.blobs,
+      now: Date.now,
+      random: Math.random,
+      sleep,
+      newLogId: () => parseLogId(randomUUID()),
+    });
+  }
+
+  /** @param parametersOf the template's, once what exists before the stack does is made on the servers */
+  static async start(
+    parametersOf: (engine: TestEngine, aws: LocalAws) => Promise<Readonly<Record<string, string>>>,
+  ): Promise<DeployedWorld> {
+    const engine = await startTestEngine();
+    const aws = await startLocalAws();
+    const clock = new MovedClock();
+    const parameters = await parametersOf(engine, aws);
+    const here = { dynamodb: engine.endpoint, others: aws.server.address };
+    const deployment = await Deployment.start({ parameters, clock, ...here });
+    return new DeployedWorld(deployment, async () => {
+      await deployment.stop();
+      clock.restore();
+      await engine.stop();
+      await aws.stop();
+    });
+  }
+
+  /** Takes down everything but what is known of it. */
+  stop(): Promise<void> {
+    return this.#stop();
+  }
+
+  /** A new log of some segments, the last one open, with snapshots at the beginning of each and within it. */
+  async addLog(segments: number): Promise<{ readonly log: LogId; readonly sheet: SheetModel }> {
+    const log = await this.client.createLog();
+    const sheet = new SheetModel();
+    await this.deployment.settle();
+    for (let segment = 0; segment < segments; segment++) {
+      // The same cells each time, so that chunks of earlier snapshots are left behind. The bodies have no room in the
+      // table.
+      await this.set(log, sheet, CELLS);
+      await this.client.addSnapshot(log);
+      await this.set(log, sheet, CELLS);
+      for (let row = 0; row < 5; row++) await this.set(log, sheet, [[segment * 10 + row, 0]]);
+      await this.client.addSnapshot(log);
+      for (let row = 5; row < 10; row++) await this.set(log, sheet, [[segment * 10 + row, 0]]);
+      if (segment < segments - 1) await this.client.startSegment(log);
+      await this.deployment.settle();
+    }
+    return { log, sheet };
+  }
+
+  /** Sets cells to new texts, in one entry. */
+  async set(log: LogId, sheet: SheetModel, places: readonly (readonly [row: number, column: number])[]): Promise<void> {
+    const cells = places.map(([row, column]) => [row, column, randomUUID()] as const);
+    sheet.apply({ type: 'Set', cells });
+    await this.client.addEntry(log, { type: 'Set', version: 1, body: cells.map((cell) => [...cell]) });
+  }
+
+  /** What a client of the log sees. */
+  async rows(log: LogId): Promise<string[][]> {
+    const { draft } = await loadState({ ...this, platform: nativePlatform, reducer: spreadsheet }, log);
+    return Array.fromAsync(sheetRows(sheetOf(draft)));
+  }
+
+  /** How it stands with a log. */
+  status(log: LogId) {
+    return logStatus({ ...this, platform: nativePlatform }, log);
+  }
+
+  /** Lets a grace period pass, then what is on a schedule happens, and what follows from it. */
+  async sweepAfter(graceSeconds: number): Promise<void> {
+    this.deployment.pass(graceSeconds + 60);
+    await this.deployment.runSchedules();
+    await this.deployment.settle();
+  }
+
+  /** What is in the bucket. */
+  async keys(prefix: string = LOGS_PREFIX): Promise<string[]> {
+    return (await Array.fromAsync(this.blobs.list(prefix))).map(({ key }) => key);
+  }
+
+  /** All that the functions have written so far. */
+  output(): { readonly log: LogRecord[]; readonly metrics: MetricValue[] } {
+    const all = [...this.deployment.functions.keys()].map((id) => parseOutput(this.deployment.lines(id)));
+    const log = all.flatMap((each) => each.log).sort((a, b) => Date.parse(a.timestamp) - Date.parse(b.timestamp));
+    return { log, metrics: all.flatMap(({ metrics }) => metrics) };
+  }
+}
