@@ -1,3 +1,4 @@
+import { Server } from 'node:net';
 import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { type FauxqsServer, startFauxqs } from 'fauxqs';
@@ -13,7 +14,7 @@ export interface LocalAws {
 }
 
 export async function startLocalAws(): Promise<LocalAws> {
-  const server = await startFauxqs({ port: 0, logger: false, defaultRegion: REGION });
+  const server = await onLoopback(() => startFauxqs({ port: 0, logger: false, defaultRegion: REGION }));
   const options = {
     endpoint: server.address,
     region: REGION,
@@ -32,4 +33,18 @@ export async function startLocalAws(): Promise<LocalAws> {
       await server.stop();
     },
   };
+}
+
+/** What is started listens on 127.0.0.1 only: the package itself would listen everywhere, and has no setting for it. */
+async function onLoopback<T>(start: () => Promise<T>): Promise<T> {
+  const { listen } = Server.prototype;
+  Server.prototype.listen = new Proxy(listen, {
+    apply: (target, server, [options, ...rest]) =>
+      Reflect.apply(target, server, [{ ...options, host: '127.0.0.1' }, ...rest]),
+  });
+  try {
+    return await start();
+  } finally {
+    Server.prototype.listen = listen;
+  }
 }
