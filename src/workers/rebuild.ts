@@ -27,16 +27,17 @@ interface RebuildCounts {
 
 /** How a rebuild job ended. */
 export type RebuildResult =
-  | (RebuildCounts & {
-      readonly outcome: 'rebuilt';
-      /** The newest snapshot that was built anew; undefined where there is none. */
-      readonly newest: Position | undefined;
-      /** Why settling it is due; undefined where it is not. */
-      readonly compaction: CompactionDue | undefined;
-    })
+  | (RebuildCounts & Newest & { readonly outcome: 'rebuilt' })
   /** Its time was up: the job is to have another turn. */
   | (RebuildCounts & { readonly outcome: 'progress'; readonly after: Position | undefined; readonly reached: Position })
-  | Stopped;
+  | (Stopped & Partial<Newest>);
+
+interface Newest {
+  /** The newest snapshot that was built anew; undefined where there is none. */
+  readonly newest: Position | undefined;
+  /** Why settling it is due; undefined where it is not. */
+  readonly compaction: CompactionDue | undefined;
+}
 
 /**
  * Makes every snapshot of a log's segments in the table anew, from the log alone: the first from the log's beginning,
@@ -49,14 +50,21 @@ export type RebuildResult =
  */
 export async function rebuildLog(deps: SnapshotDeps, { log, after, turn }: RebuildJob): Promise<RebuildResult> {
   const end = { segment: MAX_NUMBER, entry: MAX_NUMBER };
-  return unlessStopped(deps, { log, position: end, again: true }, async (stop) => {
+  let newest: Root | undefined;
+  const onRebuilt = (root: Root): void => {
+    newest = root;
+  };
+  const result = await unlessStopped(deps, { log, position: end, again: true }, async (stop) => {
     const segments = await requireWhole(deps, log);
     // What other builds have left behind was not made anew.
     if (turn === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
-    const result = await rebuild(deps, { log, segments }, after);
-    if (result.outcome === 'rebuilt' && stop !== undefined) await clearStop(deps.blobs, log);
-    return result;
+    const rebuilt = await rebuild(deps, { log, segments, onRebuilt }, after);
+    if (rebuilt.outcome === 'rebuilt' && stop !== undefined) await clearStop(deps.blobs, log);
+    return rebuilt;
   });
+  if (result.outcome === 'progress') return result;
+  // Where something stopped it, what lies before that is to be settled all the same.
+  return { ...result, newest: newest?.position, compaction: newest && compactionDue(newest.state) };
 }
 
 /**
@@ -81,16 +89,23 @@ async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readon
 interface WholeLog {
   readonly log: LogId;
   readonly segments: readonly Segment[];
+  /** Told of each snapshot once it is rebuilt, and before of the one that another turn rebuilt last. */
+  readonly onRebuilt: (root: Root) => void;
 }
+
+type Rebuilt =
+  | (RebuildCounts & { readonly outcome: 'rebuilt' })
+  | Extract<RebuildResult, { readonly outcome: 'progress' }>;
 
 async function rebuild(
   deps: SnapshotDeps,
-  { log, segments }: WholeLog,
+  { log, segments, onRebuilt }: WholeLog,
   after: Position | undefined,
-): Promise<RebuildResult> {
+): Promise<Rebuilt> {
   const differed: Position[] = [];
   let [snapshots, replaced, entries] = [0, 0, 0];
   let base = after === undefined ? undefined : await carriedRoot(deps, log, after);
+  if (base !== undefined) onRebuilt(base);
   const counts = (): RebuildCounts => ({ snapshots, replaced, differed, entries });
   for await (const position of snapshotPositions(deps, { log, segments }, after)) {
     const { now, deadline } = deps;
@@ -121,14 +136,15 @@ async function rebuild(
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     snapshots++;
     base = root;
+    onRebuilt(root);
   }
-  return { outcome: 'rebuilt', ...counts(), newest: base?.position, compaction: base && compactionDue(base.state) };
+  return { outcome: 'rebuilt', ...counts() };
 }
 
 /** Where the Snapshot entries are that can be given another root, in order, from after a position on. */
 async function* snapshotPositions(
   deps: SnapshotDeps,
-  { log, segments }: WholeLog,
+  { log, segments }: Pick<WholeLog, 'log' | 'segments'>,
   after: Position | undefined,
 ): AsyncGenerator<Position> {
   const types = deps.types ?? RESERVED_TYPES;

@@ -73,8 +73,10 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       if (result.outcome === 'progress') {
         const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };
         await send(next, turnDeduplicationId(next, result.reached));
-      } else if (result.outcome === 'rebuilt' && result.compaction !== undefined && result.newest !== undefined) {
-        await settle(result.newest);
+      } else if (result.compaction !== undefined && result.newest !== undefined) {
+        // Not by the id of a due job: the queue may remember the one that settled what was here before.
+        const next: Job = { kind: 'compact', log: job.log, position: result.newest };
+        await send(next, `rebuilt:${job.log}:${formatPosition(result.newest)}:${deps.now()}`);
       }
       return result;
     }
