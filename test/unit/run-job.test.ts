@@ -209,6 +209,17 @@ describe('a rebuild job', () => {
     expect([after.entries, after.segments]).toEqual([before.entries, before.segments]);
     expect(after.objects).toMatchObject(before.objects);
   });
+
+  test('is followed by settling of what it made before something stopped it', async () => {
+    const { sheet, position } = await scatteredSheet();
+    await ranAll(sheet, { kind: 'snapshot', log: LOG, position });
+    await sheet.append({ type: 'Note', version: 1 });
+    await sheet.snapshot();
+    const { result, sent } = await ran(sheet, { kind: 'rebuild', log: LOG });
+    expect(result).toMatchObject({ outcome: 'stopped', newest: position, stop: { code: 'ENTRY_TYPE_UNKNOWN' } });
+    expect(sent.map(({ job }) => job)).toEqual([{ kind: 'compact', log: LOG, position }]);
+    for (const { job } of sent) expect(await ranAll(sheet, job)).toEqual([['compact', 'compacted']]);
+  });
 });
 
 test('a segment goes its whole way: snapshot, archive, collection, expiry, collection', async () => {

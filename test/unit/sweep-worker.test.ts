@@ -133,6 +133,15 @@ describe('a sweep finds a snapshot', () => {
     expect((await sheets.ask({ youngSeconds: 30 })).asked).toEqual([snapshotJob(log, old), snapshotJob(log, young)]);
   });
 
+  test('but takes none for young, by whatever clock, where all are asked for', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const position = await sheets.snapshot(log);
+    sheets.nowMs -= 3_600_000;
+    expect((await sheets.ask()).asked).toEqual([snapshotJob(log, position)]);
+    expect((await sheets.ask({ youngSeconds: 1 })).asked).toEqual([]);
+  });
+
   test('by the types that the log has', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
