@@ -247,7 +247,7 @@ const closedSegment: fc.Arbitrary<Item[]> = fc
       expires: fc.option(number32, { nil: undefined }),
       foreign: fc.option(fc.record({ owner: attribute }), { nil: {} }),
     }),
-    { maxLength: 30 },
+    { maxLength: 30, size: 'max' },
   )
   .map((entries) => {
     const items = entries.map(({ size, fill, expires, foreign }, entry) => {
