@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
@@ -78,11 +77,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     random: Math.random,
     reducer: await wireReducer(settings),
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
-    pace: new Pace({
-      perSecond: settings.EXPIRE_WRITE_UNITS,
-      monotonic: () => performance.now(),
-      sleep: (ms) => sleep(ms),
-    }),
+    pace: new Pace({ perSecond: settings.EXPIRE_WRITE_UNITS }),
   };
   return { jobs, queues, check };
 }

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Option } from '@commander-js/extra-typings';
-import { LogNotFoundError, UsageError } from '../errors.ts';
+import { UsageError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
+import { querySegments } from '../log/newest.ts';
 import {
   checkPolicy,
   DEFAULT_POLICY,
@@ -43,10 +43,7 @@ export async function dueSegments(
   policy: RetentionPolicy,
   kind: RetentionJob['kind'],
 ): Promise<number[]> {
-  const segments = await Array.fromAsync(deps.tables.segments(log, { consistent: true }));
-  if (segments.length === 0) {
-    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
-  }
+  const segments = await querySegments(deps.tables, log, { consistent: true });
   const due = planRetention(segments, policy, deps.now()).filter((job) => job.kind === kind);
   return due.map(({ segment }) => segment);
 }
@@ -66,7 +63,7 @@ export function warnOfShortGrace({ graceSeconds }: RetentionPolicy, output: Outp
 /** Spreads writes over time, so that the table has room for others. */
 export async function paceOf(environment: Environment, share: number): Promise<Pace> {
   const perSecond = (await environment.settings.writeCapacity()) * share;
-  return new Pace({ perSecond, monotonic: () => performance.now(), sleep: (ms) => sleep(ms) });
+  return new Pace({ perSecond });
 }
 
 /**

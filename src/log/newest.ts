@@ -69,7 +69,7 @@ export async function queryNewestSegments(
   const [newest, ...older] = await store.newestSegments(log, 2, consistency);
   if (newest !== undefined) return [newest, ...older];
   if (!consistency.consistent) return queryNewestSegments(store, log, CONSISTENT);
-  throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  throw notFound(log);
 }
 
 /**
@@ -113,4 +113,22 @@ export async function queryLast(
   const behind = { segment, from: last.position.entry + 1, to: MAX_NUMBER + 1 };
   for await (const page of source.store.entries(log, behind, CONSISTENT)) last = page.at(-1) ?? last;
   return last;
+}
+
+/**
+ * All segments of a log, ascending.
+ * @throws LogNotFoundError where the log does not exist
+ */
+export async function querySegments(
+  store: Pick<LogStore, 'segments'>,
+  log: LogId,
+  consistency: Consistency,
+): Promise<readonly Segment[]> {
+  const segments = await Array.fromAsync(store.segments(log, consistency));
+  if (segments.length === 0) throw notFound(log);
+  return segments;
+}
+
+function notFound(log: LogId): LogNotFoundError {
+  return new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
 }

@@ -1,6 +1,7 @@
-import { LogfoldError, LogNotFoundError } from '../errors.ts';
+import { LogfoldError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
+import { queryNewestSegments } from '../log/newest.ts';
 import type { Segment } from '../log/segment.ts';
 import { findKeptRoots, type KeptRoot, listProgressRoots } from '../snapshot/kept-roots.ts';
 import { ALL_IDS, type IdPart, Marks, prefixesOf } from '../snapshot/mark.ts';
@@ -82,7 +83,8 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   const { blobs } = deps;
   const dry = options.dryRunAt !== undefined;
   const graceMs = options.graceSeconds * 1000;
-  await requireLog(deps, log);
+  // Before anything is written, so that no log begins to exist in the bucket alone.
+  await queryNewestSegments(deps.store, log, { consistent: true });
   // In this order: a twin moves from there to here what was dropped a grace period ago.
   const before = await readCondemned(blobs, log);
   const note = await readCollected(blobs, log);
@@ -135,12 +137,6 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   }
   const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };
-}
-
-/** Asked before anything is written, so that no log begins to exist in the bucket alone. */
-async function requireLog({ store }: CollectDeps, log: LogId): Promise<void> {
-  if ((await store.newestSegments(log, 1, { consistent: true })).length > 0) return;
-  throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
 }
 
 interface ChunkSweep {

@@ -1,9 +1,12 @@
+import { setTimeout as sleepFor } from 'node:timers/promises';
+
 export interface PaceOptions {
   /** Units a second, on average; more than 0. */
   readonly perSecond: number;
-  /** Milliseconds of a clock that never goes back. */
-  readonly monotonic: () => number;
-  readonly sleep: (ms: number) => Promise<void>;
+  /** Milliseconds of a clock that never goes back; the process's own by default. */
+  readonly monotonic?: (() => number) | undefined;
+  /** Really by default. */
+  readonly sleep?: ((ms: number) => Promise<void>) | undefined;
 }
 
 /** Spreads work over time: whoever takes more than a second's worth ahead of it waits. */
@@ -18,7 +21,7 @@ export class Pace {
 
   /** Resolves once so many units may be spent. */
   async take(units: number): Promise<void> {
-    const { perSecond, monotonic, sleep } = this.#options;
+    const { perSecond, monotonic = () => performance.now(), sleep = (ms: number) => sleepFor(ms) } = this.#options;
     const now = monotonic();
     // Time in which nothing was taken is not saved up, but for a second.
     this.#paidMs = Math.max(this.#paidMs, now - 1000) + (units / perSecond) * 1000;

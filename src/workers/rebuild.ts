@@ -1,6 +1,7 @@
-import { LogNotFoundError, SegmentStateError } from '../errors.ts';
+import { SegmentStateError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
+import { querySegments } from '../log/newest.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -72,10 +73,7 @@ export async function rebuildLog(deps: SnapshotDeps, { log, after, turn }: Rebui
  * of the log's, so its snapshots must not be stopped by their absence.
  */
 async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readonly Segment[]> {
-  const segments = await Array.fromAsync(store.segments(log, { consistent: true }));
-  if (segments.length === 0) {
-    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
-  }
+  const segments = await querySegments(store, log, { consistent: true });
   const leaving = segments.find(({ archive, expires }) => archive === undefined && expires !== undefined);
   if (leaving === undefined) return segments;
   throw new SegmentStateError('entries of the segment leave the table without an archive, or have left it', {

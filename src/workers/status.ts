@@ -1,8 +1,8 @@
-import { ItemInvalidError, LogfoldError, LogNotFoundError } from '../errors.ts';
+import { ItemInvalidError, LogfoldError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { queryLast } from '../log/newest.ts';
+import { queryLast, querySegments } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -40,10 +40,7 @@ export interface LogStatus {
  * @throws LogNotFoundError
  */
 export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus> {
-  const segments = await Array.fromAsync(deps.store.segments(log));
-  if (segments.length === 0) {
-    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
-  }
+  const segments = await querySegments(deps.store, log, { consistent: false });
   const ends = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
   const entries = ends.reduce((total, count) => total + count, 0);
   const lastSnapshot = newestSnapshot(segments);

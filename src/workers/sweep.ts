@@ -3,6 +3,7 @@ import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
+import { querySegments } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -255,10 +256,8 @@ class Run {
     return found;
   }
 
-  async #segments(log: LogId): Promise<Segment[]> {
-    const segments = await Array.fromAsync(this.#deps.tables.segments(log, { consistent: true }));
-    if (segments.length > 0) return segments;
-    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  #segments(log: LogId): Promise<readonly Segment[]> {
+    return querySegments(this.#deps.tables, log, { consistent: true });
   }
 
   async #send(job: Job, why: string): Promise<void> {

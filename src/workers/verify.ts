@@ -1,8 +1,9 @@
 import { openArchive } from '../archive/reader.ts';
-import { LogfoldError, LogNotFoundError } from '../errors.ts';
+import { LogfoldError } from '../errors.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
+import { querySegments } from '../log/newest.ts';
 import { formatPosition, type Position } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { rootOf } from '../log/root-ref.ts';
@@ -53,10 +54,7 @@ export interface Verified {
  * @throws LogNotFoundError, and EntryGapError where an entry is neither in the table nor in an archive
  */
 export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
-  const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
-  if (segments.length === 0) {
-    throw new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
-  }
+  const segments = await querySegments(deps.store, log, { consistent: true });
   const run = new Verification(deps, log);
   for (const [i, segment] of segments.entries()) await run.segment(segment, segments[i + 1]);
   return run.result;

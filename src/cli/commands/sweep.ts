@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../log/log-id.ts';
@@ -84,11 +83,7 @@ export function sweepCommand() {
         };
         try {
           if (options.rate !== undefined) {
-            const unhurried = new Pace({
-              perSecond: options.rate / 60,
-              monotonic: () => performance.now(),
-              sleep: (ms) => sleep(ms),
-            });
+            const unhurried = new Pace({ perSecond: options.rate / 60 });
             for (const one of await logsByAge(environment.deps.tables)) {
               await unhurried.take(1);
               await passes({ log: one, since, leftovers: false });
