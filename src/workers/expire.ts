@@ -83,7 +83,7 @@ export async function expireSegment(
   if (policy.expire === 'delete' && deps.now() < expires * 1000)
     return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
-  const letGo = policy.expire === 'delete' ? deletePage : stampPage;
+  const letGo = policy.expire === 'delete' ? deleteBatch : stampBatch;
   let reached = from;
   const range = { segment: number, from, to: MAX_NUMBER + 1 };
   let lastType: string | undefined;
@@ -170,7 +170,7 @@ async function inBatches(
   return page.slice(0, done);
 }
 
-async function stampPage(
+async function stampBatch(
   deps: ExpireDeps,
   { log, segment, expires }: Leaving,
   batch: readonly StoredItem[],
@@ -184,7 +184,7 @@ async function stampPage(
   await Promise.all(batch.map((item) => limit(stamp, item)));
 }
 
-async function deletePage(deps: ExpireDeps, { log, segment }: Leaving, batch: readonly StoredItem[]): Promise<void> {
+async function deleteBatch(deps: ExpireDeps, { log, segment }: Leaving, batch: readonly StoredItem[]): Promise<void> {
   await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
   await deps.tables.deleteEntries(
     log,

@@ -157,8 +157,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/expire.ts',
-        from: "  const letGo = policy.expire === 'delete' ? deletePage : stampPage;\n",
-        to: "  const letGo = policy.expire === 'delete' ? deletePage : stampPage;\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n",
+        from: "  const letGo = policy.expire === 'delete' ? deleteBatch : stampBatch;\n",
+        to: "  const letGo = policy.expire === 'delete' ? deleteBatch : stampBatch;\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n",
       },
     ],
   },
