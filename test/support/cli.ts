@@ -5,7 +5,9 @@ import { fileURLToPath } from 'node:url';
 const CLI = fileURLToPath(new URL('../../src/cli/logfold.mjs', import.meta.url));
 
 export interface Answer {
+  /** Null where a signal ended it. */
   readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
 }
@@ -40,7 +42,7 @@ export async function runCli(
   });
   child.stdin?.end(options.input ?? '');
   await once(child, 'close');
-  return { code: child.exitCode, ...output };
+  return { code: child.exitCode, signal: child.signalCode, ...output };
 }
 
 /** Runs a command that must succeed, and reads the one JSON document that it prints. */
