@@ -341,3 +341,10 @@ export class PolicyInvalidError extends UsageError {
 export class MessageInvalidError extends LogfoldError {
   override readonly code = 'MESSAGE_INVALID';
 }
+
+/** Whether only the log that an error is about suffers from it: whoever goes through many can go on with the next. */
+export function isOfOneLog(error: unknown): error is LogfoldError {
+  if (!(error instanceof LogfoldError)) return false;
+  const ofALog = [LogNotFoundError, ObjectInvalidError, PolicyInvalidError].some((each) => error instanceof each);
+  return error.stopsLog || (ofALog && error.log !== undefined);
+}

@@ -1,4 +1,3 @@
-import { RootInvalidError } from '../errors.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
@@ -8,7 +7,7 @@ import type { Segment } from '../log/segment.ts';
 import { formatKey, parseKey, rootPrefix } from '../store/keys.ts';
 import { listProgress } from './progress.ts';
 import { keepsSnapshot, type RetentionPolicy } from './retention.ts';
-import type { SnapshotStores } from './snapshots.ts';
+import { lastWithoutRoot, type SnapshotStores } from './snapshots.ts';
 
 /** A root whose chunks are not to be collected. */
 export interface KeptRoot {
@@ -85,7 +84,10 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
       } else if ('inline' in root.ref) drop(inlineName(root.position), root);
     }
     const mayBeGone = archive === undefined && expires !== undefined;
-    if (lastSnapshot !== undefined && !last && !mayBeGone) throw withoutRoot(segment, lastSnapshot);
+    if (lastSnapshot !== undefined && !last && !mayBeGone) {
+      const advice = 'Restore the entry from its archive or a backup; until then nothing of this log is collected';
+      throw lastWithoutRoot(log, { segment: segment.segment, entry: lastSnapshot }, advice);
+    }
   }
   for await (const { key } of deps.blobs.list(rootPrefix(log))) {
     const parsed = parseKey(key);
@@ -129,15 +131,6 @@ async function* lastSnapshotOf(
 async function isRecent({ blobs }: KeptRootsDeps, key: string, after: number): Promise<boolean> {
   for await (const blob of blobs.list(key)) if (blob.key === key) return blob.modified > after;
   return false;
-}
-
-function withoutRoot({ log, segment }: Segment, entry: number): RootInvalidError {
-  return new RootInvalidError('Last Snapshot names an entry that carries no root, or is not there', {
-    log,
-    segment,
-    entry,
-    advice: 'Restore the entry from its archive or a backup; until then nothing of this log is collected',
-  });
 }
 
 function inlineName({ segment, entry }: Position): string {

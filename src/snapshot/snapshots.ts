@@ -1,5 +1,4 @@
 import { ChunkMissingError, RootInvalidError } from '../errors.ts';
-import type { Entry } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { comparePositions, type Position } from '../log/position.ts';
@@ -113,17 +112,15 @@ export async function findSnapshot(
     const entry = await store.getEntry(log, position, { consistent: true });
     // Entries of old segments expire, and their snapshots with them: then an older one is of no more use.
     if (entry === undefined) return undefined;
-    return { position, ref: requireRoot(entry) };
+    const ref = rootOf(entry);
+    if (ref !== undefined) return { position, ref };
+    const advice = 'Something else than logfold changed the entry; replay the log to write its root anew';
+    throw lastWithoutRoot(log, position, advice);
   }
   return undefined;
 }
 
-function requireRoot(entry: Entry): RootRef {
-  const ref = rootOf(entry);
-  if (ref !== undefined) return ref;
-  throw new RootInvalidError('Last Snapshot names an entry that carries no root', {
-    log: entry.log,
-    ...entry.position,
-    advice: 'Something else than logfold changed the entry; replay the log to write its root anew',
-  });
+/** The error where Last Snapshot leads to no root: the entry carries none, or is gone although it may not be. */
+export function lastWithoutRoot(log: LogId, position: Position, advice: string): RootInvalidError {
+  return new RootInvalidError('Last Snapshot names an entry that carries no root', { log, ...position, advice });
 }

@@ -1,8 +1,9 @@
 import * as z from 'zod';
-import { type LogfoldError, ObjectInvalidError } from '../errors.ts';
+import type { LogfoldError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { readJson, writeJson } from '../store/json-object.ts';
 import { stopKey } from '../store/keys.ts';
 import type { ReducerId } from './root.ts';
 
@@ -36,7 +37,7 @@ export async function writeStop(
     reducer: { name: reducer.name, version: reducer.version },
     since,
   };
-  await blobs.put(stopKey(log), new TextEncoder().encode(`${JSON.stringify(written, undefined, 2)}\n`));
+  await writeJson(blobs, stopKey(log), written, 2);
   return written;
 }
 
@@ -44,18 +45,13 @@ export async function writeStop(
  * Why a log is stopped; undefined where it is not.
  * @throws ObjectInvalidError where the note cannot be read
  */
-export async function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined> {
-  const bytes = await blobs.get(stopKey(log));
-  if (bytes === undefined) return undefined;
-  try {
-    return schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
-  } catch (cause) {
-    throw new ObjectInvalidError(`the object '${stopKey(log)}' cannot be read`, {
-      log,
-      advice: 'Look at it, then remove it with the resume command',
-      cause,
-    });
-  }
+export function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined> {
+  return readJson(blobs, {
+    key: stopKey(log),
+    log,
+    schema,
+    advice: 'Look at it, then remove it with the resume command',
+  });
 }
 
 /** Lets a log's snapshots go on; no error where they are not stopped. */

@@ -1,13 +1,14 @@
 import { verifyArchive } from '../archive/compare.ts';
 import { openArchive } from '../archive/reader.ts';
 import { type WrittenArchive, writeArchive } from '../archive/writer.ts';
-import { RootInvalidError, SegmentStateError } from '../errors.ts';
+import { SegmentStateError } from '../errors.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { type RootRef, rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
+import { lastWithoutRoot } from '../snapshot/snapshots.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { archiveKey, randomHex } from '../store/keys.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
@@ -134,9 +135,5 @@ async function lastRoot(
   const entry = await tables.getEntry(log, position, { consistent: true });
   const root = entry && rootOf(entry);
   if (root !== undefined) return root;
-  throw new RootInvalidError('Last Snapshot names an entry that carries no root, or is not there', {
-    log,
-    ...position,
-    advice: 'Rebuild the log, or restore the entry from a backup of the table',
-  });
+  throw lastWithoutRoot(log, position, 'Rebuild the log, or restore the entry from a backup of the table');
 }

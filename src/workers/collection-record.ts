@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { type JsonObject, readJson, writeJson } from '../store/json-object.ts';
 import { collectedKey, condemnedKey } from '../store/keys.ts';
 
 /** Roots that were no longer kept, by name, and since when that is known. */
@@ -33,18 +34,18 @@ export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] 
 
 /** @throws ObjectInvalidError where the object cannot be read */
 export async function readCondemned(blobs: BlobStore, log: LogId): Promise<CollectionRecord> {
-  const record = await readJson(blobs, { log, key: condemnedKey(log) }, recordSchema);
+  const record = await readJson(blobs, noteOf(log, condemnedKey(log), recordSchema));
   return record ?? NOTHING_CONDEMNED;
 }
 
 export async function writeCondemned(blobs: BlobStore, log: LogId, record: CollectionRecord): Promise<void> {
   if (record.condemned.length + record.dropped.length === 0) await blobs.delete([condemnedKey(log)]);
-  else await blobs.put(condemnedKey(log), encode({ format: 1, ...record }));
+  else await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
 }
 
 /** @throws ObjectInvalidError where the object cannot be read */
 export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
-  const note = await readJson(blobs, { log, key: collectedKey(log) }, collectedSchema);
+  const note = await readJson(blobs, noteOf(log, collectedKey(log), collectedSchema));
   return note ?? { bodies: 0, dropped: [] };
 }
 
@@ -54,7 +55,7 @@ export async function readCollected(blobs: BlobStore, log: LogId): Promise<Colle
  */
 export async function writeCollected(blobs: BlobStore, log: LogId, note: CollectedNote): Promise<number> {
   const key = collectedKey(log);
-  await blobs.put(key, encode({ format: 1, bodies: note.bodies, dropped: note.dropped }));
+  await writeJson(blobs, key, { format: 1, bodies: note.bodies, dropped: note.dropped });
   for await (const blob of blobs.list(key)) if (blob.key === key) return blob.modified;
   throw new ObjectInvalidError(`the object '${key}' was written and is not listed`, {
     log,
@@ -62,25 +63,8 @@ export async function writeCollected(blobs: BlobStore, log: LogId, note: Collect
   });
 }
 
-async function readJson<T>(
-  blobs: BlobStore,
-  { log, key }: { readonly log: LogId; readonly key: string },
-  schema: z.ZodType<T>,
-): Promise<T | undefined> {
-  const bytes = await blobs.get(key);
-  if (bytes === undefined) return undefined;
-  try {
-    return schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
-  } catch (cause) {
-    throw new ObjectInvalidError(`the object '${key}' cannot be read`, {
-      log,
-      // Both, since bodies that were condemned have been looked at, and would not be again.
-      advice: `Remove '${condemnedKey(log)}' and '${collectedKey(log)}': then collecting starts anew, and takes longer`,
-      cause,
-    });
-  }
-}
-
-function encode(document: unknown): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify(document));
+function noteOf<T>(log: LogId, key: string, schema: z.ZodType<T>): JsonObject<T> {
+  // Both, since bodies that were condemned have been looked at, and would not be again.
+  const advice = `Remove '${condemnedKey(log)}' and '${collectedKey(log)}': then collecting starts anew, and takes longer`;
+  return { key, log, schema, advice };
 }

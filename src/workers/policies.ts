@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import { ObjectInvalidError } from '../errors.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { checkPolicy, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { readJson, writeJson } from '../store/json-object.ts';
 import { POLICIES_KEY } from '../store/keys.ts';
 
 /** The settings of a policy that a log has of its own; the others are the deployment's. */
@@ -59,8 +59,7 @@ export function merge(policy: RetentionPolicy, changes: PolicyChanges): Retentio
  * @throws ObjectInvalidError where the object cannot be read, PolicyInvalidError where the deployment's makes no sense
  */
 export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy): Promise<Policies> {
-  const bytes = await blobs.get(POLICIES_KEY);
-  return new Policies(everywhere, bytes === undefined ? new Map() : parsePolicies(bytes));
+  return new Policies(everywhere, await readOwn(blobs));
 }
 
 /**
@@ -73,25 +72,17 @@ export async function writePolicy(
   everywhere: RetentionPolicy,
   { log, changes }: { readonly log: LogId; readonly changes: PolicyChanges | undefined },
 ): Promise<Policies> {
-  const bytes = await blobs.get(POLICIES_KEY);
-  const own = bytes === undefined ? new Map<LogId, PolicyChanges>() : parsePolicies(bytes);
+  const own = await readOwn(blobs);
   if (changes === undefined || Object.keys(changes).length === 0) own.delete(log);
   else own.set(log, changes);
   const policies = new Policies(everywhere, own);
   policies.of(log);
-  const document = { format: 1, logs: Object.fromEntries(own) };
-  await blobs.put(POLICIES_KEY, new TextEncoder().encode(`${JSON.stringify(document, undefined, 2)}\n`));
+  await writeJson(blobs, POLICIES_KEY, { format: 1, logs: Object.fromEntries(own) }, 2);
   return policies;
 }
 
-function parsePolicies(bytes: Uint8Array): Map<LogId, PolicyChanges> {
-  try {
-    const { logs } = schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
-    return new Map(Object.entries(logs).map(([log, changes]) => [parseLogId(log), changes]));
-  } catch (cause) {
-    throw new ObjectInvalidError(`the object '${POLICIES_KEY}' cannot be read: ${String(cause)}`, {
-      advice: 'Correct it, or remove it: then every log has the policy of the deployment',
-      cause,
-    });
-  }
+async function readOwn(blobs: BlobStore): Promise<Map<LogId, PolicyChanges>> {
+  const advice = 'Correct it, or remove it: then every log has the policy of the deployment';
+  const document = await readJson(blobs, { key: POLICIES_KEY, schema, advice });
+  return new Map(Object.entries(document?.logs ?? {}).map(([log, changes]) => [parseLogId(log), changes]));
 }

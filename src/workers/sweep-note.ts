@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import { ObjectInvalidError } from '../errors.ts';
 import { parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { readJson, writeJson } from '../store/json-object.ts';
 import { SWEEP_KEY } from '../store/keys.ts';
 import type { SweepRest } from './sweep.ts';
 
@@ -21,20 +21,12 @@ const schema = z.strictObject({ format: z.literal(1), rest: sweepRestSchema });
  * @throws ObjectInvalidError where the note cannot be read
  */
 export async function readSweepNote(blobs: BlobStore): Promise<SweepRest | undefined> {
-  const bytes = await blobs.get(SWEEP_KEY);
-  if (bytes === undefined) return undefined;
-  try {
-    return schema.parse(JSON.parse(new TextDecoder().decode(bytes))).rest;
-  } catch (cause) {
-    throw new ObjectInvalidError(`the object '${SWEEP_KEY}' cannot be read`, {
-      advice: 'Remove it: then the next sweep begins at the beginning',
-      cause,
-    });
-  }
+  const advice = 'Remove it: then the next sweep begins at the beginning';
+  return (await readJson(blobs, { key: SWEEP_KEY, schema, advice }))?.rest;
 }
 
 /** Notes where the next sweep goes on, or takes the note away. */
 export async function writeSweepNote(blobs: BlobStore, rest: SweepRest | undefined): Promise<void> {
   if (rest === undefined) await blobs.delete([SWEEP_KEY]);
-  else await blobs.put(SWEEP_KEY, new TextEncoder().encode(JSON.stringify({ format: 1, rest })));
+  else await writeJson(blobs, SWEEP_KEY, { format: 1, rest });
 }

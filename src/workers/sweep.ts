@@ -1,4 +1,4 @@
-import { type ItemInvalidError, LogfoldError, LogNotFoundError, PolicyInvalidError } from '../errors.ts';
+import { type ItemInvalidError, isOfOneLog, type LogfoldError, PolicyInvalidError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
@@ -264,9 +264,4 @@ class Run {
     this.#jobs++;
     await this.#deps.send(job, why);
   }
-}
-
-function isOfOneLog(error: unknown): error is LogfoldError {
-  if (error instanceof PolicyInvalidError || error instanceof LogNotFoundError) return true;
-  return error instanceof LogfoldError && error.stopsLog;
 }

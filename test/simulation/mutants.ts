@@ -197,8 +197,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'snapshot/kept-roots.ts',
-        from: 'if (lastSnapshot !== undefined && !last && !mayBeGone) throw',
-        to: 'if (archive === undefined && lastSnapshot !== undefined && !last && !mayBeGone) throw',
+        from: 'if (lastSnapshot !== undefined && !last && !mayBeGone) {',
+        to: 'if (archive === undefined && lastSnapshot !== undefined && !last && !mayBeGone) {',
       },
     ],
   },

@@ -1,5 +1,5 @@
 import Table from 'cli-table3';
-import { LogfoldError, ObjectInvalidError } from '../../errors.ts';
+import { isOfOneLog } from '../../errors.ts';
 import { formatPosition } from '../../log/position.ts';
 import { allLogs, type LogStatus, logStatus } from '../../workers/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
@@ -38,10 +38,6 @@ interface Failure {
   readonly log: string;
   readonly code: string;
   readonly message: string;
-}
-
-function isOfOneLog(error: unknown): error is LogfoldError {
-  return error instanceof ObjectInvalidError || (error instanceof LogfoldError && error.stopsLog);
 }
 
 function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
