@@ -5,7 +5,14 @@ import type { Entry } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry, encodeSegment, entryPlace } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import type { Consistency, Expiration, LogStore, ScanPart, SegmentRange } from '../../src/log/log-store.ts';
+import type {
+  Consistency,
+  Expiration,
+  LeavingSegment,
+  LogStore,
+  ScanPart,
+  SegmentRange,
+} from '../../src/log/log-store.ts';
 import type { Position } from '../../src/log/position.ts';
 import type { RootRef } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
@@ -175,6 +182,18 @@ export class BilledLogStore implements LogStore {
     }
     this.#write(units);
     await this.#inner.deleteEntries(log, segment, entries);
+  }
+
+  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    const { log, segment } = leaving;
+    const places = [...new Set(entries)].map((entry) => ({ segment, entry }));
+    const before = await Promise.all(places.map((place) => this.#entryItem(log, place)));
+    const went = await this.#inner.letEntriesGo(leaving, entries, how);
+    const after = await Promise.all(places.map((place) => this.#entryItem(log, place)));
+    const stored = await this.#segmentItem(log, segment);
+    this.#transact([changeUnits(stored, stored), ...before.map((item, i) => changeUnits(item, after[i]))]);
+    if (!went) await this.getSegment(log, segment, CONSISTENT);
+    return went;
   }
 
   async putItems(items: readonly Item[]): Promise<void> {

@@ -15,7 +15,7 @@ import {
 } from '../log/item-codec.ts';
 import { checkWriteSize } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
-import type { Consistency, Expiration, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
+import type { Consistency, Expiration, LeavingSegment, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -224,6 +224,10 @@ export class DynamoDbLogStore implements LogStore {
 
   deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
     return this.#life.deleteEntries(log, segment, entries);
+  }
+
+  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#life.letEntriesGo(segment, entries, how);
   }
 
   putItems(items: readonly Item[]): Promise<void> {

@@ -20,7 +20,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { StoreUnavailableError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import { type RetryLimits, retry } from '../log/backoff.ts';
+import { type RetryLimits, type RetryOptions, retry } from '../log/backoff.ts';
 import type { PrimaryKey } from '../log/item-codec.ts';
 import { conditionFailed, sentMoreThanOnce, translateDynamoDbError } from './dynamodb-error.ts';
 
@@ -32,7 +32,7 @@ type OfTable<T> = T & { readonly TableName: string };
 export interface DynamoDbRequestsOptions {
   readonly client: DynamoDBClient;
   readonly meter?: Meter | undefined;
-  /** How often to send what DynamoDB leaves over of a batch. Ten times by default, which takes up to ten seconds. */
+  /** How often to send what DynamoDB leaves over of a batch, or puts off. Ten times by default, which takes up to ten seconds. */
   readonly batchRetries?: RetryLimits | undefined;
 }
 
@@ -144,7 +144,9 @@ export class DynamoDbRequests {
 
   /** All of the writes or none. @returns whether all conditions held */
   async transact(writes: TransactWriteItem[]): Promise<boolean> {
-    const tables = writes.map(({ Put, Update, ConditionCheck }) => (Put ?? Update ?? ConditionCheck)?.TableName ?? '');
+    const tables = writes.map(({ Put, Update, Delete, ConditionCheck }) => {
+      return (Put ?? Update ?? Delete ?? ConditionCheck)?.TableName ?? '';
+    });
     const command = new TransactWriteItemsCommand({ TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' });
     return this.#ifConditionsHold(async () => {
       const output = await this.#send([...new Set(tables)], () => this.#client.send(command));
@@ -160,7 +162,7 @@ export class DynamoDbRequests {
     let left = [...writes];
     const retryable = (error: unknown) => error instanceof UnprocessedError;
     const failure = `Writing ${writes.length} items to table '${table}' failed`;
-    await retry({ ...this.#batchRetries, sleep, random: Math.random, retryable, failure }, async () => {
+    await this.retry({ retryable, failure }, async () => {
       if (left.length === 0) return;
       const command = new BatchWriteItemCommand({ RequestItems: { [table]: left }, ReturnConsumedCapacity: 'TOTAL' });
       const output = await this.#send([table], () => this.#client.send(command));
@@ -168,6 +170,14 @@ export class DynamoDbRequests {
       left = output.UnprocessedItems?.[table] ?? [];
       if (left.length > 0) throw new UnprocessedError(`DynamoDB left ${left.length} items unprocessed`);
     });
+  }
+
+  /**
+   * Does something again, after ever longer pauses, while it fails with such an error.
+   * @throws AttemptsExhaustedError where it goes on failing
+   */
+  retry<T>(what: Pick<RetryOptions, 'retryable' | 'failure'>, attempt: () => Promise<T>): Promise<T> {
+    return retry({ ...this.#batchRetries, sleep, random: Math.random, ...what }, attempt);
   }
 
   async #ifConditionsHold(write: () => Promise<void>): Promise<boolean> {

@@ -4,10 +4,11 @@ import type { Item } from '../log/attribute.ts';
 import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../log/item-codec.ts';
 import { checkBatchItems } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
-import type { Expiration, LogStore } from '../log/log-store.ts';
+import type { Expiration, LeavingSegment, LogStore } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
 import { equalBytes } from '../tree/bytes.ts';
+import { isRetryable } from './dynamodb-error.ts';
 import type { DynamoDbRequests } from './dynamodb-requests.ts';
 
 /** The attributes of a segment that change. */
@@ -64,14 +65,17 @@ export class DynamoDbSegmentLife {
     const same = sameAttributes(encodeSegment(segment), CHANGING);
     const wanted = encodeSegment({ ...segment, expires, expired });
     const change = changeAttributes(wanted, ['G', 'D']);
-    const written = await this.#requests.update({
-      TableName: this.#segmentTable,
-      Key: segmentKey(segment.log, segment.segment),
-      UpdateExpression: change.expression,
-      ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
-      ExpressionAttributeValues: valuesOrNone({ ...same.values, ...change.values }),
-    });
-    if (written) return true;
+    const update = () =>
+      this.#requests.update({
+        TableName: this.#segmentTable,
+        Key: segmentKey(segment.log, segment.segment),
+        UpdateExpression: change.expression,
+        ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
+        ExpressionAttributeValues: valuesOrNone({ ...same.values, ...change.values }),
+      });
+    const failure = `Writing when segment ${segment.segment} expires failed`;
+    // It gets in the way of the transactions that let its entries go.
+    if (await this.#requests.retry({ failure, retryable: isRetryable }, update)) return true;
     const stored = await this.#stored(segment);
     return stored !== undefined && isDeepStrictEqual(encodeSegment(stored), wanted);
   }
@@ -99,6 +103,46 @@ export class DynamoDbSegmentLife {
     );
   }
 
+  /** As {@link LogStore.letEntriesGo}. */
+  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    checkBatchItems(entries.length);
+    const numbers = [...new Set(entries)];
+    const stillLeaves = {
+      TableName: this.#segmentTable,
+      Key: segmentKey(leaving.log, leaving.segment),
+      ConditionExpression: 'G = :leaves',
+      ExpressionAttributeValues: { ':leaves': { N: String(leaving.expires) } },
+    };
+    const writes = numbers.map((entry) => this.#letGo(leaving, entry, how));
+    const failure = `Letting ${numbers.length} entries of segment ${leaving.segment} go failed`;
+    const transact = () => this.#requests.transact([{ ConditionCheck: stillLeaves }, ...writes]);
+    if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
+    if ((await this.#stored(leaving))?.expires !== leaving.expires) return false;
+    // One of them was no longer there.
+    const [entry, ...others] = numbers;
+    if (entry === undefined) return true;
+    if (others.length === 0) {
+      const key = entryKey(leaving.log, { segment: leaving.segment, entry });
+      return (await this.#requests.get(this.#entryTable, key, true)) === undefined;
+    }
+    for (const each of numbers) if (!(await this.letEntriesGo(leaving, [each], how))) return false;
+    return true;
+  }
+
+  #letGo({ log, segment, expires }: LeavingSegment, entry: number, how: 'delete' | 'ttl'): TransactWriteItem {
+    const item = { TableName: this.#entryTable, Key: entryKey(log, { segment, entry }) };
+    if (how === 'delete') return { Delete: item };
+    const values = { ':x': { N: String(expires) } };
+    return {
+      Update: {
+        ...item,
+        UpdateExpression: 'SET X = :x',
+        ConditionExpression: 'attribute_exists(S)',
+        ExpressionAttributeValues: values,
+      },
+    };
+  }
+
   /** As {@link LogStore.putItems}. */
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);
@@ -114,7 +158,7 @@ export class DynamoDbSegmentLife {
     return this.#requests.putNew(this.#segmentTable, { item: encodeSegment(segment), key }, decodeSegment);
   }
 
-  async #stored({ log, segment }: Segment): Promise<Segment | undefined> {
+  async #stored({ log, segment }: Pick<Segment, 'log' | 'segment'>): Promise<Segment | undefined> {
     const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), true);
     return item && decodeSegment(item);
   }

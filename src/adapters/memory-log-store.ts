@@ -14,7 +14,7 @@ import {
 } from '../log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
-import type { Expiration, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
+import type { Expiration, LeavingSegment, LogStore, ScanPart, SegmentRange } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -160,6 +160,15 @@ export class MemoryLogStore implements LogStore {
   async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
     checkBatchItems(entries.length);
     for (const entry of entries) this.#entries.delete(placeOfEntry(log, { segment, entry }));
+  }
+
+  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    checkBatchItems(entries.length);
+    const { log, segment, expires } = leaving;
+    if (this.#segment(log, segment)?.expires !== expires) return false;
+    if (how === 'delete') await this.deleteEntries(log, segment, entries);
+    else for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, expires);
+    return true;
   }
 
   async putItems(items: readonly Item[]): Promise<void> {

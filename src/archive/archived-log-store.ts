@@ -3,7 +3,15 @@ import type { Item, StoredItem } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
-import type { Consistency, Expiration, LogStore, RootRef, ScanPart, SegmentRange } from '../log/log-store.ts';
+import type {
+  Consistency,
+  Expiration,
+  LeavingSegment,
+  LogStore,
+  RootRef,
+  ScanPart,
+  SegmentRange,
+} from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
@@ -178,6 +186,10 @@ export class ArchivedLogStore implements LogStore {
 
   deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
     return this.#tables.deleteEntries(log, segment, entries);
+  }
+
+  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#tables.letEntriesGo(segment, entries, how);
   }
 
   putItems(items: readonly Item[]): Promise<void> {

@@ -34,7 +34,10 @@ export type ScanPlace = Pick<Segment, 'log' | 'segment'>;
 /** When a segment's entries go: see {@link Segment}. */
 export type Expiration = Pick<Segment, 'expires' | 'expired'>;
 
-/** The most items that {@link LogStore.putItems} and {@link LogStore.deleteEntries} take at once. */
+/** A segment that says when its entries go. */
+export type LeavingSegment = Pick<Segment, 'log' | 'segment'> & { readonly expires: number };
+
+/** The most items that are put, deleted or let go at once. */
 export const MAX_BATCH_ITEMS = 25;
 
 /**
@@ -141,6 +144,15 @@ export interface LogStore {
    * @throws TooLargeError where they are more
    */
   deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void>;
+
+  /**
+   * Lets entries of a segment go, at most {@link MAX_BATCH_ITEMS}, all at once and only as long as the segment says that
+   * they go at `expires`: they are deleted, or are given that expiry. One that does not exist is no error. Costs twice as
+   * many write units as to do so without a condition.
+   * @returns whether the segment says so; where not, nothing was changed
+   * @throws TooLargeError where they are more
+   */
+  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
 
   /**
    * Writes items of the Entry table just as they are, whatever was there, at most {@link MAX_BATCH_ITEMS}: for those

@@ -14,6 +14,9 @@ export interface Segment {
   readonly archiveHash?: Uint8Array | undefined;
   /** Epoch seconds from which on the entries may be gone from the table; absent while they stay. */
   readonly expires?: number | undefined;
-  /** How many entries were deleted, or given their expiry; present once that is done for all of them. */
+  /**
+   * Present once all entries were deleted or given their expiry: how many they were, as far as the archive or what was
+   * left of them told.
+   */
   readonly expired?: number | undefined;
 }

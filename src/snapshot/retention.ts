@@ -34,6 +34,9 @@ export const DEFAULT_POLICY: RetentionPolicy = {
 /** Below this grace period, in seconds, a build may be under way when what it starts from is collected. */
 export const MIN_GRACE_SECONDS = 3600;
 
+/** `expires` of a segment while somebody takes back that it expires: the first moment of the year 2200, in epoch seconds. */
+export const HELD = 7_258_118_400;
+
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
@@ -84,7 +87,9 @@ export function planRetention(segments: readonly Segment[], policy: RetentionPol
     const next = segments[i + 1];
     if (next === undefined || !isCovered(segment, next)) continue;
     // Counted, not subtracted: where numbers are missing, fewer segments than that would stay.
-    const kept = segments.length - i <= policy.keepSegments || nowMs - next.created * 1000 < policy.keepDays * DAY_MS;
+    // By the clocks of the clients that began them, of which one may be far behind.
+    const closedMs = Math.max(segment.created, next.created) * 1000;
+    const kept = segments.length - i <= policy.keepSegments || nowMs - closedMs < policy.keepDays * DAY_MS;
     const kind = kept ? undefined : nextStep(segment, policy, nowMs);
     if (kind !== undefined) jobs.push({ kind, log: segment.log, segment: segment.segment });
   }
@@ -102,7 +107,8 @@ function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): Ret
   if (policy.archive && archive === undefined && expires === undefined) return 'archive';
   if (policy.expire === 'never' || expired !== undefined) return undefined;
   if (policy.archive && archive === undefined) return undefined;
-  const waits = policy.expire === 'delete' && expires !== undefined && nowMs < expires * 1000;
+  const announced = expires !== undefined && expires !== HELD;
+  const waits = policy.expire === 'delete' && announced && nowMs < expires * 1000;
   return waits ? undefined : 'expire';
 }
 

@@ -1,22 +1,18 @@
-import pLimit from 'p-limit';
 import { compareWithArchive } from '../archive/compare.ts';
 import { type Archive, openArchive } from '../archive/reader.ts';
 import { ArchiveDiffersError, SegmentStateError } from '../errors.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
-import { writeUnits } from '../log/item-size.ts';
-import { type LogStore, MAX_BATCH_ITEMS } from '../log/log-store.ts';
+import type { LeavingSegment, LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
-import { planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
+import { HELD, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
 import type { ExpireJob } from './job.ts';
+import { letPageGo } from './let-go.ts';
 import type { Pace } from './pace.ts';
 import { changedMeanwhile, requireCovered, requireSegment } from './segment-state.ts';
-
-/** Entries that are given their expiry at once. */
-const CONCURRENCY = 16;
 
 export interface ExpireDeps {
   /** The tables themselves, without what archives would add to them. */
@@ -83,17 +79,18 @@ export async function expireSegment(
   if (policy.expire === 'delete' && deps.now() < expires * 1000)
     return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
-  const letGo = policy.expire === 'delete' ? deleteBatch : stampBatch;
-  let reached = from;
-  const range = { segment: number, from, to: MAX_NUMBER + 1 };
+  const letting = { how: policy.expire, archived: archive !== undefined };
+  const start = from > 0 && (await isBack(deps, leaving)) ? 0 : from;
+  let reached = start;
+  const range = { segment: number, from: start, to: MAX_NUMBER + 1 };
   let lastType: string | undefined;
   for await (const found of deps.tables.items(log, range, { consistent: true })) {
     await checkPage(deps, { segment: leaving, archive, lastType }, found);
     lastType = found.at(-1)?.T?.S ?? lastType;
-    const page = options.dryRun === true ? found : await inBatches(deps, found, (batch) => letGo(deps, leaving, batch));
+    const page = options.dryRun === true ? found : await letPageGo(deps, leaving, found, letting);
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
-    if (options.dryRun !== true) await requireStillLeaving(deps, leaving, page);
+    if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached };
     // Not right behind the end: another turn could not tell that what follows is behind it.
     const atEnd = lastType === (deps.types ?? RESERVED_TYPES).endSegment;
@@ -105,7 +102,7 @@ export async function expireSegment(
   return { outcome: 'expired', segment: number, entries, expires };
 }
 
-type Leaving = Segment & { readonly expires: number };
+type Leaving = Segment & LeavingSegment;
 
 /** Whether the policy asks for this now: it may have changed since the job was sent, or the segment been restored. */
 async function isDue(
@@ -125,7 +122,8 @@ async function announce(
   { graceSeconds }: RetentionPolicy,
   { dryRun }: ExpireOptions,
 ): Promise<Leaving> {
-  if (segment.expires !== undefined) return { ...segment, expires: segment.expires };
+  // What somebody held who died while taking it back is not held for ever.
+  if (segment.expires !== undefined && segment.expires !== HELD) return { ...segment, expires: segment.expires };
   const expires = Math.floor(deps.now() / 1000) + graceSeconds;
   if (dryRun === true || (await deps.tables.setExpiration(segment, { expires }))) return { ...segment, expires };
   throw changedMeanwhile(segment);
@@ -153,47 +151,6 @@ async function checkPage(
 }
 
 /**
- * Does something to the items of a page, some at a time, until the time is up: a page has thousands of small items, for
- * which a slow pace leaves no time.
- * @returns those to which it was done; at least one batch of them
- */
-async function inBatches(
-  { now, deadline }: ExpireDeps,
-  page: readonly StoredItem[],
-  work: (batch: readonly StoredItem[]) => Promise<void>,
-): Promise<readonly StoredItem[]> {
-  let done = 0;
-  do {
-    await work(page.slice(done, done + MAX_BATCH_ITEMS));
-    done += MAX_BATCH_ITEMS;
-  } while (done < page.length && (deadline === undefined || now() < deadline));
-  return page.slice(0, done);
-}
-
-async function stampBatch(
-  deps: ExpireDeps,
-  { log, segment, expires }: Leaving,
-  batch: readonly StoredItem[],
-): Promise<void> {
-  const limit = pLimit(CONCURRENCY);
-  const stamp = async (item: StoredItem): Promise<void> => {
-    if (item.X?.N === String(expires)) return;
-    await deps.pace?.take(writeUnits(item));
-    await deps.tables.setEntryExpiry(log, { segment, entry: Number(item.N?.N) }, expires);
-  };
-  await Promise.all(batch.map((item) => limit(stamp, item)));
-}
-
-async function deleteBatch(deps: ExpireDeps, { log, segment }: Leaving, batch: readonly StoredItem[]): Promise<void> {
-  await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
-  await deps.tables.deleteEntries(
-    log,
-    segment,
-    batch.map((item) => Number(item.N?.N)),
-  );
-}
-
-/**
  * Whoever takes the expiry back, or restores the segment, writes so onto the segment first. They may be through with
  * its entries by now, so what was stamped meanwhile is taken back here.
  */
@@ -204,6 +161,12 @@ async function requireStillLeaving(deps: ExpireDeps, segment: Leaving, page: rea
     await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, undefined);
   }
   throw changedMeanwhile(segment);
+}
+
+/** Whether what earlier turns let go is there to stay: restoring, and taking back an expiry, begin with the first entry. */
+async function isBack({ tables }: ExpireDeps, { log, segment, expires }: Leaving): Promise<boolean> {
+  const first = await Array.fromAsync(tables.items(log, { segment, from: 0, to: 1 }, { consistent: true }));
+  return first.flat().some(({ X }) => X?.N !== String(expires));
 }
 
 async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Promise<void> {

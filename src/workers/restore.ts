@@ -76,7 +76,8 @@ export async function restoreSegment(
     entries += page.length;
     deps.onEntries?.(entries);
   }
-  if (!dryRun) await requireNothingBehind(into, place, entries);
+  await requireNothingBehind(into, place, entries);
+  if (!dryRun && options.into === undefined) await stillLeaves(deps, place);
   return { segment: place.segment, entries, restored, unexpired };
 }
 
@@ -90,6 +91,13 @@ async function prepare(deps: ExpireDeps, segment: Segment, { into, holdSeconds }
   if (segment.expires === undefined) return;
   const expires = Math.floor(deps.now() / 1000) + holdSeconds;
   if (!(await deps.tables.setExpiration(segment, { expires }))) throw changedMeanwhile(segment);
+}
+
+/** An expire job that came in between saw what was there by then, and may have said that all has gone. */
+async function stillLeaves({ tables }: ExpireDeps, place: SegmentPlace): Promise<void> {
+  const segment = await requireSegment(tables, place);
+  if (segment.expired === undefined) return;
+  if (!(await tables.setExpiration(segment, { expires: segment.expires }))) throw changedMeanwhile(segment);
 }
 
 async function itemsByNumber(

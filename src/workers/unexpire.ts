@@ -2,6 +2,7 @@ import { SegmentStateError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { writeUnits } from '../log/item-size.ts';
 import { MAX_NUMBER } from '../log/position.ts';
+import { HELD } from '../snapshot/retention.ts';
 import type { ExpireDeps } from './expire.ts';
 import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
 
@@ -10,9 +11,6 @@ export interface UnexpireResult {
   /** Entries whose expiry was taken away, or would be. */
   readonly entries: number;
 }
-
-/** The first moment of the year 2200, in epoch seconds: what is stamped with it by a job that is still under way, stays. */
-const FAR = 7_258_118_400;
 
 /**
  * Takes back that a segment expires, as long as all of its entries are there. The segment says first that they leave in
@@ -33,8 +31,8 @@ export async function unexpireSegment(
   if (!before.whole) throw incomplete(place);
   if (options.dryRun === true) return { segment: place.segment, entries: before.stamped };
   const { expired: _, ...rest } = segment;
-  const held = { ...rest, expires: FAR };
-  if (!(await deps.tables.setExpiration(segment, { expires: FAR }))) throw changedMeanwhile(segment);
+  const held = { ...rest, expires: HELD };
+  if (!(await deps.tables.setExpiration(segment, { expires: HELD }))) throw changedMeanwhile(segment);
   let entries = 0;
   // A job that was under way may have stamped some behind the back of the first pass.
   for (;;) {

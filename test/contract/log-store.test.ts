@@ -509,6 +509,67 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await numbersOf(log)).toEqual([0]);
   });
 
+  describe('lets entries go together', () => {
+    async function leavingLog() {
+      const log = await createLog(store);
+      await store.putEntries([1, 2, 3, 4].map((entry) => entryAt(log, { segment: 0, entry })));
+      const leaving = { ...segmentOf(log, 0), expires: NOON };
+      expect(await store.setExpiration(segmentOf(log, 0), leaving)).toBe(true);
+      return { log, leaving };
+    }
+    const expiries = async (log: LogId) =>
+      (await itemsOf(log)).map(({ X }) => (X !== undefined && 'N' in X ? X.N : ''));
+
+    test('by their expiry, or at once', async () => {
+      const { log, leaving } = await leavingLog();
+      expect(await store.letEntriesGo(leaving, [1, 2, 2], 'ttl')).toBe(true);
+      expect(await store.letEntriesGo(leaving, [2, 3], 'ttl')).toBe(true);
+      const at = String(NOON);
+      expect(await expiries(log)).toEqual(['', at, at, at, '']);
+      expect(await store.letEntriesGo(leaving, [1, 4, 4], 'delete')).toBe(true);
+      expect(await numbersOf(log)).toEqual([0, 2, 3]);
+    });
+
+    test('not minding those that are gone, and making none', async () => {
+      const { log, leaving } = await leavingLog();
+      await store.deleteEntries(log, 0, [2, 4]);
+      expect(await store.letEntriesGo(leaving, [1, 2, 3], 'ttl')).toBe(true);
+      expect(await store.letEntriesGo(leaving, [4], 'ttl')).toBe(true);
+      expect(await store.letEntriesGo(leaving, [], 'ttl')).toBe(true);
+      expect(await expiries(log)).toEqual(['', String(NOON), String(NOON)]);
+      expect(await store.letEntriesGo(leaving, [0, 2, 3], 'delete')).toBe(true);
+      expect(await numbersOf(log)).toEqual([1]);
+    });
+
+    test('not once the segment says otherwise', async () => {
+      const { log, leaving } = await leavingLog();
+      const items = await itemsOf(log);
+      const other = { ...leaving, expires: NOON + 1 };
+      for (const how of ['ttl', 'delete'] as const) {
+        expect(await store.letEntriesGo(other, [1, 2], how)).toBe(false);
+        expect(await store.letEntriesGo(other, [9], how)).toBe(false);
+        expect(await store.letEntriesGo(other, [], how)).toBe(false);
+        expect(await store.letEntriesGo({ ...leaving, segment: 1 }, [1], how)).toBe(false);
+      }
+      expect(await store.setExpiration(leaving, {})).toBe(true);
+      for (const how of ['ttl', 'delete'] as const) expect(await store.letEntriesGo(leaving, [1, 2], how)).toBe(false);
+      expect(await itemsOf(log)).toEqual(items);
+    });
+
+    test('in full batches of large items, and not in larger ones', async () => {
+      const { log, leaving } = await leavingLog();
+      const numbers = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => i);
+      for (const how of ['ttl', 'delete'] as const) {
+        await expect(store.letEntriesGo(leaving, numbers, how)).rejects.toThrow(TooLargeError);
+      }
+      const body = { format: 'bytes', bytes: new Uint8Array(100 * 1024) } as const;
+      await store.putItems(numbers.slice(1).map((entry) => encodeEntry(entryAt(log, { segment: 0, entry }, { body }))));
+      expect(await store.letEntriesGo(leaving, numbers.slice(1), 'ttl')).toBe(true);
+      expect(await store.letEntriesGo(leaving, numbers.slice(1), 'delete')).toBe(true);
+      expect(await numbersOf(log)).toEqual([0]);
+    });
+  });
+
   test('gives back items just as they were put, whatever they hold', async () => {
     const log = await createLog(store);
     const foreign = (entry: number): Item => ({

@@ -7,8 +7,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { ensureTables } from '../../src/local/tables.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
+import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
 import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX, SWEEP_KEY } from '../../src/store/keys.ts';
 import { encodeJob } from '../../src/workers/job.ts';
+import { writePolicy } from '../../src/workers/policies.ts';
 import { deployedFunctions } from '../support/deployed-functions.ts';
 import { DeployedWorld } from '../support/deployed-world.ts';
 import type { Deployment } from '../support/deployment.ts';
@@ -26,6 +28,7 @@ const POLICY = {
   GraceSeconds: String(GRACE_SECONDS),
   ExpireWriteUnits: '1000000',
 };
+const DAY_SECONDS = 24 * 3600;
 const FUNCTIONS = [...deployedFunctions(readTemplate().expand()).keys()];
 
 /** Of both deployments, for the last test. */
@@ -314,6 +317,22 @@ describe('a stack beside a log that exists already, whose entries expire by TTL'
     expect(await world.rows(log)).toEqual(sheet.trimmed());
     expect(await world.keys(chunkPrefix(log))).not.toEqual(chunks);
     expect(await deployment.invoke('ReplayFunction', { log })).toMatchObject({ equal: true });
+    expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
+  });
+
+  test('deletes the entries of a log that wants no archive, some days later', async () => {
+    const { log, sheet } = await world.addLog(2);
+    const changes = { archive: false, expire: 'delete', keepDays: 2 } as const;
+    await writePolicy(world.blobs, DEFAULT_POLICY, { log, changes });
+    await world.sweepAfter(DAY_SECONDS);
+    expect((await world.tables.getSegment(log, 0, { consistent: true }))?.expires).toBeUndefined();
+    await world.sweepAfter(DAY_SECONDS);
+    await world.sweepAfter(GRACE_SECONDS);
+    const segment = await world.tables.getSegment(log, 0, { consistent: true });
+    expect([segment?.archive, segment?.expired]).toEqual([undefined, 16]);
+    const pages = world.tables.items(log, { segment: 0, from: 0, to: 100 }, { consistent: true });
+    expect((await Array.fromAsync(pages)).flat()).toEqual([]);
+    expect(await world.rows(log)).toEqual(sheet.trimmed());
     expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
   });
 

@@ -146,7 +146,12 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/expire.ts',
-        from: '    if (options.dryRun !== true) await requireStillLeaving(deps, leaving, page);\n',
+        from: '    if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);\n',
+        to: '',
+      },
+      {
+        file: 'workers/let-go.ts',
+        from: '  if (!archived) return letGoTogether(deps, segment, staying, how);\n',
         to: '',
       },
     ],
@@ -157,8 +162,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/expire.ts',
-        from: "  const letGo = policy.expire === 'delete' ? deleteBatch : stampBatch;\n",
-        to: "  const letGo = policy.expire === 'delete' ? deleteBatch : stampBatch;\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n",
+        from: '  const letting = { how: policy.expire, archived: archive !== undefined };\n',
+        to: '  const letting = { how: policy.expire, archived: archive !== undefined };\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n',
       },
     ],
   },

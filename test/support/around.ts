@@ -33,6 +33,7 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
     setEntryExpiry: (log, position, expires) =>
       around('setEntryExpiry', () => inner.setEntryExpiry(log, position, expires)),
     deleteEntries: (log, segment, entries) => around('deleteEntries', () => inner.deleteEntries(log, segment, entries)),
+    letEntriesGo: (segment, entries, how) => around('letEntriesGo', () => inner.letEntriesGo(segment, entries, how)),
     putItems: (items) => around('putItems', () => inner.putItems(items)),
     putSegment: (segment) => around('putSegment', () => inner.putSegment(segment)),
     isRetryable: (error) => inner.isRetryable(error),

@@ -3,7 +3,14 @@ import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import type { Consistency, Expiration, LogStore, ScanPart, SegmentRange } from '../../src/log/log-store.ts';
+import type {
+  Consistency,
+  Expiration,
+  LeavingSegment,
+  LogStore,
+  ScanPart,
+  SegmentRange,
+} from '../../src/log/log-store.ts';
 import { comparePositions, type Position } from '../../src/log/position.ts';
 import type { RootRef } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
@@ -120,6 +127,16 @@ export class RecordedLogStore implements LogStore {
     const there = await Promise.all(places.map((place) => this.#exists(place)));
     await this.#inner.deleteEntries(log, segment, entries);
     this.removed(places.filter((_, i) => there[i]));
+  }
+
+  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    const { log, segment } = leaving;
+    const places = entries.map((entry) => ({ log, position: { segment, entry } }));
+    const there = await Promise.all(places.map((place) => this.#exists(place)));
+    const went = await this.#inner.letEntriesGo(leaving, entries, how);
+    if (went && how === 'delete') this.removed(places.filter((_, i) => there[i]));
+    if (went && how === 'ttl') for (const { position } of places) await this.#modified(log, position);
+    return went;
   }
 
   /** Tells of entries that are in the table no more: also of those that went by themselves, since they had expired. */

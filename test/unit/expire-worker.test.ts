@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
-import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import { type ExpireDeps, type ExpireOptions, type ExpireResult, expireSegment } from '../../src/workers/expire.ts';
 import type { ExpireJob } from '../../src/workers/job.ts';
 import { restoreSegment } from '../../src/workers/restore.ts';
@@ -10,7 +10,7 @@ import { unexpireSegment } from '../../src/workers/unexpire.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
-import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { deathsOf, dieAt, dieDuring } from '../support/die-at.ts';
 import { NOON } from '../support/logs.ts';
 import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
 
@@ -26,8 +26,10 @@ const TTL: RetentionPolicy = {
 };
 const DELETE: RetentionPolicy = { ...TTL, expire: 'delete' };
 const UNARCHIVED: RetentionPolicy = { ...TTL, archive: false };
+const UNARCHIVED_DELETE: RetentionPolicy = { ...UNARCHIVED, expire: 'delete' };
 const G = NOON + GRACE;
 const BOTH = [TTL, DELETE];
+const ALL = [...BOTH, UNARCHIVED, UNARCHIVED_DELETE];
 
 /** A log of two segments, the first of 9 entries, of which the table gives so many at once. */
 async function closedSheet(pageItems = 4): Promise<SheetLog> {
@@ -63,6 +65,10 @@ function expire(
 ): Promise<ExpireResult> {
   return expireSegment({ ...sheet.deps, ...deps }, { log: sheet.log, segment: 0, ...job }, policy, options);
 }
+
+const unexpireFirst = (sheet: SheetLog) => unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 });
+const restoreFirst = (sheet: SheetLog) =>
+  restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
 
 async function expiries(sheet: SheetLog): Promise<(string | undefined)[]> {
   return (await sheet.items()).map(({ X }) => (X !== undefined && 'N' in X ? X.N : undefined));
@@ -275,6 +281,28 @@ describe('entries are deleted', () => {
     expect(taken).toEqual(sums);
     expect(await sheet.items(1)).toEqual([]);
   });
+
+  test.each([DELETE, UNARCHIVED_DELETE])(
+    'in smaller batches where they are large, archived: $archive',
+    async (policy) => {
+      const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems: 1000 }));
+      for (let i = 0; i < 9; i++) await sheet.edit(set(i, 0, 'x'));
+      await sheet.completed();
+      // Others may give entries attributes of their own.
+      const large = { other: { B: new Uint8Array(100 * 1024) } };
+      await sheet.tables.putItems((await sheet.items()).map((item) => ({ ...item, ...large })));
+      await sheet.covered();
+      if (policy.archive) await sheet.archive(0);
+      await expire(sheet, policy);
+      sheet.nowMs = G * 1000;
+      const taken: number[] = [];
+      const pace = { take: async (some: number) => void taken.push(some) };
+      await expire(sheet, policy, { deps: { pace } });
+      expect(await sheet.items()).toEqual([]);
+      expect(taken.length).toBeGreaterThan(4);
+      expect(Math.max(...taken)).toBeLessThanOrEqual(policy.archive ? 300 : 600);
+    },
+  );
 });
 
 describe('right before they go', () => {
@@ -359,7 +387,7 @@ describe('an expire job', () => {
     expect(await expire(sheet, policy, { job })).toMatchObject({ outcome: 'expired', entries: 63 });
   });
 
-  test.each([...BOTH, UNARCHIVED])('goes on from where its last turn ended: $expire', async (policy) => {
+  test.each(ALL)('goes on from where its last turn ended: $expire, archived: $archive', async (policy) => {
     const [slow, quick] = [await announcedSheet(policy), await announcedSheet(policy)];
     const results = await turns(slow, policy, { deadline: 0 });
     expect(results).toEqual([
@@ -372,20 +400,30 @@ describe('an expire job', () => {
     expect({ ...(await slow.segmentItem()), archive: '' }).toEqual({ ...(await quick.segmentItem()), archive: '' });
   });
 
-  test.each([...BOTH, UNARCHIVED])('ends as ever, wherever the one before died: $expire', async (policy) => {
+  test.each(ALL)('ends as ever, wherever the one before died: $expire, archived: $archive', async (policy) => {
     const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => expire(sheet, policy, { deps });
     const reference = await announcedSheet(policy);
     const deaths = await deathsOf(reference, job(reference));
     const names = deaths.map(({ name }) => name);
     for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
-    expect(names).toContain(policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries');
-    const whole = await reference.contents();
+    const archived = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
+    expect(names).toContain(policy.archive ? archived : 'letEntriesGo');
+    // How many entries there were, nobody knows any more once they were deleted and no archive has them.
+    const contents = async (sheet: SheetLog) => {
+      const { segments, ...rest } = await sheet.contents();
+      return {
+        ...rest,
+        segments: segments.map((each) => (policy === UNARCHIVED_DELETE ? { ...each, expired: 0 } : each)),
+      };
+    };
+    const whole = await contents(reference);
     for (const death of deaths) {
       const sheet = await announcedSheet(policy);
       await dieDuring(sheet, death, job(sheet));
       const where = `died ${death.when} ${death.name} (${death.operation})`;
       expect(['expired', 'present'], where).toContain((await expire(sheet, policy)).outcome);
-      expect(await sheet.contents(), where).toEqual(whole);
+      expect((await sheet.segmentItem()).expired, where).toBeDefined();
+      expect(await contents(sheet), where).toEqual(whole);
     }
   });
 
@@ -403,6 +441,20 @@ describe('an expire job', () => {
     await restore();
     expect(await numbers(sheet)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
     expect((await expire(sheet, policy)).outcome).toBe(policy.expire === 'ttl' ? 'expired' : 'waiting');
+  });
+
+  test.each([
+    ['restored', restoreFirst],
+    ['taken back', unexpireFirst],
+  ])('begins anew where the segment was %s between its turns', async (_, takeBack) => {
+    for (const policy of [TTL, UNARCHIVED].filter(({ archive }) => archive || takeBack === unexpireFirst)) {
+      const sheet = await announcedSheet(policy);
+      expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ reached: 4 });
+      await takeBack(sheet);
+      expect(await expire(sheet, policy, { job: { from: 4 } })).toMatchObject({ outcome: 'expired', entries: 9 });
+      const { expires } = await sheet.segmentItem();
+      expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(expires)));
+    }
   });
 
   test('goes on where somebody would take the expiry back in the middle, which is refused', async () => {
@@ -429,6 +481,15 @@ describe('an expire job', () => {
     expect(await sheet.items()).toEqual(items);
   });
 });
+
+/** Which operation of an expire job is the nth of a name. */
+async function nthOf(name: string, nth: number, policy: RetentionPolicy): Promise<number> {
+  const sheet = await announcedSheet(policy);
+  const deaths = await deathsOf(sheet, (deps) => expire(sheet, policy, { deps }));
+  const operation = deaths.filter((death) => death.name === name && death.when === 'after')[nth - 1]?.operation;
+  if (operation === undefined) throw new Error(`there are no ${nth} of ${name}`);
+  return operation;
+}
 
 describe('unexpireSegment', () => {
   const unexpire = (sheet: SheetLog, options?: { readonly dryRun: boolean }) =>
@@ -476,9 +537,9 @@ describe('unexpireSegment', () => {
 
   test('works beside an expire job that is stamping: no entry is left with an expiry', async () => {
     for (let nth = 1; nth <= 9; nth++) {
-      const sheet = await closedSheet();
+      const sheet = await archivedSheet();
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
-      const expiring = expire(sheet, UNARCHIVED, { deps: depsAround(sheet, around) });
+      const expiring = expire(sheet, TTL, { deps: depsAround(sheet, around) });
       await expect(expiring).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
       expect((await sheet.segmentItem()).expires).toBeUndefined();
@@ -487,11 +548,53 @@ describe('unexpireSegment', () => {
 
   test('works beside an expire job whose time is up', async () => {
     for (let nth = 1; nth <= 8; nth++) {
-      const sheet = await closedSheet(8);
+      const sheet = await archivedSheet(8);
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
       const deps = { ...depsAround(sheet, around), deadline: 0 };
-      await expect(expire(sheet, UNARCHIVED, { deps })).rejects.toThrow(SegmentStateError);
+      await expect(expire(sheet, TTL, { deps })).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
+    }
+  });
+
+  test.each([UNARCHIVED, UNARCHIVED_DELETE])(
+    'has the last word on entries without an archive: $expire',
+    async (policy) => {
+      for (let nth = 1; nth <= (policy.expire === 'ttl' ? 3 : 1); nth++) {
+        const sheet = await announcedSheet(policy);
+        const { log } = sheet;
+        const before = await sheet.items();
+        // The batch that is on its way by then must not go, though the job dies before it learns of anything.
+        await dieAt(sheet, { operation: await nthOf('letEntriesGo', nth, policy), when: 'after' }, (_, around) => {
+          const first = actBefore('letEntriesGo', nth, () => unexpire(sheet));
+          const deps = depsAround(sheet, (name, effect) => around(name, () => first(name, effect)));
+          return expire(sheet, policy, { deps });
+        });
+        expect(await sheet.items(), `batch ${nth}`).toEqual(before);
+        expect((await sheet.segmentItem()).expires).toBeUndefined();
+        expect((await verify(sheet.deps, log)).problems).toEqual([]);
+      }
+    },
+  );
+
+  test.each(BOTH)('that died in the middle does not keep a segment for ever: $expire', async (policy) => {
+    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => unexpireSegment(deps, { log: sheet.log, segment: 0 });
+    const reference = await archivedSheet();
+    await expire(reference, policy);
+    for (const death of await deathsOf(reference, job(reference))) {
+      const sheet = await archivedSheet();
+      await expire(sheet, policy);
+      await dieDuring(sheet, death, job(sheet));
+      // What the policy asks for then, whenever that is.
+      for (let day = 0; day < 3; day++) {
+        const segments = await Array.fromAsync(sheet.tables.segments(sheet.log));
+        for (const { kind } of planRetention(segments, policy, sheet.nowMs)) {
+          expect(kind).toBe('expire');
+          await expire(sheet, policy);
+        }
+        sheet.nowMs += 24 * 3600 * 1000;
+        sheet.tables.expireEntries(sheet.nowMs / 1000);
+      }
+      expect(await sheet.items(), `died ${death.when} ${death.name} (${death.operation})`).toEqual([]);
     }
   });
 

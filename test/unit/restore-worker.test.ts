@@ -202,6 +202,7 @@ describe('a segment cannot be restored', () => {
     await expect(restoring).rejects.toThrow(ArchiveDiffersError);
     await expect(restoring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: ENTRIES });
     expect(await sheet.items()).toEqual([...items, behind]);
+    await expect(restore(sheet, { dryRun: true })).rejects.toThrow(ArchiveDiffersError);
   });
 
   test('from an archive that is gone or cut off', async () => {
@@ -267,6 +268,28 @@ describe('what was restored', () => {
     expect(await plan()).toEqual([{ kind: 'expire', log: sheet.log, segment: 0 }]);
     expect(await expire()).toMatchObject({ outcome: 'expired', entries: ENTRIES });
     expect(await sheet.items()).toEqual([]);
+  });
+
+  test('is not said to have expired by a job that came before all was back', async () => {
+    for (const policy of [TTL, DELETE]) {
+      const { sheet } = await expiredSheet(() => true);
+      const place = { log: sheet.log, segment: 0 };
+      let puts = 0;
+      const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+        if (name === 'putItems' && ++puts === 2) await expireSegment(sheet.deps, place, policy);
+        return effect();
+      });
+      await restore(sheet, {}, { tables });
+      expect(puts).toBeGreaterThan(1);
+      expect(await sheet.items()).toHaveLength(ENTRIES);
+      // So it goes once more when its time has come.
+      for (let times = 0; times < 3; times++) {
+        sheet.nowMs += (HOLD + GRACE) * 1000;
+        sheet.tables.expireEntries(sheet.nowMs / 1000);
+        await expireSegment(sheet.deps, place, policy);
+      }
+      expect(await sheet.items()).toEqual([]);
+    }
   });
 
   test('stays as long where it is given its expiry at once', async () => {

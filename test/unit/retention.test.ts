@@ -65,6 +65,13 @@ describe('planRetention: which segments may go', () => {
       jobs: ['archive 0'],
     },
     {
+      name: 'not before its days are over, though the client that closed it has a clock that is years behind',
+      policy: { keepDays: 3, expire: 'delete', archive: false },
+      segments: [segment(0), segment(1, { created: 0 })],
+      day: 1,
+      jobs: [],
+    },
+    {
       name: 'all covered segments, oldest first, past one that is not covered',
       segments: [segment(0), segment(1), segment(2, { lastSnapshot: undefined }), segment(3), segment(4)],
       jobs: ['archive 0', 'archive 2', 'archive 3'],
