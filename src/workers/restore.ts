@@ -13,7 +13,7 @@ import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-s
 export interface RestoreOptions {
   /** Other tables to write the segment to; those that it came from by default. */
   readonly into?: LogStore | undefined;
-  /** For how long the policy lets the restored entries stay, in seconds: not used for other tables. */
+  /** For how long the policy lets the restored entries stay where the segment expires, in seconds. */
   readonly holdSeconds: number;
   /** Writes nothing, and says what would be written. */
   readonly dryRun?: boolean | undefined;
@@ -52,7 +52,7 @@ export async function restoreSegment(
     });
   }
   const archive = await openArchive(deps, segment);
-  if (!dryRun) await prepare(deps, segment, options);
+  if (!dryRun) await prepare(deps, segment, into, options.holdSeconds);
   const types = deps.types ?? RESERVED_TYPES;
   let [entries, restored, unexpired] = [0, 0, 0];
   for await (const page of archive.items(0, archive.entries)) {
@@ -77,24 +77,22 @@ export async function restoreSegment(
     deps.onEntries?.(entries);
   }
   await requireNothingBehind(into, place, entries);
-  if (!dryRun && options.into === undefined) await stillLeaves(deps, place);
+  if (!dryRun) await stillLeaves(into, place);
   return { segment: place.segment, entries, restored, unexpired };
 }
 
-/** Says on the segment that its entries stay; where it goes into other tables, writes it there. */
-async function prepare(deps: ExpireDeps, segment: Segment, { into, holdSeconds }: RestoreOptions): Promise<void> {
-  if (into !== undefined) {
-    const { expires: _, expired: __, ...rest } = segment;
-    await into.putSegment(rest);
-    return;
-  }
-  if (segment.expires === undefined) return;
-  const expires = Math.floor(deps.now() / 1000) + holdSeconds;
-  if (!(await deps.tables.setExpiration(segment, { expires }))) throw changedMeanwhile(segment);
+/** Says on the segment that its entries stay; where it goes into tables that have no such segment, writes it there. */
+async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, holdSeconds: number): Promise<void> {
+  const { expires: _, expired: __, ...whole } = segment;
+  if (await into.putSegment(whole)) return;
+  const there = await requireSegment(into, segment);
+  if (there.expires === undefined) return;
+  const expires = Math.floor(now() / 1000) + holdSeconds;
+  if (!(await into.setExpiration(there, { expires }))) throw changedMeanwhile(segment);
 }
 
 /** An expire job that came in between saw what was there by then, and may have said that all has gone. */
-async function stillLeaves({ tables }: ExpireDeps, place: SegmentPlace): Promise<void> {
+async function stillLeaves(tables: LogStore, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
   if (segment.expired === undefined) return;
   if (!(await tables.setExpiration(segment, { expires: segment.expires }))) throw changedMeanwhile(segment);

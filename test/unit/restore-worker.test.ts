@@ -171,6 +171,16 @@ describe('a segment is restored into other tables', () => {
     expect(await into.getSegment(sheet.log, 0)).toMatchObject({ created: created + 1 });
     expect(await itemsOf(into, sheet)).toHaveLength(ENTRIES);
   });
+
+  test('where it has expired, and stays as long as was asked for', async () => {
+    const { sheet, items } = await expiredSheet(() => true);
+    const into = new MemoryLogStore();
+    await into.putSegment(await sheet.segmentItem());
+    await restore(sheet, { into });
+    expect(await itemsOf(into, sheet)).toEqual(items);
+    const { expires, expired } = (await into.getSegment(sheet.log, 0)) ?? {};
+    expect([expires, expired]).toEqual([G + HOLD, undefined]);
+  });
 });
 
 describe('a segment cannot be restored', () => {
