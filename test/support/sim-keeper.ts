@@ -88,6 +88,11 @@ async function actByHand(world: World, ports: Ports): Promise<void> {
   const place = { log, segment: segment ?? 0 };
   const deps = world.deps(ports);
   const choice = random.next();
+  if (choice < 0.7 && random.chance(0.6)) {
+    // In the middle of what they take back.
+    await sendByHand(world, ports, { kind: 'expire', ...place });
+    await world.scheduler.sleep(random.integer(1, 3_000));
+  }
   if (choice < 0.4 && archive !== undefined) {
     const { restored, unexpired } = await restoreSegment(deps, place, { holdSeconds: random.integer(1, 3) * 3600 });
     world.trace(`${world.scheduler.now()} restored ${restored} and ${unexpired} of ${log} ${place.segment}`);
