@@ -240,6 +240,15 @@ describe('functions', () => {
     ]);
   });
 
+  test('may send to the queue that invokes them more often than Lambda would let them, and no others may', () => {
+    const feedThemselves = [...deployedFunctions(own).values()].filter(({ queues, statements }) =>
+      queues.some(({ queueArn }) => allows(statements, 'sqs:SendMessage', queueArn)),
+    );
+    const allowed = [...deployedFunctions(own).values()].filter(({ recursiveLoop }) => recursiveLoop === 'Allow');
+    expect(allowed.map(({ id }) => id)).toEqual(feedThemselves.map(({ id }) => id));
+    expect(allowed.map(({ id }) => id)).toContain('SnapshotFunction');
+  });
+
   test('that sweep are invoked on a schedule of that stack alone, at some time within a window', () => {
     const stack = template.expand({ parameters: { SweepSchedule: 'rate(2 hours)' } });
     expect(functionOf(stack, 'SweepFunction').schedules).toEqual([
