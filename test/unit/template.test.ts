@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import * as environment from '../../handlers/environment.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
@@ -567,6 +568,26 @@ describe('alarms and the dashboard', () => {
         expect(known, alarm.id).toContain(value);
         if (namespace === 'logfold') expect([...emitted()], alarm.id).toContain(name);
       }
+    }
+  });
+
+  test('take all into account that they ask for, where that is more than one metric', () => {
+    const asked = z.array(z.object({ Id: z.string(), Expression: z.string().optional() }));
+    const alarms = own.ofType('AWS::CloudWatch::Alarm').filter(({ properties }) => properties.Metrics !== undefined);
+    expect(alarms.length).toBeGreaterThan(3);
+    for (const { id, properties } of alarms) {
+      const [sum, ...metrics] = asked.parse(properties.Metrics);
+      for (const metric of metrics) expect(sum?.Expression, id).toContain(`FILL(${metric.Id}, 0)`);
+    }
+  });
+
+  test('see a function fail that does jobs, even where it comes to no job', () => {
+    const watched = JSON.stringify(resourceOf(own, 'FailingJobsAlarm').properties);
+    const workers = [...deployedFunctions(own).values()].filter(({ queues }) => queues.length > 0);
+    expect(workers).toHaveLength(2);
+    for (const { id } of workers) {
+      const metric = { Name: 'FunctionName', Value: own.ref(id) };
+      expect(watched).toContain(`"MetricName":"Errors","Dimensions":[${JSON.stringify(metric)}]`);
     }
   });
 
