@@ -213,6 +213,25 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
   });
 
+  test('have a job fail as long as the deployment is not as it must be, and do it once that is mended', async () => {
+    vi.resetModules();
+    vi.stubEnv('BUCKET', 'forgotten');
+    const { handler } = await import('../../handlers/snapshot.ts');
+    vi.stubEnv('BUCKET', BUCKET);
+    const log = await newClient().createLog();
+    const job: Job = { kind: 'snapshot', log, position: { segment: 0, entry: 0 } };
+    await queues.snapshot.send({ group: log, deduplicationId: log, body: encodeJob(job) });
+    const messages = await queues.snapshot.receive({ max: 1, visibilityMs: 30_000 });
+    const failed = { batchItemFailures: messages.map(({ id }) => ({ itemIdentifier: id })) };
+    expect(failed.batchItemFailures).toHaveLength(1);
+    expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual(failed);
+    await aws.s3.send(new CreateBucketCommand({ Bucket: 'forgotten' }));
+    expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual({ batchItemFailures: [] });
+    for (const { receipt } of messages) await queues.snapshot.delete(receipt);
+    const status = await logStatus({ store, blobs, platform: nativePlatform }, log);
+    expect(status).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
+  });
+
   test('bring a log that is too long for one invocation to its end in several', async () => {
     const client = newClient();
     const log = await client.createLog();
