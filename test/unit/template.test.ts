@@ -591,6 +591,13 @@ describe('alarms and the dashboard', () => {
     }
   });
 
+  test('believe a sweep until the next one, however rare sweeps are', () => {
+    expect(resourceOf(own, 'UnsnapshottedAlarm').properties).toMatchObject({
+      EvaluationPeriods: 1,
+      TreatMissingData: 'ignore',
+    });
+  });
+
   test('tell stacks of one account and region apart', () => {
     const other = template.expand({ refs: { 'AWS::StackName': 'other' } });
     expect(servicesOf(other).filter((name) => servicesOf(own).includes(name))).toEqual([]);
