@@ -598,6 +598,18 @@ describe('alarms and the dashboard', () => {
     });
   });
 
+  test('miss no sweep that comes once a day, as late as it may', () => {
+    const { schedules } = functionOf(own, 'SweepFunction');
+    const latest = 24 * 3600 + Math.max(...schedules.map(({ windowMinutes }) => windowMinutes)) * 60;
+    const missing = JSON.stringify(resourceOf(own, 'SweepMissingAlarm').properties);
+    const periods = [...missing.matchAll(/"Period":(\d+)/g)].map(([, seconds]) => Number(seconds));
+    expect(periods).toHaveLength(2);
+    for (const seconds of periods) {
+      expect(seconds).toBeGreaterThan(latest);
+      expect(seconds % 60).toBe(0);
+    }
+  });
+
   test('tell stacks of one account and region apart', () => {
     const other = template.expand({ refs: { 'AWS::StackName': 'other' } });
     expect(servicesOf(other).filter((name) => servicesOf(own).includes(name))).toEqual([]);
