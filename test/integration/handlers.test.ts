@@ -84,6 +84,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       POWERTOOLS_LOG_LEVEL: 'SILENT',
       POWERTOOLS_METRICS_DISABLED: 'true',
       ENTRY_TABLE: tables.entryTable,
+      ENTRY_TABLE_STREAM_ARN: tables.streamArn,
       SEGMENT_TABLE: tables.segmentTable,
       BUCKET,
       SNAPSHOT_QUEUE_URL: snapshotUrl,
@@ -280,6 +281,7 @@ describe('a function whose environment is wrong says at start what is', () => {
     AWS_REGION: 'us-east-1',
     POWERTOOLS_LOG_LEVEL: 'SILENT',
     ENTRY_TABLE: 'entries',
+    ENTRY_TABLE_STREAM_ARN: 'arn:aws:dynamodb:us-east-1:123456789012:table/entries/stream/2026-02-03T04:05:06.789',
     SEGMENT_TABLE: 'segments',
     BUCKET: 'bucket',
     SNAPSHOT_QUEUE_URL: 'https://sqs.us-east-1.amazonaws.com/1/s.fifo',
@@ -291,6 +293,7 @@ describe('a function whose environment is wrong says at start what is', () => {
 
   test.each<[what: string, changes: Record<string, string | undefined>, handlers: string[], says: RegExp]>([
     ['no table', { SEGMENT_TABLE: '' }, [...OF_JOBS, 'replay'], /parameter SegmentTableName is ''/],
+    ['no stream', { ENTRY_TABLE_STREAM_ARN: '' }, [...OF_JOBS, 'replay'], /parameter EntryTableStreamArn is ''/],
     ['no bucket', { BUCKET: undefined }, [...OF_JOBS, 'replay'], /parameter BucketName is missing/],
     ['no queue', { SNAPSHOT_QUEUE_URL: 'jobs' }, [...OF_JOBS, 'stream'], /SNAPSHOT_QUEUE_URL is 'jobs'/],
     ['one name for both types', { END_SEGMENT_TYPE: 'Snapshot' }, ALL, /parameter EndSegmentType is 'Snapshot'/],

@@ -178,6 +178,7 @@ describe('environment variables', () => {
   test('name the tables, bucket and queues of this stack, or those that were given', () => {
     expect(functionOf(own, 'MaintainFunction').environment).toMatchObject({
       ENTRY_TABLE: own.ref('EntryTable'),
+      ENTRY_TABLE_STREAM_ARN: own.attribute('EntryTable', 'StreamArn'),
       SEGMENT_TABLE: own.ref('SegmentTable'),
       BUCKET: own.ref('Bucket'),
       SNAPSHOT_QUEUE_URL: own.ref('SnapshotJobs'),
@@ -186,6 +187,7 @@ describe('environment variables', () => {
     });
     expect(functionOf(existing, 'ReplayFunction').environment).toMatchObject({
       ENTRY_TABLE: 'orders-entries',
+      ENTRY_TABLE_STREAM_ARN: EXISTING.EntryTableStreamArn,
       SEGMENT_TABLE: 'orders-segments',
       BUCKET: 'orders-snapshots',
     });
