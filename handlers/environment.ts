@@ -8,6 +8,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** The template's parameter that sets a variable. A queue's address is the template's own, and set by none. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   ENTRY_TABLE: 'EntryTableName',
+  ENTRY_TABLE_STREAM_ARN: 'EntryTableStreamArn',
   SEGMENT_TABLE: 'SegmentTableName',
   BUCKET: 'BucketName',
   SNAPSHOT_TYPE: 'SnapshotType',
@@ -28,6 +29,7 @@ const CENTURY_DAYS = 100 * YEAR_DAYS;
 const types = z.object({ SNAPSHOT_TYPE: z.string().min(1), END_SEGMENT_TYPE: z.string().min(1) });
 const stores = z.object({
   ENTRY_TABLE: z.string().min(1),
+  ENTRY_TABLE_STREAM_ARN: z.string().min(1),
   SEGMENT_TABLE: z.string().min(1),
   BUCKET: z.string().min(1),
 });

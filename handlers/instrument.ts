@@ -4,6 +4,7 @@ import type { Context } from 'aws-lambda';
 import type { FunctionEvent, Invocation } from '../src/functions/function-event.ts';
 import { logLine } from '../src/functions/log-line.ts';
 import { measures } from '../src/functions/measure.ts';
+import { once } from './once.ts';
 
 /** JSON lines; name and level are the environment's. */
 export const logger = new Logger();
@@ -39,16 +40,4 @@ function report(event: FunctionEvent): void {
   const { level, message, fields } = logLine(event);
   logger[level](message, fields);
   for (const { name, unit, value } of measures(event)) metrics.addMetric(name, unit, value);
-}
-
-/** The same again for everybody who asks, but for a failure. */
-function once(check: () => Promise<void>): () => Promise<void> {
-  let checked: Promise<void> | undefined;
-  return () => {
-    checked ??= check().catch((error: unknown) => {
-      checked = undefined;
-      throw error;
-    });
-    return checked;
-  };
 }

@@ -23,6 +23,7 @@ import { logger } from './instrument.ts';
 /** The tables and the bucket, and what must hold of them. */
 export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: boolean }) {
   const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, BUCKET: bucket } = settings;
+  const streamArn = settings.ENTRY_TABLE_STREAM_ARN;
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
   const tables = new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
@@ -36,7 +37,7 @@ export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: 
       platform,
       types: reservedTypes(settings),
     },
-    check: () => checkDeployment({ dynamodb, s3, entryTable, segmentTable, bucket, ttl }),
+    check: () => checkDeployment({ dynamodb, s3, entryTable, streamArn, segmentTable, bucket, ttl }),
   };
 }
 

@@ -15,6 +15,8 @@ export interface Deployment {
   readonly dynamodb: DynamoDBClient;
   readonly s3: S3Client;
   readonly entryTable: string;
+  /** Of the stream that the stream function is given records of. */
+  readonly streamArn: string;
   readonly segmentTable: string;
   readonly bucket: string;
   /** Whether entries are to expire by TTL, so that the Entry table must have it. */
@@ -34,6 +36,7 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
   const entries = await describeTable(dynamodb, 'EntryTableName', entryTable);
   await describeTable(dynamodb, 'SegmentTableName', segmentTable);
   requireStream(entries, entryTable);
+  requireLatestStream(entries, deployment);
   if (deployment.ttl) await requireTtl(deployment);
   await requireBucket(deployment);
 }
@@ -67,6 +70,20 @@ function requireStream({ StreamSpecification: stream }: TableDescription, name: 
   const is = view === undefined ? 'no stream' : `a stream of ${view}, which does not carry new images`;
   throw new DeploymentInvalidError('EntryTableName', `is '${name}', a table with ${is}`, {
     advice: 'Switch its stream on with the view type NEW_IMAGE, and give the ARN of that as EntryTableStreamArn',
+  });
+}
+
+/** A stream that is switched off and on again is another one, and the old one ends without any error. */
+function requireLatestStream(
+  { LatestStreamArn: latest }: TableDescription,
+  { entryTable, streamArn }: Deployment,
+): void {
+  if (latest === streamArn) return;
+  const reason = `is '${streamArn}', while the stream of table '${entryTable}' is '${latest}': nothing arrives any more`;
+  throw new DeploymentInvalidError('EntryTableStreamArn', reason, {
+    advice:
+      "Deploy with the ARN of the table's stream; to a stack that has made its tables give their names as well, and they " +
+      'stay. The next sweep finds what did not arrive',
   });
 }
 

@@ -22,6 +22,8 @@ export interface JobsFunctionDeps {
    * that; where nobody does, it comes again only after its visibility timeout, which is longer than the longest job.
    */
   readonly giveBack?: ((receipt: string, delayMs: number) => Promise<void>) | undefined;
+  /** What must hold before a job is done. Where it throws the job has failed, and waits as others do. */
+  readonly check?: (() => Promise<void>) | undefined;
 }
 
 /**
@@ -46,11 +48,12 @@ export function jobsFunction(
 }
 
 /** @returns how long to wait until the next try, in milliseconds; undefined where all went well */
-async function handle({ jobs, report }: JobsFunctionDeps, record: SQSRecord): Promise<number | undefined> {
+async function handle({ jobs, report, check }: JobsFunctionDeps, record: SQSRecord): Promise<number | undefined> {
   const delivery = deliveryOf(record);
   let job: Job | undefined;
   try {
     job = decodeJob(record.body);
+    await check?.();
     const started = performance.now();
     const result = await runJob(jobs, job);
     const ms = performance.now() - started;

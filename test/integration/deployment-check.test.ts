@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import {
   CreateTableCommand,
   type CreateTableCommandInput,
+  DescribeTableCommand,
   type StreamSpecification,
+  UpdateTableCommand,
   UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
@@ -51,6 +53,17 @@ async function table(input: CreateTableCommandInput, changes: Partial<CreateTabl
   return name;
 }
 
+/** Makes an Entry table that differs from the one that it should be, but is known by its name and stream. */
+async function entryTableWith(changes: Partial<CreateTableCommandInput>) {
+  const entryTable = await table(entryTableInput('t'), changes);
+  return { entryTable, streamArn: await streamOf(entryTable) };
+}
+
+async function streamOf(TableName: string): Promise<string> {
+  const { Table } = await engine.client.send(new DescribeTableCommand({ TableName }));
+  return Table?.LatestStreamArn ?? '';
+}
+
 describe('the check of a deployment', () => {
   test('finds nothing where all is right', async () => {
     await checkDeployment(right);
@@ -93,22 +106,42 @@ describe('the check of a deployment', () => {
 
   test('takes a stream that carries old images beside the new ones', async () => {
     const StreamSpecification = { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' } as const;
-    await checkDeployment({ ...right, entryTable: await table(entryTableInput('t'), { StreamSpecification }) });
+    await checkDeployment({ ...right, ...(await entryTableWith({ StreamSpecification })) });
+  });
+
+  test('names the stream that was switched off and on again, and the one that there is instead', async () => {
+    const made = await entryTableWith({});
+    await checkDeployment({ ...right, ...made });
+    const switchStream = async (StreamSpecification: StreamSpecification): Promise<void> => {
+      await engine.client.send(new UpdateTableCommand({ TableName: made.entryTable, StreamSpecification }));
+    };
+    await switchStream({ StreamEnabled: false });
+    await switchStream({ StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
+    const streamArn = await streamOf(made.entryTable);
+    expect(streamArn).not.toBe(made.streamArn);
+    await expectInvalid(made, 'EntryTableStreamArn', `is '${made.streamArn}', while`);
+    await expectInvalid(made, 'EntryTableStreamArn', `is '${streamArn}': nothing arrives`);
+    await checkDeployment({ ...right, ...made, streamArn });
+  });
+
+  test("names the stream that is another table's", async () => {
+    const { streamArn } = await entryTableWith({});
+    await expectInvalid({ streamArn }, 'EntryTableStreamArn', `the stream of table '${right.entryTable}' is`);
   });
 
   test('asks for TTL on the right attribute where entries are to expire by it, and only there', async () => {
-    const entryTable = await table(entryTableInput('t'), {});
-    await checkDeployment({ ...right, entryTable });
-    await expectInvalid({ entryTable, ttl: true }, 'Expire', `table '${entryTable}' has no TTL`);
+    const made = await entryTableWith({});
+    await checkDeployment({ ...right, ...made });
+    await expectInvalid({ ...made, ttl: true }, 'Expire', `table '${made.entryTable}' has no TTL`);
     const ttl = async (AttributeName: string, name: string): Promise<void> => {
       const TimeToLiveSpecification = { Enabled: true, AttributeName };
       await engine.client.send(new UpdateTimeToLiveCommand({ TableName: name, TimeToLiveSpecification }));
     };
-    await ttl('X', entryTable);
-    await checkDeployment({ ...right, entryTable, ttl: true });
-    const other = await table(entryTableInput('t'), {});
-    await ttl('C', other);
-    await expectInvalid({ entryTable: other, ttl: true }, 'Expire', "has its TTL on attribute 'C'");
+    await ttl('X', made.entryTable);
+    await checkDeployment({ ...right, ...made, ttl: true });
+    const other = await entryTableWith({});
+    await ttl('C', other.entryTable);
+    await expectInvalid({ ...other, ttl: true }, 'Expire', "has its TTL on attribute 'C'");
   });
 
   test('names the bucket that is missing', async () => {

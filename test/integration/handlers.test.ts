@@ -84,6 +84,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       POWERTOOLS_LOG_LEVEL: 'SILENT',
       POWERTOOLS_METRICS_DISABLED: 'true',
       ENTRY_TABLE: tables.entryTable,
+      ENTRY_TABLE_STREAM_ARN: tables.streamArn,
       SEGMENT_TABLE: tables.segmentTable,
       BUCKET,
       SNAPSHOT_QUEUE_URL: snapshotUrl,
@@ -213,6 +214,25 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
   });
 
+  test('have a job fail as long as the deployment is not as it must be, and do it once that is mended', async () => {
+    vi.resetModules();
+    vi.stubEnv('BUCKET', 'forgotten');
+    const { handler } = await import('../../handlers/snapshot.ts');
+    vi.stubEnv('BUCKET', BUCKET);
+    const log = await newClient().createLog();
+    const job: Job = { kind: 'snapshot', log, position: { segment: 0, entry: 0 } };
+    await queues.snapshot.send({ group: log, deduplicationId: log, body: encodeJob(job) });
+    const messages = await queues.snapshot.receive({ max: 1, visibilityMs: 30_000 });
+    const failed = { batchItemFailures: messages.map(({ id }) => ({ itemIdentifier: id })) };
+    expect(failed.batchItemFailures).toHaveLength(1);
+    expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual(failed);
+    await aws.s3.send(new CreateBucketCommand({ Bucket: 'forgotten' }));
+    expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual({ batchItemFailures: [] });
+    for (const { receipt } of messages) await queues.snapshot.delete(receipt);
+    const status = await logStatus({ store, blobs, platform: nativePlatform }, log);
+    expect(status).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
+  });
+
   test('bring a log that is too long for one invocation to its end in several', async () => {
     const client = newClient();
     const log = await client.createLog();
@@ -261,6 +281,7 @@ describe('a function whose environment is wrong says at start what is', () => {
     AWS_REGION: 'us-east-1',
     POWERTOOLS_LOG_LEVEL: 'SILENT',
     ENTRY_TABLE: 'entries',
+    ENTRY_TABLE_STREAM_ARN: 'arn:aws:dynamodb:us-east-1:123456789012:table/entries/stream/2026-02-03T04:05:06.789',
     SEGMENT_TABLE: 'segments',
     BUCKET: 'bucket',
     SNAPSHOT_QUEUE_URL: 'https://sqs.us-east-1.amazonaws.com/1/s.fifo',
@@ -272,6 +293,7 @@ describe('a function whose environment is wrong says at start what is', () => {
 
   test.each<[what: string, changes: Record<string, string | undefined>, handlers: string[], says: RegExp]>([
     ['no table', { SEGMENT_TABLE: '' }, [...OF_JOBS, 'replay'], /parameter SegmentTableName is ''/],
+    ['no stream', { ENTRY_TABLE_STREAM_ARN: '' }, [...OF_JOBS, 'replay'], /parameter EntryTableStreamArn is ''/],
     ['no bucket', { BUCKET: undefined }, [...OF_JOBS, 'replay'], /parameter BucketName is missing/],
     ['no queue', { SNAPSHOT_QUEUE_URL: 'jobs' }, [...OF_JOBS, 'stream'], /SNAPSHOT_QUEUE_URL is 'jobs'/],
     ['one name for both types', { END_SEGMENT_TYPE: 'Snapshot' }, ALL, /parameter EndSegmentType is 'Snapshot'/],

@@ -57,6 +57,8 @@ export interface DeployedFunction {
   readonly memoryMb: number;
   readonly timeoutSeconds: number;
   readonly tracing: string;
+  /** What Lambda does once the function seems to feed what invokes it. */
+  readonly recursiveLoop: 'Allow' | 'Terminate';
   readonly environment: Readonly<Record<string, string>>;
   readonly layers: readonly string[];
   readonly logGroup: string;
@@ -152,6 +154,7 @@ const functionSchema = z.object({
   MemorySize: number,
   Timeout: number,
   Tracing: z.string(),
+  RecursiveLoop: z.enum(['Allow', 'Terminate']).default('Terminate'),
   Role: z.string(),
   LoggingConfig: z.strictObject({ LogFormat: z.literal('JSON'), LogGroup: z.string() }),
   Layers: z.array(z.string()).default([]),
@@ -177,6 +180,7 @@ function toFunction({ id, properties, metadata }: Resource, stack: Stack): Deplo
     memoryMb: of.MemorySize,
     timeoutSeconds: of.Timeout,
     tracing: of.Tracing,
+    recursiveLoop: of.RecursiveLoop,
     environment: of.Environment.Variables,
     layers: of.Layers,
     logGroup: of.LoggingConfig.LogGroup,

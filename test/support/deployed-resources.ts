@@ -19,17 +19,28 @@ const tableSchema = z.object({
 });
 const redriveSchema = z.object({ deadLetterTargetArn: z.string(), maxReceiveCount: z.number() });
 
-/** Makes the tables, buckets and queues of a stack as the template describes them, so far as the servers here can. */
-export async function makeResources(stack: Stack, { dynamodb, s3, sqs }: AwsClients): Promise<void> {
+/**
+ * Makes the tables of a stack as the template describes them, so far as the engine can.
+ * @returns the attribute `StreamArn` of those that have a stream, by `<resource>.StreamArn`
+ */
+export async function makeTables(stack: Stack, dynamodb: DynamoDBClient): Promise<Readonly<Record<string, string>>> {
+  const streams: Record<string, string> = {};
   for (const { id, properties } of stack.ofType('AWS::DynamoDB::Table')) {
     const { StreamSpecification: stream, TimeToLiveSpecification: ttl, ...keys } = tableSchema.parse(properties);
     const TableName = stack.ref(id);
     const StreamSpecification = stream && { StreamEnabled: true, ...stream };
-    await dynamodb.send(new CreateTableCommand({ TableName, ...keys, StreamSpecification }));
+    const created = await dynamodb.send(new CreateTableCommand({ TableName, ...keys, StreamSpecification }));
+    const streamArn = created.TableDescription?.LatestStreamArn;
+    if (streamArn !== undefined) streams[`${id}.StreamArn`] = streamArn;
     if (ttl !== undefined) {
       await dynamodb.send(new UpdateTimeToLiveCommand({ TableName, TimeToLiveSpecification: ttl }));
     }
   }
+  return streams;
+}
+
+/** Makes the buckets and queues of a stack as the template describes them, so far as the servers here can. */
+export async function makeBucketsAndQueues(stack: Stack, { s3, sqs }: Pick<AwsClients, 's3' | 'sqs'>): Promise<void> {
   for (const { id } of stack.ofType('AWS::S3::Bucket')) {
     await s3.send(new CreateBucketCommand({ Bucket: stack.ref(id) }));
   }

@@ -8,13 +8,21 @@ import { type Message, ReceiveMessageCommand, SQSClient } from '@aws-sdk/client-
 import { AwsGateway, type NeededRight } from './aws-gateway.ts';
 import { type Bundle, buildBundles } from './bundles.ts';
 import { type DeployedFunction, deployedFunctions } from './deployed-functions.ts';
-import { type AwsClients, makeResources, queueName, versionedBuckets } from './deployed-resources.ts';
+import {
+  type AwsClients,
+  makeBucketsAndQueues,
+  makeTables,
+  queueName,
+  versionedBuckets,
+} from './deployed-resources.ts';
 import { deliverBatch, StreamMapping } from './event-sources.ts';
 import { LambdaProcess } from './lambda-process.ts';
 import type { MovedClock } from './moved-clock.ts';
 import { readTemplate, type Stack } from './template.ts';
 
 const REGION = 'us-east-1';
+/** Of somebody who is none of the functions. */
+const HERE = { region: REGION, credentials: { accessKeyId: 'test', secretAccessKey: 'test' } };
 /** In the URLs of queues here. */
 const ACCOUNT = '000000000000';
 
@@ -63,16 +71,19 @@ export class Deployment {
     const queues = plain.ofType('AWS::SQS::Queue').map(({ id }): [string, string] => {
       return [id, `${gateway.endpoint}/${ACCOUNT}/${queueName(plain.ref(id))}`];
     });
-    const stack = template.expand({ parameters, refs: Object.fromEntries(queues) });
+    const aws = clientsOf(gateway.endpoint);
+    const attributes = await makeTables(plain, aws.dynamodb);
+    const stack = template.expand({ parameters, refs: Object.fromEntries(queues), attributes });
     const directory = await mkdtemp(join(tmpdir(), 'logfold-bundles-'));
     const deployment = new Deployment(options, {
       stack,
       gateway,
+      aws,
       directory,
       bundles: await buildBundles(stack, directory),
     });
-    await makeResources(stack, deployment.aws);
-    await deployment.#connect();
+    await makeBucketsAndQueues(stack, aws);
+    deployment.#connect();
     return deployment;
   }
 
@@ -81,6 +92,7 @@ export class Deployment {
     made: {
       readonly stack: Stack;
       readonly gateway: AwsGateway;
+      readonly aws: AwsClients;
       readonly directory: string;
       readonly bundles: ReadonlyMap<string, Bundle>;
     },
@@ -91,16 +103,10 @@ export class Deployment {
     this.#directory = made.directory;
     this.#clock = clock;
     this.functions = deployedFunctions(made.stack);
-    const { endpoint } = made.gateway;
-    const here = { region: REGION, credentials: { accessKeyId: 'test', secretAccessKey: 'test' } };
-    this.aws = {
-      dynamodb: new DynamoDBClient({ ...here, endpoint }),
-      s3: new S3Client({ ...here, endpoint }),
-      sqs: new SQSClient({ ...here, endpoint }),
-    };
-    this.#streams = new DynamoDBStreamsClient({ ...here, endpoint: dynamodb });
+    this.aws = made.aws;
+    this.#streams = new DynamoDBStreamsClient({ ...HERE, endpoint: dynamodb });
     this.#processes = new Map(
-      [...this.functions.values()].map((each) => [each.id, this.#process(each, endpoint)] as const),
+      [...this.functions.values()].map((each) => [each.id, this.#process(each, made.gateway.endpoint)] as const),
     );
   }
 
@@ -189,14 +195,10 @@ export class Deployment {
     return new LambdaProcess({ bundle: bundle.file, handler: each.handler, environment });
   }
 
-  async #connect(): Promise<void> {
-    const { dynamodb, s3 } = this.aws;
-    const options = { dynamodb, s3, streams: this.#streams, realNow: this.#clock.realNow };
-    const sources = [...this.functions.values()].flatMap(({ id, streams }) =>
-      streams.map((source) => ({ id, source })),
-    );
-    this.#mappings = await Promise.all(
-      sources.map(({ id, source }) => StreamMapping.start(source, (event) => this.invoke(id, event), options)),
+  #connect(): void {
+    const options = { s3: this.aws.s3, streams: this.#streams, realNow: this.#clock.realNow };
+    this.#mappings = [...this.functions.values()].flatMap(({ id, streams }) =>
+      streams.map((source) => new StreamMapping(source, (event) => this.invoke(id, event), options)),
     );
   }
 
@@ -211,4 +213,12 @@ export class Deployment {
     if (queue === undefined) throw new Error(`the stack has no queue ${arn}`);
     return this.stack.ref(queue.id);
   }
+}
+
+function clientsOf(endpoint: string): AwsClients {
+  return {
+    dynamodb: new DynamoDBClient({ ...HERE, endpoint }),
+    s3: new S3Client({ ...HERE, endpoint }),
+    sqs: new SQSClient({ ...HERE, endpoint }),
+  };
 }

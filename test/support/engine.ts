@@ -9,7 +9,7 @@ export interface TestEngine {
   readonly client: DynamoDBClient;
   readonly endpoint: string;
   /** Creates an Entry and a Segment table of their own. */
-  createTables(): Promise<{ readonly entryTable: string; readonly segmentTable: string }>;
+  createTables(): Promise<{ readonly entryTable: string; readonly segmentTable: string; readonly streamArn: string }>;
   stop(): Promise<void>;
 }
 
@@ -37,9 +37,9 @@ export async function startTestEngine(): Promise<TestEngine> {
   const createTables = async () => {
     tables++;
     const names = { entryTable: `entries-${tables}`, segmentTable: `segments-${tables}` };
-    await client.send(new CreateTableCommand(entryTableInput(names.entryTable)));
+    const { TableDescription: made } = await client.send(new CreateTableCommand(entryTableInput(names.entryTable)));
     await client.send(new CreateTableCommand(segmentTableInput(names.segmentTable)));
-    return names;
+    return { ...names, streamArn: made?.LatestStreamArn ?? '' };
   };
   return { client, endpoint, createTables, stop };
 }

@@ -1,4 +1,3 @@
-import { DescribeTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { DeleteMessageCommand, type Message, ReceiveMessageCommand, type SQSClient } from '@aws-sdk/client-sqs';
@@ -16,7 +15,6 @@ export type Invoke = (event: unknown) => Promise<unknown>;
 const batchResponse = z.strictObject({ batchItemFailures: z.array(z.strictObject({ itemIdentifier: z.string() })) });
 
 export interface StreamMappingOptions {
-  readonly dynamodb: DynamoDBClient;
   readonly streams: DynamoDBStreamsClient;
   readonly s3: S3Client;
   /** The machine's clock, by which the engine dates records. */
@@ -31,15 +29,7 @@ export class StreamMapping {
   readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
 
-  static async start(source: StreamSource, invoke: Invoke, options: StreamMappingOptions): Promise<StreamMapping> {
-    // The engine gives its streams names of its own.
-    const TableName = /:table\/([^/]+)\//.exec(source.streamArn)?.[1];
-    const { Table } = await options.dynamodb.send(new DescribeTableCommand({ TableName }));
-    if (Table?.LatestStreamArn === undefined) throw new Error(`table ${TableName} has no stream`);
-    return new StreamMapping({ ...source, streamArn: Table.LatestStreamArn }, invoke, options);
-  }
-
-  private constructor(source: StreamSource, invoke: Invoke, { streams, s3, realNow }: StreamMappingOptions) {
+  constructor(source: StreamSource, invoke: Invoke, { streams, s3, realNow }: StreamMappingOptions) {
     if (source.startingPosition !== 'TRIM_HORIZON') throw new Error('only TRIM_HORIZON is known here');
     this.#poller = new StreamPoller({
       client: streams,

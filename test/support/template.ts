@@ -24,6 +24,8 @@ export interface ExpandOptions {
   readonly parameters?: Readonly<Record<string, string>> | undefined;
   /** What `Ref` gives for a resource or a pseudo parameter, where the usual one does not do: a local queue's URL. */
   readonly refs?: Readonly<Record<string, string>> | undefined;
+  /** What `GetAtt` gives, by `<resource>.<attribute>`, where the usual does not do: the stream of a table that there is. */
+  readonly attributes?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A resource of a stack, its functions resolved and what its conditions exclude left out. */
@@ -114,7 +116,8 @@ function expand({ document, parameters }: Pick<Template, 'document' | 'parameter
     return typeof resolved === 'string' ? resolved : undefined;
   };
   const ref = (name: string): string => pseudo[name] ?? values[name] ?? named(name) ?? idOf(name, typeOf(name), place);
-  const attribute = (id: string, name: string): string => attributeOf({ id, ref: ref(id), name }, typeOf(id), place);
+  const attribute = (id: string, name: string): string =>
+    options.attributes?.[`${id}.${name}`] ?? attributeOf({ id, ref: ref(id), name }, typeOf(id), place);
   const scope: Scope = { ref: (name) => (name === 'AWS::NoValue' ? undefined : ref(name)), attribute, condition };
   checkRules(document, scope);
 

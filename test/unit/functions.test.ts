@@ -1,7 +1,9 @@
 import type { DynamoDBRecord, SQSBatchResponse } from 'aws-lambda';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { once } from '../../handlers/once.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import { DeploymentInvalidError } from '../../src/errors.ts';
 import type { FunctionEvent, JobEvent } from '../../src/functions/function-event.ts';
 import { jobsFunction } from '../../src/functions/jobs-function.ts';
 import { toSqsEvent } from '../../src/functions/sqs-event.ts';
@@ -42,6 +44,7 @@ class Deployment {
   /** How long each message that failed is to wait, in milliseconds, in order. */
   readonly waits: number[] = [];
   deps: Partial<JobDeps> = {};
+  check: (() => Promise<void>) | undefined;
   report = (event: FunctionEvent): void => void this.events.push(event);
 
   private constructor(sheet: SheetLog) {
@@ -63,7 +66,7 @@ class Deployment {
 
   /** Hands a batch of one queue to its function. Undefined where there is none. */
   async deliver(name: 'snapshot' | 'maintenance', { max = 1, remainingMs = 900_000 } = {}) {
-    const { sheet, deps, report } = this;
+    const { sheet, deps, report, check } = this;
     const queue = this.queues[name];
     const messages = await queue.receive({ max, visibilityMs: 60_000 });
     if (messages.length === 0) return undefined;
@@ -72,7 +75,8 @@ class Deployment {
       this.waits.push(delayMs);
       await queue.changeVisibility(receipt, delayMs);
     };
-    const answer = await jobsFunction({ jobs, report, giveBack })(toSqsEvent(messages), lambdaContext(remainingMs));
+    const run = jobsFunction({ jobs, report, giveBack, check });
+    const answer = await run(toSqsEvent(messages), lambdaContext(remainingMs));
     const failed = new Set(answer.batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
     for (const { id, receipt } of messages) if (!failed.has(id)) await queue.delete(receipt);
     return answer;
@@ -299,6 +303,38 @@ describe('a function that does jobs', () => {
     await deployment.send({ kind: 'snapshot', log: LOG, position: START }, 'd');
     await deployment.drain();
     expect(deployment.jobEvents()).toMatchObject([{ lag: { entries: 3, seconds: 90 } }]);
+  });
+
+  test('has jobs fail and wait while its check fails, and asks no more once it holds', async () => {
+    const deployment = await Deployment.create();
+    const job: Job = { kind: 'snapshot', log: LOG, position: START };
+    let checks = 0;
+    deployment.check = once(async () => {
+      checks += 1;
+      if (checks <= 2) throw new DeploymentInvalidError('EntryTableName', "is 'nowhere'");
+    });
+    await deployment.send(job, 'd');
+    await deployment.drain();
+    await deployment.sheet.edit(set(0, 0, 'x'));
+    await deployment.send({ ...job, position: await deployment.sheet.snapshot() }, 'next');
+    await deployment.drain();
+    expect(deployment.jobEvents()).toMatchObject([
+      { kind: 'failed', job, delivery: { receiveCount: 1 }, error: { code: 'DEPLOYMENT_INVALID' } },
+      { kind: 'failed', job, delivery: { receiveCount: 2 }, error: { code: 'DEPLOYMENT_INVALID' } },
+      { kind: 'job', job, result: { outcome: 'built' } },
+      { kind: 'job', result: { outcome: 'built' } },
+    ]);
+    expect(deployment.waits).toEqual([30_000, 120_000]);
+    expect(checks).toBe(3);
+  });
+
+  test('does not lay at the door of its check that a message is no job', async () => {
+    const deployment = await Deployment.create();
+    deployment.check = () => Promise.reject(new Error('the bucket is missing'));
+    await deployment.queues.snapshot.send({ group: 'g', deduplicationId: 'bad', body: 'no JSON' });
+    await deployment.deliver('snapshot');
+    expect(deployment.jobEvents()).toMatchObject([{ kind: 'failed', error: { code: 'MESSAGE_INVALID' } }]);
+    expect(deployment.waits).toEqual([0]);
   });
 
   test('loses nothing where the queue cannot be told when a message is to come again', async () => {

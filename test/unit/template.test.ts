@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import * as environment from '../../handlers/environment.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
@@ -177,6 +178,7 @@ describe('environment variables', () => {
   test('name the tables, bucket and queues of this stack, or those that were given', () => {
     expect(functionOf(own, 'MaintainFunction').environment).toMatchObject({
       ENTRY_TABLE: own.ref('EntryTable'),
+      ENTRY_TABLE_STREAM_ARN: own.attribute('EntryTable', 'StreamArn'),
       SEGMENT_TABLE: own.ref('SegmentTable'),
       BUCKET: own.ref('Bucket'),
       SNAPSHOT_QUEUE_URL: own.ref('SnapshotJobs'),
@@ -185,6 +187,7 @@ describe('environment variables', () => {
     });
     expect(functionOf(existing, 'ReplayFunction').environment).toMatchObject({
       ENTRY_TABLE: 'orders-entries',
+      ENTRY_TABLE_STREAM_ARN: EXISTING.EntryTableStreamArn,
       SEGMENT_TABLE: 'orders-segments',
       BUCKET: 'orders-snapshots',
     });
@@ -240,6 +243,15 @@ describe('functions', () => {
     ]);
   });
 
+  test('may send to the queue that invokes them more often than Lambda would let them, and no others may', () => {
+    const feedThemselves = [...deployedFunctions(own).values()].filter(({ queues, statements }) =>
+      queues.some(({ queueArn }) => allows(statements, 'sqs:SendMessage', queueArn)),
+    );
+    const allowed = [...deployedFunctions(own).values()].filter(({ recursiveLoop }) => recursiveLoop === 'Allow');
+    expect(allowed.map(({ id }) => id)).toEqual(feedThemselves.map(({ id }) => id));
+    expect(allowed.map(({ id }) => id)).toContain('SnapshotFunction');
+  });
+
   test('that sweep are invoked on a schedule of that stack alone, at some time within a window', () => {
     const stack = template.expand({ parameters: { SweepSchedule: 'rate(2 hours)' } });
     expect(functionOf(stack, 'SweepFunction').schedules).toEqual([
@@ -263,9 +275,8 @@ describe('the stream', () => {
       ]);
       const [source] = functionOf(stack, 'StreamFunction').streams;
       expect(source?.maximumRetryAttempts).toBeGreaterThan(0);
-      // What DynamoDB itself forgets would be given up without anybody being told.
-      expect(source?.maximumRecordAgeSeconds).toBeLessThan(24 * 3600);
-      expect(source?.maximumRecordAgeSeconds).toBeGreaterThan(0);
+      // As long as DynamoDB keeps a record: none is given up for its age alone that could still be routed.
+      expect(source?.maximumRecordAgeSeconds).toBe(24 * 3600);
     }
   });
 
@@ -558,6 +569,45 @@ describe('alarms and the dashboard', () => {
         expect(known, alarm.id).toContain(value);
         if (namespace === 'logfold') expect([...emitted()], alarm.id).toContain(name);
       }
+    }
+  });
+
+  test('take all into account that they ask for, where that is more than one metric', () => {
+    const asked = z.array(z.object({ Id: z.string(), Expression: z.string().optional() }));
+    const alarms = own.ofType('AWS::CloudWatch::Alarm').filter(({ properties }) => properties.Metrics !== undefined);
+    expect(alarms.length).toBeGreaterThan(3);
+    for (const { id, properties } of alarms) {
+      const [sum, ...metrics] = asked.parse(properties.Metrics);
+      for (const metric of metrics) expect(sum?.Expression, id).toContain(`FILL(${metric.Id}, 0)`);
+    }
+  });
+
+  test('see a function fail that does jobs, even where it comes to no job', () => {
+    const watched = JSON.stringify(resourceOf(own, 'FailingJobsAlarm').properties);
+    const workers = [...deployedFunctions(own).values()].filter(({ queues }) => queues.length > 0);
+    expect(workers).toHaveLength(2);
+    for (const { id } of workers) {
+      const metric = { Name: 'FunctionName', Value: own.ref(id) };
+      expect(watched).toContain(`"MetricName":"Errors","Dimensions":[${JSON.stringify(metric)}]`);
+    }
+  });
+
+  test('believe a sweep until the next one, however rare sweeps are', () => {
+    expect(resourceOf(own, 'UnsnapshottedAlarm').properties).toMatchObject({
+      EvaluationPeriods: 1,
+      TreatMissingData: 'ignore',
+    });
+  });
+
+  test('miss no sweep that comes once a day, as late as it may', () => {
+    const { schedules } = functionOf(own, 'SweepFunction');
+    const latest = 24 * 3600 + Math.max(...schedules.map(({ windowMinutes }) => windowMinutes)) * 60;
+    const missing = JSON.stringify(resourceOf(own, 'SweepMissingAlarm').properties);
+    const periods = [...missing.matchAll(/"Period":(\d+)/g)].map(([, seconds]) => Number(seconds));
+    expect(periods).toHaveLength(2);
+    for (const seconds of periods) {
+      expect(seconds).toBeGreaterThan(latest);
+      expect(seconds % 60).toBe(0);
     }
   });
 
