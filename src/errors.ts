@@ -332,6 +332,11 @@ export class SegmentStateError extends LogfoldError {
   override readonly code = 'SEGMENT_STATE';
 }
 
+/** A module that should bring a reducer cannot be loaded, or exports none. */
+export class ReducerInvalidError extends UsageError {
+  override readonly code = 'REDUCER_INVALID';
+}
+
 /** A retention policy contradicts itself. */
 export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';
