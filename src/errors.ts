@@ -337,6 +337,11 @@ export class ReducerInvalidError extends UsageError {
   override readonly code = 'REDUCER_INVALID';
 }
 
+/** A log's newest snapshot was made by a reducer of another name than the one that nobody chose. */
+export class ReducerForeignError extends UsageError {
+  override readonly code = 'REDUCER_FOREIGN';
+}
+
 /** A retention policy contradicts itself. */
 export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';
