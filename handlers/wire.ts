@@ -9,6 +9,7 @@ import { S3BlobStore } from '../src/adapters/s3-blob-store.ts';
 import { sdkConfig } from '../src/adapters/sdk-config.ts';
 import { SqsJobQueue } from '../src/adapters/sqs-job-queue.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
+import { DeploymentInvalidError, ReducerInvalidError } from '../src/errors.ts';
 import type { LogId } from '../src/log/log-id.ts';
 import { MIN_GRACE_SECONDS } from '../src/snapshot/retention.ts';
 import type { Reducer } from '../src/state/reducer.ts';
@@ -85,5 +86,14 @@ export async function wireJobs(settings: WorkEnvironment) {
 
 /** @throws DeploymentInvalidError where the module cannot be loaded or has no reducer */
 export async function wireReducer({ REDUCER_MODULE: path }: { readonly REDUCER_MODULE: string }): Promise<Reducer> {
-  return path === '' ? spreadsheet : loadReducer(path);
+  if (path === '') return spreadsheet;
+  try {
+    return await loadReducer(path);
+  } catch (error) {
+    if (!(error instanceof ReducerInvalidError)) throw error;
+    throw new DeploymentInvalidError('ReducerLayerArn', `brings no reducer: ${error.reason}`, {
+      advice: 'Deploy a layer whose module exports a reducer, or none, to have the spreadsheet',
+      cause: error,
+    });
+  }
 }

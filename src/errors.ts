@@ -332,6 +332,16 @@ export class SegmentStateError extends LogfoldError {
   override readonly code = 'SEGMENT_STATE';
 }
 
+/** A module that should bring a reducer cannot be loaded, or exports none. */
+export class ReducerInvalidError extends UsageError {
+  override readonly code = 'REDUCER_INVALID';
+}
+
+/** A log's newest snapshot was made by a reducer of another name than the one that nobody chose. */
+export class ReducerForeignError extends UsageError {
+  override readonly code = 'REDUCER_FOREIGN';
+}
+
 /** A retention policy contradicts itself. */
 export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';

@@ -1,12 +1,12 @@
 import { isAbsolute } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { DeploymentInvalidError } from '../errors.ts';
+import { ReducerInvalidError } from '../errors.ts';
 import type { Reducer } from '../state/reducer.ts';
 
 /**
  * The reducer that is the default export of an ES module.
  * @param path absolute
- * @throws DeploymentInvalidError where the module cannot be loaded or exports no reducer
+ * @throws ReducerInvalidError where the module cannot be loaded or exports no reducer
  */
 export async function loadReducer(path: string): Promise<Reducer> {
   if (!isAbsolute(path)) throw invalid(path, 'is no absolute path');
@@ -33,9 +33,9 @@ function isReducer(value: unknown): value is Reducer {
   );
 }
 
-function invalid(path: string, reason: string, cause?: unknown): DeploymentInvalidError {
-  return new DeploymentInvalidError('ReducerLayerArn', `brings the module '${path}', which ${reason}`, {
-    advice: 'Deploy a layer whose module exports a reducer, or none, to have the spreadsheet',
+function invalid(path: string, reason: string, cause?: unknown): ReducerInvalidError {
+  return new ReducerInvalidError(`the module '${path}' ${reason}`, {
+    advice: 'Name an ES module whose default export is a reducer',
     cause,
   });
 }

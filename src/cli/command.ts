@@ -3,6 +3,7 @@ import { UsageError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../log/position.ts';
+import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { Output } from './output.ts';
@@ -15,6 +16,11 @@ export function command(name: string, description: string) {
     .option('--entry-table <name>', 'the Entry table', process.env.LOGFOLD_ENTRY_TABLE)
     .option('--segment-table <name>', 'the Segment table', process.env.LOGFOLD_SEGMENT_TABLE)
     .option('--bucket <name>', 'the S3 bucket for snapshots and large bodies', process.env.LOGFOLD_BUCKET)
+    .option(
+      '--reducer <file>',
+      `the ES module of the reducer that is deployed; ${spreadsheet.name}, or nothing, for the one that comes with logfold`,
+      process.env.LOGFOLD_REDUCER,
+    )
     .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)
     .option('--end-segment-type <type>', 'the type of End Segment entries', RESERVED_TYPES.endSegment)
     .option('--json', 'print one JSON document on standard output and nothing else', false)

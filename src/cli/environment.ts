@@ -19,10 +19,11 @@ import { joinEngine } from '../local/engine.ts';
 import { ensureTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
-import { parseLogId } from '../log/log-id.ts';
+import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { spreadsheet } from '../state/spreadsheet/reducer.ts';
+import type { Reducer } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { type ChosenReducer, chooseReducer, reducerGuard } from './reducer.ts';
 import { TableMeter } from './table-meter.ts';
 
 /** Where the tables and objects are, as the command line says it. */
@@ -31,6 +32,8 @@ export interface Place {
   readonly entryTable?: string | undefined;
   readonly segmentTable?: string | undefined;
   readonly bucket?: string | undefined;
+  /** The file of a reducer's module, or the name of the one that comes with logfold. */
+  readonly reducer?: string | undefined;
   readonly snapshotType: string;
   readonly endSegmentType: string;
 }
@@ -42,6 +45,8 @@ export interface Environment {
   readonly client: LogClient;
   /** What every job takes but a queue and a policy. */
   readonly deps: ReturnType<typeof jobDeps>;
+  /** Throws ReducerForeignError where a log is not to be folded here: see {@link reducerGuard}. */
+  readonly requireReducer: (log: LogId) => Promise<void>;
   readonly settings: TableSettings;
   /** Other tables of the same schema, in the same place; the local engine makes them where they do not exist. */
   readonly otherTables: (names: TableNames) => Promise<LogStore>;
@@ -66,10 +71,11 @@ const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' 
 
 /** @throws UsageError, EngineError */
 export async function openEnvironment(place: Place): Promise<Environment> {
-  return place.local === undefined ? openAws(place) : openLocal(place, place.local);
+  const chosen = await chooseReducer(place.reducer);
+  return place.local === undefined ? openAws(place, chosen) : openLocal(place, chosen, place.local);
 }
 
-async function openLocal(place: Place, dir: string): Promise<Environment> {
+async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Promise<Environment> {
   if (place.bucket !== undefined) {
     throw new UsageError('--local and --bucket exclude each other', {
       advice: 'With --local, objects lie in the directory',
@@ -92,7 +98,7 @@ async function openLocal(place: Place, dir: string): Promise<Environment> {
       throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
     });
     return {
-      ...wire(place, names, dynamodb, new FilesystemBlobStore(join(dir, 'blobs'))),
+      ...wire(place, chosen, { names, dynamodb, objects: new FilesystemBlobStore(join(dir, 'blobs')) }),
       otherTables: async (others) => {
         await ensureTables(dynamodb, others);
         return new DynamoDbLogStore({ client: dynamodb, ...others });
@@ -110,7 +116,7 @@ async function openLocal(place: Place, dir: string): Promise<Environment> {
   }
 }
 
-async function openAws(place: Place): Promise<Environment> {
+async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment> {
   const { entryTable, segmentTable, bucket } = place;
   if (entryTable === undefined || segmentTable === undefined || bucket === undefined) {
     throw new UsageError('it is not said where the log is', {
@@ -124,9 +130,9 @@ async function openAws(place: Place): Promise<Environment> {
   };
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
-  const blobs = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
+  const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
   return {
-    ...wire(place, { entryTable, segmentTable }, dynamodb, blobs),
+    ...wire(place, chosen, { names: { entryTable, segmentTable }, dynamodb, objects }),
     otherTables: async (others) => new DynamoDbLogStore({ client: dynamodb, ...others }),
     streams: new DynamoDBStreamsClient(config),
     streamArn: () => describeStream(dynamodb, entryTable),
@@ -138,10 +144,17 @@ async function openAws(place: Place): Promise<Environment> {
   };
 }
 
-function wire(place: Place, names: TableNames, dynamodb: DynamoDBClient, objects: BlobStore) {
+interface Stores {
+  readonly names: TableNames;
+  readonly dynamodb: DynamoDBClient;
+  readonly objects: BlobStore;
+}
+
+function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects }: Stores) {
   const tables = new TableMeter();
   const blobs = new MeteredBlobStore(objects);
-  const deps = jobDeps(place, new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter }), blobs);
+  const store = new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter });
+  const deps = jobDeps(place, chosen.reducer, store, blobs);
   const client = new LogClient({
     store: deps.store,
     blobs,
@@ -155,17 +168,17 @@ function wire(place: Place, names: TableNames, dynamodb: DynamoDBClient, objects
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
     ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),
   };
-  return { tables, blobs, client, deps, settings };
+  return { tables, blobs, client, deps, requireReducer: reducerGuard(deps, chosen), settings };
 }
 
-function jobDeps(place: Place, tables: DynamoDbLogStore, blobs: MeteredBlobStore) {
+function jobDeps(place: Place, reducer: Reducer, tables: DynamoDbLogStore, blobs: MeteredBlobStore) {
   const platform = nativePlatform;
   return {
     store: new ArchivedLogStore(tables, { blobs, platform }),
     tables,
     blobs,
     platform,
-    reducer: spreadsheet,
+    reducer,
     types: { ...RESERVED_TYPES, snapshot: place.snapshotType, endSegment: place.endSegmentType },
     now: Date.now,
     random: Math.random,

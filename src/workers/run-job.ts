@@ -14,6 +14,8 @@ export interface JobDeps extends SnapshotDeps, ArchiveDeps, ExpireDeps {
   /** Where the jobs that follow from this one go. */
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
+  /** Rejects where a log is not to be folded with this reducer. Every log is by default, whatever folded it before. */
+  readonly requireReducer?: ((log: LogId) => Promise<void>) | undefined;
 }
 
 /** How a job ended. */
@@ -39,6 +41,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
   };
   switch (job.kind) {
     case 'snapshot': {
+      await deps.requireReducer?.(job.log);
       const result = await completeSnapshot(deps, job);
       if (result.outcome === 'progress') {
         const { again: _, ...rest } = job;
@@ -69,6 +72,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
     case 'collect':
       return collectLog(deps, job, await deps.policyOf(job.log));
     case 'rebuild': {
+      await deps.requireReducer?.(job.log);
       const result = await rebuildLog(deps, job);
       if (result.outcome === 'progress') {
         const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };

@@ -51,7 +51,7 @@ test('every command explains its options', async () => {
     resume: [],
     engine: [],
   };
-  const common = ['--local', '--entry-table', '--segment-table', '--bucket', '--json', '--help'];
+  const common = ['--local', '--entry-table', '--segment-table', '--bucket', '--reducer', '--json', '--help'];
   const limit = pLimit(3);
   await Promise.all(
     Object.entries(own).map(([name, options]) =>

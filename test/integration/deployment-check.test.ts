@@ -211,7 +211,7 @@ describe("a reducer of one's own", () => {
     ['without a function', "export default { name: 'own', version: 1, fold: 7 };", 'and a function fold'],
   ])('that is %s is refused', async (what, text, reason) => {
     const loaded = loadReducer(await module(what, text));
-    await expect(loaded).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter: 'ReducerLayerArn' });
+    await expect(loaded).rejects.toMatchObject({ code: 'REDUCER_INVALID' });
     await expect(loaded).rejects.toThrow(reason);
   });
 

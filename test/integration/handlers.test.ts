@@ -307,7 +307,12 @@ describe('a function whose environment is wrong says at start what is', () => {
     ['neither yes nor no', { ARCHIVE: 'maybe' }, OF_JOBS, /parameter Archive is 'maybe'/],
     ['several', { KEEP_DAYS: 'NaN', EXPIRE: 'soon' }, OF_JOBS, /parameter KeepDays is 'NaN': .*; Expire is 'soon'/],
     ['a contradiction', { ARCHIVE: 'false' }, OF_JOBS, /parameter Expire is 'delete': .*without an archive/],
-    ['no such reducer', { REDUCER_MODULE: '/nowhere/r.mjs' }, ['snapshot', 'maintain', 'replay'], /ReducerLayerArn/],
+    [
+      'no such reducer',
+      { REDUCER_MODULE: '/nowhere/r.mjs' },
+      ['snapshot', 'maintain', 'replay'],
+      /ReducerLayerArn brings no reducer/,
+    ],
   ])('%s', async (_what, changes, handlers, says) => {
     for (const name of handlers) {
       vi.resetModules();

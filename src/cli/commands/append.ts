@@ -2,6 +2,7 @@ import { queryNewestSegments } from '../../log/newest.ts';
 import { Appender } from '../append.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
+import { requireSheets } from '../reducer.ts';
 
 export function appendCommand() {
   return command(
@@ -17,6 +18,8 @@ export function appendCommand() {
       const edits = await openEdits(file);
       try {
         await inEnvironment(options, async (environment, output) => {
+          requireSheets(environment.deps.reducer, 'append');
+          await environment.requireReducer(log);
           const [segment] = await queryNewestSegments(environment.deps.store, log, { consistent: true });
           const newest = await environment.deps.store.newestEntry(log, segment.segment, { consistent: true });
           const appender = new Appender(environment, log, (newest?.position.entry ?? -1) + 1, options);

@@ -9,7 +9,8 @@ export function compactCommand() {
   return command('compact', 'Settle the newest snapshot: write the edits that wait in it, however few they are.')
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
-      inEnvironment(options, async ({ deps }, output) => {
+      inEnvironment(options, async ({ deps, requireReducer }, output) => {
+        await requireReducer(log);
         const position = await newestSnapshot(deps.store, log);
         if (position === undefined) {
           throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {

@@ -11,6 +11,7 @@ import type { Sheet } from '../../state/spreadsheet/sheet.ts';
 import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import type { Output } from '../output.ts';
+import { requireSheets } from '../reducer.ts';
 import { isSystemError } from '../system-error.ts';
 
 export function exportCommand() {
@@ -24,6 +25,7 @@ export function exportCommand() {
     .option('--csv <file>', 'write CSV into this file; to standard output where neither this nor --json is given')
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
+        requireSheets(deps.reducer, 'export');
         if (options.at !== undefined) await requirePosition(deps, log, options.at);
         const { draft, end, snapshot } = await loadState(deps, log, options.at);
         const sheet = sheetOf(draft);

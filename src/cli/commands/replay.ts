@@ -16,7 +16,8 @@ export function replayCommand() {
       parse.position,
     )
     .action((log, options) =>
-      inEnvironment(options, async ({ deps }, output) => {
+      inEnvironment(options, async ({ deps, requireReducer }, output) => {
+        await requireReducer(log);
         if (options.at !== undefined) await requirePosition(deps, log, options.at);
         const progress = output.progress('Entries folded');
         try {

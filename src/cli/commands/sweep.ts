@@ -49,7 +49,8 @@ export function sweepCommand() {
         const policyOf = (of: LogId) => policies.of(of);
         const pace = await paceOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
-        const runner = new JobRunner({ ...environment.deps, pace, policyOf }, (job, result) =>
+        const { requireReducer } = environment;
+        const runner = new JobRunner({ ...environment.deps, requireReducer, pace, policyOf }, (job, result) =>
           summary.done(job, result),
         );
         const pass = async (how: SweepOptions): Promise<boolean> => {

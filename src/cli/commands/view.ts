@@ -7,6 +7,7 @@ import { cellText } from '../../state/spreadsheet/rows.ts';
 import type { Span } from '../../state/spreadsheet/sheet.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { formatBytes } from '../output.ts';
+import { requireSheets } from '../reducer.ts';
 
 /** A rectangle is held in memory and printed whole. */
 const MAX_CELLS = 1_000_000;
@@ -19,6 +20,7 @@ export function viewCommand() {
     .action((log, { rows, columns, ...options }) => {
       checkSpans(rows, columns);
       return inEnvironment(options, async ({ deps, blobs }, output) => {
+        requireSheets(deps.reducer, 'view');
         const { draft } = await loadState(deps, log);
         const height = rows.to - rows.from;
         const grid = Array.from({ length: height }, () => Array.from({ length: columns.to - columns.from }, () => ''));

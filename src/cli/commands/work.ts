@@ -1,5 +1,6 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { ReducerForeignError } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { readPolicies } from '../../workers/policies.ts';
@@ -22,6 +23,7 @@ export function workCommand() {
         const policy = policyEverywhere(policyChanges(options));
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
+        const foreign = new AbortController();
         const streamArn = await environment.streamArn();
         output.note('Working; interrupt to stop.');
         await runPipeline({
@@ -30,13 +32,17 @@ export function workCommand() {
           checkpoints: environment.checkpoints(streamArn),
           jobs: {
             ...environment.deps,
+            requireReducer: environment.requireReducer,
             policyOf: async (log) => (await readPolicies(environment.deps.blobs, policy)).of(log),
           },
           types: environment.deps.types,
           concurrency: options.concurrency,
           untilIdle: options.untilIdle,
-          signal: AbortSignal.any([stop, environment.lost]),
+          signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
           onEvent: (event) => {
+            // Trying again is of no use, nor are the other logs: all of them have one reducer.
+            if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
+              return foreign.abort(event.error);
             summary.count(event);
             if (event.kind === 'dead' && options.local !== undefined) {
               const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
@@ -48,6 +54,7 @@ export function workCommand() {
         });
         await Promise.all(dead);
         environment.lost.throwIfAborted();
+        foreign.signal.throwIfAborted();
         summary.finish();
       }),
     );
