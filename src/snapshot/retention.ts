@@ -112,3 +112,14 @@ export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPo
   // Last Snapshot is about to move onto one that lies behind it: whoever completed that may be slow, or have died.
   return segment.archive === undefined && (keep === 'all' || entry > (segment.lastSnapshot ?? -1));
 }
+
+/**
+ * Segments that leave the table without an archive although the policy archives: they were announced by another policy.
+ * Nothing can be planned for them before somebody takes back that they expire, since their entries may be gone already.
+ * @param segments all of one log
+ */
+export function leavingUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
+  const leaves = ({ archive, expires, expired }: Segment) =>
+    archive === undefined && expires !== undefined && expired === undefined;
+  return policy.archive ? segments.filter(leaves) : [];
+}

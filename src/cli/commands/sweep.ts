@@ -154,7 +154,9 @@ class Summary {
     }
   }
 
+  /** Notes what failed, once: each pass meets it again. */
   failed(log: LogId | undefined, { code, message }: LogfoldError): void {
+    if (this.#failures.some((known) => known.log === (log ?? null) && known.message === message)) return;
     this.#failures.push({ log: log ?? null, code, message });
   }
 
