@@ -198,16 +198,19 @@ describe('the life of a segment by hand, in the documents that --json prints', (
 
   test('restore puts back what --dry-run said, into other tables and in place', async () => {
     const into = ['--to-entry-table', 'Other', '--to-segment-table', 'OtherSegment'];
-    for (const words of [
-      ['restore', log, '0', ...into],
-      ['restore', log, '0'],
-      ['restore', log, '1'],
-    ]) {
+    for (const [words, creates, created] of [
+      [['restore', log, '0', ...into], { created: ['Other', 'OtherSegment'] }, { created: [] }],
+      [['restore', log, '0'], {}, {}],
+      [['restore', log, '1'], {}, {}],
+    ] as const) {
       const segment = Number(words[2]);
       const put = { log, segment, entries: ENTRIES, restored: ENTRIES, unexpired: 0 };
-      expect(await dry(...words)).toEqual({ ...put, dryRun: true });
-      expect(await only(...words)).toEqual({ ...put, dryRun: false });
-      expect(await only(...words)).toEqual({ ...put, dryRun: false, restored: 0 });
+      const tables = await place.tableNames();
+      expect(await dry(...words)).toEqual({ ...put, dryRun: true, ...creates });
+      expect(await place.tableNames()).toEqual(tables);
+      expect(await only(...words)).toEqual({ ...put, dryRun: false, ...creates });
+      expect(await dry(...words)).toEqual({ ...put, dryRun: true, restored: 0, ...created });
+      expect(await only(...words)).toEqual({ ...put, dryRun: false, restored: 0, ...created });
     }
     expect(itemTexts(await place.items())).toEqual(before);
     expect(itemTexts(await place.items('Other'))).toEqual(before.slice(0, ENTRIES));
@@ -358,6 +361,9 @@ describe('what a person sees', () => {
 
     const would = await say('restore', log, '0', '--dry-run');
     expect(would.stdout).toBe('segment 0 of 9 entries: 9 would be put back, 0 no longer expire, 0 were there\n');
+    const into = ['--to-entry-table', 'Aside', '--to-segment-table', 'AsideSegment'];
+    const aside = await say('restore', log, '0', '--dry-run', ...into);
+    expect(aside.stdout).toMatch(/: 9 would be put back, .* 0 were there, Aside and AsideSegment would be created\n$/);
     const back = await say('restore', log, '0');
     expect(back.stdout).toBe('segment 0 of 9 entries: 9 are put back, 0 no longer expire, 0 were there\n');
     expect(back.stderr).toMatch(/Entries/);
