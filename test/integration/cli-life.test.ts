@@ -1,11 +1,16 @@
+import { CreateTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { decodeSeekTable, encodeSeekTable, seekTableBytesOf } from '../../src/archive/seek-table.ts';
+import { entryTableInput } from '../../src/local/tables.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { type Answer, runCli } from '../support/cli.ts';
 import { CliPlace, type Damage, expectNoTrace, itemTexts, refusalOf } from '../support/cli-place.ts';
+import { startLocalAws } from '../support/fauxqs.ts';
 import { Random } from '../support/random.ts';
+import { clientConfig } from '../support/shared-engine.ts';
 
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 const ADVICE: unknown = expect.any(String);
@@ -483,6 +488,39 @@ describe('what makes no sense is refused, and changes nothing', () => {
     }
     expect((await say('policy', log, ...against)).code).toBe(2);
     expect(await only('policy')).toEqual({ policies: [] });
+  });
+
+  test('entries are to expire by the TTL of a table that has none', async () => {
+    const aws = await startLocalAws();
+    const db = new DynamoDBClient(clientConfig(place.endpoint));
+    try {
+      await aws.s3.send(new CreateBucketCommand({ Bucket: 'sheets' }));
+      await db.send(new CreateTableCommand(entryTableInput('Lasting')));
+      const environment = {
+        AWS_REGION: 'us-east-1',
+        AWS_ACCESS_KEY_ID: 'test',
+        AWS_SECRET_ACCESS_KEY: 'test',
+        AWS_ENDPOINT_URL_S3: aws.server.address,
+        DYNAMODB_ENDPOINT: place.endpoint,
+      };
+      const there = ['--entry-table', 'Lasting', '--segment-table', 'Segment', '--bucket', 'sheets'];
+      const commands = [
+        ['expire', log, '0', ...there],
+        ['sweep', '--expire', 'ttl', ...there],
+      ];
+      const refusals = await place.refused(
+        [...commands, ...commands.map((words) => [...words, '--dry-run'])],
+        environment,
+      );
+      expect(refusals).toHaveLength(4);
+      for (const refusal of refusals) {
+        expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--expire delete') });
+        expect(refusal.message).toContain('the TTL of the Entry table is switched off');
+      }
+    } finally {
+      db.destroy();
+      await aws.stop();
+    }
   });
 
   test('policies of logs that cannot be read', async () => {

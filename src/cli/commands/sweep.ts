@@ -43,7 +43,7 @@ export function sweepCommand() {
         }
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
-        if (!dryRun && everywhere.expire === 'ttl') await requireTtl(environment);
+        if (everywhere.expire === 'ttl') await requireTtl(environment);
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const policies = await readPolicies(environment.deps.blobs, everywhere);
         const policyOf = (of: LogId) => policies.of(of);
