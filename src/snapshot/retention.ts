@@ -6,7 +6,7 @@ import type { Segment } from '../log/segment.ts';
 export interface RetentionPolicy {
   /** The newest so many segments stay in the table, the open one among them; 1 at least. */
   readonly keepSegments: number;
-  /** A segment stays for so many days after it was closed. */
+  /** A segment stays for so many days after it was closed, by the clock of the client that began the next one. */
   readonly keepDays: number;
   /** Whether segments that need not stay are archived; those that expire are archived before. */
   readonly archive: boolean;
