@@ -7,6 +7,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { translateAwsError } from '../adapters/aws-error.ts';
 import { DynamoDbLogStore } from '../adapters/dynamodb-log-store.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
+import { MemoryLogStore } from '../adapters/memory-log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { nativePlatform } from '../adapters/native-platform.ts';
 import { S3BlobStore } from '../adapters/s3-blob-store.ts';
@@ -16,7 +17,7 @@ import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { joinEngine } from '../local/engine.ts';
-import { ensureTables, type TableNames } from '../local/tables.ts';
+import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
@@ -48,8 +49,7 @@ export interface Environment {
   /** Throws ReducerForeignError where a log is not to be folded here: see {@link reducerGuard}. */
   readonly requireReducer: (log: LogId) => Promise<void>;
   readonly settings: TableSettings;
-  /** Other tables of the same schema, in the same place; the local engine makes them where they do not exist. */
-  readonly otherTables: (names: TableNames) => Promise<LogStore>;
+  readonly otherTables: (names: TableNames, options: { readonly dryRun: boolean }) => Promise<OtherTables>;
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: () => Promise<string>;
   readonly checkpoints: (streamArn: string) => CheckpointStore;
@@ -57,6 +57,13 @@ export interface Environment {
   readonly lost: AbortSignal;
   readonly endpoint: string | undefined;
   readonly close: () => Promise<void>;
+}
+
+/** Other tables of the same schema, in the same place. */
+export interface OtherTables {
+  readonly store: LogStore;
+  /** Names of those that did not exist: the local engine creates them, but for a dry run, to which they are empty. */
+  readonly created: readonly string[];
 }
 
 /** What the Entry table is set to. */
@@ -99,9 +106,11 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
     });
     return {
       ...wire(place, chosen, { names, dynamodb, objects: new FilesystemBlobStore(join(dir, 'blobs')) }),
-      otherTables: async (others) => {
-        await ensureTables(dynamodb, others);
-        return new DynamoDbLogStore({ client: dynamodb, ...others });
+      otherTables: async (others, { dryRun }) => {
+        const created = await missingTables(dynamodb, others);
+        if (dryRun && created.includes(others.entryTable)) return { store: new MemoryLogStore(), created };
+        if (!dryRun) await ensureTables(dynamodb, others);
+        return { store: new DynamoDbLogStore({ client: dynamodb, ...others }), created };
       },
       streams: new DynamoDBStreamsClient(config),
       streamArn: async () => arn,
@@ -133,7 +142,7 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
   return {
     ...wire(place, chosen, { names: { entryTable, segmentTable }, dynamodb, objects }),
-    otherTables: async (others) => new DynamoDbLogStore({ client: dynamodb, ...others }),
+    otherTables: async (others) => ({ store: new DynamoDbLogStore({ client: dynamodb, ...others }), created: [] }),
     streams: new DynamoDBStreamsClient(config),
     streamArn: () => describeStream(dynamodb, entryTable),
     // Without a directory of its own, each run reads the stream from its oldest record; what is done is passed over.

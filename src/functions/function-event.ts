@@ -52,7 +52,7 @@ export type JobEvent =
 /** Something that the sweep function did. `run` is the id of the request. */
 export type SweepEvent =
   | { readonly kind: 'due'; readonly run: string; readonly job: Job; readonly why: string }
-  /** A log could not be looked at, or a segment of which nobody knows whose it is. */
+  /** A log could not be looked at, or somebody must look at a segment of it. */
   | { readonly kind: 'unswept'; readonly run: string; readonly log: LogId | undefined; readonly error: unknown }
   | {
       readonly kind: 'swept';

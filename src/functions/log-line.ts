@@ -53,7 +53,7 @@ export function logLine(event: FunctionEvent): LogLine {
       });
     case 'unswept': {
       const { run, log, error } = event;
-      return line('error', 'the sweep could not look at a log', {
+      return line('error', 'the sweep failed for a log', {
         correlationId: run,
         ...placeOfError(error),
         log,

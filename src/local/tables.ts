@@ -64,6 +64,24 @@ export async function ensureTables(client: DynamoDBClient, names: TableNames): P
   return streamArn;
 }
 
+/**
+ * What {@link ensureTables} would have to create; creates nothing.
+ * @returns names of the tables that do not exist
+ * @throws UsageError where it would throw one
+ */
+export async function missingTables(
+  client: DynamoDBClient,
+  { entryTable, segmentTable }: TableNames,
+): Promise<string[]> {
+  const [entry, segment] = await Promise.all([describe(client, entryTable), describe(client, segmentTable)]);
+  if (entry !== undefined) {
+    requireKeys(entry, entryTableInput(entryTable), entryTable);
+    requireStream(entry, entryTable);
+  }
+  if (segment !== undefined) requireKeys(segment, segmentTableInput(segmentTable), segmentTable);
+  return [...(entry === undefined ? [entryTable] : []), ...(segment === undefined ? [segmentTable] : [])];
+}
+
 async function ensureTable(
   client: DynamoDBClient,
   name: string,

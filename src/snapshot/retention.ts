@@ -6,7 +6,7 @@ import type { Segment } from '../log/segment.ts';
 export interface RetentionPolicy {
   /** The newest so many segments stay in the table, the open one among them; 1 at least. */
   readonly keepSegments: number;
-  /** A segment stays for so many days after it was closed. */
+  /** A segment stays for so many days after it was closed, by the clock of the client that began the next one. */
   readonly keepDays: number;
   /** Whether segments that need not stay are archived; those that expire are archived before. */
   readonly archive: boolean;
@@ -117,4 +117,15 @@ export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPo
   if (entry === segment.lastSnapshot) return true;
   // Last Snapshot is about to move onto one that lies behind it: whoever completed that may be slow, or have died.
   return segment.archive === undefined && (keep === 'all' || entry > (segment.lastSnapshot ?? -1));
+}
+
+/**
+ * Segments that leave the table without an archive although the policy archives: they were announced by another policy.
+ * Nothing can be planned for them before somebody takes back that they expire, since their entries may be gone already.
+ * @param segments all of one log
+ */
+export function leavingUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
+  const leaves = ({ archive, expires, expired }: Segment) =>
+    archive === undefined && expires !== undefined && expired === undefined;
+  return policy.archive ? segments.filter(leaves) : [];
 }

@@ -49,13 +49,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     const segment = await requireCovered(deps.tables, job);
     if (segment.archive !== undefined) return { outcome: 'present', segment: number, key: segment.archive };
-    if (segment.expires !== undefined) {
-      throw new SegmentStateError('the entries of the segment are leaving the table already', {
-        log,
-        segment: number,
-        advice: 'Take back that it expires, then archive it',
-      });
-    }
+    requireNoneLeaves(segment);
     const root = await lastRoot(deps, segment);
     const key = archiveKey(log, number, randomHex(deps.random, 32));
     const written = await write(deps, segment, key);
@@ -78,18 +72,33 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
   });
 }
 
-/** What an archive of a segment would be; writes nothing. */
+/**
+ * What an archive of a segment would be; writes nothing.
+ * @returns undefined where the segment has one
+ * @throws what {@link archiveSegment} would throw, but for what changes meanwhile
+ */
 export async function planArchive(
   deps: ArchiveDeps,
   job: Omit<ArchiveJob, 'kind'>,
 ): Promise<WrittenArchive | undefined> {
   const segment = await requireCovered(deps.tables, job);
   if (segment.archive !== undefined) return undefined;
+  requireNoneLeaves(segment);
+  await lastRoot(deps, segment);
   const bytes = archiveOf(deps, segment);
   for (;;) {
     const next = await bytes.next();
     if (next.done === true) return next.value;
   }
+}
+
+function requireNoneLeaves({ log, segment, expires }: Segment): void {
+  if (expires === undefined) return;
+  throw new SegmentStateError('the entries of the segment are leaving the table already', {
+    log,
+    segment,
+    advice: 'Take back that it expires, then archive it',
+  });
 }
 
 async function write(deps: ArchiveDeps, segment: Segment, key: string): Promise<WrittenArchive> {

@@ -1,4 +1,10 @@
-import { type ItemInvalidError, isOfOneLog, type LogfoldError, PolicyInvalidError } from '../errors.ts';
+import {
+  type ItemInvalidError,
+  isOfOneLog,
+  type LogfoldError,
+  PolicyInvalidError,
+  SegmentStateError,
+} from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
@@ -7,7 +13,7 @@ import { querySegments } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
-import { planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
+import { leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { CONDEMNED_PREFIX, LOGS_PREFIX, parseKey } from '../store/keys.ts';
 import type { Job } from './job.ts';
@@ -27,7 +33,10 @@ export interface SweepDeps {
   readonly policyOf: (log: LogId) => RetentionPolicy;
   /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
   readonly send: (job: Job, why: string) => Promise<void>;
-  /** Told of each log that cannot be looked at, and of each segment of which nobody knows whose it is. The others are. */
+  /**
+   * Told of each log that cannot be looked at, and of each segment of which nobody knows whose it is, or that leaves
+   * without the archive that the policy wants. The others are looked at.
+   */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Told how many logs have been looked at so far. */
   readonly onProgress?: ((logs: number) => void) | undefined;
@@ -64,7 +73,7 @@ export type SweepRest = readonly ('beginning' | 'end' | ScanPlace)[];
 export interface SweepResult {
   readonly logs: number;
   readonly jobs: number;
-  /** Logs that could not be looked at. */
+  /** Logs that could not be looked at, and segments that somebody must look at: all of which was told. */
   readonly failed: number;
   /**
    * When the oldest Snapshot entry was written that nobody has completed, however young, in epoch seconds by its
@@ -222,11 +231,24 @@ class Run {
         await this.#send({ kind: 'snapshot', log, position, again: true }, 'nobody completed this snapshot');
       }
     }
-    const plan = (of: readonly Segment[]) => planRetention(of, policyOf(log), now());
+    const policy = policyOf(log);
+    const plan = (of: readonly Segment[]) => planRetention(of, policy, now());
     // The scan may show what has changed since; whatever is to go is looked at again.
-    const jobs = plan(segments).length === 0 ? [] : plan(await this.#segments(log));
-    for (const job of jobs)
+    const isAtRest = plan(segments).length + leavingUnarchived(segments, policy).length === 0;
+    const current = isAtRest ? [] : await this.#segments(log);
+    for (const job of plan(current))
       await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
+    for (const { segment } of leavingUnarchived(current, policy)) {
+      const error = new SegmentStateError(
+        'the policy archives, and the entries of the segment leave without an archive',
+        {
+          log,
+          segment,
+          advice: `Take back that it expires, with logfold expire ${log} ${segment} --undo: then it is archived`,
+        },
+      );
+      this.#fail(log, error);
+    }
     if (collect === true) await this.#send({ kind: 'collect', log }, 'every log is to be collected');
   }
 

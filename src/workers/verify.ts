@@ -4,7 +4,7 @@ import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts'
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
 import { querySegments } from '../log/newest.ts';
-import { formatPosition, type Position } from '../log/position.ts';
+import { formatPosition, MAX_NUMBER, type Position } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -40,7 +40,7 @@ export interface Verified {
   readonly snapshots: number;
   /** Archives of segments; each was read whole. */
   readonly archived: number;
-  /** Segments whose entries left the table without an archive: nobody can tell what was there. */
+  /** Segments of which entries left the table without an archive: nobody can tell what they were. */
   readonly expired: number;
   /** Different chunks that were read and hash to their names. */
   readonly chunks: number;
@@ -51,7 +51,8 @@ export interface Verified {
 /**
  * Reads every chunk of every snapshot of a log that is kept, and every entry, those in archives too. Checks that
  * all is there, and that chunks and archives hash to their names. Goes on after a problem, so that all of them are known.
- * @throws LogNotFoundError, and EntryGapError where an entry is neither in the table nor in an archive
+ * @throws LogNotFoundError, and EntryGapError where an entry is neither in the table nor in an archive; not of a segment
+ * that leaves the table without one, of which only what is still there is checked
  */
 export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
   const segments = await querySegments(deps.store, log, { consistent: true });
@@ -86,12 +87,8 @@ class Verification {
   }
 
   async segment(segment: Segment, next: Segment | undefined): Promise<void> {
-    // Without an archive, nobody can tell what was there.
-    if (segment.archive === undefined && segment.expires !== undefined) {
-      this.#expired++;
-      return;
-    }
     if (segment.archive !== undefined) await this.#archive(segment);
+    else if (segment.expires !== undefined) await this.#leaving(segment);
     else {
       const to = next === undefined ? 'end' : { segment: next.segment, entry: 0 };
       const range = { from: { segment: segment.segment, entry: 0 }, to, newestSegment: segment.segment } as const;
@@ -99,6 +96,20 @@ class Verification {
         for (const entry of page) await this.#entry(segment, entry);
       }
     }
+  }
+
+  /** What is still there: without an archive, nobody can tell what the others were. */
+  async #leaving(segment: Segment): Promise<void> {
+    const range = { segment: segment.segment, from: 0, to: MAX_NUMBER + 1 };
+    let entries = 0;
+    let last: Entry | undefined;
+    for await (const page of this.#deps.store.entries(this.#log, range, { consistent: true })) {
+      for (const entry of page) await this.#entry(segment, entry);
+      entries += page.length;
+      last = page.at(-1) ?? last;
+    }
+    const whole = last?.type === this.#types.endSegment && last.position.entry === entries - 1;
+    if (!whole) this.#expired++;
   }
 
   async #archive(segment: Segment): Promise<void> {

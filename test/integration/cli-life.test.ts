@@ -1,11 +1,16 @@
+import { CreateTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { decodeSeekTable, encodeSeekTable, seekTableBytesOf } from '../../src/archive/seek-table.ts';
+import { entryTableInput } from '../../src/local/tables.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
 import { type Answer, runCli } from '../support/cli.ts';
 import { CliPlace, type Damage, expectNoTrace, itemTexts, refusalOf } from '../support/cli-place.ts';
+import { startLocalAws } from '../support/fauxqs.ts';
 import { Random } from '../support/random.ts';
+import { clientConfig } from '../support/shared-engine.ts';
 
 const UNKNOWN = '0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f';
 const ADVICE: unknown = expect.any(String);
@@ -198,16 +203,19 @@ describe('the life of a segment by hand, in the documents that --json prints', (
 
   test('restore puts back what --dry-run said, into other tables and in place', async () => {
     const into = ['--to-entry-table', 'Other', '--to-segment-table', 'OtherSegment'];
-    for (const words of [
-      ['restore', log, '0', ...into],
-      ['restore', log, '0'],
-      ['restore', log, '1'],
-    ]) {
+    for (const [words, creates, created] of [
+      [['restore', log, '0', ...into], { created: ['Other', 'OtherSegment'] }, { created: [] }],
+      [['restore', log, '0'], {}, {}],
+      [['restore', log, '1'], {}, {}],
+    ] as const) {
       const segment = Number(words[2]);
       const put = { log, segment, entries: ENTRIES, restored: ENTRIES, unexpired: 0 };
-      expect(await dry(...words)).toEqual({ ...put, dryRun: true });
-      expect(await only(...words)).toEqual({ ...put, dryRun: false });
-      expect(await only(...words)).toEqual({ ...put, dryRun: false, restored: 0 });
+      const tables = await place.tableNames();
+      expect(await dry(...words)).toEqual({ ...put, dryRun: true, ...creates });
+      expect(await place.tableNames()).toEqual(tables);
+      expect(await only(...words)).toEqual({ ...put, dryRun: false, ...creates });
+      expect(await dry(...words)).toEqual({ ...put, dryRun: true, restored: 0, ...created });
+      expect(await only(...words)).toEqual({ ...put, dryRun: false, restored: 0, ...created });
     }
     expect(itemTexts(await place.items())).toEqual(before);
     expect(itemTexts(await place.items('Other'))).toEqual(before.slice(0, ENTRIES));
@@ -358,6 +366,9 @@ describe('what a person sees', () => {
 
     const would = await say('restore', log, '0', '--dry-run');
     expect(would.stdout).toBe('segment 0 of 9 entries: 9 would be put back, 0 no longer expire, 0 were there\n');
+    const into = ['--to-entry-table', 'Aside', '--to-segment-table', 'AsideSegment'];
+    const aside = await say('restore', log, '0', '--dry-run', ...into);
+    expect(aside.stdout).toMatch(/: 9 would be put back, .* 0 were there, Aside and AsideSegment would be created\n$/);
     const back = await say('restore', log, '0');
     expect(back.stdout).toBe('segment 0 of 9 entries: 9 are put back, 0 no longer expire, 0 were there\n');
     expect(back.stderr).toMatch(/Entries/);
@@ -477,6 +488,39 @@ describe('what makes no sense is refused, and changes nothing', () => {
     }
     expect((await say('policy', log, ...against)).code).toBe(2);
     expect(await only('policy')).toEqual({ policies: [] });
+  });
+
+  test('entries are to expire by the TTL of a table that has none', async () => {
+    const aws = await startLocalAws();
+    const db = new DynamoDBClient(clientConfig(place.endpoint));
+    try {
+      await aws.s3.send(new CreateBucketCommand({ Bucket: 'sheets' }));
+      await db.send(new CreateTableCommand(entryTableInput('Lasting')));
+      const environment = {
+        AWS_REGION: 'us-east-1',
+        AWS_ACCESS_KEY_ID: 'test',
+        AWS_SECRET_ACCESS_KEY: 'test',
+        AWS_ENDPOINT_URL_S3: aws.server.address,
+        DYNAMODB_ENDPOINT: place.endpoint,
+      };
+      const there = ['--entry-table', 'Lasting', '--segment-table', 'Segment', '--bucket', 'sheets'];
+      const commands = [
+        ['expire', log, '0', ...there],
+        ['sweep', '--expire', 'ttl', ...there],
+      ];
+      const refusals = await place.refused(
+        [...commands, ...commands.map((words) => [...words, '--dry-run'])],
+        environment,
+      );
+      expect(refusals).toHaveLength(4);
+      for (const refusal of refusals) {
+        expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--expire delete') });
+        expect(refusal.message).toContain('the TTL of the Entry table is switched off');
+      }
+    } finally {
+      db.destroy();
+      await aws.stop();
+    }
   });
 
   test('policies of logs that cannot be read', async () => {

@@ -9,7 +9,7 @@ import {
 import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/errors.ts';
 import { findDynoxide } from '../../src/local/binary.ts';
-import { ensureTables, segmentTableInput } from '../../src/local/tables.ts';
+import { ensureTables, missingTables, segmentTableInput } from '../../src/local/tables.ts';
 import { startEngine, temporaryDirectory } from '../support/shared-engine.ts';
 
 const NAMES = { entryTable: 'orders-entries', segmentTable: 'orders-segments' };
@@ -49,10 +49,21 @@ describe.skipIf(findDynoxide() === undefined)('the tables', () => {
     expect((await db.send(new ScanCommand({ TableName: NAMES.entryTable }))).Items).toEqual([Item]);
   });
 
+  test('are named where they are missing, and none is created for that', async () => {
+    const db = await engine();
+    expect(await missingTables(db, NAMES)).toEqual([NAMES.entryTable, NAMES.segmentTable]);
+    expect(await missingTables(db, NAMES)).toEqual([NAMES.entryTable, NAMES.segmentTable]);
+    await ensureTables(db, NAMES);
+    expect(await missingTables(db, NAMES)).toEqual([]);
+    expect(await missingTables(db, { ...NAMES, segmentTable: 'new' })).toEqual(['new']);
+  });
+
   test('tables of something else are refused', async () => {
     const db = await engine();
     await db.send(new CreateTableCommand(segmentTableInput(NAMES.entryTable)));
-    await expect(ensureTables(db, NAMES)).rejects.toThrow("table 'orders-entries' has no stream");
+    for (const look of [ensureTables, missingTables]) {
+      await expect(look(db, NAMES)).rejects.toThrow("table 'orders-entries' has no stream");
+    }
     await db.send(
       new CreateTableCommand({
         ...segmentTableInput('other'),
@@ -62,8 +73,10 @@ describe.skipIf(findDynoxide() === undefined)('the tables', () => {
         ],
       }),
     );
-    const refused = ensureTables(db, { entryTable: 'new', segmentTable: 'other' });
-    await expect(refused).rejects.toThrow(UsageError);
-    await expect(refused).rejects.toThrow("table 'other' has the keys S (HASH, S), N (RANGE, N) instead of");
+    for (const look of [missingTables, ensureTables]) {
+      const refused = look(db, { entryTable: 'new', segmentTable: 'other' });
+      await expect(refused).rejects.toThrow(UsageError);
+      await expect(refused).rejects.toThrow("table 'other' has the keys S (HASH, S), N (RANGE, N) instead of");
+    }
   });
 });

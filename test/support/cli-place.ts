@@ -9,6 +9,7 @@ import {
   DeleteItemCommand,
   DynamoDBClient,
   GetItemCommand,
+  ListTablesCommand,
   PutItemCommand,
   ScanCommand,
 } from '@aws-sdk/client-dynamodb';
@@ -140,6 +141,11 @@ export class CliPlace {
       return `${table} ${Buffer.from(S?.B ?? []).toString('hex')} ${N?.N} ${sha256(itemText(item))}`;
     });
     return items.sort();
+  }
+
+  /** Names of all tables that there are. */
+  async tableNames(): Promise<readonly string[]> {
+    return (await this.#db.send(new ListTablesCommand({}))).TableNames ?? [];
   }
 
   /** Every item of a table, in no order; of the Entry table by default. */

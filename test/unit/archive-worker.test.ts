@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { openArchive } from '../../src/archive/reader.ts';
-import { ArchiveDiffersError, EntryGapError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
+import {
+  ArchiveDiffersError,
+  EntryGapError,
+  LogfoldError,
+  SegmentNotFoundError,
+  SegmentStateError,
+} from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { Position } from '../../src/log/position.ts';
 import { archivePrefix } from '../../src/store/keys.ts';
@@ -89,6 +95,18 @@ describe('a segment that cannot be archived', () => {
     await expect(sheet.archive(0)).rejects.toThrow(EntryGapError);
     await expect(sheet.archive(0)).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 4 });
     await expectNotArchived(sheet);
+  });
+
+  test.each<[string, (sheet: SheetLog, last: Position) => Promise<unknown>]>([
+    ['leaving', async (sheet) => sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 })],
+    ['not whole', (sheet) => sheet.tables.deleteEntries(sheet.log, 0, [4])],
+    ['without the last snapshot', (sheet, last) => sheet.tables.deleteEntries(sheet.log, 0, [last.entry])],
+  ])('is not planned to be either: entries that are %s', async (_, harm) => {
+    const { sheet, last } = await coveredSheet();
+    await harm(sheet, last);
+    const failed = await sheet.archive(0).catch((error: unknown) => error);
+    expect(failed).toBeInstanceOf(LogfoldError);
+    await expect(planArchive(sheet.deps, { log: sheet.log, segment: 0 })).rejects.toEqual(failed);
   });
 });
 

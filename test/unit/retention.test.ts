@@ -6,6 +6,7 @@ import {
   DEFAULT_POLICY,
   isCovered,
   keepsSnapshot,
+  leavingUnarchived,
   planRetention,
   type RetentionPolicy,
 } from '../../src/snapshot/retention.ts';
@@ -301,5 +302,26 @@ describe('isCovered', () => {
     { name: 'itself', next: segment(3) },
   ])('not by $name', ({ next }) => {
     expect(isCovered(segment(3), next)).toBe(false);
+  });
+});
+
+describe('leavingUnarchived', () => {
+  const expires = NOON;
+  const all = [
+    segment(0, { expires, expired: 3 }),
+    segment(1, { expires }),
+    segment(2, { ...ARCHIVED, expires }),
+    segment(3, ARCHIVED),
+    segment(4, { expires }),
+    segment(5),
+  ];
+
+  test('are those that were announced, and neither archived nor done, while the policy archives', () => {
+    expect(leavingUnarchived(all, policy()).map((each) => each.segment)).toEqual([1, 4]);
+    expect(leavingUnarchived(all, policy({ expire: 'ttl' }))).toEqual([all[1], all[4]]);
+  });
+
+  test('are none where it does not', () => {
+    expect(leavingUnarchived(all, policy({ archive: false, expire: 'ttl', keepDays: 1 }))).toEqual([]);
   });
 });

@@ -18,6 +18,7 @@ import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { archiveKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
 import type { Job } from '../../src/workers/job.ts';
 import { replay } from '../../src/workers/replay.ts';
+import { unexpireSegment } from '../../src/workers/unexpire.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
@@ -258,17 +259,38 @@ describe('a sweep finds what is due by the policy', () => {
     expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
   });
 
+  test('segments that were announced to expire without an archive, when the policy archives: somebody must say so', async () => {
+    const sheets = new SheetLogs();
+    const [log] = [await sheets.atRest(2), await sheets.atRest()];
+    sheets.policy = { ...DELETE, archive: false, keepDays: 1 };
+    sheets.nowMs += DAY * 1000;
+    await sheets.sweepToRest();
+    expect(await sheets.ask()).toMatchObject({ logs: 2, asked: [], failed: 0 });
+    for (const policy of [DELETE, STRICT, DEFAULT_POLICY]) {
+      sheets.policy = policy;
+      const { failures, ...found } = await sheets.ask();
+      expect(found).toMatchObject({ logs: 2, asked: [], failed: 1 });
+      expect(failures).toMatchObject([{ log, error: { code: 'SEGMENT_STATE', log, segment: 0 } }]);
+      expect(failures[0]?.error.advice).toContain(`logfold expire ${log} 0 --undo`);
+    }
+    sheets.policy = STRICT;
+    await unexpireSegment(sheets.deps, { log, segment: 0 });
+    expect(await sheets.ask()).toMatchObject({ asked: [{ kind: 'archive', log, segment: 0 }], failures: [] });
+  });
+
   test('by the segments as they are now, not as the scan showed them', async () => {
     const sheets = new SheetLogs();
     await sheets.atRest(3);
     sheets.policy = STRICT;
-    const stale = await Array.fromAsync(sheets.tables.allSegments());
+    let stale = await Array.fromAsync(sheets.tables.allSegments());
     await sheets.sweepToRest();
     const tables = aroundLogStore(sheets.tables, (_, effect) => effect());
     tables.allSegments = async function* ({ index } = { index: 0, of: 1 }) {
       if (index === 0) yield* stale;
     };
-    expect(await sheets.ask({}, { tables })).toMatchObject({ logs: 1, asked: [] });
+    expect(await sheets.ask({}, { tables })).toMatchObject({ logs: 1, asked: [], failed: 0 });
+    stale = stale.map((segment) => ({ ...segment, expires: NOON }));
+    expect(await sheets.ask({}, { tables })).toMatchObject({ logs: 1, asked: [], failed: 0 });
   });
 });
 

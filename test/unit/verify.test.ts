@@ -138,6 +138,40 @@ describe('verify', () => {
     expect(problems).toMatchObject([{ snapshot: second, part: 'root', code: 'ROOT_INVALID' }]);
   });
 
+  test('reads what is still there of a segment that leaves without an archive', async () => {
+    const { sheet } = await threeSnapshots();
+    const whole = await verify(sheet.deps, sheet.log);
+    const entries = await sheet.items();
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    expect(await verify(sheet.deps, sheet.log)).toEqual(whole);
+
+    // Its entry 3 is a snapshot, its last one is 5.
+    for (const gone of [[0], [1], [5], [0, 1, 2]]) {
+      await sheet.tables.deleteEntries(sheet.log, 0, gone);
+      expect(await verify(sheet.deps, sheet.log)).toEqual({ ...whole, expired: 1 });
+      await sheet.tables.putItems(entries);
+    }
+    await sheet.tables.deleteEntries(sheet.log, 0, [...entries.keys()]);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ snapshots: 2, expired: 1, problems: [] });
+  });
+
+  test('finds what is damaged of a segment that leaves without an archive', async () => {
+    const { sheet } = await threeSnapshots();
+    const last = { segment: 0, entry: 3 };
+    const ref = (await sheet.ref(last)) ?? { inline: new Uint8Array() };
+    await sheet.store.replaceRoot(sheet.log, last, ref, { inline: Uint8Array.of(1) });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    const { problems } = await verify(sheet.deps, sheet.log);
+    expect(problems).toMatchObject([{ snapshot: last, part: 'root', code: 'CHUNK_CORRUPT' }]);
+  });
+
+  test('tolerates no gap in any other segment', async () => {
+    const { sheet } = await threeSnapshots();
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.deleteEntries(sheet.log, 1, [1]);
+    await expect(verify(sheet.deps, sheet.log)).rejects.toMatchObject({ code: 'ENTRY_GAP', segment: 1, entry: 1 });
+  });
+
   test('takes a store that does not answer for no damage', async () => {
     const { sheet } = await threeSnapshots();
     const blobs = { ...sheet.blobs, get: () => Promise.reject(new Error('no answer')) };

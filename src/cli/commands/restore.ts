@@ -26,10 +26,10 @@ export function restoreCommand() {
         if ((toEntryTable === undefined) !== (toSegmentTable === undefined)) {
           throw new UsageError('--to-entry-table and --to-segment-table go together');
         }
-        const into =
+        const others =
           toEntryTable === undefined || toSegmentTable === undefined
             ? undefined
-            : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable });
+            : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable }, { dryRun });
         const progress = output.progress('Entries');
         try {
           const pace = await paceOf(environment, options.capacityShare);
@@ -37,7 +37,7 @@ export function restoreCommand() {
           const result = await restoreSegment(
             { ...environment.deps, pace, onEntries },
             { log, segment },
-            { into, holdSeconds: options.hold, dryRun },
+            { into: others?.store, holdSeconds: options.hold, dryRun },
           );
           progress.stop();
           const { entries, restored, unexpired } = result;
@@ -47,7 +47,9 @@ export function restoreCommand() {
             `${unexpired} no longer expire`,
             `${entries - restored - unexpired} were there`,
           ];
-          output.result({ log, dryRun, ...result }, parts.join(', '));
+          const created = others?.created ?? [];
+          if (created.length > 0) parts.push(`${created.join(' and ')} ${would} created`);
+          output.result({ log, dryRun, ...result, ...(others && { created }) }, parts.join(', '));
         } finally {
           progress.stop();
         }

@@ -43,7 +43,7 @@ export function sweepCommand() {
         }
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
-        if (!dryRun && everywhere.expire === 'ttl') await requireTtl(environment);
+        if (everywhere.expire === 'ttl') await requireTtl(environment);
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const policies = await readPolicies(environment.deps.blobs, everywhere);
         const policyOf = (of: LogId) => policies.of(of);
@@ -155,7 +155,9 @@ class Summary {
     }
   }
 
+  /** Notes what failed, once: each pass meets it again. */
   failed(log: LogId | undefined, { code, message }: LogfoldError): void {
+    if (this.#failures.some((known) => known.log === (log ?? null) && known.message === message)) return;
     this.#failures.push({ log: log ?? null, code, message });
   }
 

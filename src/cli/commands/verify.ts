@@ -16,7 +16,7 @@ export function verifyCommand() {
           progress.stop();
           const { snapshots, archived, expired, chunks, bytes, problems } = result;
           const found = problems.length === 0 ? 'nothing is missing' : `${problems.length} PROBLEMS`;
-          const gone = expired === 0 ? '' : `, ${expired} segments without entries and archive`;
+          const gone = expired === 0 ? '' : `, ${expired} segments of which entries are gone and in no archive`;
           const what = `${snapshots} snapshots, ${chunks} chunks, ${formatBytes(bytes)}, ${archived} archives${gone}`;
           const summary = `${what}: ${found}`;
           output.result({ log, ...result }, [summary, ...problems.map(describeProblem)].join('\n'));
