@@ -8,9 +8,10 @@ import type { BlobInfo } from '../store/blob-store.ts';
 const WINDOW_MS = 48 * 3600 * 1000;
 
 /**
- * Takes those bodies out of `bodies` that an entry of an archived segment names. Segments that were begun only after
- * all of them were written are not read. Older ones all are: a body that was put back from a backup, or copied with
- * its bucket, was written long after it was named.
+ * Takes those bodies out of `bodies` that an entry of an archived segment names. A segment that was begun only after
+ * all of them were written is not read, if the clocks say so of two clients: of who began it, and of who began the one
+ * before. Older ones all are: a body that was put back from a backup, or copied with its bucket, was written long after
+ * it was named.
  * @param segments all of the log, ascending
  * @param bodies by key; those that are left are named by nobody
  */
@@ -19,9 +20,12 @@ export async function dropArchivedBodies(
   { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
   bodies: Map<string, BlobInfo>,
 ): Promise<void> {
+  let before = 0;
   for (const { segment, archive, created } of segments) {
+    // A clock that is days ahead would hide what is older than it says; the segment before was begun earlier still.
+    const from = Math.min(created, before) * 1000 - WINDOW_MS;
+    before = created;
     if (archive === undefined) continue;
-    const from = created * 1000 - WINDOW_MS;
     if (!bodies.values().some(({ modified }) => modified >= from)) continue;
     for await (const page of store.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
       for (const { E } of page) if (E?.S !== undefined) bodies.delete(E.S);

@@ -151,6 +151,27 @@ describe('a body', () => {
     await expectWhole(sheet);
   });
 
+  test.each([0, 1])('of segment %i stays, though whoever began that has a clock that is days ahead', async (ahead) => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    if (ahead === 0) sheet.nowMs -= 5 * GRACE;
+    for (const segment of [0, 1]) {
+      await refill(sheet, `in segment ${segment}`);
+      await sheet.completed();
+      if (ahead === segment + 1) sheet.nowMs += 5 * GRACE;
+      const next = await sheet.segment();
+      if (ahead === segment + 1) sheet.nowMs -= 5 * GRACE;
+      await sheet.complete(next);
+      await sheet.archive(segment);
+    }
+    const bodies = await sheet.keys(bodyPrefix(sheet.log));
+    expect(bodies).toHaveLength(2);
+    // Entries that were archived more lately are looked at for their snapshots, and so for their bodies.
+    sheet.nowMs += 2.5 * GRACE;
+    await collectAfterEachGrace(sheet, 4);
+    expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);
+    await expectWhole(sheet);
+  });
+
   test('that nobody names costs a look into archives; one that is named costs none once it was found', async () => {
     const sheet = await livedLog();
     await collectAfterEachGrace(sheet, 3);
