@@ -65,6 +65,11 @@ export class Reaper {
     return modified <= this.#options.now - this.#options.graceMs;
   }
 
+  /** Whether the collection before this one condemned it. */
+  wasCondemned({ key }: Pick<BlobInfo, 'key'>): boolean {
+    return this.#since.has(key);
+  }
+
   /** An object that is needed. */
   keep(blob: BlobInfo): void {
     this.#kept = plus(this.#kept, blob);

@@ -207,8 +207,8 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the external bodies of archived entries are collected',
     edits: [
       {
-        file: 'workers/collect.ts',
-        from: '  await dropArchivedBodies(deps.store, { log, segments }, unnamed);\n',
+        file: 'workers/orphan-bodies.ts',
+        from: '  await dropArchivedBodies(store, { log, segments }, unnamed);\n',
         to: '  dropArchivedBodies.length;\n',
       },
     ],
@@ -219,8 +219,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/collect.ts',
-        from: "else if (kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
-        to: "else if (kind === 'stop' || kind === 'collected' || kind === 'archive' || reached.has(blob.key)) reaper.keep(blob);",
+        from: "else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
+        to: "else if (kind !== 'root' && kind !== 'progress') reaper.keep(blob);",
       },
     ],
   },
