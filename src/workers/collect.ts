@@ -128,7 +128,9 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
     // In this order: what is in neither of the two is taken to be dropped now, and bodies that were looked at and not
     // condemned are not looked at again.
     if (kept.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: kept });
-    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young });
+    // What only an abandoned build reached is found once that is gone.
+    const again = reaper.foundYoung || builds.length > 0;
+    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young }, again);
     await writeCollected(blobs, log, { bodies, dropped: kept });
   }
   const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;

@@ -18,13 +18,16 @@ export interface KnownBodies {
   readonly reaper: Reaper;
 }
 
-/** Tells which external bodies stay without another look. Whatever an earlier collection found named, is named for ever. */
+/**
+ * Tells which external bodies stay without another look for now: those that are named, or too young. Whatever an earlier
+ * collection found named, is named for ever.
+ */
 export function settledBodies({ segments, externals, seen, reaper }: KnownBodies): (body: BlobInfo) => boolean {
   // Entries that left the table without an archive took the names of their bodies with them.
   const forgets = segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
   return (body) => {
     const isNew = forgets || body.modified >= seen || reaper.wasCondemned(body);
-    return !isNew || !reaper.isOld(body) || externals.has(body.key);
+    return !isNew || externals.has(body.key) || !reaper.isOld(body);
   };
 }
 

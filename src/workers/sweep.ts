@@ -77,7 +77,7 @@ export interface SweepResult {
 
 /**
  * Finds what the stream missed and what is due, in all logs: snapshots that nobody completed, segments that are to be
- * archived or to expire, and what was condemned long enough ago to be collected. Writes nothing itself.
+ * archived or to expire, and what collections have left for later. Writes nothing itself.
  *
  * A log that is written to while a sweep goes on from an earlier one is looked at by the next one at the latest.
  *
@@ -167,7 +167,7 @@ class Run {
     for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
       const parsed = parseKey(key);
       if (parsed === undefined || now() - modified < this.#graceMs(parsed.log)) continue;
-      logs.set(parsed.log, 'something was condemned a grace period ago');
+      logs.set(parsed.log, 'something was left over a grace period ago');
     }
     for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
       const parsed = parseKey(key);

@@ -169,8 +169,8 @@ export const MUTANTS: readonly Mutant[] = [
       { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
       {
         file: 'workers/reaper.ts',
-        from: '    return modified <= this.#options.now - this.#options.graceMs;\n',
-        to: '    return modified <= this.#options.now;\n',
+        from: '    const isOld = modified <= this.#options.now - this.#options.graceMs;\n',
+        to: '    const isOld = modified <= this.#options.now;\n',
       },
     ],
   },
