@@ -1,15 +1,21 @@
-import { type ItemInvalidError, isOfOneLog, type LogfoldError, PolicyInvalidError } from '../errors.ts';
+import {
+  type ItemInvalidError,
+  isOfOneLog,
+  type LogfoldError,
+  LogNotFoundError,
+  PolicyInvalidError,
+} from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
-import { querySegments } from '../log/newest.ts';
+import { queryNewestSegments, querySegments } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { CONDEMNED_PREFIX, LOGS_PREFIX, parseKey } from '../store/keys.ts';
+import { CONDEMNED_PREFIX, condemnedKey, LOGS_PREFIX, logPrefix, parseKey } from '../store/keys.ts';
 import type { Job } from './job.ts';
 
 /** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
@@ -27,7 +33,10 @@ export interface SweepDeps {
   readonly policyOf: (log: LogId) => RetentionPolicy;
   /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
   readonly send: (job: Job, why: string) => Promise<void>;
-  /** Told of each log that cannot be looked at, and of each segment of which nobody knows whose it is. The others are. */
+  /**
+   * Told, once, of each log that cannot be looked at, of each that is in the bucket alone and has something left over
+   * there, and of each segment of which nobody knows whose it is. The others are looked at.
+   */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Told how many logs have been looked at so far. */
   readonly onProgress?: ((logs: number) => void) | undefined;
@@ -82,7 +91,7 @@ export interface SweepResult {
  * A log that is written to while a sweep goes on from an earlier one is looked at by the next one at the latest.
  *
  * It costs one scan of the Segment table, for each log one query from its Last Snapshot on, and two listings of the bucket for
- * all logs together.
+ * all logs together, and one query more for each log in which something is left over.
  */
 export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promise<SweepResult> {
   const run = new Run(deps, options);
@@ -101,7 +110,9 @@ class Run {
   readonly #options: SweepOptions;
   #logs = 0;
   #jobs = 0;
-  #failed = 0;
+  readonly #failed = new Set<LogId>();
+  /** Segments of which nobody knows whose they are. */
+  #strangers = 0;
   #oldest: number | undefined;
   readonly #rest: SweepRest[number][];
 
@@ -114,7 +125,13 @@ class Run {
 
   get result(): SweepResult {
     const rest = this.#rest.every((each) => each === 'end') ? undefined : this.#rest;
-    return { logs: this.#logs, jobs: this.#jobs, failed: this.#failed, oldest: this.#oldest, rest };
+    return {
+      logs: this.#logs,
+      jobs: this.#jobs,
+      failed: this.#failed.size + this.#strangers,
+      oldest: this.#oldest,
+      rest,
+    };
   }
 
   /** Looks at all logs in one part of the Segment table. */
@@ -176,7 +193,26 @@ class Run {
       logs.set(parsed.log, 'an upload was never finished');
     }
     for (const [log, why] of logs) {
-      if (this.#options.log === undefined || this.#options.log === log) await this.#send({ kind: 'collect', log }, why);
+      if (this.#options.log !== undefined && this.#options.log !== log) continue;
+      await this.#guard(log, async () => {
+        await this.#requireInTables(log);
+        await this.#send({ kind: 'collect', log }, why);
+      });
+    }
+  }
+
+  /** A collection begins with the log's segments: of a log that has none it would fail, after each sweep anew. */
+  async #requireInTables(log: LogId): Promise<void> {
+    try {
+      await queryNewestSegments(this.#deps.tables, log);
+    } catch (cause) {
+      if (!(cause instanceof LogNotFoundError)) throw cause;
+      const advice = `Restore the tables; or, if the log is to be gone, remove all objects under '${logPrefix(log)}' and '${condemnedKey(log)}'`;
+      throw new LogNotFoundError('the bucket has objects of this log, and the Segment table has none of its segments', {
+        log,
+        advice,
+        cause,
+      });
     }
   }
 
@@ -192,15 +228,19 @@ class Run {
 
   /** @param found its segments, where they are known */
   async #look(log: LogId, found?: readonly Segment[]): Promise<void> {
+    await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
+    this.#logs++;
+    this.#deps.onProgress?.(this.#logs);
+  }
+
+  /** What is wrong with one log must not keep the others from being looked at. */
+  async #guard(log: LogId, act: () => Promise<void>): Promise<void> {
     try {
-      await this.#plan(log, found ?? (await this.#segments(log)));
+      await act();
     } catch (error) {
-      // What is wrong with one log must not keep the others from being looked at.
       if (!isOfOneLog(error)) throw error;
       this.#fail(log, error.at({ log }));
     }
-    this.#logs++;
-    this.#deps.onProgress?.(this.#logs);
   }
 
   #isOver(): boolean {
@@ -209,7 +249,9 @@ class Run {
   }
 
   #fail(log: LogId | undefined, error: LogfoldError): void {
-    this.#failed++;
+    if (log === undefined) this.#strangers++;
+    else if (this.#failed.has(log)) return;
+    else this.#failed.add(log);
     this.#deps.onFailure(log, error);
   }
 

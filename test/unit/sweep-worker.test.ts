@@ -21,6 +21,7 @@ import { replay } from '../../src/workers/replay.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { beginUpload } from '../support/collecting.ts';
 import { NOON, newLogId, recordRequests } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { sheetEdits } from '../support/sheet-model.ts';
@@ -412,6 +413,33 @@ describe('a sweep finds what is left over', () => {
     expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an upload was never finished']]);
     expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', aborted: 1 }]);
     expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test('of logs that no table has, which it reports instead of asking for what cannot be done', async () => {
+    const sheets = new SheetLogs();
+    const [condemned, uploading, there] = [newLogId(), newLogId(), await sheets.atRest()];
+    for (const log of [condemned, there]) await sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
+    beginUpload(sheets.blobs, archiveKey(uploading, 0, 'd'.repeat(32)));
+    sheets.nowMs += 100 * DAY * 1000;
+    const before = await sheets.contents();
+    const { asked, failed, failures } = await sheets.ask();
+    expect([asked, failed]).toEqual([[{ kind: 'collect', log: there }], 2]);
+    expect(failures.map(({ log }) => log)).toEqual([condemned, uploading]);
+    for (const { log, error } of failures) {
+      if (log === undefined) throw new Error('a failure without its log');
+      expect(error).toBeInstanceOf(LogNotFoundError);
+      expect(error.log).toBe(log);
+      for (const where of [logPrefix(log), condemnedKey(log)]) expect(error.advice).toContain(`'${where}'`);
+    }
+    // Once, though the log is looked for and is left over.
+    expect(await sheets.ask({ log: condemned })).toMatchObject({
+      asked: [],
+      failed: 1,
+      failures: [{ log: condemned }],
+    });
+    expect(await sheets.contents()).toEqual(before);
+    await sheets.blobs.delete([condemnedKey(condemned)]);
+    expect((await sheets.ask()).failures).toMatchObject([{ log: uploading }]);
   });
 
   test('but leaves alone what is none of any log', async () => {
