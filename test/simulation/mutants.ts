@@ -220,7 +220,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'workers/collect.ts',
         from: "else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
-        to: "else if (kind !== 'root' && kind !== 'progress') reaper.keep(blob);",
+        to: "else if (kind !== 'root' && kind !== 'progress' || reached.has(blob.key)) reaper.keep(blob);",
       },
     ],
   },
