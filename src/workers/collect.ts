@@ -2,7 +2,6 @@ import { LogfoldError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
-import type { Segment } from '../log/segment.ts';
 import { findKeptRoots, type KeptRoot, listProgressRoots } from '../snapshot/kept-roots.ts';
 import { ALL_IDS, type IdPart, Marks, prefixesOf } from '../snapshot/mark.ts';
 import { isDamage } from '../snapshot/progress.ts';
@@ -13,7 +12,7 @@ import type { BlobInfo } from '../store/blob-store.ts';
 import { chunkPrefix, logPrefix, parseKey } from '../store/keys.ts';
 import { readCollected, readCondemned, writeCollected, writeCondemned } from './collection-record.ts';
 import type { CollectJob } from './job.ts';
-import { dropArchivedBodies } from './orphan-bodies.ts';
+import { judgeBodies, settledBodies } from './orphan-bodies.ts';
 import { Reaper, type Tally } from './reaper.ts';
 
 /** {@link CollectDeps.maxMarks} where it is left out: some 180 MB. */
@@ -113,12 +112,9 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   await sweepChunks(deps, log, { roots: [...needed, ...builds, ...others], reaper, look });
   const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
-  const { foreign, bodies } = await sweepObjects(deps, log, { reached, reaper, look });
-  await judgeBodies(
-    deps,
-    { log, segments, bodies, externals },
-    { reaper, seen: note.bodies, condemned: new Map(before.condemned) },
-  );
+  const isSettled = settledBodies({ segments, externals, seen: note.bodies, reaper });
+  const { foreign, bodies } = await sweepObjects(deps, log, { reached, isSettled, reaper, look });
+  await judgeBodies(deps.store, { log, segments }, { bodies, reaper });
   await reaper.flush();
   const aborted = await abortUploads(deps, log, reaper, dry);
   if (!dry) {
@@ -132,7 +128,9 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
     // In this order: what is in neither of the two is taken to be dropped now, and bodies that were looked at and not
     // condemned are not looked at again.
     if (kept.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: kept });
-    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young });
+    // What only an abandoned build reached is found once that is gone.
+    const again = reaper.foundYoung || builds.length > 0;
+    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young }, again);
     await writeCollected(blobs, log, { bodies, dropped: kept });
   }
   const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;
@@ -188,15 +186,18 @@ async function mark(
   return marks;
 }
 
-/** Goes through all objects of a log but chunks; bodies are handed back, to be looked at together. */
+interface ObjectSweep {
+  readonly reached: ReadonlySet<string | undefined>;
+  readonly isSettled: (body: BlobInfo) => boolean;
+  readonly reaper: Reaper;
+  readonly look: () => void;
+}
+
+/** Goes through all objects of a log but chunks; bodies that are not settled are handed back, to be looked at together. */
 async function sweepObjects(
   deps: CollectDeps,
   log: LogId,
-  {
-    reached,
-    reaper,
-    look,
-  }: { readonly reached: ReadonlySet<string | undefined>; readonly reaper: Reaper; readonly look: () => void },
+  { reached, isSettled, reaper, look }: ObjectSweep,
 ): Promise<{ readonly foreign: string[]; readonly bodies: BlobInfo[] }> {
   const foreign: string[] = [];
   const bodies: BlobInfo[] = [];
@@ -205,43 +206,11 @@ async function sweepObjects(
     if (kind === 'chunk') continue;
     look();
     if (kind === undefined) foreign.push(blob.key);
-    else if (kind === 'body') bodies.push(blob);
-    else if (kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
+    else if (kind === 'body' && !isSettled(blob)) bodies.push(blob);
+    else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
     else await reaper.judge(blob);
   }
   return { foreign, bodies };
-}
-
-interface FoundBodies {
-  readonly log: LogId;
-  readonly segments: readonly Segment[];
-  readonly bodies: readonly BlobInfo[];
-  /** Those that entries in the table name. */
-  readonly externals: ReadonlySet<string>;
-}
-
-/** Judges those bodies that no entry names. Whatever an earlier collection found named, is named for ever. */
-async function judgeBodies(
-  deps: CollectDeps,
-  { log, segments, bodies, externals }: FoundBodies,
-  {
-    reaper,
-    seen,
-    condemned,
-  }: { readonly reaper: Reaper; readonly seen: number; readonly condemned: ReadonlyMap<string, number> },
-): Promise<void> {
-  // Entries that left the table without an archive took the names of their bodies with them.
-  const forgets = segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
-  const unnamed = new Map<string, BlobInfo>();
-  for (const blob of bodies) {
-    const isNew = forgets || blob.modified >= seen || condemned.has(blob.key);
-    if (isNew && reaper.isOld(blob) && !externals.has(blob.key)) unnamed.set(blob.key, blob);
-  }
-  await dropArchivedBodies(deps.store, { log, segments }, unnamed);
-  for (const blob of bodies) {
-    if (unnamed.has(blob.key)) await reaper.judge(blob);
-    else reaper.keep(blob);
-  }
 }
 
 async function abortUploads(deps: CollectDeps, log: LogId, reaper: Reaper, dry: boolean): Promise<number> {

@@ -16,7 +16,10 @@ const recordSchema = z.strictObject({
   dropped,
 });
 
-/** What a collection leaves for the next one to remove, unless it is needed again by then. */
+/**
+ * What a collection leaves for the next one to remove, unless it is needed again by then. It may be empty: that there is one
+ * asks for a next collection.
+ */
 export type CollectionRecord = Readonly<Omit<z.infer<typeof recordSchema>, 'format'>>;
 
 const collectedSchema = z.strictObject({
@@ -38,8 +41,14 @@ export async function readCondemned(blobs: BlobStore, log: LogId): Promise<Colle
   return record ?? NOTHING_CONDEMNED;
 }
 
-export async function writeCondemned(blobs: BlobStore, log: LogId, record: CollectionRecord): Promise<void> {
-  if (record.condemned.length + record.dropped.length === 0) await blobs.delete([condemnedKey(log)]);
+/** @param again whether the log is to be collected once more a grace period later, though the record may be empty */
+export async function writeCondemned(
+  blobs: BlobStore,
+  log: LogId,
+  record: CollectionRecord,
+  again: boolean,
+): Promise<void> {
+  if (!again && record.condemned.length + record.dropped.length === 0) await blobs.delete([condemnedKey(log)]);
   else await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
 }
 

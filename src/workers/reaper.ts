@@ -30,6 +30,7 @@ export class Reaper {
   readonly #removedKeys: string[] = [];
   readonly #condemnedSince = new Map<string, number>();
   #overflowed = false;
+  #foundYoung = false;
   #kept: Tally = { objects: 0, bytes: 0 };
   #condemned: Tally = { objects: 0, bytes: 0 };
   #removed: Tally = { objects: 0, bytes: 0 };
@@ -55,14 +56,26 @@ export class Reaper {
     return this.#overflowed;
   }
 
+  /** Whether there was something that nothing reaches, and that was too young to be condemned. */
+  get foundYoung(): boolean {
+    return this.#foundYoung;
+  }
+
   /** Keys that were removed, or would be; remembered in a dry run only. */
   get removedKeys(): readonly string[] {
     return this.#removedKeys;
   }
 
-  /** Whether an object is old enough to be looked at. */
+  /** Whether what nothing reaches is old enough to be condemned. What is not, is remembered: see {@link foundYoung}. */
   isOld({ modified }: Pick<BlobInfo, 'modified'>): boolean {
-    return modified <= this.#options.now - this.#options.graceMs;
+    const isOld = modified <= this.#options.now - this.#options.graceMs;
+    this.#foundYoung ||= !isOld;
+    return isOld;
+  }
+
+  /** Whether the collection before this one condemned it. */
+  wasCondemned({ key }: Pick<BlobInfo, 'key'>): boolean {
+    return this.#since.has(key);
   }
 
   /** An object that is needed. */

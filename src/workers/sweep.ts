@@ -2,6 +2,7 @@ import {
   type ItemInvalidError,
   isOfOneLog,
   type LogfoldError,
+  LogNotFoundError,
   PolicyInvalidError,
   SegmentStateError,
 } from '../errors.ts';
@@ -9,13 +10,13 @@ import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
-import { querySegments } from '../log/newest.ts';
+import { queryNewestSegments, querySegments } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { CONDEMNED_PREFIX, LOGS_PREFIX, parseKey } from '../store/keys.ts';
+import { CONDEMNED_PREFIX, condemnedKey, LOGS_PREFIX, logPrefix, parseKey } from '../store/keys.ts';
 import type { Job } from './job.ts';
 
 /** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
@@ -34,8 +35,8 @@ export interface SweepDeps {
   /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
   readonly send: (job: Job, why: string) => Promise<void>;
   /**
-   * Told of each log that cannot be looked at, and of each segment of which nobody knows whose it is, or that leaves
-   * without the archive that the policy wants. The others are looked at.
+   * Told, once, of each log that cannot be looked at, that only the bucket has something of, or of which a segment leaves
+   * without the archive that the policy wants; and of each segment of which nobody knows whose it is.
    */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Told how many logs have been looked at so far. */
@@ -86,12 +87,12 @@ export interface SweepResult {
 
 /**
  * Finds what the stream missed and what is due, in all logs: snapshots that nobody completed, segments that are to be
- * archived or to expire, and what was condemned long enough ago to be collected. Writes nothing itself.
+ * archived or to expire, and what collections have left for later. Writes nothing itself.
  *
  * A log that is written to while a sweep goes on from an earlier one is looked at by the next one at the latest.
  *
  * It costs one scan of the Segment table, for each log one query from its Last Snapshot on, and two listings of the bucket for
- * all logs together.
+ * all logs together, and one query more for each log in which something is left over.
  */
 export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promise<SweepResult> {
   const run = new Run(deps, options);
@@ -110,7 +111,9 @@ class Run {
   readonly #options: SweepOptions;
   #logs = 0;
   #jobs = 0;
-  #failed = 0;
+  readonly #failed = new Set<LogId>();
+  /** Segments of which nobody knows whose they are. */
+  #strangers = 0;
   #oldest: number | undefined;
   readonly #rest: SweepRest[number][];
 
@@ -123,7 +126,13 @@ class Run {
 
   get result(): SweepResult {
     const rest = this.#rest.every((each) => each === 'end') ? undefined : this.#rest;
-    return { logs: this.#logs, jobs: this.#jobs, failed: this.#failed, oldest: this.#oldest, rest };
+    return {
+      logs: this.#logs,
+      jobs: this.#jobs,
+      failed: this.#failed.size + this.#strangers,
+      oldest: this.#oldest,
+      rest,
+    };
   }
 
   /** Looks at all logs in one part of the Segment table. */
@@ -176,7 +185,7 @@ class Run {
     for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
       const parsed = parseKey(key);
       if (parsed === undefined || now() - modified < this.#graceMs(parsed.log)) continue;
-      logs.set(parsed.log, 'something was condemned a grace period ago');
+      logs.set(parsed.log, 'something was left over a grace period ago');
     }
     for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
       const parsed = parseKey(key);
@@ -185,7 +194,26 @@ class Run {
       logs.set(parsed.log, 'an upload was never finished');
     }
     for (const [log, why] of logs) {
-      if (this.#options.log === undefined || this.#options.log === log) await this.#send({ kind: 'collect', log }, why);
+      if (this.#options.log !== undefined && this.#options.log !== log) continue;
+      await this.#guard(log, async () => {
+        await this.#requireInTables(log);
+        await this.#send({ kind: 'collect', log }, why);
+      });
+    }
+  }
+
+  /** A collection begins with the log's segments: of a log that has none it would fail, after each sweep anew. */
+  async #requireInTables(log: LogId): Promise<void> {
+    try {
+      await queryNewestSegments(this.#deps.tables, log);
+    } catch (cause) {
+      if (!(cause instanceof LogNotFoundError)) throw cause;
+      const advice = `Restore the tables; or, if the log is to be gone, remove all objects under '${logPrefix(log)}' and '${condemnedKey(log)}'`;
+      throw new LogNotFoundError('the bucket has objects of this log, and the Segment table has none of its segments', {
+        log,
+        advice,
+        cause,
+      });
     }
   }
 
@@ -201,15 +229,19 @@ class Run {
 
   /** @param found its segments, where they are known */
   async #look(log: LogId, found?: readonly Segment[]): Promise<void> {
+    await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
+    this.#logs++;
+    this.#deps.onProgress?.(this.#logs);
+  }
+
+  /** What is wrong with one log must not keep the others from being looked at. */
+  async #guard(log: LogId, act: () => Promise<void>): Promise<void> {
     try {
-      await this.#plan(log, found ?? (await this.#segments(log)));
+      await act();
     } catch (error) {
-      // What is wrong with one log must not keep the others from being looked at.
       if (!isOfOneLog(error)) throw error;
       this.#fail(log, error.at({ log }));
     }
-    this.#logs++;
-    this.#deps.onProgress?.(this.#logs);
   }
 
   #isOver(): boolean {
@@ -218,7 +250,9 @@ class Run {
   }
 
   #fail(log: LogId | undefined, error: LogfoldError): void {
-    this.#failed++;
+    if (log === undefined) this.#strangers++;
+    else if (this.#failed.has(log)) return;
+    else this.#failed.add(log);
     this.#deps.onFailure(log, error);
   }
 

@@ -174,8 +174,8 @@ export const MUTANTS: readonly Mutant[] = [
       { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
       {
         file: 'workers/reaper.ts',
-        from: '    return modified <= this.#options.now - this.#options.graceMs;\n',
-        to: '    return modified <= this.#options.now;\n',
+        from: '    const isOld = modified <= this.#options.now - this.#options.graceMs;\n',
+        to: '    const isOld = modified <= this.#options.now;\n',
       },
     ],
   },
@@ -212,8 +212,8 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the external bodies of archived entries are collected',
     edits: [
       {
-        file: 'workers/collect.ts',
-        from: '  await dropArchivedBodies(deps.store, { log, segments }, unnamed);\n',
+        file: 'workers/orphan-bodies.ts',
+        from: '  await dropArchivedBodies(store, { log, segments }, unnamed);\n',
         to: '  dropArchivedBodies.length;\n',
       },
     ],
@@ -224,8 +224,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/collect.ts',
-        from: "else if (kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
-        to: "else if (kind === 'stop' || kind === 'collected' || kind === 'archive' || reached.has(blob.key)) reaper.keep(blob);",
+        from: "else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
+        to: "else if (kind !== 'root' && kind !== 'progress' || reached.has(blob.key)) reaper.keep(blob);",
       },
     ],
   },

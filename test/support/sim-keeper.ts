@@ -84,25 +84,33 @@ async function actByHand(world: World, ports: Ports): Promise<void> {
   const { random } = world;
   const log = random.pick(world.logs);
   if (log === undefined) return;
-  const { archive, expires, segment } = random.pick(await Array.fromAsync(ports.tables.segments(log))) ?? {};
-  const place = { log, segment: segment ?? 0 };
-  const deps = world.deps(ports);
   const choice = random.next();
-  if (choice < 0.7 && random.chance(0.6)) {
-    // In the middle of what they take back.
-    await sendByHand(world, ports, { kind: 'expire', ...place });
-    await world.scheduler.sleep(random.integer(1, 3_000));
-  }
-  if (choice < 0.4 && archive !== undefined) {
-    const { restored, unexpired } = await restoreSegment(deps, place, { holdSeconds: random.integer(1, 3) * 3600 });
-    world.trace(`${world.scheduler.now()} restored ${restored} and ${unexpired} of ${log} ${place.segment}`);
-  } else if (choice < 0.7 && expires !== undefined) {
-    const { entries } = await unexpireSegment(deps, place);
-    world.trace(`${world.scheduler.now()} unexpired ${entries} of ${log} ${place.segment}`);
+  if (choice < 0.7) {
+    const segments = await Array.fromAsync(ports.tables.segments(log));
+    const { segment = 0 } = random.pick(segments) ?? {};
+    await takeBack(world, ports, { log, segment });
   } else if (choice < 0.85) {
     await sendByHand(world, ports, { kind: 'rebuild', log });
   } else {
     await sendByHand(world, ports, { kind: 'collect', log });
+  }
+}
+
+/** Restores a segment, or takes back that it expires: in the middle of that, if need be. */
+async function takeBack(world: World, ports: Ports, place: { readonly log: LogId; readonly segment: number }) {
+  const { random, scheduler } = world;
+  if (random.chance(0.6)) {
+    await sendByHand(world, ports, { kind: 'expire', ...place });
+    await scheduler.sleep(random.integer(1, random.pick([30, 300, 3_000])));
+  }
+  const { archive, expires } = (await ports.tables.getSegment(place.log, place.segment, { consistent: true })) ?? {};
+  const deps = world.deps(ports);
+  if (archive !== undefined && random.chance(0.6)) {
+    const { restored, unexpired } = await restoreSegment(deps, place, { holdSeconds: random.integer(1, 3) * 3600 });
+    world.trace(`${scheduler.now()} restored ${restored} and ${unexpired} of ${place.log} ${place.segment}`);
+  } else if (expires !== undefined) {
+    const { entries } = await unexpireSegment(deps, place);
+    world.trace(`${scheduler.now()} unexpired ${entries} of ${place.log} ${place.segment}`);
   }
 }
 

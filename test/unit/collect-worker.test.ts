@@ -1,7 +1,11 @@
+import { setImmediate } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { bodyPrefix, chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
-import { readCondemned } from '../../src/workers/collection-record.ts';
+import type { BlobInfo } from '../../src/store/blob-store.ts';
+import { bodyKey, bodyPrefix, chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
+import { readCondemned, writeCollected } from '../../src/workers/collection-record.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
@@ -151,6 +155,27 @@ describe('a body', () => {
     await expectWhole(sheet);
   });
 
+  test.each([0, 1])('of segment %i stays, though whoever began that has a clock that is days ahead', async (ahead) => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    if (ahead === 0) sheet.nowMs -= 5 * GRACE;
+    for (const segment of [0, 1]) {
+      await refill(sheet, `in segment ${segment}`);
+      await sheet.completed();
+      if (ahead === segment + 1) sheet.nowMs += 5 * GRACE;
+      const next = await sheet.segment();
+      if (ahead === segment + 1) sheet.nowMs -= 5 * GRACE;
+      await sheet.complete(next);
+      await sheet.archive(segment);
+    }
+    const bodies = await sheet.keys(bodyPrefix(sheet.log));
+    expect(bodies).toHaveLength(2);
+    // Entries that were archived more lately are looked at for their snapshots, and so for their bodies.
+    sheet.nowMs += 2.5 * GRACE;
+    await collectAfterEachGrace(sheet, 4);
+    expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);
+    await expectWhole(sheet);
+  });
+
   test('that nobody names costs a look into archives; one that is named costs none once it was found', async () => {
     const sheet = await livedLog();
     await collectAfterEachGrace(sheet, 3);
@@ -169,6 +194,38 @@ describe('a body', () => {
     await collect(sheet, {}, look);
     expect(reads).not.toEqual([]);
   });
+});
+
+test('bodies of which an earlier collection knows that they stay are not held in memory', async () => {
+  const sheet = await livedLog();
+  const names = Array.from({ length: 1000 }, (_, i) => i.toString(16).padStart(12, '0'));
+  for (const name of names) await sheet.blobs.put(bodyKey(sheet.log, name.padEnd(64, '0'), name), Uint8Array.of(1));
+  await writeCollected(sheet.blobs, sheet.log, { bodies: sheet.nowMs + 1, dropped: [] });
+  sheet.nowMs += 1;
+  const { body } = await leaveDebris(sheet);
+  sheet.nowMs += 3 * GRACE;
+  const listed: WeakRef<BlobInfo>[] = [];
+  const held: number[] = [];
+  // Archives are read while those that may be named there are held.
+  const look = depsOn(sheet, sheet.blobs, async (name, effect) => {
+    if (name === 'getRange') held.push((await survivors(listed)).length);
+    return effect();
+  });
+  look.blobs.list = async function* (prefix) {
+    for await (const blob of sheet.blobs.list(prefix)) {
+      const fresh = { ...blob };
+      if (parseKey(blob.key)?.kind === 'body') listed.push(new WeakRef(fresh));
+      yield fresh;
+    }
+  };
+  const { condemned } = await collect(sheet, {}, look);
+  expect(listed.length).toBeGreaterThan(1000);
+  // The one that nobody names, and what an iterator may hold on to.
+  expect(Math.max(...held)).toBeGreaterThan(0);
+  expect(Math.max(...held)).toBeLessThan(10);
+  const record = (await readCondemned(sheet.blobs, sheet.log)).condemned.map(([key]) => key);
+  expect(record.filter((key) => key.startsWith(bodyPrefix(sheet.log)))).toEqual([body]);
+  expect(condemned.objects).toBe(record.length);
 });
 
 describe('time', () => {
@@ -319,6 +376,19 @@ test('a log at rest costs a request for each node, and a few that do not depend 
   expect(requests).toEqual(['newestSegments', 'segments', 'getEntry', 'items']);
   await expectWhole(sheet);
 });
+
+/** Those that are still in memory. */
+async function survivors(objects: readonly WeakRef<BlobInfo>[]): Promise<BlobInfo[]> {
+  // An object whose reference was made or followed stays until then.
+  await setImmediate();
+  collectGarbage();
+  return objects.flatMap((each) => each.deref() ?? []);
+}
+
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+}
 
 /** How many nodes the kept snapshots of a log reach: chunks that are no values. */
 async function nodeCount(sheet: SheetLog): Promise<number> {

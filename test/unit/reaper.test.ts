@@ -62,6 +62,19 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual(['a']);
   });
 
+  test('tells whether there was something too young, that nothing reaches', async () => {
+    const bucket = new Bucket();
+    await bucket.put('a', 'b');
+    bucket.ms += GRACE;
+    expect((await bucket.reap()).reaper.foundYoung).toBe(false);
+    bucket.ms -= 1;
+    const { reaper } = await bucket.reap();
+    expect(reaper.foundYoung).toBe(true);
+    const keeping = bucket.reaper();
+    for await (const blob of bucket.blobs.list('')) keeping.keep(blob);
+    expect(keeping.foundYoung).toBe(false);
+  });
+
   test('condemns at first what is old enough, and removes nothing', async () => {
     const bucket = new Bucket();
     await bucket.put('a', 'b');

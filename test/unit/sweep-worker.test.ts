@@ -15,13 +15,14 @@ import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { archiveKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
+import { archiveKey, bodyKey, chunkKey, condemnedKey, logPrefix, parseKey } from '../../src/store/keys.ts';
 import type { Job } from '../../src/workers/job.ts';
 import { replay } from '../../src/workers/replay.ts';
 import { unexpireSegment } from '../../src/workers/unexpire.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { beginUpload } from '../support/collecting.ts';
 import { NOON, newLogId, recordRequests } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 import { sheetEdits } from '../support/sheet-model.ts';
@@ -313,10 +314,87 @@ describe('a sweep finds what is left over', () => {
     expect((await sheets.ask()).asked).toEqual([]);
     sheets.nowMs += 1;
     const { asked, why } = await sheets.ask();
-    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['something was condemned a grace period ago']]);
+    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['something was left over a grace period ago']]);
     expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', removed: { objects: 1 } }]);
     expect(await sheets.blobs.get(key)).toBeUndefined();
     expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  describe('what was too young when its log was collected:', () => {
+    const NAME = 'ab'.repeat(32);
+
+    /** Sweeps once each grace period, and does what is asked for, until that is nothing; how often something was. */
+    async function graces(sheets: SheetLogs, log: LogId): Promise<number> {
+      for (let times = 0; times < 8; times++) {
+        sheets.nowMs += GRACE * 1000 - 1;
+        expect((await sheets.ask()).asked).toEqual([]);
+        sheets.nowMs += 1;
+        const { asked, why } = await sheets.ask();
+        if (asked.length === 0) return times;
+        expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['something was left over a grace period ago']]);
+        await sheets.run(...asked);
+      }
+      throw new Error('a log at rest is collected again and again');
+    }
+
+    test.each([
+      ['an archive', (log: LogId) => archiveKey(log, 0, NAME.slice(0, 32))],
+      ['a chunk', (log: LogId) => chunkKey(log, NAME)],
+      ['an external body', (log: LogId) => bodyKey(log, NAME, NAME.slice(0, 12))],
+    ])('%s', async (_, keyOf) => {
+      const sheets = new SheetLogs();
+      const log = await sheets.atRest();
+      sheets.policy = STRICT;
+      await sheets.run({ kind: 'collect', log });
+      expect(await graces(sheets, log)).toBe(0);
+      await sheets.blobs.put(keyOf(log), Uint8Array.of(1));
+      sheets.nowMs += GRACE * 1000 - 1;
+      await sheets.run({ kind: 'collect', log });
+      // One that condemns, and one that removes.
+      expect(await graces(sheets, log)).toBe(2);
+      expect(await sheets.blobs.get(keyOf(log))).toBeUndefined();
+      expect(await Array.fromAsync(sheets.blobs.list(condemnedKey(log)))).toEqual([]);
+    });
+
+    test('an upload that was finished after it', async () => {
+      const sheets = new SheetLogs();
+      const log = await sheets.atRest();
+      sheets.policy = STRICT;
+      const [key, end] = [archiveKey(log, 0, NAME.slice(0, 32)), Promise.withResolvers<void>()];
+      const uploading = sheets.blobs.putStream(
+        key,
+        (async function* () {
+          yield Uint8Array.of(1);
+          await end.promise;
+        })(),
+      );
+      await sheets.run({ kind: 'collect', log });
+      end.resolve();
+      await uploading;
+      expect(await graces(sheets, log)).toBe(2);
+      expect(await sheets.blobs.get(key)).toBeUndefined();
+    });
+
+    test('an abandoned build, and then what only that reached', async () => {
+      const sheets = new SheetLogs(undefined, { shape: SMALL_SHAPE });
+      const log = await sheets.atRest();
+      sheets.policy = STRICT;
+      const kinds = async (): Promise<Set<string | undefined>> => {
+        const blobs = await Array.fromAsync(sheets.blobs.list(logPrefix(log)));
+        return new Set(blobs.map(({ key }) => parseKey(key)?.kind));
+      };
+      await sheets.edit(log, cell(0, 'large'.repeat(10_000)));
+      await sheets.edit(log, cell(1, 'a'));
+      const position = await sheets.snapshot(log);
+      await sheets.complete(log, position, { rangeEntries: 2, deadline: 0 });
+      // Nobody completes what nobody asked for.
+      await sheets.tables.deleteEntries(log, 0, [position.entry]);
+      expect(await kinds()).toEqual(new Set(['body', 'chunk', 'progress']));
+      await sheets.run({ kind: 'collect', log });
+      // One condemns the build, one removes it, one condemns the chunks that it reached until then, one removes those.
+      expect(await graces(sheets, log)).toBe(4);
+      expect(await kinds()).toEqual(new Set(['body', 'collected']));
+    });
   });
 
   test("by each log's own grace period", async () => {
@@ -357,6 +435,33 @@ describe('a sweep finds what is left over', () => {
     expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an upload was never finished']]);
     expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', aborted: 1 }]);
     expect((await sheets.ask()).asked).toEqual([]);
+  });
+
+  test('of logs that no table has, which it reports instead of asking for what cannot be done', async () => {
+    const sheets = new SheetLogs();
+    const [condemned, uploading, there] = [newLogId(), newLogId(), await sheets.atRest()];
+    for (const log of [condemned, there]) await sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
+    beginUpload(sheets.blobs, archiveKey(uploading, 0, 'd'.repeat(32)));
+    sheets.nowMs += 100 * DAY * 1000;
+    const before = await sheets.contents();
+    const { asked, failed, failures } = await sheets.ask();
+    expect([asked, failed]).toEqual([[{ kind: 'collect', log: there }], 2]);
+    expect(failures.map(({ log }) => log)).toEqual([condemned, uploading]);
+    for (const { log, error } of failures) {
+      if (log === undefined) throw new Error('a failure without its log');
+      expect(error).toBeInstanceOf(LogNotFoundError);
+      expect(error.log).toBe(log);
+      for (const where of [logPrefix(log), condemnedKey(log)]) expect(error.advice).toContain(`'${where}'`);
+    }
+    // Once, though the log is looked for and is left over.
+    expect(await sheets.ask({ log: condemned })).toMatchObject({
+      asked: [],
+      failed: 1,
+      failures: [{ log: condemned }],
+    });
+    expect(await sheets.contents()).toEqual(before);
+    await sheets.blobs.delete([condemnedKey(condemned)]);
+    expect((await sheets.ask()).failures).toMatchObject([{ log: uploading }]);
   });
 
   test('but leaves alone what is none of any log', async () => {
