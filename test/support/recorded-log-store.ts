@@ -41,6 +41,8 @@ export interface RecordedLogStoreOptions {
 export class RecordedLogStore implements LogStore {
   /** Goes up with every write that something may be wrong with afterwards. */
   writes = 0;
+  /** Goes up with every write after which an entry may be about to leave that should stay. */
+  stamps = 0;
   readonly #options: RecordedLogStoreOptions;
   readonly #inner: LogStore;
   readonly #entries = new Map<LogId, RecordedEntry[]>();
@@ -106,6 +108,7 @@ export class RecordedLogStore implements LogStore {
 
   async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
     const set = await this.#inner.setExpiration(segment, to);
+    this.stamps++;
     await this.#segmentChanged(segment.log, segment.segment);
     return set;
   }
@@ -118,6 +121,7 @@ export class RecordedLogStore implements LogStore {
 
   async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
     const set = await this.#inner.setEntryExpiry(log, position, expires);
+    this.stamps++;
     await this.#modified(log, position);
     return set;
   }
@@ -134,6 +138,7 @@ export class RecordedLogStore implements LogStore {
     const places = entries.map((entry) => ({ log, position: { segment, entry } }));
     const there = await Promise.all(places.map((place) => this.#exists(place)));
     const went = await this.#inner.letEntriesGo(leaving, entries, how);
+    this.stamps++;
     if (went && how === 'delete') this.removed(places.filter((_, i) => there[i]));
     if (went && how === 'ttl') for (const { position } of places) await this.#modified(log, position);
     return went;

@@ -1,7 +1,7 @@
 import { describeJob } from '../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import { encodeJob, type Job } from '../../src/workers/job.ts';
 import { restoreSegment } from '../../src/workers/restore.ts';
 import { type SweepOptions, sweep } from '../../src/workers/sweep.ts';
@@ -69,7 +69,7 @@ export async function liveTtl(world: World, pipeline: Pipeline): Promise<void> {
 export async function livePerson(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
   while (!pipeline.settling) {
-    await scheduler.sleep(random.integer(10, 120) * MINUTE);
+    await scheduler.sleep(random.integer(2, 40) * MINUTE);
     if (pipeline.settling) return;
     try {
       await actByHand(world, ports);
@@ -85,32 +85,33 @@ async function actByHand(world: World, ports: Ports): Promise<void> {
   const log = random.pick(world.logs);
   if (log === undefined) return;
   const choice = random.next();
-  if (choice < 0.7) {
-    const segments = await Array.fromAsync(ports.tables.segments(log));
-    const { segment = 0 } = random.pick(segments) ?? {};
-    await takeBack(world, ports, { log, segment });
-  } else if (choice < 0.85) {
-    await sendByHand(world, ports, { kind: 'rebuild', log });
-  } else {
-    await sendByHand(world, ports, { kind: 'collect', log });
-  }
+  if (choice < 0.8) await takeBack(world, ports, log);
+  else if (choice < 0.9) await sendByHand(world, ports, { kind: 'rebuild', log });
+  else await sendByHand(world, ports, { kind: 'collect', log });
 }
 
-/** Restores a segment, or takes back that it expires: in the middle of that, if need be. */
-async function takeBack(world: World, ports: Ports, place: { readonly log: LogId; readonly segment: number }) {
-  const { random, scheduler } = world;
-  if (random.chance(0.6)) {
+/** Restores a segment, or takes back that it expires: now and then right while its entries are let go. */
+async function takeBack(world: World, ports: Ports, log: LogId): Promise<void> {
+  const { random, scheduler, policy } = world;
+  const segments = await Array.fromAsync(ports.tables.segments(log));
+  const due = planRetention(segments, policy, scheduler.now()).filter(({ kind }) => kind === 'expire');
+  const { segment } = random.pick([...due, ...segments.filter(({ expires }) => expires !== undefined)]) ?? {};
+  if (segment === undefined) return;
+  const place = { log, segment };
+  const look = () => ports.tables.getSegment(log, segment, { consistent: true });
+  if (random.chance(0.7)) {
     await sendByHand(world, ports, { kind: 'expire', ...place });
-    await scheduler.sleep(random.integer(1, random.pick([30, 300, 3_000])));
+    for (let times = 0; times < 50 && (await look())?.expires === undefined; times++) await scheduler.sleep(20);
+    await scheduler.sleep(random.integer(0, random.pick([10, 100, 1_000])));
   }
-  const { archive, expires } = (await ports.tables.getSegment(place.log, place.segment, { consistent: true })) ?? {};
+  const { archive, expires } = (await look()) ?? {};
   const deps = world.deps(ports);
   if (archive !== undefined && random.chance(0.6)) {
     const { restored, unexpired } = await restoreSegment(deps, place, { holdSeconds: random.integer(1, 3) * 3600 });
-    world.trace(`${scheduler.now()} restored ${restored} and ${unexpired} of ${place.log} ${place.segment}`);
+    world.trace(`${scheduler.now()} restored ${restored} and ${unexpired} of ${log} ${segment}`);
   } else if (expires !== undefined) {
     const { entries } = await unexpireSegment(deps, place);
-    world.trace(`${scheduler.now()} unexpired ${entries} of ${place.log} ${place.segment}`);
+    world.trace(`${scheduler.now()} unexpired ${entries} of ${log} ${segment}`);
   }
 }
 

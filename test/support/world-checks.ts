@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import { comparePositions, formatPosition, type Position } from '../../src/log/position.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../../src/log/position.ts';
 import { rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { buildState } from '../../src/snapshot/build.ts';
@@ -37,6 +37,7 @@ export class StepChecks {
   /** Snapshots, and chunks below them, that were read whole since the last loss. */
   readonly #readable = new Set<string>();
   #writes = 0;
+  #stamps = 0;
   #losses = 0;
 
   constructor(world: World) {
@@ -48,6 +49,8 @@ export class StepChecks {
     for (const log of logs) await this.#noStopWithoutReason(log);
     for (const place of this.#world.removed.splice(0)) await this.#mayBeGone(place);
     if (store.writes === this.#writes && blobs.losses === this.#losses) return;
+    if (store.stamps !== this.#stamps) for (const log of logs) await this.#noneLeaves(log);
+    this.#stamps = store.stamps;
     const lost = blobs.losses !== this.#losses;
     if (lost) this.#readable.clear();
     this.#writes = store.writes;
@@ -74,11 +77,27 @@ export class StepChecks {
     const next = await tables.getSegment(log, position.segment + 1, { consistent: true });
     if (segment === undefined || next?.lastSnapshot === undefined)
       throw new Error(`${name} is gone and was not covered`);
+    if (segment.archive === undefined && segment.expires === undefined)
+      throw new Error(`${name} is gone although its segment stays`);
     if (!policy.archive) return;
     if (segment.archive === undefined) throw new Error(`${name} is gone and was not archived`);
     const archived = await store.getEntry(log, position, { consistent: true });
     const written = tables.history(log).find(({ entry }) => comparePositions(entry.position, position) === 0)?.entry;
     if (!isDeepStrictEqual(withoutRoot(archived), withoutRoot(written))) throw new Error(`${name} is gone for good`);
+  }
+
+  /** No entry is about to leave a segment that stays and that no archive has. */
+  async #noneLeaves(log: LogId): Promise<void> {
+    const { tables } = this.#world;
+    for await (const { segment, archive, expires } of tables.segments(log)) {
+      if (archive !== undefined || expires !== undefined) continue;
+      const range = { segment, from: 0, to: MAX_NUMBER + 1 };
+      for await (const page of tables.items(log, range, { consistent: true })) {
+        const stamped = page.find(({ X }) => X !== undefined);
+        if (stamped === undefined) continue;
+        throw new Error(`${log}/${segment}/${stamped.N?.N} is about to leave although its segment stays`);
+      }
+    }
   }
 
   /** After something was deleted: every kept snapshot is whole, every archive there, every body of an entry too. */
