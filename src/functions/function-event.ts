@@ -59,8 +59,11 @@ export type SweepEvent =
       readonly run: string;
       readonly result: SweepResult;
       readonly ms: number;
-      /** Age of the oldest Snapshot entry that nobody has completed, in seconds; 0 where there is none. */
-      readonly oldestSeconds: number;
+      /**
+       * Age of the oldest Snapshot entry that nobody has completed, in seconds; 0 where there is none, and absent where
+       * somebody asked for what is not the whole answer.
+       */
+      readonly oldestSeconds: number | undefined;
     };
 
 /** Something that the replay function did. */

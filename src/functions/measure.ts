@@ -21,7 +21,7 @@ export function measures(event: FunctionEvent): Measure[] {
         count('LogsLookedAt', event.result.logs),
         count('JobsSent', event.result.jobs),
         count('LogsFailed', event.result.failed),
-        seconds('OldestUnsnapshottedSeconds', event.oldestSeconds),
+        ...(event.oldestSeconds === undefined ? [] : [seconds('OldestUnsnapshottedSeconds', event.oldestSeconds)]),
       ];
     case 'replayed':
       return [count('ReplaysDiffered', event.replayed.equal ? 0 : 1)];

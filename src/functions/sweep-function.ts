@@ -80,7 +80,8 @@ export function sweepFunction(
     );
     if (!byHand && (noted !== undefined || result.rest !== undefined)) await writeSweepNote(blobs, result.rest);
     const oldestSeconds = Math.max(0, deps.now() / 1000 - (result.oldest ?? Number.POSITIVE_INFINITY));
-    report({ kind: 'swept', run, result, ms: performance.now() - started, oldestSeconds });
+    const ms = performance.now() - started;
+    report({ kind: 'swept', run, result, ms, oldestSeconds: byHand ? undefined : oldestSeconds });
     return result;
   };
 }

@@ -28,8 +28,9 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * - A job whose time was up gets another turn, which goes on from where it has come to.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
  *   newer snapshot was asked for already, that one is settled instead.
- * - Of a segment that was archived one snapshot is kept: a collect job finds what only the others reached. (What settling
- *   leaves behind is little, and is found by the same job some day.)
+ * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
+ *   finds what only the others reached. (What settling leaves behind is little, and is found by the same job some day; so
+ *   are snapshots whose entries DynamoDB has not deleted yet.)
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
@@ -37,6 +38,10 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
     deps.queue.send({ group: next.log, deduplicationId, body: encodeJob(next) });
   const settle = (position: Position): Promise<void> => {
     const next: Job = { kind: 'compact', log: job.log, position };
+    return send(next, dueDeduplicationId(next));
+  };
+  const collectSoon = (): Promise<void> => {
+    const next: Job = { kind: 'collect', log: job.log };
     return send(next, dueDeduplicationId(next));
   };
   switch (job.kind) {
@@ -55,14 +60,14 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       return compactSnapshot(deps, job);
     case 'archive': {
       const result = await archiveSegment(deps, job);
-      if (result.outcome === 'archived') {
-        const next: Job = { kind: 'collect', log: job.log };
-        await send(next, dueDeduplicationId(next));
-      }
+      if (result.outcome === 'archived') await collectSoon();
       return result;
     }
     case 'expire': {
-      const result = await expireSegment(deps, job, await deps.policyOf(job.log));
+      const policy = await deps.policyOf(job.log);
+      const result = await expireSegment(deps, job, policy);
+      // Without an archive, snapshots leave with the entries that carry them.
+      if (result.outcome === 'expired' && !policy.archive) await collectSoon();
       if (result.outcome === 'progress') {
         const next: Job = { ...job, from: result.reached };
         await send(next, turnDeduplicationId(next, { segment: job.segment, entry: result.reached }));

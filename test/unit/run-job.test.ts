@@ -160,6 +160,19 @@ describe('an expire job', () => {
     expect(asked).toEqual([LOG, LOG]);
   });
 
+  test('is followed by a collection where snapshots leave without an archive', async () => {
+    const { sheet } = await coveredSheet();
+    const policyOf = (): RetentionPolicy => ({ ...STRICT, archive: false, expire: 'delete', keepDays: 1 });
+    const job: Job = { kind: 'expire', log: LOG, segment: 0 };
+    sheet.nowMs += 2 * 24 * 3600 * 1000;
+    expect(await ran(sheet, job, { policyOf })).toMatchObject({ result: { outcome: 'waiting' }, sent: [] });
+    sheet.nowMs += GRACE * 1000;
+    const collect: Job = { kind: 'collect', log: LOG };
+    const sent = [{ group: LOG, deduplicationId: dueDeduplicationId(collect), job: collect }];
+    expect(await ran(sheet, job, { policyOf })).toMatchObject({ result: { outcome: 'expired' }, sent });
+    expect(await ran(sheet, job, { policyOf })).toMatchObject({ result: { outcome: 'present' }, sent: [] });
+  });
+
   test('has as many turns as it takes', async () => {
     const { sheet } = await coveredSheet(new MemoryLogStore({ pageItems: 4 }));
     await sheet.archive(0);

@@ -78,6 +78,8 @@ describe('the sweep function', () => {
     expect(await swept.run()).toMatchObject({ jobs: 0 });
     expect(swept.events).toMatchObject([{ kind: 'swept', oldestSeconds: 899 }]);
     expect(await swept.run({ log })).toMatchObject({ jobs: 1 });
+    // Of one log only: that would hide how long others wait.
+    expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', oldestSeconds: undefined });
     await swept.sheets.complete(log, { segment: 0, entry: 0 });
     await swept.run();
     expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', oldestSeconds: 0 });
