@@ -6,7 +6,10 @@ import type { Segment } from '../log/segment.ts';
 export interface RetentionPolicy {
   /** The newest so many segments stay in the table, the open one among them; 1 at least. */
   readonly keepSegments: number;
-  /** A segment stays for so many days after it was closed, by the clock of the client that began the next one. */
+  /**
+   * A segment stays for so many days after it was closed: when the next one was begun, by its client's clock, and not
+   * before it was begun itself.
+   */
   readonly keepDays: number;
   /** Whether segments that need not stay are archived; those that expire are archived before. */
   readonly archive: boolean;
