@@ -1,28 +1,19 @@
-import {
-  type ItemInvalidError,
-  isOfOneLog,
-  type LogfoldError,
-  LogNotFoundError,
-  PolicyInvalidError,
-  SegmentStateError,
-} from '../errors.ts';
+import { type ItemInvalidError, isOfOneLog, type LogfoldError, SegmentStateError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
-import { queryNewestSegments, querySegments } from '../log/newest.ts';
+import { querySegments } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { CONDEMNED_PREFIX, condemnedKey, LOGS_PREFIX, logPrefix, parseKey } from '../store/keys.ts';
 import type { Job } from './job.ts';
+import { findLeftovers, requireInTables } from './leftovers.ts';
 
 /** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
 const PARTS = 8;
-/** How old an unfinished upload is before somebody looks whether it was abandoned, in milliseconds. */
-const ABANDONED_MS = 24 * 3600 * 1000;
 
 export interface SweepDeps {
   /** The tables themselves: nothing is looked at that an archive may have. */
@@ -180,50 +171,12 @@ class Run {
 
   /** Asks for what other collections, and uploads that were never finished, have left behind. */
   async leftovers(): Promise<void> {
-    const { blobs, now } = this.#deps;
-    const logs = new Map<LogId, string>();
-    for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
-      const parsed = parseKey(key);
-      if (parsed === undefined || now() - modified < this.#graceMs(parsed.log)) continue;
-      logs.set(parsed.log, 'something was left over a grace period ago');
-    }
-    for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
-      const parsed = parseKey(key);
-      // A collection gives up none that is younger than a grace period.
-      if (parsed === undefined || now() - started < Math.max(ABANDONED_MS, this.#graceMs(parsed.log))) continue;
-      logs.set(parsed.log, 'an upload was never finished');
-    }
-    for (const [log, why] of logs) {
+    for (const [log, why] of await findLeftovers(this.#deps)) {
       if (this.#options.log !== undefined && this.#options.log !== log) continue;
       await this.#guard(log, async () => {
-        await this.#requireInTables(log);
+        await requireInTables(this.#deps.tables, log);
         await this.#send({ kind: 'collect', log }, why);
       });
-    }
-  }
-
-  /** A collection begins with the log's segments: of a log that has none it would fail, after each sweep anew. */
-  async #requireInTables(log: LogId): Promise<void> {
-    try {
-      await queryNewestSegments(this.#deps.tables, log);
-    } catch (cause) {
-      if (!(cause instanceof LogNotFoundError)) throw cause;
-      const advice = `Restore the tables; or, if the log is to be gone, remove all objects under '${logPrefix(log)}' and '${condemnedKey(log)}'`;
-      throw new LogNotFoundError('the bucket has objects of this log, and the Segment table has none of its segments', {
-        log,
-        advice,
-        cause,
-      });
-    }
-  }
-
-  /** Endless where the log's policy makes no sense, which is reported where the log is looked at. */
-  #graceMs(log: LogId): number {
-    try {
-      return this.#deps.policyOf(log).graceSeconds * 1000;
-    } catch (error) {
-      if (error instanceof PolicyInvalidError) return Number.POSITIVE_INFINITY;
-      throw error;
     }
   }
 
