@@ -129,7 +129,16 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     for (const segment of old()) {
       const entries = copied(segment).length;
       const done = await place.json('restore', log, String(segment), ...into);
-      expect(done).toEqual({ log, dryRun: false, segment, entries, restored: entries, unexpired: 0 });
+      const first = segment === 0;
+      expect(done).toEqual({
+        log,
+        dryRun: false,
+        segment,
+        entries,
+        restored: entries,
+        unexpired: 0,
+        created: first ? ['Restored', 'RestoredSegment'] : [],
+      });
     }
     expect(itemTexts(await place.items('Restored'))).toEqual(old().flatMap(copied));
     expect(await place.items('RestoredSegment')).toHaveLength(old().length);
