@@ -184,16 +184,27 @@ export class BilledLogStore implements LogStore {
     await this.#inner.deleteEntries(log, segment, entries);
   }
 
-  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
-    const { log, segment } = leaving;
+  letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#together(leaving, entries, () => this.#inner.letEntriesGo(leaving, entries, how));
+  }
+
+  keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#together(leaving, entries, () => this.#inner.keepEntries(leaving, entries));
+  }
+
+  async #together(
+    { log, segment }: LeavingSegment,
+    entries: readonly number[],
+    change: () => Promise<boolean>,
+  ): Promise<boolean> {
     const places = [...new Set(entries)].map((entry) => ({ segment, entry }));
     const before = await Promise.all(places.map((place) => this.#entryItem(log, place)));
-    const went = await this.#inner.letEntriesGo(leaving, entries, how);
+    const changed = await change();
     const after = await Promise.all(places.map((place) => this.#entryItem(log, place)));
     const stored = await this.#segmentItem(log, segment);
     this.#transact([changeUnits(stored, stored), ...before.map((item, i) => changeUnits(item, after[i]))]);
-    if (!went) await this.getSegment(log, segment, CONSISTENT);
-    return went;
+    if (!changed) await this.getSegment(log, segment, CONSISTENT);
+    return changed;
   }
 
   async putItems(items: readonly Item[]): Promise<void> {

@@ -230,6 +230,10 @@ export class DynamoDbLogStore implements LogStore {
     return this.#life.letEntriesGo(segment, entries, how);
   }
 
+  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#life.keepEntries(segment, entries);
+  }
+
   putItems(items: readonly Item[]): Promise<void> {
     return this.#life.putItems(items);
   }

@@ -14,6 +14,9 @@ import type { DynamoDbRequests } from './dynamodb-requests.ts';
 /** The attributes of a segment that change. */
 const CHANGING = ['L', 'A', 'H', 'G', 'D'];
 
+/** How entries are changed together: deleted, given their expiry, or rid of it. */
+type Change = 'delete' | 'ttl' | 'keep';
+
 /** What happens to a segment in the tables once it has ended: archived, expired and brought back. */
 export class DynamoDbSegmentLife {
   readonly #requests: DynamoDbRequests;
@@ -104,7 +107,17 @@ export class DynamoDbSegmentLife {
   }
 
   /** As {@link LogStore.letEntriesGo}. */
-  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+  letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#changeTogether(leaving, entries, how);
+  }
+
+  /** As {@link LogStore.keepEntries}. */
+  keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#changeTogether(leaving, entries, 'keep');
+  }
+
+  /** Changes entries in one transaction which checks that the segment is still leaving when it says. */
+  async #changeTogether(leaving: LeavingSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
     const numbers = [...new Set(entries)];
     const stillLeaves = {
@@ -113,8 +126,8 @@ export class DynamoDbSegmentLife {
       ConditionExpression: 'G = :leaves',
       ExpressionAttributeValues: { ':leaves': { N: String(leaving.expires) } },
     };
-    const writes = numbers.map((entry) => this.#letGo(leaving, entry, how));
-    const failure = `Letting ${numbers.length} entries of segment ${leaving.segment} go failed`;
+    const writes = numbers.map((entry) => this.#change(leaving, entry, how));
+    const failure = `Changing ${numbers.length} entries of segment ${leaving.segment} failed`;
     const transact = () => this.#requests.transact([{ ConditionCheck: stillLeaves }, ...writes]);
     if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
     if ((await this.#stored(leaving))?.expires !== leaving.expires) return false;
@@ -125,20 +138,20 @@ export class DynamoDbSegmentLife {
       const key = entryKey(leaving.log, { segment: leaving.segment, entry });
       return (await this.#requests.get(this.#entryTable, key, true)) === undefined;
     }
-    for (const each of numbers) if (!(await this.letEntriesGo(leaving, [each], how))) return false;
+    for (const each of numbers) if (!(await this.#changeTogether(leaving, [each], how))) return false;
     return true;
   }
 
-  #letGo({ log, segment, expires }: LeavingSegment, entry: number, how: 'delete' | 'ttl'): TransactWriteItem {
+  #change({ log, segment, expires }: LeavingSegment, entry: number, how: Change): TransactWriteItem {
     const item = { TableName: this.#entryTable, Key: entryKey(log, { segment, entry }) };
     if (how === 'delete') return { Delete: item };
-    const values = { ':x': { N: String(expires) } };
+    const { expression, values } = changeAttributes(how === 'keep' ? {} : { X: { N: String(expires) } }, ['X']);
     return {
       Update: {
         ...item,
-        UpdateExpression: 'SET X = :x',
+        UpdateExpression: expression,
         ConditionExpression: 'attribute_exists(S)',
-        ExpressionAttributeValues: values,
+        ExpressionAttributeValues: valuesOrNone(values),
       },
     };
   }

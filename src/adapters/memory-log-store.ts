@@ -171,6 +171,13 @@ export class MemoryLogStore implements LogStore {
     return true;
   }
 
+  async keepEntries({ log, segment, expires }: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    checkBatchItems(entries.length);
+    if (this.#segment(log, segment)?.expires !== expires) return false;
+    for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, undefined);
+    return true;
+  }
+
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);
     const puts = items.map((item) => {

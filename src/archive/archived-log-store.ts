@@ -192,6 +192,10 @@ export class ArchivedLogStore implements LogStore {
     return this.#tables.letEntriesGo(segment, entries, how);
   }
 
+  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#tables.keepEntries(segment, entries);
+  }
+
   putItems(items: readonly Item[]): Promise<void> {
     return this.#tables.putItems(items);
   }

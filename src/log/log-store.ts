@@ -155,6 +155,14 @@ export interface LogStore {
   letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
 
   /**
+   * Takes the expiry from entries of a segment that have one, at most {@link MAX_BATCH_ITEMS}, on the same condition and at
+   * the same price as {@link letEntriesGo}.
+   * @returns whether the segment says so; where not, nothing was changed
+   * @throws TooLargeError where they are more
+   */
+  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean>;
+
+  /**
    * Writes items of the Entry table just as they are, whatever was there, at most {@link MAX_BATCH_ITEMS}: for those
    * that were read from it once.
    * @throws TooLargeError where they are more

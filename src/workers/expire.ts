@@ -43,8 +43,8 @@ export type ExpireResult =
   | { readonly outcome: 'expired'; readonly segment: number; readonly entries: number; readonly expires: number }
   /** The time is set, in epoch seconds, at which the entries are to be deleted. Until then nothing happens. */
   | { readonly outcome: 'waiting'; readonly segment: number; readonly expires: number }
-  /** Its time was up: the job is to have another turn, from entry `reached` on. */
-  | { readonly outcome: 'progress'; readonly segment: number; readonly reached: number }
+  /** Its time was up: the job is to have another turn, from entry `reached` on, if the entries go at this time still. */
+  | { readonly outcome: 'progress'; readonly segment: number; readonly reached: number; readonly expires: number }
   /** Nothing is to be done: it was done before, or the policy keeps the segment. */
   | { readonly outcome: 'present' | 'kept'; readonly segment: number };
 
@@ -58,7 +58,7 @@ export type ExpireResult =
  */
 export async function expireSegment(
   deps: ExpireDeps,
-  { log, segment: number, from = 0 }: Omit<ExpireJob, 'kind'>,
+  { log, segment: number, from = 0, announced }: Omit<ExpireJob, 'kind'>,
   policy: RetentionPolicy,
   options: ExpireOptions = {},
 ): Promise<ExpireResult> {
@@ -80,7 +80,8 @@ export async function expireSegment(
     return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
   const letting = { how: policy.expire, archived: archive !== undefined };
-  const start = from > 0 && (await isBack(deps, leaving)) ? 0 : from;
+  // Restoring, or taking back that it expires, may have brought back what earlier turns let go: then it goes at another time.
+  const start = announced === expires ? from : 0;
   let reached = start;
   const range = { segment: number, from: start, to: MAX_NUMBER + 1 };
   let lastType: string | undefined;
@@ -91,11 +92,11 @@ export async function expireSegment(
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
     if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);
-    if (page.length < found.length) return { outcome: 'progress', segment: number, reached };
+    if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
     // Not right behind the end: another turn could not tell that what follows is behind it.
     const atEnd = lastType === (deps.types ?? RESERVED_TYPES).endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
-      return { outcome: 'progress', segment: number, reached };
+      return { outcome: 'progress', segment: number, reached, expires };
   }
   const entries = archive?.entries ?? reached;
   if (options.dryRun !== true) await finish(deps, leaving, entries);
@@ -152,21 +153,21 @@ async function checkPage(
 
 /**
  * Whoever takes the expiry back, or restores the segment, writes so onto the segment first. They may be through with
- * its entries by now, so what was stamped meanwhile is taken back here.
+ * its entries by now, and another job too, so what was stamped meanwhile is stamped as the segment says now.
  */
 async function requireStillLeaving(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
-  const now = await requireSegment(deps.tables, segment);
+  let now = await requireSegment(deps.tables, segment);
   if (now.expires === segment.expires && now.archive === segment.archive) return;
-  for (const { N } of page) {
-    await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, undefined);
-  }
+  let said: number | undefined;
+  do {
+    said = now.expires;
+    const expires = said === HELD ? undefined : said;
+    for (const { N } of page) {
+      await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, expires);
+    }
+    now = await requireSegment(deps.tables, segment);
+  } while (now.expires !== said);
   throw changedMeanwhile(segment);
-}
-
-/** Whether what earlier turns let go is there to stay: restoring, and taking back an expiry, begin with the first entry. */
-async function isBack({ tables }: ExpireDeps, { log, segment, expires }: Leaving): Promise<boolean> {
-  const first = await Array.fromAsync(tables.items(log, { segment, from: 0, to: 1 }, { consistent: true }));
-  return first.flat().some(({ X }) => X?.N !== String(expires));
 }
 
 async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Promise<void> {

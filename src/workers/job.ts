@@ -37,6 +37,8 @@ export interface ExpireJob {
   readonly segment: number;
   /** The entry with which to begin, those before it being done; left out for the first turn. */
   readonly from?: number | undefined;
+  /** The time at which the segment said that its entries go, in epoch seconds, while those were done. */
+  readonly announced?: number | undefined;
 }
 
 /** Removes what nothing of a log reaches any more. */
@@ -61,7 +63,7 @@ export type Job = SnapshotJob | CompactJob | ArchiveJob | ExpireJob | CollectJob
 /**
  * Version of a message's form, and so far the only one. A worker refuses what is newer than itself, and a message of
  * its own version in which there is a field that it does not know: whoever sent it means something by it. Fields that
- * were added since the first release (`turn`, `again`, `from`, `after`) may be left out, so messages of older
+ * were added since the first release (`turn`, `again`, `from`, `announced`, `after`) may be left out, so messages of older
  * senders are understood. Whoever changes the meaning of a field, or adds one that must not be passed over, raises this
  * number and keeps a schema for each version before.
  */
@@ -87,6 +89,7 @@ const JobMessage = z.discriminatedUnion('kind', [
     segment: PositionNumber,
     kind: z.literal('expire'),
     from: PositionNumber.min(1).optional(),
+    announced: z.int().min(0).optional(),
   }),
   z.strictObject({ format, log, kind: z.literal('collect') }),
   z.strictObject({

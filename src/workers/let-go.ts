@@ -42,8 +42,8 @@ export async function letPageGo(
   return page.slice(0, done);
 }
 
-/** As many items as are let go at once, and at least one. */
-function batchFrom(page: readonly StoredItem[], start: number): readonly StoredItem[] {
+/** As many items as are let go, or kept, at once, and at least one. */
+export function batchFrom(page: readonly StoredItem[], start: number): readonly StoredItem[] {
   const batch = page.slice(start, start + MAX_BATCH_ITEMS);
   let units = 0;
   const end = batch.findIndex((item, i) => {
@@ -101,10 +101,12 @@ async function stamp(
   await Promise.all(batch.map((item) => limit(stampOne, item)));
 }
 
-function unitsOf(batch: readonly StoredItem[]): number {
+/** What it costs to write items, in units. */
+export function unitsOf(batch: readonly StoredItem[]): number {
   return batch.reduce((sum, item) => sum + writeUnits(item), 0);
 }
 
-function numbersOf(batch: readonly StoredItem[]): number[] {
+/** The numbers of entries in their segment. */
+export function numbersOf(batch: readonly StoredItem[]): number[] {
   return batch.map(({ N }) => Number(N?.N));
 }

@@ -87,15 +87,19 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, ho
   if (await into.putSegment(whole)) return;
   const there = await requireSegment(into, segment);
   if (there.expires === undefined) return;
-  const expires = Math.floor(now() / 1000) + holdSeconds;
+  // A second more where all is back: see `stillLeaves`.
+  const expires = Math.floor(now() / 1000) + holdSeconds - 1;
   if (!(await into.setExpiration(there, { expires }))) throw changedMeanwhile(segment);
 }
 
-/** An expire job that came in between saw what was there by then, and may have said that all has gone. */
+/**
+ * An expire job that came in between saw what was there by then. Where it has ended, it said that all had gone; where it
+ * has not, it finds another time on the segment now, and begins anew.
+ */
 async function stillLeaves(tables: LogStore, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
-  if (segment.expired === undefined) return;
-  if (!(await tables.setExpiration(segment, { expires: segment.expires }))) throw changedMeanwhile(segment);
+  if (segment.expires === undefined) return;
+  if (!(await tables.setExpiration(segment, { expires: segment.expires + 1 }))) throw changedMeanwhile(segment);
 }
 
 async function itemsByNumber(

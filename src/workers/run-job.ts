@@ -69,7 +69,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       // Without an archive, snapshots leave with the entries that carry them.
       if (result.outcome === 'expired' && !policy.archive) await collectSoon();
       if (result.outcome === 'progress') {
-        const next: Job = { ...job, from: result.reached };
+        const next: Job = { ...job, from: result.reached, announced: result.expires };
         await send(next, turnDeduplicationId(next, { segment: job.segment, entry: result.reached }));
       }
       return result;
@@ -108,8 +108,8 @@ export function sweepDeduplicationId(run: string, job: Job): string {
  * and the job would be dropped.
  */
 export function turnDeduplicationId(job: Job, reached: Position): string {
-  const turn = 'turn' in job ? (job.turn ?? 0) : 0;
-  return ['turn', job.kind, job.log, ...placeOf(job), turn, formatPosition(reached)].join(':');
+  const turn = 'turn' in job ? job.turn : 'announced' in job ? job.announced : undefined;
+  return ['turn', job.kind, job.log, ...placeOf(job), turn ?? 0, formatPosition(reached)].join(':');
 }
 
 function placeOf(job: Job): (string | number)[] {

@@ -1,9 +1,11 @@
 import { SegmentStateError } from '../errors.ts';
+import type { StoredItem } from '../log/attribute.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
-import { writeUnits } from '../log/item-size.ts';
+import type { LeavingSegment } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { HELD } from '../snapshot/retention.ts';
 import type { ExpireDeps } from './expire.ts';
+import { batchFrom, numbersOf, unitsOf } from './let-go.ts';
 import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
 
 export interface UnexpireResult {
@@ -27,7 +29,7 @@ export async function unexpireSegment(
 ): Promise<UnexpireResult> {
   const segment = await requireSegment(deps.tables, place);
   if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
-  const before = await pass(deps, place, true);
+  const before = await pass(deps, place);
   if (!before.whole) throw incomplete(place);
   if (options.dryRun === true) return { segment: place.segment, entries: before.stamped };
   const { expired: _, ...rest } = segment;
@@ -36,7 +38,7 @@ export async function unexpireSegment(
   let entries = 0;
   // A job that was under way may have stamped some behind the back of the first pass.
   for (;;) {
-    const { stamped, whole } = await pass(deps, place, false);
+    const { stamped, whole } = await pass(deps, place, held);
     entries += stamped;
     if (stamped > 0 && whole) continue;
     const to = whole ? {} : { expires: segment.expires };
@@ -53,28 +55,38 @@ function incomplete(place: SegmentPlace): SegmentStateError {
   });
 }
 
-/** Takes the expiry from every entry that has one. */
+/**
+ * Takes the expiry from every entry that has one; only counts them where the segment is not held.
+ * @throws SegmentStateError where a job lets them go again
+ */
 async function pass(
   deps: ExpireDeps,
   { log, segment }: SegmentPlace,
-  dryRun: boolean,
+  held?: LeavingSegment,
 ): Promise<{ readonly stamped: number; readonly whole: boolean }> {
   let [stamped, next] = [0, 0];
   let dense = true;
   let lastType: string | undefined;
   for await (const page of deps.tables.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
-    for (const item of page) {
-      const entry = Number(item.N?.N);
-      dense &&= entry === next;
-      next = entry + 1;
-      lastType = item.T?.S;
-      if (item.X === undefined) continue;
-      stamped++;
-      if (dryRun) continue;
-      await deps.pace?.take(writeUnits(item));
-      await deps.tables.setEntryExpiry(log, { segment, entry }, undefined);
+    for (const { N, T } of page) {
+      dense &&= Number(N?.N) === next;
+      next = Number(N?.N) + 1;
+      lastType = T?.S;
     }
+    const leaving = page.filter(({ X }) => X !== undefined);
+    stamped += leaving.length;
+    if (held !== undefined) await keep(deps, held, leaving);
     deps.onEntries?.(next);
   }
   return { stamped, whole: dense && lastType === (deps.types ?? RESERVED_TYPES).endSegment };
+}
+
+/** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */
+async function keep({ pace, tables }: ExpireDeps, held: LeavingSegment, items: readonly StoredItem[]): Promise<void> {
+  for (let done = 0; done < items.length; ) {
+    const batch = batchFrom(items, done);
+    await pace?.take(2 * unitsOf(batch));
+    if (!(await tables.keepEntries(held, numbersOf(batch)))) throw changedMeanwhile(held);
+    done += batch.length;
+  }
 }

@@ -541,6 +541,20 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       expect(await numbersOf(log)).toEqual([1]);
     });
 
+    test('or keeps them again', async () => {
+      const { log, leaving } = await leavingLog();
+      const items = await itemsOf(log);
+      expect(await store.letEntriesGo(leaving, [1, 2, 3], 'ttl')).toBe(true);
+      expect(await store.keepEntries(leaving, [1, 2, 2, 4])).toBe(true);
+      expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
+      expect(await store.keepEntries({ ...leaving, expires: NOON + 1 }, [3])).toBe(false);
+      expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
+      expect(await store.keepEntries(leaving, [3, 40])).toBe(true);
+      expect(await itemsOf(log)).toEqual(items);
+      const numbers = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => i);
+      await expect(store.keepEntries(leaving, numbers)).rejects.toThrow(TooLargeError);
+    });
+
     test('not once the segment says otherwise', async () => {
       const { log, leaving } = await leavingLog();
       const items = await itemsOf(log);

@@ -17,7 +17,7 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
   fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns, again: fc.constantFrom(undefined, true as const) }),
   fc.record({ ...place, kind: fc.constant('compact') }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive') }),
-  fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns }),
+  fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns, announced: turns }),
   fc.record({ log: place.log, kind: fc.constant('collect') }),
   fc.record({
     log: place.log,

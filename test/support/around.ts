@@ -34,6 +34,7 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
       around('setEntryExpiry', () => inner.setEntryExpiry(log, position, expires)),
     deleteEntries: (log, segment, entries) => around('deleteEntries', () => inner.deleteEntries(log, segment, entries)),
     letEntriesGo: (segment, entries, how) => around('letEntriesGo', () => inner.letEntriesGo(segment, entries, how)),
+    keepEntries: (segment, entries) => around('keepEntries', () => inner.keepEntries(segment, entries)),
     putItems: (items) => around('putItems', () => inner.putItems(items)),
     putSegment: (segment) => around('putSegment', () => inner.putSegment(segment)),
     isRetryable: (error) => inner.isRetryable(error),

@@ -8,7 +8,7 @@ import { NO_FAULTS } from './process.ts';
 import { Random } from './random.ts';
 import { sheetEdits } from './sheet-model.ts';
 import { type ClientPlan, isInjected, liveClient, loadAndCheck } from './sim-client.ts';
-import { anyPolicy, GRACE_MS, livePerson, liveSweeper, liveTtl, sweepOnce } from './sim-keeper.ts';
+import { anyPolicy, GRACE_MS, livePerson, liveSweeper, liveTtl, type PersonPlan, sweepOnce } from './sim-keeper.ts';
 import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
 import { type Ports, World } from './world.ts';
 import { checkObjects, checkRetention, checkSettledLog, type Repair, StepChecks } from './world-checks.ts';
@@ -134,7 +134,9 @@ class History {
     if (random.chance(0.5)) this.#world.clockErrorMs = GRACE_MS / 4;
     this.#live('sweep', (ports) => liveSweeper(this.#world, ports, this.#pipeline));
     this.#start(liveTtl(this.#world, this.#pipeline));
-    if (random.chance(0.5)) this.#live('person', (ports) => livePerson(this.#world, ports, this.#pipeline));
+    if (!random.chance(0.5)) return;
+    const plan: PersonPlan = { unrestored: undefined };
+    this.#live('person', (ports) => livePerson(this.#world, ports, { pipeline: this.#pipeline, plan }));
   }
 
   async #deploy(): Promise<void> {

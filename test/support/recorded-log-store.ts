@@ -144,6 +144,13 @@ export class RecordedLogStore implements LogStore {
     return went;
   }
 
+  async keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    const { log, segment } = leaving;
+    const kept = await this.#inner.keepEntries(leaving, entries);
+    if (kept) for (const entry of entries) await this.#modified(log, { segment, entry });
+    return kept;
+  }
+
   /** Tells of entries that are in the table no more: also of those that went by themselves, since they had expired. */
   removed(places: readonly EntryPlace[]): void {
     this.writes++;

@@ -65,14 +65,29 @@ export async function liveTtl(world: World, pipeline: Pipeline): Promise<void> {
   }
 }
 
+interface SegmentPlace {
+  readonly log: LogId;
+  readonly segment: number;
+}
+
+/** What a person still has to do: that outlives the crashes of their commands. */
+export interface PersonPlan {
+  /** A segment of which a restore died or was refused: whoever is told so does it once more. */
+  unrestored: SegmentPlace | undefined;
+}
+
 /** Somebody who takes retention back by hand, or asks for more of it than is due. */
-export async function livePerson(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
+export async function livePerson(
+  world: World,
+  ports: Ports,
+  { pipeline, plan }: { readonly pipeline: Pipeline; readonly plan: PersonPlan },
+): Promise<void> {
   const { random, scheduler } = world;
-  while (!pipeline.settling) {
-    await scheduler.sleep(random.integer(2, 40) * MINUTE);
-    if (pipeline.settling) return;
+  while (!pipeline.settling || plan.unrestored !== undefined) {
+    await scheduler.sleep(plan.unrestored === undefined ? random.integer(2, 40) * MINUTE : random.integer(1, 60_000));
     try {
-      await actByHand(world, ports);
+      if (plan.unrestored !== undefined) await restore(world, ports, { plan, place: plan.unrestored });
+      else if (!pipeline.settling) await actByHand(world, ports, plan);
     } catch (error) {
       // What somebody else is doing to the segment at this moment, or has done, is no fault.
       if (!isInjected(error) && !(error instanceof SegmentStateError)) throw error;
@@ -80,18 +95,22 @@ export async function livePerson(world: World, ports: Ports, pipeline: Pipeline)
   }
 }
 
-async function actByHand(world: World, ports: Ports): Promise<void> {
+async function actByHand(world: World, ports: Ports, plan: PersonPlan): Promise<void> {
   const { random } = world;
   const log = random.pick(world.logs);
   if (log === undefined) return;
   const choice = random.next();
-  if (choice < 0.8) await takeBack(world, ports, log);
+  if (choice < 0.8) await takeBack(world, ports, { log, plan });
   else if (choice < 0.9) await sendByHand(world, ports, { kind: 'rebuild', log });
   else await sendByHand(world, ports, { kind: 'collect', log });
 }
 
 /** Restores a segment, or takes back that it expires: now and then right while its entries are let go. */
-async function takeBack(world: World, ports: Ports, log: LogId): Promise<void> {
+async function takeBack(
+  world: World,
+  ports: Ports,
+  { log, plan }: { readonly log: LogId; readonly plan: PersonPlan },
+): Promise<void> {
   const { random, scheduler, policy } = world;
   const segments = await Array.fromAsync(ports.tables.segments(log));
   const due = planRetention(segments, policy, scheduler.now()).filter(({ kind }) => kind === 'expire');
@@ -105,16 +124,23 @@ async function takeBack(world: World, ports: Ports, log: LogId): Promise<void> {
     await scheduler.sleep(random.integer(0, random.pick([10, 100, 1_000])));
   }
   const { archive, expires } = (await look()) ?? {};
-  const deps = world.deps(ports);
-  if (archive !== undefined && random.chance(0.6)) {
-    const { restored, unexpired } = await restoreSegment(deps, place, { holdSeconds: random.integer(1, 3) * 3600 });
-    world.trace(`${scheduler.now()} restored ${restored} and ${unexpired} of ${log} ${segment}`);
-  } else if (expires !== undefined) {
-    const { entries } = await unexpireSegment(deps, place);
-    world.trace(`${scheduler.now()} unexpired ${entries} of ${log} ${segment}`);
-  }
+  if (archive !== undefined && random.chance(0.6)) return restore(world, ports, { plan, place });
+  if (expires === undefined) return;
+  const { entries } = await unexpireSegment(world.deps(ports), place);
+  world.trace(`${scheduler.now()} unexpired ${entries} of ${log} ${segment}`);
 }
 
+async function restore(
+  world: World,
+  ports: Ports,
+  { plan, place }: { readonly plan: PersonPlan; readonly place: SegmentPlace },
+): Promise<void> {
+  plan.unrestored = place;
+  const holdSeconds = world.random.integer(1, 3) * 3600;
+  const { restored, unexpired } = await restoreSegment(world.deps(ports), place, { holdSeconds });
+  plan.unrestored = undefined;
+  world.trace(`${world.scheduler.now()} restored ${restored} and ${unexpired} of ${place.log} ${place.segment}`);
+}
 async function sendByHand(world: World, ports: Ports, job: Job): Promise<void> {
   await ports.queue.send({ group: job.log, deduplicationId: `hand:${world.nextSerial()}`, body: encodeJob(job) });
 }

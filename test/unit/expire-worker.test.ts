@@ -178,7 +178,7 @@ describe('entries stay', () => {
 async function turns(sheet: SheetLog, policy: RetentionPolicy, deps: Partial<ExpireDeps>): Promise<ExpireResult[]> {
   const results: ExpireResult[] = [];
   for (let from: number | undefined; ; ) {
-    const result = await expire(sheet, policy, { deps, job: { from } });
+    const result = await expire(sheet, policy, { deps, job: { from, announced: G } });
     results.push(result);
     if (result.outcome !== 'progress') return results;
     from = result.reached;
@@ -340,7 +340,9 @@ describe('right before they go', () => {
     expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ outcome: 'progress', reached: 4 });
     const items = await sheet.items();
     await sheet.blobs.delete([(await sheet.segmentItem()).archive ?? '']);
-    await expect(expire(sheet, policy, { job: { from: 4 } })).rejects.toMatchObject({ code: 'ARCHIVE_MISSING' });
+    await expect(expire(sheet, policy, { job: { from: 4, announced: G } })).rejects.toMatchObject({
+      code: 'ARCHIVE_MISSING',
+    });
     expect(await sheet.items()).toEqual(items);
   });
 
@@ -383,7 +385,7 @@ describe('an expire job', () => {
     const left =
       policy.expire === 'delete' ? await numbers(sheet) : (await expiries(sheet)).filter((x) => x === undefined);
     expect(left).toHaveLength(38);
-    const job = { from: 25 };
+    const job = { from: 25, announced: G };
     expect(await expire(sheet, policy, { job })).toMatchObject({ outcome: 'expired', entries: 63 });
   });
 
@@ -391,8 +393,8 @@ describe('an expire job', () => {
     const [slow, quick] = [await announcedSheet(policy), await announcedSheet(policy)];
     const results = await turns(slow, policy, { deadline: 0 });
     expect(results).toEqual([
-      { outcome: 'progress', segment: 0, reached: 4 },
-      { outcome: 'progress', segment: 0, reached: 8 },
+      { outcome: 'progress', segment: 0, reached: 4, expires: G },
+      { outcome: 'progress', segment: 0, reached: 8, expires: G },
       { outcome: 'expired', segment: 0, entries: 9, expires: G },
     ]);
     await expire(quick, policy);
@@ -436,8 +438,9 @@ describe('an expire job', () => {
     await expect(expire(sheet, policy, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
     const { expires, expired } = await sheet.segmentItem();
     expect([expires, expired]).toEqual([Math.floor(sheet.nowMs / 1000) + 2 * GRACE, undefined]);
-    // What was under way is let go still; with the archive it is not lost, and can be restored again.
-    expect(new Set(await expiries(sheet))).toEqual(new Set([undefined]));
+    // What was under way is let go still: deleted, which is not lost with the archive, or at the time that is said now.
+    const page = policy.expire === 'ttl' ? String(expires) : undefined;
+    expect(new Set(await expiries(sheet))).toEqual(new Set([undefined, page]));
     await restore();
     expect(await numbers(sheet)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
     expect((await expire(sheet, policy)).outcome).toBe(policy.expire === 'ttl' ? 'expired' : 'waiting');
@@ -450,8 +453,12 @@ describe('an expire job', () => {
     for (const policy of [TTL, UNARCHIVED].filter(({ archive }) => archive || takeBack === unexpireFirst)) {
       const sheet = await announcedSheet(policy);
       expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ reached: 4 });
+      sheet.nowMs += 1_000;
       await takeBack(sheet);
-      expect(await expire(sheet, policy, { job: { from: 4 } })).toMatchObject({ outcome: 'expired', entries: 9 });
+      expect(await expire(sheet, policy, { job: { from: 4, announced: G } })).toMatchObject({
+        outcome: 'expired',
+        entries: 9,
+      });
       const { expires } = await sheet.segmentItem();
       expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(expires)));
     }
@@ -575,6 +582,21 @@ describe('unexpireSegment', () => {
       }
     },
   );
+
+  test('is refused where a job lets the segment go again in the middle, and none of its entries stays', async () => {
+    for (const policy of [TTL, UNARCHIVED]) {
+      const sheet = await closedSheet();
+      if (policy.archive) await sheet.archive(0);
+      await expire(sheet, policy);
+      // After the first of three pages.
+      const around = actBefore('keepEntries', 2, () => expire(sheet, policy));
+      const undoing = unexpireSegment(depsAround(sheet, around), { log: sheet.log, segment: 0 });
+      await expect(undoing).rejects.toThrow(SegmentStateError);
+      const { expires, expired } = await sheet.segmentItem();
+      expect(expired).toBe(9);
+      expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(expires)));
+    }
+  });
 
   test.each(BOTH)('that died in the middle does not keep a segment for ever: $expire', async (policy) => {
     const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => unexpireSegment(deps, { log: sheet.log, segment: 0 });

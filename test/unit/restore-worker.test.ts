@@ -5,7 +5,7 @@ import type { Item } from '../../src/log/attribute.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
 import { planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
-import { type ExpireDeps, expireSegment } from '../../src/workers/expire.ts';
+import { type ExpireDeps, type ExpireResult, expireSegment } from '../../src/workers/expire.ts';
 import { type RestoreOptions, type RestoreResult, restoreSegment } from '../../src/workers/restore.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { allItems, joined, partsOfItems, storeArchive } from '../support/archives.ts';
@@ -30,8 +30,8 @@ const TTL: RetentionPolicy = {
 const DELETE: RetentionPolicy = { ...TTL, expire: 'delete' };
 
 /** A log whose first segment is archived, in frames of 5, 5 and 2 entries. */
-async function archivedSheet(): Promise<SheetLog> {
-  const sheet = await SheetLog.create();
+async function archivedSheet(tables?: MemoryLogStore): Promise<SheetLog> {
+  const sheet = await SheetLog.create(undefined, tables);
   await sheet.fill(20, 3);
   const last = await sheet.completed();
   for (let i = 0; i < ENTRIES - 4; i++) await sheet.edit(set(i, 0, `edit ${i}`));
@@ -53,8 +53,11 @@ async function archivedSheet(): Promise<SheetLog> {
 }
 
 /** The same, of which these entries have left the table and the others have their expiry. */
-async function expiredSheet(gone: (entry: number) => boolean): Promise<{ sheet: SheetLog; items: readonly Item[] }> {
-  const sheet = await archivedSheet();
+async function expiredSheet(
+  gone: (entry: number) => boolean,
+  tables?: MemoryLogStore,
+): Promise<{ sheet: SheetLog; items: readonly Item[] }> {
+  const sheet = await archivedSheet(tables);
   const items = await sheet.items();
   await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
   sheet.tables.expireEntries(G, ({ position }) => gone(position.entry));
@@ -300,6 +303,24 @@ describe('what was restored', () => {
       }
       expect(await sheet.items()).toEqual([]);
     }
+  });
+
+  test('goes as a whole where a job had a turn before all was back, and has the next one after that', async () => {
+    const { sheet } = await expiredSheet(() => false, new MemoryLogStore({ pageItems: 4 }));
+    const place = { log: sheet.log, segment: 0 };
+    let turn: ExpireResult | undefined;
+    const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+      // Restoring takes away what it stamps.
+      if (name === 'setEntryExpiry') turn ??= await expireSegment({ ...sheet.deps, deadline: 0 }, place, TTL);
+      return effect();
+    });
+    await restore(sheet, {}, { tables });
+    if (turn?.outcome !== 'progress') throw new Error('the job was to be cut off');
+    const next = { ...place, from: turn.reached, announced: turn.expires };
+    await expireSegment(sheet.deps, next, TTL);
+    const { expires } = await sheet.segmentItem();
+    const stamps = (await sheet.items()).map(({ X }) => (X !== undefined && 'N' in X ? X.N : undefined));
+    expect(stamps).toEqual(Array.from({ length: ENTRIES }, () => String(expires)));
   });
 
   test('stays as long where it is given its expiry at once', async () => {

@@ -182,9 +182,9 @@ describe('an expire job', () => {
       policyOf: () => ({ ...STRICT, expire: 'ttl' }),
     };
     const job: Job = { kind: 'expire', log: LOG, segment: 0 };
-    const next: Job = { ...job, from: 4 };
+    const next: Job = { ...job, from: 4, announced: NOON + GRACE };
     const { result, sent } = await ran(sheet, job, deps);
-    expect(result).toEqual({ outcome: 'progress', segment: 0, reached: 4 });
+    expect(result).toEqual({ outcome: 'progress', segment: 0, reached: 4, expires: NOON + GRACE });
     const deduplicationId = turnDeduplicationId(next, { segment: 0, entry: 4 });
     expect(sent).toEqual([{ group: LOG, deduplicationId, job: next }]);
     const done = await ranAll(sheet, next, deps);
@@ -469,7 +469,7 @@ describe('a line for a person', () => {
 
   test('is left out where there was nothing to do, or more is to come', () => {
     const quiet: JobResult[] = [
-      { outcome: 'progress', segment: 3, reached: 4 },
+      { outcome: 'progress', segment: 3, reached: 4, expires: NOON },
       { outcome: 'present', segment: 3 },
       { outcome: 'kept', segment: 3 },
       { outcome: 'gone', position },
