@@ -60,7 +60,7 @@ export interface Built {
 export interface IgnoredProgress {
   readonly progress: Progress;
   readonly reason: string;
-  /** False where it may still be of use to another reducer. */
+  /** False where it may still be of use, to another reducer. */
   readonly damaged: boolean;
 }
 
@@ -84,6 +84,10 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
     });
   for (const nearer of progress) {
     if (comparePositions(nearer.reached, from) <= 0 || comparePositions(nearer.reached, options.at) > 0) continue;
+    if (await isOfAnotherHistory(deps, nearer)) {
+      ignored.push({ progress: nearer, reason: 'the snapshot that it was for is not in the log', damaged: true });
+      continue;
+    }
     try {
       const root = await loadProgress(deps, nearer);
       const reason = otherReducer(root, deps.reducer);
@@ -120,6 +124,12 @@ async function requireHistory(
       'Deploy the reducer that made the newest snapshot, or restore the table from a backup; archive segments before they expire',
     cause: gap,
   });
+}
+
+/** Whether entries that were folded may have been others than those that are in the log now. */
+async function isOfAnotherHistory({ store }: BuildDeps, { log, target, asked }: Progress): Promise<boolean> {
+  const entry = await store.getEntry(log, target, { consistent: true });
+  return entry?.created !== asked;
 }
 
 /** Whether there is more to fold than one page, which is folded in any case. */

@@ -2,7 +2,7 @@ import { ChunkCorruptError, ChunkMissingError, type LogfoldError, RootInvalidErr
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { formatKey, type ParsedKey, parseKey, progressPrefix } from '../store/keys.ts';
+import { formatKey, type ProgressKey, parseKey, progressPrefix } from '../store/keys.ts';
 import type { EncodedRoot, Root } from './root.ts';
 import { loadRoot, type SnapshotStores } from './snapshots.ts';
 
@@ -16,8 +16,11 @@ import { loadRoot, type SnapshotStores } from './snapshots.ts';
  * at least: it needs a bounded number of turns. (With one object for a whole log it might need them without end: a
  * later snapshot's build passes an earlier one's, which has to begin anew and puts its own progress in the place, from
  * where the later one passes it again.)
+ *
+ * Each says when the Snapshot entry that it was for was written. Where that entry is another one now, or is none, the
+ * tables were put back to an earlier moment and the log went on differently: then it is of no use to anybody.
  */
-export type Progress = Extract<ParsedKey, { kind: 'progress' }>;
+export type Progress = ProgressKey;
 
 /** All that is left behind of a log's builds, or of those for one snapshot; that which reached furthest comes first. */
 export async function listProgress(blobs: BlobStore, log: LogId, target?: Position): Promise<Progress[]> {
@@ -40,10 +43,10 @@ export function loadProgress(stores: Pick<SnapshotStores, 'blobs' | 'platform'>,
 /** Leaves a root behind for the next turn of the build for a snapshot. Its chunks must be saved. */
 export async function saveProgress(
   blobs: BlobStore,
-  target: Position,
+  { target, asked }: Pick<Progress, 'target' | 'asked'>,
   { root, encoded }: { readonly root: Root; readonly encoded: EncodedRoot },
 ): Promise<Progress> {
-  const progress: Progress = { kind: 'progress', log: root.log, target, reached: root.position, id: encoded.id };
+  const progress: Progress = { kind: 'progress', log: root.log, target, asked, reached: root.position, id: encoded.id };
   await blobs.put(formatKey(progress), encoded.stored);
   return progress;
 }

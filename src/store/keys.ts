@@ -10,6 +10,8 @@ export type ParsedKey =
       readonly kind: 'progress';
       readonly log: LogId;
       readonly target: Position;
+      /** When the Snapshot entry at `target` was written, in epoch seconds. */
+      readonly asked: number;
       readonly reached: Position;
       readonly id: string;
     }
@@ -20,6 +22,8 @@ export type ParsedKey =
   | { readonly kind: 'stop'; readonly log: LogId }
   | { readonly kind: 'collected'; readonly log: LogId }
   | { readonly kind: 'condemned'; readonly log: LogId };
+
+export type ProgressKey = Extract<ParsedKey, { kind: 'progress' }>;
 
 /** Every object of every log lies under this prefix. */
 export const LOGS_PREFIX = 'logs/';
@@ -39,7 +43,7 @@ const LOG_KEY = /^logs\/([0-9a-f-]{36})\/(.+)$/;
 const ROOT_NAME = /^(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 const BODY_NAME = /^([0-9a-f]{64})-([0-9a-f]{12})$/;
 const ARCHIVE_NAME = /^(\d{10})-([0-9a-f]{32})\.ndjson\.zst$/;
-const PROGRESS_NAME = /^(\d{10})-(\d{10})-(\d{10})-(\d{10})-([0-9a-f]{64})$/;
+const PROGRESS_NAME = /^(\d{10})-(\d{10})-(0|[1-9]\d{0,15})-(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 
 /** Everything that belongs to one log. */
 export function logPrefix(log: LogId): string {
@@ -91,8 +95,8 @@ export function rootKey(log: LogId, position: Position, hexId: string): string {
  * The root that an unfinished build left behind: the snapshot that it was for, then the place that it reached.
  * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits or a number is out of range
  */
-export function progressKey(log: LogId, target: Position, reached: Position, hexId: string): string {
-  return `${progressPrefix(log, target)}${padPosition(reached)}-${checkId(hexId)}`;
+export function progressKey({ log, target, asked, reached, id }: Omit<ProgressKey, 'kind'>): string {
+  return checkName(`${padPosition(target)}-${asked}-${padPosition(reached)}-${id}`, PROGRESS_NAME, progressPrefix(log));
 }
 
 /**
@@ -165,7 +169,7 @@ export function formatKey(key: ParsedKey): string {
     case 'root':
       return rootKey(key.log, key.position, key.id);
     case 'progress':
-      return progressKey(key.log, key.target, key.reached, key.id);
+      return progressKey(key);
     case 'body':
       return bodyKey(key.log, key.id, key.upload);
     case 'archive':
@@ -215,11 +219,13 @@ function parseRootName(log: LogId, name: string): ParsedKey | undefined {
 
 function parseProgressName(log: LogId, name: string): ParsedKey | undefined {
   const match = PROGRESS_NAME.exec(name);
-  const id = match?.[5];
+  const id = match?.[6];
   const target = parsePadded(match?.[1], match?.[2]);
-  const reached = parsePadded(match?.[3], match?.[4]);
-  if (id === undefined || target === undefined || reached === undefined) return undefined;
-  return { kind: 'progress', log, target, reached, id };
+  const asked = Number(match?.[3]);
+  const reached = parsePadded(match?.[4], match?.[5]);
+  if (id === undefined || target === undefined || reached === undefined || !Number.isSafeInteger(asked))
+    return undefined;
+  return { kind: 'progress', log, target, asked, reached, id };
 }
 
 function parsePadded(segment: string | undefined, entry: string | undefined): Position | undefined {

@@ -1,5 +1,6 @@
 import { SegmentStateError } from '../errors.ts';
-import { RESERVED_TYPES } from '../log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
 import { querySegments } from '../log/newest.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts';
@@ -105,7 +106,7 @@ async function rebuild(
   let base = after === undefined ? undefined : await carriedRoot(deps, log, after);
   if (base !== undefined) onRebuilt(base);
   const counts = (): RebuildCounts => ({ snapshots, replaced, differed, entries });
-  for await (const position of snapshotPositions(deps, { log, segments }, after)) {
+  for await (const { position, created } of snapshotEntries(deps, { log, segments }, after)) {
     const { now, deadline } = deps;
     const built = await buildState(deps, log, {
       at: position,
@@ -117,7 +118,7 @@ async function rebuild(
     const { root } = built;
     const encoded = encodeRoot(deps.platform, root);
     if (comparePositions(root.position, position) < 0) {
-      await saveProgress(deps.blobs, position, { root, encoded });
+      await saveProgress(deps.blobs, { target: position, asked: created }, { root, encoded });
       return { outcome: 'progress', after: base?.position, reached: root.position, ...counts() };
     }
     const ref = await saveRoot(deps.blobs, { log, position }, encoded);
@@ -139,22 +140,26 @@ async function rebuild(
   return { outcome: 'rebuilt', ...counts() };
 }
 
-/** Where the Snapshot entries are that can be given another root, in order, from after a position on. */
-async function* snapshotPositions(
+/** The Snapshot entries that can be given another root, in order, from after a position on. */
+async function* snapshotEntries(
   deps: SnapshotDeps,
   { log, segments }: Pick<WholeLog, 'log' | 'segments'>,
   after: Position | undefined,
-): AsyncGenerator<Position> {
+): AsyncGenerator<Pick<Entry, 'position' | 'created'>> {
   const types = deps.types ?? RESERVED_TYPES;
   for (const { segment, archive } of segments) {
     if (archive !== undefined || segment < (after?.segment ?? 0)) continue;
     const from = segment === after?.segment ? after.entry + 1 : 0;
     const range = { segment, from, to: MAX_NUMBER + 1 };
-    const positions: Position[] = [];
+    const entries: Pick<Entry, 'position' | 'created'>[] = [];
     for await (const page of deps.store.items(log, range, { consistent: true })) {
-      for (const { T, N } of page) if (T?.S === types.snapshot) positions.push({ segment, entry: Number(N?.N) });
+      for (const item of page) {
+        if (item.T?.S !== types.snapshot) continue;
+        const { position, created } = decodeEntry(item);
+        entries.push({ position, created });
+      }
     }
-    yield* positions;
+    yield* entries;
   }
 }
 

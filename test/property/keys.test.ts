@@ -32,13 +32,14 @@ const uploads = (bytes: number) =>
   fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((random) => Buffer.from(random).toString('hex'));
 const numbers = fc.oneof(fc.integer({ min: 0, max: 1000 }), fc.integer({ min: 0, max: MAX_NUMBER }));
 const positions = fc.record({ segment: numbers, entry: numbers });
+const times = fc.maxSafeNat();
 const keys: fc.Arbitrary<ParsedKey> = fc.oneof(
   fc.record({ kind: fc.constant('chunk'), log: logs, id: ids }),
   fc.record({ kind: fc.constant('body'), log: logs, id: ids, upload: uploads(6) }),
   fc.record({ kind: fc.constant('archive'), log: logs, segment: numbers, upload: uploads(16) }),
   fc.record({ kind: fc.constantFrom('condemned', 'collected'), log: logs }),
   fc.record({ kind: fc.constant('root'), log: logs, position: positions, id: ids }),
-  fc.record({ kind: fc.constant('progress'), log: logs, target: positions, reached: positions, id: ids }),
+  fc.record({ kind: fc.constant('progress'), log: logs, target: positions, asked: times, reached: positions, id: ids }),
   fc.record({ kind: fc.constant('stop'), log: logs }),
 );
 
@@ -46,9 +47,15 @@ describe('keys of the bucket', () => {
   test('look like this', () => {
     expect(chunkKey(LOG, ID)).toBe(`logs/${LOG}/chunks/${ID}`);
     expect(rootKey(LOG, { segment: 7, entry: MAX_NUMBER }, ID)).toBe(`logs/${LOG}/roots/0000000007-4294967295-${ID}`);
-    expect(progressKey(LOG, { segment: 7, entry: 9 }, { segment: 6, entry: 1 }, ID)).toBe(
-      `logs/${LOG}/progress/0000000007-0000000009-0000000006-0000000001-${ID}`,
-    );
+    expect(
+      progressKey({
+        log: LOG,
+        target: { segment: 7, entry: 9 },
+        asked: 1_732_104_000,
+        reached: { segment: 6, entry: 1 },
+        id: ID,
+      }),
+    ).toBe(`logs/${LOG}/progress/0000000007-0000000009-1732104000-0000000006-0000000001-${ID}`);
     expect(bodyKey(LOG, ID, '0123456789ab')).toBe(`logs/${LOG}/bodies/${ID}-0123456789ab`);
     expect(archiveKey(LOG, 7, ID.slice(32))).toBe(`logs/${LOG}/archives/0000000007-${ID.slice(32)}.ndjson.zst`);
     expect(condemnedKey(LOG)).toBe(`condemned/${LOG}`);
@@ -86,8 +93,8 @@ describe('keys of the bucket', () => {
 
   test('progress lists by the snapshot that it is for', () => {
     fc.assert(
-      fc.property(positions, positions, positions, (target, reached, other) => {
-        const key = progressKey(LOG, target, reached, ID);
+      fc.property(positions, times, positions, positions, (target, asked, reached, other) => {
+        const key = progressKey({ log: LOG, target, asked, reached, id: ID });
         expect(key.startsWith(progressPrefix(LOG))).toBe(true);
         expect(key.startsWith(progressPrefix(LOG, other))).toBe(comparePositions(target, other) === 0);
       }),
@@ -125,7 +132,9 @@ describe('keys of the bucket', () => {
     `logs/${LOG}/roots/0000000007-4294967296-${ID}`,
     `logs/${LOG}/roots/0000000007-0000000009`,
     `logs/${LOG}/progress/0000000007-0000000009-${ID}`,
-    `logs/${LOG}/progress/0000000007-0000000009-0000000007-4294967296-${ID}`,
+    `logs/${LOG}/progress/0000000007-0000000009-1-0000000007-4294967296-${ID}`,
+    `logs/${LOG}/progress/0000000007-0000000009-01-0000000007-0000000001-${ID}`,
+    `logs/${LOG}/progress/0000000007-0000000009-9007199254740992-0000000007-0000000001-${ID}`,
     `logs/${LOG}/stopped.json/`,
     `logs/${LOG}/stopped`,
     `logs/${LOG}/archives/${ID}`,

@@ -3,7 +3,7 @@ import type { Position } from '../../src/log/position.ts';
 import type { Progress } from '../../src/snapshot/progress.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
-import { chunkPrefix, formatKey, parseKey } from '../../src/store/keys.ts';
+import { chunkPrefix, formatKey, logPrefix, parseKey } from '../../src/store/keys.ts';
 import type { SnapshotJob } from '../../src/workers/job.ts';
 import { type JobResult, runJob, turnDeduplicationId } from '../../src/workers/run-job.ts';
 import { verify } from '../../src/workers/verify.ts';
@@ -292,6 +292,32 @@ describe('progress', () => {
     const results = await log.drain();
     expect(results.at(-1)).toMatchObject({ outcome: 'built' });
     expect(await readStop(log.sheet.blobs, LOG)).toBeUndefined();
+    await log.expectRight(target);
+  });
+
+  test.each([
+    ['is another one', 44],
+    ['is not there', 34],
+  ])('of a history that the tables were put back from, whose Snapshot entry %s, is left aside', async (_, edits) => {
+    const lost = await HurriedLog.create();
+    await lost.edits(44);
+    await lost.ask();
+    await lost.turn();
+    await lost.turn();
+    // The tables are put back to the moment when the log began, the bucket stays, and another day is written.
+    const log = await HurriedLog.create();
+    for await (const { key } of lost.sheet.blobs.list(logPrefix(LOG))) {
+      await log.sheet.blobs.put(key, (await lost.sheet.blobs.get(key)) ?? fail());
+    }
+    log.sheet.nowMs += 24 * 3_600_000;
+    for (let i = 0; i < edits; i++) await log.sheet.edit(set(i, 0, 'of another day'));
+    const target = await log.ask();
+    const results = await log.drain();
+    expect(results[0]).toMatchObject({
+      base: undefined,
+      reached: { segment: 0, entry: 10 },
+      ignored: ['the snapshot that it was for is not in the log'],
+    });
     await log.expectRight(target);
   });
 

@@ -26,7 +26,15 @@ test('the name of an upload tells its key, id and time, in file names that every
 
 test('the longest of our own keys is one file', () => {
   const log = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
-  const upload = newUpload(progressKey(log, { segment: 1, entry: 2 }, { segment: 1, entry: 1 }, 'ab'.repeat(32)));
+  const upload = newUpload(
+    progressKey({
+      log,
+      target: { segment: 1, entry: 2 },
+      asked: 1,
+      reached: { segment: 1, entry: 1 },
+      id: 'ab'.repeat(32),
+    }),
+  );
   expect(formatUploadName(upload)).not.toContain('/');
 });
 
