@@ -1,11 +1,11 @@
-/** A check that is made once for everybody who asks, and again only after a failure. */
-export function once(check: () => Promise<void>): () => Promise<void> {
-  let checked: Promise<void> | undefined;
+/** Made once for everybody who asks, and again only after a failure. */
+export function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
   return () => {
-    checked ??= check().catch((error: unknown) => {
-      checked = undefined;
+    made ??= make().catch((error: unknown) => {
+      made = undefined;
       throw error;
     });
-    return checked;
+    return made;
   };
 }

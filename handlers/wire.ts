@@ -58,7 +58,6 @@ export function wireWork(settings: WorkEnvironment) {
   };
   return {
     ...wireStores(settings, { ttl: policy.expire === 'ttl' }),
-    queues,
     queue: jobQueues(queues),
     policy,
     now: Date.now,
@@ -70,7 +69,7 @@ export function wireWork(settings: WorkEnvironment) {
  * @throws DeploymentInvalidError where the policy contradicts itself, or the reducer's module is none
  */
 export async function wireJobs(settings: WorkEnvironment) {
-  const { stores, check, queues, queue, policy, now } = wireWork(settings);
+  const { stores, check, queue, policy, now } = wireWork(settings);
   const { blobs } = stores;
   const jobs: JobDeps = {
     ...stores,
@@ -81,7 +80,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
     pace: new Pace({ perSecond: settings.EXPIRE_WRITE_UNITS }),
   };
-  return { jobs, queues, check };
+  return { jobs, check };
 }
 
 /** @throws DeploymentInvalidError where the module cannot be loaded or has no reducer */

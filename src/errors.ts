@@ -352,6 +352,11 @@ export class MessageInvalidError extends LogfoldError {
   override readonly code = 'MESSAGE_INVALID';
 }
 
+/** A message comes from a newer version, and is understood once that is deployed here as well. */
+export class MessageNewerError extends LogfoldError {
+  override readonly code = 'MESSAGE_NEWER';
+}
+
 /** Whether only the log that an error is about suffers from it: whoever goes through many can go on with the next. */
 export function isOfOneLog(error: unknown): error is LogfoldError {
   if (!(error instanceof LogfoldError)) return false;

@@ -99,7 +99,7 @@ export class Deployment {
     const sleep = async (): Promise<void> => undefined;
     this.#client = new LogClient({ ...jobs, sleep, newLogId: () => LOG });
     this.#onStream = streamFunction({ queue, report: failOnTrouble });
-    this.#onMessages = jobsFunction({ jobs, report: failOnTrouble });
+    this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble });
     this.#onSchedule = sweepFunction({ ...jobs, policy: model.policy, report: failOnTrouble });
   }
 

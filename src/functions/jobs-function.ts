@@ -15,15 +15,17 @@ const MARGIN_MS = 60_000;
 const RETRY_MS = { first: 30_000, longest: 900_000 };
 
 export interface JobsFunctionDeps {
-  readonly jobs: JobDeps;
+  /**
+   * What jobs are done with, once all holds that must. Asked for each job: where it rejects the job has failed, and waits
+   * as others do.
+   */
+  readonly jobs: () => Promise<JobDeps>;
   readonly report: (event: JobEvent) => void;
   /**
    * Has the queue give a message out again after so many milliseconds. Left out where whoever calls the function sees to
    * that; where nobody does, it comes again only after its visibility timeout, which is longer than the longest job.
    */
   readonly giveBack?: ((receipt: string, delayMs: number) => Promise<void>) | undefined;
-  /** What must hold before a job is done. Where it throws the job has failed, and waits as others do. */
-  readonly check?: (() => Promise<void>) | undefined;
 }
 
 /**
@@ -35,9 +37,8 @@ export function jobsFunction(
   deps: JobsFunctionDeps,
 ): (event: SQSEvent, invocation: Invocation) => Promise<SQSBatchResponse> {
   return async ({ Records }, invocation) => {
-    const deadline = deps.jobs.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     for (const [i, record] of Records.entries()) {
-      const retryMs = await handle({ ...deps, jobs: { ...deps.jobs, deadline } }, record);
+      const retryMs = await handle(deps, record, invocation);
       if (retryMs === undefined) continue;
       const rest = Records.slice(i);
       for (const each of rest) await giveBack(deps, each, each === record ? retryMs : 0);
@@ -48,16 +49,21 @@ export function jobsFunction(
 }
 
 /** @returns how long to wait until the next try, in milliseconds; undefined where all went well */
-async function handle({ jobs, report, check }: JobsFunctionDeps, record: SQSRecord): Promise<number | undefined> {
+async function handle(
+  { jobs, report }: JobsFunctionDeps,
+  record: SQSRecord,
+  invocation: Invocation,
+): Promise<number | undefined> {
   const delivery = deliveryOf(record);
   let job: Job | undefined;
   try {
     job = decodeJob(record.body);
-    await check?.();
+    const deps = await jobs();
+    const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     const started = performance.now();
-    const result = await runJob(jobs, job);
+    const result = await runJob({ ...deps, deadline }, job);
     const ms = performance.now() - started;
-    report({ kind: 'job', delivery, job, result, ms, lag: await lagOf(jobs, job, result) });
+    report({ kind: 'job', delivery, job, result, ms, lag: await lagOf(deps, job, result) });
     return undefined;
   } catch (error) {
     report({ kind: 'failed', delivery, job, error });

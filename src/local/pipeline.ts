@@ -108,7 +108,8 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
         if (event.kind === 'job') options.onEvent(event);
         else failure = event.error;
       };
-      const onQueue = jobsFunction({ jobs: { ...options.jobs, queue: toQueue(queue) }, report });
+      const jobs = async (): Promise<JobDeps> => ({ ...options.jobs, queue: toQueue(queue) });
+      const onQueue = jobsFunction({ jobs, report });
       const { batchItemFailures } = await onQueue(toSqsEvent([message]), INVOCATION);
       if (batchItemFailures.length > 0) throw failure;
     },

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { MessageInvalidError } from '../errors.ts';
+import { MessageInvalidError, MessageNewerError } from '../errors.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 
@@ -110,7 +110,8 @@ export function encodeJob(job: Job): string {
 
 /**
  * The inverse of `encodeJob`.
- * @throws MessageInvalidError where the text is not JSON, not a job, a malformed job, or of a newer version
+ * @throws MessageInvalidError where the text is not JSON, not a job, or a malformed job
+ * @throws MessageNewerError where it has a format that came after this version
  */
 export function decodeJob(text: string): Job {
   const json = parseJson(text);
@@ -122,8 +123,9 @@ export function decodeJob(text: string): Job {
   }
   if (envelope.data.format > FORMAT) {
     const { format } = envelope.data;
-    throw new MessageInvalidError(`the message has format ${format}, and this version reads up to ${FORMAT}`, {
-      advice: 'Update the workers before whatever sends to them, then send the message again',
+    throw new MessageNewerError(`the message has format ${format}, and this version reads up to ${FORMAT}`, {
+      advice:
+        'While a newer version is being deployed, nothing has to be done; afterwards redrive what is in the dead-letter queue',
     });
   }
   const message = JobMessage.safeParse(json);

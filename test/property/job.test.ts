@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { MAX, NIL } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { MessageInvalidError } from '../../src/errors.ts';
+import { MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import { MAX_NUMBER } from '../../src/log/position.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
@@ -71,8 +71,6 @@ describe('a job in a message', () => {
     ['[]', "not logfold's"],
     ['{"Records":[]}', "not logfold's"],
     [JSON.stringify({ ...GOOD, format: '1' }), "not logfold's"],
-    [JSON.stringify({ ...GOOD, format: 2 }), 'format 2, and this version reads up to 1'],
-    [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
     [JSON.stringify({ ...GOOD, kind: 'explode' }), 'kind'],
     [JSON.stringify({ ...GOOD, log: 'no-uuid' }), 'log'],
     [JSON.stringify({ ...GOOD, segment: -1 }), 'segment'],
@@ -89,6 +87,14 @@ describe('a job in a message', () => {
     [JSON.stringify({ format: 1, kind: 'rebuild', log: LOG, after: 3 }), 'after'],
   ])('%s is refused', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageInvalidError);
+    expect(() => decodeJob(text)).toThrow(reason);
+  });
+
+  test.each([
+    [JSON.stringify({ ...GOOD, format: 2 }), 'format 2, and this version reads up to 1'],
+    [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
+  ])('%s is of a newer version', (text, reason) => {
+    expect(() => decodeJob(text)).toThrow(MessageNewerError);
     expect(() => decodeJob(text)).toThrow(reason);
   });
 });
