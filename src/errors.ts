@@ -225,6 +225,12 @@ export class EntryGapError extends LogfoldError {
   override readonly stopsLog = true;
 }
 
+/** Segment numbers are not dense, or the bucket has something of a segment that the table has not. */
+export class SegmentGapError extends LogfoldError {
+  override readonly code = 'SEGMENT_GAP';
+  override readonly stopsLog = true;
+}
+
 /** Entries that must be folded have left the table, as the policy wants it, and are in no archive. */
 export class HistoryGoneError extends LogfoldError {
   override readonly code = 'HISTORY_GONE';

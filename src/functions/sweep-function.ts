@@ -80,8 +80,10 @@ export function sweepFunction(
     );
     if (!byHand && (noted !== undefined || result.rest !== undefined)) await writeSweepNote(blobs, result.rest);
     const oldestSeconds = Math.max(0, deps.now() / 1000 - (result.oldest ?? Number.POSITIVE_INFINITY));
+    // A run that only had to look for what is left over says nothing of the logs.
+    const tells = !byHand && (noted === undefined || result.logs > 0);
     const ms = performance.now() - started;
-    report({ kind: 'swept', run, result, ms, oldestSeconds: byHand ? undefined : oldestSeconds });
+    report({ kind: 'swept', run, result, ms, oldestSeconds: tells ? oldestSeconds : undefined });
     return result;
   };
 }

@@ -1,4 +1,4 @@
-import { EntryExistsError, EntryGapError, LogNotFoundError } from '../errors.ts';
+import { EntryExistsError, EntryGapError, LogNotFoundError, SegmentGapError } from '../errors.ts';
 import type { Entry, ReservedTypes } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { Consistency, LogStore } from './log-store.ts';
@@ -127,6 +127,38 @@ export async function querySegments(
   const segments = await Array.fromAsync(store.segments(log, consistency));
   if (segments.length === 0) throw notFound(log);
   return segments;
+}
+
+/**
+ * That the Segment table has all segments of a log up to its newest one: whoever decides what nobody names has to know of
+ * all who may.
+ * @param segments all that it has, ascending
+ * @throws SegmentGapError where one is missing
+ */
+export function requireDense(log: LogId, segments: readonly Segment[]): void {
+  const gap = segments.findIndex(({ segment }, i) => segment !== i);
+  if (gap !== -1) throw segmentGap(log, gap, 'the Segment table lacks a segment between others');
+}
+
+/**
+ * That a segment of which something was found is in the Segment table, and be it that it was begun just now.
+ * @param segments all that the table had, ascending
+ * @throws SegmentGapError where it is not
+ */
+export async function requireKnown(
+  store: Pick<LogStore, 'getSegment'>,
+  log: LogId,
+  segments: readonly Segment[],
+  segment: number,
+): Promise<void> {
+  if (segment < segments.length || (await store.getSegment(log, segment, CONSISTENT)) !== undefined) return;
+  throw segmentGap(log, segment, 'there is something of a segment that the Segment table lacks');
+}
+
+function segmentGap(log: LogId, segment: number, reason: string): SegmentGapError {
+  const advice =
+    'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then nothing of the log is collected';
+  return new SegmentGapError(reason, { log, segment, advice });
 }
 
 function notFound(log: LogId): LogNotFoundError {

@@ -1,10 +1,11 @@
 import type { ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
+import { requireDense, requireKnown } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { type RootRef, rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
-import { formatKey, parseKey, rootPrefix } from '../store/keys.ts';
+import { archivePrefix, formatKey, parseKey, rootPrefix } from '../store/keys.ts';
 import { listProgress } from './progress.ts';
 import { keepsSnapshot, type RetentionPolicy } from './retention.ts';
 import { lastWithoutRoot, type SnapshotStores } from './snapshots.ts';
@@ -55,20 +56,27 @@ export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log
  * The roots of all completed snapshots of a log that are kept, and of those that were dropped so lately that a build
  * may have started from them. Of entries only the type and the names of external objects are looked at, so a malformed one
  * is in nobody's way here.
+ * @throws SegmentGapError where a segment is missing in the table, also where only entries, an archive or a root tell of it
  * @throws ItemInvalidError where a Snapshot entry cannot be read
  * @throws RootInvalidError where Last Snapshot names an entry that carries no root
  */
 export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQuestion): Promise<KeptRoots> {
-  const { log, segments, keepSnapshots, now, graceMs } = question;
+  const { log, segments, now, graceMs } = question;
   const roots: KeptRoot[] = [];
   const externals = new Set<string>();
   const dropped = new Map<string, number>();
-  const drop = (name: string, root: Omit<KeptRoot, 'needed'>): void => {
-    const since = question.dropped.get(name) ?? now;
-    dropped.set(name, since);
-    if (now - since < graceMs) roots.push({ ...root, needed: false });
+  requireDense(log, segments);
+  const behind = await deps.store.newestEntry(log, segments.length, { consistent: true });
+  if (behind !== undefined) await requireKnown(deps.store, log, segments, segments.length);
+  for await (const { key } of deps.blobs.list(archivePrefix(log))) {
+    const parsed = parseKey(key);
+    if (parsed?.kind === 'archive') await requireKnown(deps.store, log, segments, parsed.segment);
+  }
+  const drop = (name: string, since: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
+    dropped.set(name, since ?? now);
+    if (since === undefined || now - since < graceMs) roots.push({ ...root, needed: false });
   };
-  const kept = new Set<string>();
+  const named = new Set<string>();
   for (const segment of segments) {
     const { archive, lastSnapshot, expires } = segment;
     // Of a segment that was archived long ago, all but its last snapshot were dropped long ago.
@@ -76,12 +84,12 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const found = all ? snapshotsOf(deps, segment, externals) : lastSnapshotOf(deps, segment);
     let last = false;
     for await (const root of found) {
-      if (keepsSnapshot(segment, root.position.entry, keepSnapshots)) {
+      if ('key' in root.ref) named.add(root.ref.key);
+      const name = droppedName(root.position);
+      if (keepsRoot(segment, root.position.entry, question)) {
         roots.push({ ...root, needed: true });
-        if ('key' in root.ref) kept.add(root.ref.key);
         last ||= root.position.entry === lastSnapshot;
-        // Those with an object are found below, by their objects.
-      } else if ('inline' in root.ref) drop(inlineName(root.position), root);
+      } else drop(name, question.dropped.get(name), root);
     }
     const mayBeGone = archive === undefined && expires !== undefined;
     if (lastSnapshot !== undefined && !last && !mayBeGone) {
@@ -91,9 +99,30 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
   }
   for await (const { key } of deps.blobs.list(rootPrefix(log))) {
     const parsed = parseKey(key);
-    if (parsed?.kind === 'root' && !kept.has(key)) drop(key, { position: parsed.position, ref: { key } });
+    if (parsed?.kind !== 'root' || named.has(key)) continue;
+    const { position } = parsed;
+    await requireKnown(deps.store, log, segments, position.segment);
+    // Of segments archived long ago the other snapshots are not looked at any more, and were dropped by their place.
+    const since = question.dropped.get(key) ?? question.dropped.get(droppedName(position));
+    drop(key, since, { position, ref: { key } });
   }
   return { roots, dropped, externals };
+}
+
+/**
+ * Whether a completed snapshot is kept. What was dropped once stays so, even if a later policy keeps more, since some of
+ * its chunks may be gone; only Last Snapshot is kept whatever was said of it before.
+ */
+export function keepsRoot(
+  segment: Segment,
+  entry: number,
+  {
+    keepSnapshots,
+    dropped,
+  }: { readonly keepSnapshots: RetentionPolicy['keepSnapshots']; readonly dropped: ReadonlyMap<string, number> },
+): boolean {
+  if (entry === segment.lastSnapshot) return true;
+  return keepsSnapshot(segment, entry, keepSnapshots) && !dropped.has(droppedName({ segment: segment.segment, entry }));
 }
 
 /** All completed snapshots of a segment, wherever its entries are; notes the external bodies that the others name. */
@@ -133,6 +162,7 @@ async function isRecent({ blobs }: KeptRootsDeps, key: string, after: number): P
   return false;
 }
 
-function inlineName({ segment, entry }: Position): string {
+/** What a snapshot that is no longer kept is remembered by. A root that no entry names is remembered by its key. */
+function droppedName({ segment, entry }: Position): string {
   return `${segment}/${entry}`;
 }

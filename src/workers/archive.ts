@@ -12,6 +12,7 @@ import { lastWithoutRoot } from '../snapshot/snapshots.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { archiveKey, randomHex } from '../store/keys.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
+import { askForCollection } from './collection-record.ts';
 import type { ArchiveJob } from './job.ts';
 import { requireCovered } from './segment-state.ts';
 
@@ -60,6 +61,8 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
       await deps.blobs.delete([key]);
       throw error;
     }
+    // Before it is true that roots are no longer kept: whoever dies right behind it asks for no collection.
+    await askForCollection(deps.blobs, log);
     if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
       return { outcome: 'archived', segment: number, key, ...written };
     }

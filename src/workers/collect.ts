@@ -121,17 +121,13 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
     const { young = [], old = [] } = Object.groupBy(dropped, ([, since]) => (now - since < graceMs ? 'young' : 'old'));
     // What was too much for this collection is new to the next one.
     const bodies = reaper.overflowed ? note.bodies : now - graceMs;
-    // A root that was just removed need not be remembered.
-    const kept = old.filter(
-      ([key]) => parseKey(key)?.kind !== 'root' || reaper.condemned.has(key) || reaper.overflowed,
-    );
     // In this order: what is in neither of the two is taken to be dropped now, and bodies that were looked at and not
     // condemned are not looked at again.
-    if (kept.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: kept });
+    if (old.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: old });
     // What only an abandoned build reached is found once that is gone.
     const again = reaper.foundYoung || builds.length > 0;
     await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young }, again);
-    await writeCollected(blobs, log, { bodies, dropped: kept });
+    await writeCollected(blobs, log, { bodies, dropped: old });
   }
   const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };

@@ -52,6 +52,24 @@ export async function writeCondemned(
   else await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
 }
 
+/** Sees to it that a sweep asks for a collection of a log, a grace period from now at the latest. */
+export async function askForCollection(blobs: BlobStore, log: LogId): Promise<void> {
+  const key = condemnedKey(log);
+  for await (const blob of blobs.list(key)) if (blob.key === key) return;
+  await writeCondemned(blobs, log, NOTHING_CONDEMNED, true);
+}
+
+/**
+ * The names of all roots that are no longer kept, and since when, in epoch milliseconds by the bucket's clock.
+ * @throws ObjectInvalidError where an object cannot be read
+ */
+export async function readDropped(blobs: BlobStore, log: LogId): Promise<ReadonlyMap<string, number>> {
+  // In this order, as collections do: what was dropped a grace period ago moves from there to here.
+  const before = await readCondemned(blobs, log);
+  const note = await readCollected(blobs, log);
+  return new Map([...note.dropped, ...before.dropped]);
+}
+
 /** @throws ObjectInvalidError where the object cannot be read */
 export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
   const note = await readJson(blobs, noteOf(log, collectedKey(log), collectedSchema));

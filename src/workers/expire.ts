@@ -9,6 +9,7 @@ import type { Segment } from '../log/segment.ts';
 import { HELD, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
+import { askForCollection } from './collection-record.ts';
 import type { ExpireJob } from './job.ts';
 import { letPageGo } from './let-go.ts';
 import type { Pace } from './pace.ts';
@@ -99,7 +100,11 @@ export async function expireSegment(
       return { outcome: 'progress', segment: number, reached, expires };
   }
   const entries = archive?.entries ?? reached;
-  if (options.dryRun !== true) await finish(deps, leaving, entries);
+  if (options.dryRun !== true) {
+    // Without an archive, snapshots leave with the entries that carry them.
+    if (archive === undefined) await askForCollection(deps.blobs, log);
+    await finish(deps, leaving, entries);
+  }
   return { outcome: 'expired', segment: number, entries, expires };
 }
 

@@ -3,7 +3,7 @@ import type { StoredItem } from '../log/attribute.ts';
 import { writeUnits } from '../log/item-size.ts';
 import { type LeavingSegment, MAX_BATCH_ITEMS } from '../log/log-store.ts';
 import type { ExpireDeps } from './expire.ts';
-import { changedMeanwhile } from './segment-state.ts';
+import { changedMeanwhile, requireSegment } from './segment-state.ts';
 
 /** Entries that are given their expiry at once. */
 const CONCURRENCY = 16;
@@ -79,12 +79,15 @@ async function letGoTogether(
   if (!(await tables.letEntriesGo(segment, numbersOf(batch), how))) throw changedMeanwhile(segment);
 }
 
+/** Looks first, for one read unit, so that whoever restores the segment meanwhile loses what is on its way at most. */
 async function remove(
   { pace, tables }: ExpireDeps,
-  { log, segment }: LeavingSegment,
+  { log, segment, expires }: LeavingSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
   await pace?.take(unitsOf(batch));
+  const now = await requireSegment(tables, { log, segment });
+  if (now.expires !== expires) throw changedMeanwhile(now);
   await tables.deleteEntries(log, segment, numbersOf(batch));
 }
 

@@ -60,7 +60,12 @@ export async function rebuildLog(deps: SnapshotDeps, { log, after, turn }: Rebui
     const segments = await requireWhole(deps, log);
     // What other builds have left behind was not made anew.
     if (turn === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
-    const rebuilt = await rebuild(deps, { log, segments, onRebuilt }, after);
+    const whole = { log, segments, onRebuilt };
+    const rebuilt = await rebuild(deps, whole, after).catch((error: unknown) => {
+      // What an earlier turn made anew is only a shortcut, and may have been collected since.
+      if (after === undefined || !isDamage(error)) throw error;
+      return rebuild(deps, whole, undefined);
+    });
     if (rebuilt.outcome === 'rebuilt' && stop !== undefined) await clearStop(deps.blobs, log);
     return rebuilt;
   });

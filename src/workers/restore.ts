@@ -7,6 +7,7 @@ import { writeUnits } from '../log/item-size.ts';
 import { type LogStore, MAX_BATCH_ITEMS } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
+import { HELD } from '../snapshot/retention.ts';
 import type { ExpireDeps } from './expire.ts';
 import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
 
@@ -99,6 +100,8 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, ho
 async function stillLeaves(tables: LogStore, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
   if (segment.expires === undefined) return;
+  // Whoever takes the expiry back meanwhile would not know its own hold again.
+  if (segment.expires === HELD) throw changedMeanwhile(segment);
   if (!(await tables.setExpiration(segment, { expires: segment.expires + 1 }))) throw changedMeanwhile(segment);
 }
 

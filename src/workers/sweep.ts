@@ -3,7 +3,7 @@ import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
-import { querySegments } from '../log/newest.ts';
+import { querySegments, requireDense } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
@@ -53,13 +53,16 @@ export interface SweepOptions {
   /** Where to go on: what an earlier sweep gave as its rest. All logs by default. */
   readonly from?: SweepRest | undefined;
   /**
-   * From then on each part ends after the log that it is at, and what is left over by collections and uploads is not
-   * looked for. Epoch milliseconds; none by default. One log a part is looked at in any case.
+   * From then on each part ends after the log that it is at, and so does the search for what is left over by collections
+   * and uploads. Epoch milliseconds; none by default. One log a part is looked at in any case.
    */
   readonly deadline?: number | undefined;
 }
 
-/** Where each part of the Segment table is to be gone on with: at its beginning, behind a segment, or not at all. */
+/**
+ * Where each part of the Segment table is to be gone on with: at its beginning, behind a segment, or not at all. Where all
+ * are at their end, only what is left over is to be looked for.
+ */
 export type SweepRest = readonly ('beginning' | 'end' | ScanPlace)[];
 
 export interface SweepResult {
@@ -91,8 +94,7 @@ export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promis
     options.log === undefined ? Array.from({ length: PARTS }, (_, index) => run.part(index)) : [run.log(options.log)];
   // Where one part cannot be read to its end, the logs of the others are looked at all the same.
   const failed = (await Promise.allSettled(looks)).find(({ status }) => status === 'rejected');
-  const { leftovers = options.collect !== true && options.rebuild !== true } = options;
-  if (leftovers && run.result.rest === undefined) await run.leftovers();
+  await run.leftovers();
   if (failed?.status === 'rejected') throw failed.reason;
   return run.result;
 }
@@ -107,16 +109,22 @@ class Run {
   #strangers = 0;
   #oldest: number | undefined;
   readonly #rest: SweepRest[number][];
+  /** Whether what is left over is still to be looked for. */
+  #leftovers: boolean;
+  /** Whether a sweep was all done before but for that. */
+  readonly #onlyLeftovers: boolean;
 
   constructor(deps: SweepDeps, options: SweepOptions) {
     this.#deps = deps;
     this.#options = options;
     this.#rest = Array.from({ length: PARTS }, (_, index) => options.from?.[index] ?? 'beginning');
     if (options.log !== undefined) this.#rest.fill('end');
+    this.#leftovers = options.leftovers ?? (options.collect !== true && options.rebuild !== true);
+    this.#onlyLeftovers = this.#isThrough;
   }
 
   get result(): SweepResult {
-    const rest = this.#rest.every((each) => each === 'end') ? undefined : this.#rest;
+    const rest = this.#isThrough && !this.#leftovers ? undefined : this.#rest;
     return {
       logs: this.#logs,
       jobs: this.#jobs,
@@ -124,6 +132,11 @@ class Run {
       oldest: this.#oldest,
       rest,
     };
+  }
+
+  /** Whether all parts are at their end. */
+  get #isThrough(): boolean {
+    return this.#rest.every((each) => each === 'end');
   }
 
   /** Looks at all logs in one part of the Segment table. */
@@ -169,14 +182,20 @@ class Run {
     await this.#look(log);
   }
 
-  /** Asks for what other collections, and uploads that were never finished, have left behind. */
+  /**
+   * Asks for what other collections, and uploads that were never finished, have left behind, once all logs have been
+   * looked at. Where the time is up by then it is left to a run of its own; what that has no time for, the next sweep finds.
+   */
   async leftovers(): Promise<void> {
+    if (!this.#leftovers || !this.#isThrough || (this.#isOver() && !this.#onlyLeftovers)) return;
+    this.#leftovers = false;
     for (const [log, why] of await findLeftovers(this.#deps)) {
       if (this.#options.log !== undefined && this.#options.log !== log) continue;
       await this.#guard(log, async () => {
         await requireInTables(this.#deps.tables, log);
         await this.#send({ kind: 'collect', log }, why);
       });
+      if (this.#isOver()) return;
     }
   }
 
@@ -218,6 +237,7 @@ class Run {
         await this.#send({ kind: 'snapshot', log, position, again: true }, 'nobody completed this snapshot');
       }
     }
+    requireDense(log, segments);
     const policy = policyOf(log);
     const plan = (of: readonly Segment[]) => planRetention(of, policy, now());
     // The scan may show what has changed since; whatever is to go is looked at again.

@@ -3,12 +3,13 @@ import { LogfoldError } from '../errors.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
-import { querySegments } from '../log/newest.ts';
+import { querySegments, requireDense } from '../log/newest.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
-import { keepsSnapshot, type RetentionPolicy } from '../snapshot/retention.ts';
+import { keepsRoot } from '../snapshot/kept-roots.ts';
+import type { RetentionPolicy } from '../snapshot/retention.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { stateTops } from '../state/state.ts';
 import { at } from '../tree/array.ts';
@@ -16,6 +17,7 @@ import type { ChunkId } from '../tree/chunk.ts';
 import { isLeaf, type Node, valueBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { referencedId } from '../tree/read.ts';
+import { readDropped } from './collection-record.ts';
 
 export interface VerifyDeps extends SnapshotStores {
   readonly types?: ReservedTypes | undefined;
@@ -51,12 +53,13 @@ export interface Verified {
 /**
  * Reads every chunk of every snapshot of a log that is kept, and every entry, those in archives too. Checks that
  * all is there, and that chunks and archives hash to their names. Goes on after a problem, so that all of them are known.
- * @throws LogNotFoundError, and EntryGapError where an entry is neither in the table nor in an archive; not of a segment
+ * @throws LogNotFoundError, SegmentGapError where a segment is missing, and EntryGapError where an entry is neither in the table nor in an archive; not of a segment
  * that leaves the table without one, of which only what is still there is checked
  */
 export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
   const segments = await querySegments(deps.store, log, { consistent: true });
-  const run = new Verification(deps, log);
+  requireDense(log, segments);
+  const run = new Verification(deps, log, await readDropped(deps.blobs, log));
   for (const [i, segment] of segments.entries()) await run.segment(segment, segments[i + 1]);
   return run.result;
 }
@@ -64,6 +67,8 @@ export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
 class Verification {
   readonly #deps: VerifyDeps;
   readonly #log: LogId;
+  /** What collections no longer keep. */
+  readonly #dropped: ReadonlyMap<string, number>;
   readonly #types: ReservedTypes;
   readonly #nodes: NodeStore;
   /** Nodes and values apart: a value may have the very bytes of a node, and nobody looks below it. */
@@ -73,9 +78,10 @@ class Verification {
   #archived = 0;
   #expired = 0;
 
-  constructor(deps: VerifyDeps, log: LogId) {
+  constructor(deps: VerifyDeps, log: LogId, dropped: ReadonlyMap<string, number>) {
     this.#deps = deps;
     this.#log = log;
+    this.#dropped = dropped;
     this.#types = deps.types ?? RESERVED_TYPES;
     this.#nodes = nodeStore(deps, log);
   }
@@ -125,9 +131,11 @@ class Verification {
 
   async #entry(segment: Segment, entry: Entry): Promise<void> {
     const ref = entry.type === this.#types.snapshot ? rootOf(entry) : undefined;
-    if (ref === undefined || !keepsSnapshot(segment, entry.position.entry, this.#deps.keepSnapshots ?? 'all')) return;
-    this.#snapshots++;
+    if (ref === undefined) return;
+    const { keepSnapshots = 'all' } = this.#deps;
     const snapshot = entry.position;
+    if (!keepsRoot(segment, snapshot.entry, { keepSnapshots, dropped: this.#dropped })) return;
+    this.#snapshots++;
     await this.#check({ snapshot, part: 'root' }, async () => {
       const root = await loadRoot(this.#deps, { log: this.#log, position: snapshot }, ref);
       const check: Check = (part, read) => this.#check({ snapshot, part }, read);

@@ -9,9 +9,11 @@ import {
 } from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import type { Position } from '../../src/log/position.ts';
+import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
 import { archivePrefix } from '../../src/store/keys.ts';
 import { archiveSegment, planArchive } from '../../src/workers/archive.ts';
 import { collectLog } from '../../src/workers/collect.ts';
+import { findLeftovers } from '../../src/workers/leftovers.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
@@ -294,4 +296,19 @@ test('an archive is made, and nothing else is left, wherever the one before died
     expect(await archivedItems(sheet), where).toEqual(items);
     expect((await verify(sheet.deps, sheet.log)).problems, where).toEqual([]);
   }
+});
+
+test('whoever archives a segment, and dies right behind it, leaves word that the log is to be collected', async () => {
+  const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => archiveSegment(deps, { log: sheet.log, segment: 0 });
+  const { sheet: other } = await coveredSheet();
+  const deaths = await deathsOf(other, job(other));
+  const death = deaths.find(({ name, when }) => name === 'setArchive' && when === 'after');
+  if (death === undefined) throw new Error('no archive was set');
+  const { sheet } = await coveredSheet();
+  await dieDuring(sheet, death, job(sheet));
+  expect((await sheet.segmentItem()).archive).toBeDefined();
+  sheet.nowMs += DEFAULT_POLICY.graceSeconds * 1000;
+  const leftovers = await findLeftovers({ ...sheet.deps, policyOf: () => DEFAULT_POLICY });
+  expect([...leftovers.keys()]).toEqual([sheet.log]);
+  expect((await collectLog(sheet.deps, sheet, DEFAULT_POLICY)).outcome).toBe('collected');
 });

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
 import { chunkPrefix, collectedKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/collect.ts';
+import { verify } from '../../src/workers/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,
@@ -28,6 +29,33 @@ async function attempt(sheet: SheetLog, deps: Partial<CollectDeps> = {}): Promis
 async function otherObjects(sheet: SheetLog) {
   return (await objectsIn(sheet.blobs)).filter(({ key }) => key !== collectedKey(sheet.log));
 }
+
+test('what one policy dropped is not asked for by a later one that keeps more', async () => {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  for (const text of ['a', 'b', 'c']) {
+    await refill(sheet, text);
+    await sheet.completed();
+  }
+  const before = (await objectsIn(sheet.blobs)).length;
+  await collectAfterEachGrace(sheet, 3, { keepSnapshots: 'last' });
+  expect((await objectsIn(sheet.blobs)).length).toBeLessThan(before);
+  expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  await refill(sheet, 'd');
+  await sheet.completed();
+  await refill(sheet, 'e');
+  await sheet.completed();
+  await collectAfterEachGrace(sheet, 3, { keepSnapshots: 'all' });
+  const verified = await verify(sheet.deps, sheet.log);
+  expect(verified.problems).toEqual([]);
+  // The one that the first policy kept last, and those that came after it.
+  expect(verified.snapshots).toBe(3);
+  // Those are asked for as ever.
+  const ofLast = new Set(await neededKeys(sheet, 'last'));
+  const chunks = (await sheet.keys()).filter((key) => key.startsWith(chunkPrefix(sheet.log)) && !ofLast.has(key));
+  expect(chunks.length).toBeGreaterThan(0);
+  await sheet.blobs.delete(chunks);
+  expect(await attempt(sheet)).toMatchObject({ outcome: 'refused', error: { code: 'CHUNK_MISSING' } });
+});
 
 describe('what is to be kept and cannot be read', () => {
   /** A log in which something is to be removed now, were it not for what is wrong. */

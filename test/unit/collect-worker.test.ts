@@ -368,12 +368,12 @@ test('a log at rest costs a request for each node, and a few that do not depend 
     // The two notes; and each node once, however many snapshots share it.
     gets: 2 + nodes,
     puts: 2,
-    // The time, twice, progress, roots, chunks, everything, uploads; and the age of an archive.
-    lists: 7 + 1,
+    // The time, twice, progress, archives, roots, chunks, everything, uploads; and the age of an archive.
+    lists: 8 + 1,
     deletes: 1,
   });
-  // Entries of the segment that is in the table, and the last snapshot of the one that is archived.
-  expect(requests).toEqual(['newestSegments', 'segments', 'getEntry', 'items']);
+  // Whether there is a segment behind; entries of the one that is in the table, and the last snapshot of the archived one.
+  expect(requests).toEqual(['newestSegments', 'segments', 'newestEntry', 'getEntry', 'items']);
   await expectWhole(sheet);
 });
 

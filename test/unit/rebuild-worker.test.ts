@@ -14,6 +14,7 @@ import { unexpireSegment } from '../../src/workers/unexpire.ts';
 import { verify } from '../../src/workers/verify.ts';
 import type { Around } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { collectAfterEachGrace, refill } from '../support/collecting.ts';
 import { withByte } from '../support/damage.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { newLogId } from '../support/logs.ts';
@@ -52,6 +53,24 @@ async function expectWhole(sheet: SheetLog): Promise<void> {
   expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   expect((await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).equal).toBe(true);
 }
+
+test('a turn that comes late, when what the one before made anew was collected, begins anew and stops no log', async () => {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  for (const text of ['a', 'b', 'c']) {
+    await refill(sheet, text);
+    await sheet.completed();
+  }
+  let job: Partial<RebuildJob> = {};
+  for (let turn = 1; (job.after?.entry ?? 0) === 0; turn++) {
+    const result = await rebuild(sheet, { rangeEntries: 1, deadline: sheet.nowMs }, job);
+    if (result.outcome !== 'progress') throw new Error('it has an end before its first snapshot');
+    job = { after: result.after, turn };
+  }
+  await collectAfterEachGrace(sheet, 6, { keepSnapshots: 'last' });
+  expect(await rebuild(sheet, {}, job)).toMatchObject({ outcome: 'rebuilt', snapshots: 4 });
+  expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+  await expectWhole(sheet);
+});
 
 describe('a log that is rebuilt', () => {
   test('is the same as before, byte for byte, where nothing was wrong', async () => {

@@ -4,7 +4,7 @@ import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '..
 import type { Item } from '../../src/log/attribute.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
-import { planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { HELD, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../../src/workers/expire.ts';
 import { type RestoreOptions, type RestoreResult, restoreSegment } from '../../src/workers/restore.ts';
 import { verify } from '../../src/workers/verify.ts';
@@ -331,4 +331,41 @@ describe('what was restored', () => {
     expect(sheet.tables.expireEntries(G + HOLD - 1)).toEqual([]);
     expect(sheet.tables.expireEntries(G + HOLD)).toHaveLength(ENTRIES);
   });
+});
+
+test('a segment is restored beside a job that deletes: at most the batch that is on its way is missed', async () => {
+  const sheet = await SheetLog.create();
+  for (let i = 0; i < 120; i++) await sheet.edit(set(i, 0, `edit ${i}`));
+  await sheet.completed();
+  await sheet.covered();
+  await sheet.archive();
+  const entries = (await sheet.items()).length;
+  const place = { log: sheet.log, segment: 0 };
+  await expireSegment(sheet.deps, place, DELETE);
+  sheet.nowMs += 2 * GRACE * 1000;
+  let deletes = 0;
+  const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+    if (name === 'deleteEntries' && ++deletes === 2) await restore(sheet);
+    return effect();
+  });
+  const job = expireSegment({ ...sheet.deps, tables }, place, DELETE);
+  await expect(job).rejects.toThrow(SegmentStateError);
+  expect(deletes).toBe(2);
+  expect((await sheet.items()).length).toBe(entries - MAX_BATCH_ITEMS);
+  expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+});
+
+test('a segment is not restored while somebody takes back that it expires, so that nobody mistakes the hold', async () => {
+  const { sheet } = await expiredSheet((entry) => entry === 0);
+  let reads = 0;
+  const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+    if (name === 'getSegment' && ++reads === 3) {
+      await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: HELD });
+    }
+    return effect();
+  });
+  await expect(restore(sheet, {}, { tables })).rejects.toThrow(SegmentStateError);
+  expect((await sheet.segmentItem()).expires).toBe(HELD);
+  await restore(sheet);
+  expect((await sheet.segmentItem()).expires).toBe(G + HOLD);
 });

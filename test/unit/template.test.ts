@@ -57,8 +57,10 @@ function resourceOf(stack: Stack, id: string): Resource {
 
 /** The schema by which a handler reads its environment, as its source says. */
 function schemaOf({ entryPoint }: DeployedFunction) {
-  const source = readFileSync(join(ROOT, 'handlers', entryPoint), 'utf8');
-  const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
+  const source = (file: string): string => readFileSync(join(ROOT, 'handlers', file), 'utf8');
+  const read = /readEnvironment\((\w+), process\.env\)/;
+  const ofJobs = source(entryPoint).includes('jobsHandler(');
+  const name = read.exec(source(ofJobs ? 'jobs-handler.ts' : entryPoint))?.[1];
   const { streamEnvironment, workEnvironment, replayEnvironment } = environment;
   const schemas = new Map<
     string | undefined,

@@ -175,7 +175,15 @@ describe('verify', () => {
   test('takes a store that does not answer for no damage', async () => {
     const { sheet } = await threeSnapshots();
     const blobs = { ...sheet.blobs, get: () => Promise.reject(new Error('no answer')) };
-    await expect(verify({ ...sheet.deps, blobs }, sheet.log)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+    await expect(verify({ ...sheet.deps, blobs }, sheet.log)).rejects.toThrow('no answer');
+    const chunks = {
+      ...sheet.blobs,
+      get: (key: string) =>
+        key.includes('.json') || key.startsWith('condemned/') ? sheet.blobs.get(key) : blobs.get(),
+    };
+    await expect(verify({ ...sheet.deps, blobs: chunks }, sheet.log)).rejects.toMatchObject({
+      code: 'STORE_UNAVAILABLE',
+    });
   });
 
   test('says so where the log does not exist', async () => {
