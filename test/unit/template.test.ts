@@ -591,6 +591,15 @@ describe('alarms and the dashboard', () => {
     }
   });
 
+  test('see the stream function fail, and give records back though it is said to have succeeded', () => {
+    const watched = JSON.stringify(resourceOf(own, 'StreamErrorsAlarm').properties);
+    const { id, environment: variables } = functionOf(own, 'StreamFunction');
+    const ofFunction = { Name: 'FunctionName', Value: own.ref(id) };
+    const ofService = { Name: 'service', Value: variables.POWERTOOLS_SERVICE_NAME };
+    expect(watched).toContain(`"MetricName":"Errors","Dimensions":[${JSON.stringify(ofFunction)}]`);
+    expect(watched).toContain(`"MetricName":"RecordsFailed","Dimensions":[${JSON.stringify(ofService)}]`);
+  });
+
   test('believe a sweep until the next one, however rare sweeps are', () => {
     expect(resourceOf(own, 'UnsnapshottedAlarm').properties).toMatchObject({
       EvaluationPeriods: 1,
