@@ -57,7 +57,9 @@ function resourceOf(stack: Stack, id: string): Resource {
 
 /** The schema by which a handler reads its environment, as its source says. */
 function schemaOf({ entryPoint }: DeployedFunction) {
-  const source = readFileSync(join(ROOT, 'handlers', entryPoint), 'utf8');
+  const handler = (file: string): string => readFileSync(join(ROOT, 'handlers', file), 'utf8');
+  const entry = handler(entryPoint);
+  const source = entry.includes('jobsHandler(') ? handler('jobs-handler.ts') : entry;
   const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
   const { streamEnvironment, workEnvironment, replayEnvironment } = environment;
   const schemas = new Map<
