@@ -124,8 +124,8 @@ function describePrices({ requestMs }: CostOptions): string {
     `Lambda on Arm as of ${lambda.asOf}, storage as of ${storage.asOf}. Requests and units are counted. Lambda is its invocations times the time that`,
     `the same work took in this program, on the machine that ran it, and ${requestMs} ms for each request that it waits for; expiring takes its`,
     `time, ${EXPIRE_WRITE_UNITS} write units a second. The storage is that of tables and bucket; random letters hardly compress, real data takes`,
-    "less. On top come CloudWatch (lines of logs, metrics, alarms), X-Ray, cold starts, what Lambda's pollers ask of empty",
-    'queues, point-in-time recovery, KMS keys of your own, and whoever loads snapshots.',
+    'less. On top come what is fixed (below), lines of logs in CloudWatch, X-Ray, cold starts, point-in-time recovery, KMS keys of',
+    'your own, and whoever loads snapshots.',
   ].join('\n');
 }
 

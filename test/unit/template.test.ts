@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import * as environment from '../../handlers/environment.ts';
+import { PRICES } from '../../src/cli/prices.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
 import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
@@ -57,10 +58,10 @@ function resourceOf(stack: Stack, id: string): Resource {
 
 /** The schema by which a handler reads its environment, as its source says. */
 function schemaOf({ entryPoint }: DeployedFunction) {
-  const source = (file: string): string => readFileSync(join(ROOT, 'handlers', file), 'utf8');
-  const read = /readEnvironment\((\w+), process\.env\)/;
-  const ofJobs = source(entryPoint).includes('jobsHandler(');
-  const name = read.exec(source(ofJobs ? 'jobs-handler.ts' : entryPoint))?.[1];
+  const handler = (file: string): string => readFileSync(join(ROOT, 'handlers', file), 'utf8');
+  const entry = handler(entryPoint);
+  const source = entry.includes('jobsHandler(') ? handler('jobs-handler.ts') : entry;
+  const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
   const { streamEnvironment, workEnvironment, replayEnvironment } = environment;
   const schemas = new Map<
     string | undefined,
@@ -591,6 +592,41 @@ describe('alarms and the dashboard', () => {
       const metric = { Name: 'FunctionName', Value: own.ref(id) };
       expect(watched).toContain(`"MetricName":"Errors","Dimensions":[${JSON.stringify(metric)}]`);
     }
+  });
+
+  test('see the stream function fail, and give records back though it is said to have succeeded', () => {
+    const watched = JSON.stringify(resourceOf(own, 'StreamErrorsAlarm').properties);
+    const { id, environment: variables } = functionOf(own, 'StreamFunction');
+    const ofFunction = { Name: 'FunctionName', Value: own.ref(id) };
+    const ofService = { Name: 'service', Value: variables.POWERTOOLS_SERVICE_NAME };
+    expect(watched).toContain(`"MetricName":"Errors","Dimensions":[${JSON.stringify(ofFunction)}]`);
+    expect(watched).toContain(`"MetricName":"RecordsFailed","Dimensions":[${JSON.stringify(ofService)}]`);
+  });
+
+  test('are as many as docs/operations.md says that they cost, and so are the metrics that functions report', () => {
+    const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
+    const metricsIn = ({ properties }: Resource): number =>
+      [...JSON.stringify(properties).matchAll(/"MetricName"/g)].length;
+    const alarms = own.ofType('AWS::CloudWatch::Alarm');
+    const watched = alarms.reduce((sum, alarm) => sum + metricsIn(alarm), 0);
+    const dashboard = String(resourceOf(own, 'Dashboard').properties.DashboardBody);
+    const reported = new Set([...dashboard.matchAll(/\["logfold","\w+","service","[^"]+"/g)].map(([metric]) => metric));
+    const queues = [...deployedFunctions(own).values()].flatMap((each) => each.queues).length;
+    const polls = queues * 5 * ((30 * 24 * 3600) / 20);
+    const row = (name: string): string[] => {
+      const found = document.split('\n').find((line) => line.startsWith(`| ${name}`)) ?? '';
+      return found.split('|').map((cell) => cell.trim());
+    };
+    const dollars = (count: number, price: number): string => (count * price).toFixed(2);
+    expect(row(`metrics that the ${alarms.length} alarms watch`)).toMatchObject({
+      2: `${watched}`,
+      4: dollars(watched, 0.1),
+    });
+    expect(row('metrics of the functions')).toMatchObject({ 2: `${reported.size}`, 4: dollars(reported.size, 0.3) });
+    expect(row('requests to two empty queues')).toMatchObject({
+      2: polls.toLocaleString('en-US'),
+      4: dollars(polls / 1e6, PRICES.sqs.perMillion.requests),
+    });
   });
 
   test('believe a sweep until the next one, however rare sweeps are', () => {
