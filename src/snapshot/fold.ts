@@ -17,8 +17,8 @@ export interface FoldOptions {
   readonly types: ReservedTypes;
   /** Called after each page with the number of entries folded so far. */
   readonly onProgress?: ((entries: number) => void) | undefined;
-  /** After each page, with nothing but the draft held: where a build keeps its memory bounded. */
-  readonly afterPage?: ((draft: Draft) => Promise<void>) | undefined;
+  /** After each page, and after each external body, which may leave edits as large: where a build keeps its memory bounded. */
+  readonly keepBounded?: ((draft: Draft) => Promise<void>) | undefined;
 }
 
 /**
@@ -35,9 +35,12 @@ export async function foldEntries(
   for await (const page of pages) {
     const changes = page.filter(({ type }) => type !== options.types.snapshot && type !== options.types.endSegment);
     const bodyOf = loadsAhead(options.blobs, changes);
-    for (const entry of changes) await foldOne(draft, options.reducer, entry, bodyOf);
+    for (const entry of changes) {
+      await foldOne(draft, options.reducer, entry, bodyOf);
+      if (entry.external !== undefined) await options.keepBounded?.(draft);
+    }
     count += page.length;
-    await options.afterPage?.(draft);
+    await options.keepBounded?.(draft);
     options.onProgress?.(count);
   }
   return count;

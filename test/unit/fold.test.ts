@@ -4,7 +4,7 @@ import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { Value } from '../../src/log/value.ts';
-import { foldEntries } from '../../src/snapshot/fold.ts';
+import { foldEntries, saveWhenOver } from '../../src/snapshot/fold.ts';
 import { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
@@ -13,6 +13,7 @@ import { nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 
 const AT_ONCE = 16;
+const BATCH_BYTES = 1_000_000;
 
 /** A page of entries, of which some have their bodies in a bucket; each body is the entry's number. */
 async function pageOf(length: number, isExternal: (entry: number) => boolean) {
@@ -31,19 +32,21 @@ async function pageOf(length: number, isExternal: (entry: number) => boolean) {
 async function fold(
   blobs: BlobStore,
   pages: readonly (readonly Entry[])[],
-  onFold: (body: Value) => Promise<void> | void,
+  onFold: (body: Value, draft: Draft) => Promise<void> | void,
+  nodes = nodeStore(),
 ): Promise<number> {
   const reducer: Reducer = {
     name: 'numbers',
     version: 1,
-    fold: async (_draft, { body }) => {
-      await onFold(body);
+    fold: async (draft, { body }) => {
+      await onFold(body, draft);
     },
   };
   async function* each(): AsyncGenerator<readonly Entry[]> {
     yield* pages;
   }
-  return foldEntries(new Draft(nodeStore()), each(), { reducer, blobs, types: RESERVED_TYPES });
+  const keepBounded = saveWhenOver(nodes, BATCH_BYTES);
+  return foldEntries(new Draft(nodes), each(), { reducer, blobs, types: RESERVED_TYPES, keepBounded });
 }
 
 test('few bodies are held at once however many a page has, each until it is folded, and all are folded in order', async () => {
@@ -116,4 +119,24 @@ test('a body that is missing is nothing to a fold that fails before its entry', 
   });
   await expect(folding).rejects.toMatchObject({ code: 'FOLD_FAILED', log: LOG, segment: 3, entry: 0 });
   await setImmediate();
+});
+
+test('what large bodies leave behind is written out before their page is at its end', async () => {
+  const { blobs, page } = await pageOf(50, (entry) => entry % 2 === 1);
+  const nodes = nodeStore();
+  const text = 'x'.repeat(BATCH_BYTES / 5);
+  const held: number[] = [];
+  await fold(
+    blobs,
+    [page],
+    (body, draft) => {
+      const map = draft.map('texts', 'number');
+      if (Number(body) % 2 === 1) map.put(Number(body), `${body} ${text}`);
+      held.push(draft.heldBytes);
+    },
+    nodes,
+  );
+  expect(Math.max(...held)).toBeGreaterThan(BATCH_BYTES);
+  expect(Math.max(...held)).toBeLessThan(BATCH_BYTES * 1.3);
+  expect(nodes.counts.written).toBeGreaterThan(20);
 });
