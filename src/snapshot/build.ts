@@ -167,7 +167,7 @@ async function buildFrom(
     blobs: deps.blobs,
     types,
     onProgress: deps.onProgress,
-    afterPage: saveWhenOver(nodes, deps.batchBytes ?? BATCH_BYTES),
+    keepBounded: saveWhenOver(nodes, deps.batchBytes ?? BATCH_BYTES),
   });
   const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);

@@ -8,14 +8,17 @@ import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 
+/** External bodies that are held at once, on their way or there: each may be large. */
+const BODIES_AHEAD = 16;
+
 export interface FoldOptions {
   readonly reducer: Reducer;
   readonly blobs: BlobStore;
   readonly types: ReservedTypes;
   /** Called after each page with the number of entries folded so far. */
   readonly onProgress?: ((entries: number) => void) | undefined;
-  /** After each page, with nothing but the draft held: where a build keeps its memory bounded. */
-  readonly afterPage?: ((draft: Draft) => Promise<void>) | undefined;
+  /** After each page, and after each external body, which may leave edits as large: where a build keeps its memory bounded. */
+  readonly keepBounded?: ((draft: Draft) => Promise<void>) | undefined;
 }
 
 /**
@@ -31,25 +34,46 @@ export async function foldEntries(
   let count = 0;
   for await (const page of pages) {
     const changes = page.filter(({ type }) => type !== options.types.snapshot && type !== options.types.endSegment);
-    // All external bodies of a page are on their way at once; a page is at most 1 MB of the table.
-    const bodies = changes.map((entry) => (entry.external === undefined ? undefined : loadBody(options.blobs, entry)));
-    await Promise.allSettled(bodies);
-    for (const [i, entry] of changes.entries()) {
-      await foldOne(draft, options.reducer, entry, () => bodies[i] ?? loadBody(options.blobs, entry));
+    const bodyOf = loadsAhead(options.blobs, changes);
+    for (const entry of changes) {
+      await foldOne(draft, options.reducer, entry, bodyOf);
+      if (entry.external !== undefined) await options.keepBounded?.(draft);
     }
     count += page.length;
-    await options.afterPage?.(draft);
+    await options.keepBounded?.(draft);
     options.onProgress?.(count);
   }
   return count;
 }
 
-async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, loadBodyOf: () => Promise<Value>): Promise<void> {
+type LoadBody = (entry: Entry) => Promise<Value>;
+
+/** Loads the bodies of entries that are asked for in order; the next few external ones are on their way by then. */
+function loadsAhead(blobs: BlobStore, entries: readonly Entry[]): LoadBody {
+  const external = entries.filter((entry) => entry.external !== undefined);
+  const ahead = new Map<Entry, Promise<Value>>();
+  let next = 0;
+  return (entry) => {
+    if (entry.external === undefined) return loadBody(blobs, entry);
+    for (const each of external.slice(next, next + BODIES_AHEAD - ahead.size)) {
+      const body = loadBody(blobs, each);
+      // Awaited in its entry's turn: a failure before that must not count as unhandled.
+      body.catch(() => undefined);
+      ahead.set(each, body);
+      next++;
+    }
+    const body = ahead.get(entry) ?? loadBody(blobs, entry);
+    ahead.delete(entry);
+    return body;
+  };
+}
+
+async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodyOf: LoadBody): Promise<void> {
   const { log, position, created, type, version } = entry;
   const where = { log, ...position, type };
   let body: Value;
   try {
-    body = await loadBodyOf();
+    body = await bodyOf(entry);
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }

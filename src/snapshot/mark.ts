@@ -4,6 +4,8 @@ import type { NodeStore } from '../tree/node-store.ts';
 import { walkChunks } from '../tree/walk.ts';
 import { IdSet } from './id-set.ts';
 
+const MAX_PARTS = 256;
+
 /** One of several parts into which all ids are cut, by their first byte: `index` of `of`, a power of two up to 256. */
 export interface IdPart {
   readonly index: number;
@@ -16,18 +18,28 @@ export const ALL_IDS: IdPart = { index: 0, of: 1 };
 export class Marks {
   readonly #store: NodeStore;
   readonly #part: IdPart;
+  readonly #maxIds: number;
   readonly #nodes = new IdSet();
   /** Apart, since whoever writes a value that is a node's very bytes must not keep that node from being opened. */
   readonly #values = new IdSet();
+  /** Leaves of other parts that were read already, as far as there is room: trees that share them need not read them again. */
+  #others = new IdSet();
 
-  constructor(store: NodeStore, part: IdPart = ALL_IDS) {
+  /** @param maxIds how many ids may be held in memory at once, see {@link isFull} */
+  constructor(store: NodeStore, part: IdPart = ALL_IDS, maxIds = Number.POSITIVE_INFINITY) {
     this.#store = store;
     this.#part = part;
+    this.#maxIds = maxIds;
   }
 
-  /** Ids held in memory. */
+  /** Ids marked. */
   get size(): number {
     return this.#nodes.size + this.#values.size;
+  }
+
+  /** Whether more was reached than may be held, so that smaller parts are needed. The smallest ones are never full. */
+  get isFull(): boolean {
+    return this.size > this.#maxIds && this.#part.of < MAX_PARTS;
   }
 
   has(id: string): boolean {
@@ -35,15 +47,16 @@ export class Marks {
   }
 
   /**
-   * Marks what is below a top node.
+   * Marks what is below a top node; ends early once it {@link isFull}.
    * @throws ChunkMissingError, ChunkCorruptError where a node cannot be opened: then nothing may be collected
    */
   async addBelow(top: Node): Promise<void> {
-    const skip = (id: ChunkId): boolean => this.#nodes.has(id);
+    const skip = (id: ChunkId): boolean => this.#nodes.has(id) || this.#others.has(id);
     for await (const { id, holds } of walkChunks(this.#store, top, { values: true, skip })) {
-      if (holds !== 'inner' && !isInPart(id, this.#part)) continue;
-      if (holds === 'value') this.#values.add(id);
-      else this.#nodes.add(id);
+      if (holds === 'inner' || isInPart(id, this.#part)) (holds === 'value' ? this.#values : this.#nodes).add(id);
+      else if (holds === 'leaf') this.#others.add(id);
+      if (this.size + this.#others.size > this.#maxIds) this.#others = new IdSet();
+      if (this.isFull) return;
     }
   }
 }

@@ -17,7 +17,6 @@ import { Reaper, type Tally } from './reaper.ts';
 
 /** {@link CollectDeps.maxMarks} where it is left out: some 180 MB. */
 const MAX_MARKS = 2_000_000;
-const MAX_PARTS = 256;
 
 export interface CollectDeps extends SnapshotStores {
   readonly types?: ReservedTypes | undefined;
@@ -168,8 +167,7 @@ async function mark(
   log: LogId,
   { roots, part }: { readonly roots: readonly KeptRoot[]; readonly part: IdPart },
 ): Promise<Marks | undefined> {
-  const limit = part.of === MAX_PARTS ? Number.POSITIVE_INFINITY : (deps.maxMarks ?? MAX_MARKS);
-  const marks = new Marks(nodeStore(deps, log), part);
+  const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS);
   for (const { position, ref, needed } of roots) {
     try {
       const { state } = await loadRoot(deps, { log, position }, ref);
@@ -177,7 +175,7 @@ async function mark(
     } catch (error) {
       if (needed || !isDamage(error)) throw error;
     }
-    if (marks.size > limit) return undefined;
+    if (marks.isFull) return undefined;
   }
   return marks;
 }

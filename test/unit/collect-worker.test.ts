@@ -299,6 +299,29 @@ describe('objects that are none of its own', () => {
   });
 });
 
+test('chunks are read many at once, and each once however many snapshots share it', async () => {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  await sheet.fill(300, 5);
+  await sheet.completed();
+  for (const row of [0, 100, 200]) {
+    await sheet.edit(set(row, 0, 'other'));
+    await sheet.completed();
+  }
+  const reads: string[] = [];
+  let [underWay, most] = [0, 0];
+  const deps = depsOn(sheet, sheet.blobs);
+  deps.blobs.get = async (key) => {
+    most = Math.max(most, ++underWay);
+    if (parseKey(key)?.kind === 'chunk') reads.push(key);
+    await setImmediate();
+    underWay--;
+    return sheet.blobs.get(key);
+  };
+  await collect(sheet, {}, deps);
+  expect(reads.sort()).toEqual((await neededKeys(sheet)).filter((key) => parseKey(key)?.kind === 'chunk'));
+  expect(most).toBe(16);
+});
+
 describe('a collection in parts', () => {
   test.each([2, 10])('ends as one does that holds everything in memory: %i marks', async (maxMarks) => {
     const { sheet } = await logWithDebris();

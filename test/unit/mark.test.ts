@@ -1,11 +1,12 @@
-import { expect, test } from 'vitest';
-import { Marks, prefixesOf } from '../../src/snapshot/mark.ts';
+import { describe, expect, test } from 'vitest';
+import { ALL_IDS, Marks, prefixesOf } from '../../src/snapshot/mark.ts';
+import { at } from '../../src/tree/array.ts';
 import { fromHex } from '../../src/tree/bytes.ts';
 import { encodeValue } from '../../src/tree/canonical.ts';
 import { decodeValue } from '../../src/tree/canonical-reader.ts';
 import { encodeNode, type Inner, type Leaf } from '../../src/tree/node.ts';
 import { NodeRef } from '../../src/tree/node-ref.ts';
-import { nodeStore } from '../support/chunks.ts';
+import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 
 test('a value with the very bytes of a node keeps nobody from finding what is below that node', async () => {
   const store = nodeStore();
@@ -38,6 +39,64 @@ test.each([1, 4, 16, 64, 256])('each id is marked in just that part of %i under 
     marked.push(...listed);
   }
   expect(marked).toEqual(ids);
+});
+
+describe('trees that share all leaves but one', () => {
+  const LEAVES = 150;
+  const VERSIONS = 10;
+
+  async function versions() {
+    const chunks = new MemoryChunks();
+    const writer = nodeStore({}, chunks);
+    const tops: Inner[] = [];
+    for (let version = 0; version < VERSIONS; version++) {
+      const leaves = Array.from({ length: LEAVES }, (_, key) =>
+        NodeRef.to(leafOf(key, encodeValue(key === version ? `version ${version}` : `value ${key}`))),
+      );
+      const inner: Inner = { level: 1, keys: leaves.map((_, i) => i), children: leaves, count: LEAVES, weight: LEAVES };
+      tops.push({ level: 2, keys: [0], children: [NodeRef.to(inner)], count: LEAVES, weight: LEAVES });
+    }
+    await writer.save(tops);
+    const store = nodeStore({ cacheBytes: 0 }, chunks);
+    const marked = async (marks: Marks): Promise<string[]> => {
+      for (const top of tops) await marks.addBelow(top);
+      return [...chunks.stored.keys()].filter((id) => marks.has(id)).sort();
+    };
+    return { store, tops, ids: [...chunks.stored.keys()].sort(), marked };
+  }
+
+  test.each([1, 4, 256])(
+    'are read once where there is room, each chunk, though it is of another part of %i',
+    async (of) => {
+      const { store, ids, marked } = await versions();
+      await marked(new Marks(store, { index: 0, of }, ids.length));
+      expect(store.counts.read).toBe(ids.length);
+    },
+  );
+
+  test('are marked alike however little room there is', async () => {
+    const { store, ids, marked } = await versions();
+    for (let index = 0; index < 256; index += 32) {
+      const part = { index, of: 256 };
+      const found = await marked(new Marks(store, part));
+      const inPart = ids.filter((id) => prefixesOf(part).some((prefix) => id.startsWith(prefix)));
+      expect(found).toEqual(expect.arrayContaining(inPart));
+      for (const room of [0, 1, VERSIONS, VERSIONS + 20]) {
+        expect(await marked(new Marks(store, part, room))).toEqual(found);
+      }
+    }
+  });
+
+  test('are not read to the end where they turn out to be too many for one part', async () => {
+    const { store, tops, ids, marked } = await versions();
+    const marks = new Marks(store, ALL_IDS, 20);
+    await marks.addBelow(at(tops, 0));
+    expect([marks.isFull, marks.size]).toEqual([true, 21]);
+    expect(store.counts.read).toBeLessThan(LEAVES / 2);
+    const roomy = new Marks(store, ALL_IDS, ids.length);
+    expect(await marked(roomy)).toEqual(ids);
+    expect(roomy.isFull).toBe(false);
+  });
 });
 
 /** An encoded reference to a value: an extension of type 1 that holds the hash. */
