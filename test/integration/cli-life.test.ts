@@ -490,6 +490,21 @@ describe('what makes no sense is refused, and changes nothing', () => {
     expect(await only('policy')).toEqual({ policies: [] });
   });
 
+  test('times and numbers beyond all bounds, before anything is changed', async () => {
+    const grace = ['--grace', '999999999d'];
+    const refusals = await place.refusals(
+      ['expire', log, '0', ...grace],
+      ['expire', log, '0', '--no-archive', ...grace],
+      ['collect', log, ...grace],
+      ['policy', log, ...grace],
+      ['policy', log, '--keep-segments', '1000001'],
+      ['sweep', '--keep-days', '36601'],
+    );
+    for (const refusal of refusals) expect(refusal).toMatchObject({ code: 'POLICY_INVALID', advice: ADVICE });
+    const [held] = await place.refusals(['restore', log, '0', '--hold', '999999999d']);
+    expect(held).toMatchObject({ code: 'USAGE', message: expect.stringContaining("'999999999d'"), advice: ADVICE });
+  });
+
   test('entries are to expire by the TTL of a table that has none', async () => {
     const aws = await startLocalAws();
     const db = new DynamoDBClient(clientConfig(place.endpoint));

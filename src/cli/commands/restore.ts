@@ -1,11 +1,13 @@
 import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../../errors.ts';
+import { MAX_KEEP_DAYS } from '../../snapshot/retention.ts';
 import { restoreSegment } from '../../workers/restore.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { parseDuration } from '../duration.ts';
 import { capacityShareOption, paceOf } from '../retention.ts';
 
 const HOLD = '7d';
+const MAX_HOLD_SECONDS = MAX_KEEP_DAYS * 24 * 3600;
 
 export function restoreCommand() {
   return command('restore', "Put an archived segment's entries back into the table, or into another one.")
@@ -13,7 +15,7 @@ export function restoreCommand() {
     .argument('<segment>', 'its segment', parse.number)
     .addOption(
       new Option('--hold <duration>', 'for how long no policy takes them away again')
-        .argParser(parseDuration)
+        .argParser(parseHold)
         .default(parseDuration(HOLD), HOLD),
     )
     .option('--to-entry-table <name>', 'write into this Entry table instead')
@@ -55,4 +57,11 @@ export function restoreCommand() {
         }
       }),
     );
+}
+
+/** @throws UsageError */
+function parseHold(text: string): number {
+  const seconds = parseDuration(text);
+  if (seconds <= MAX_HOLD_SECONDS) return seconds;
+  throw new UsageError(`'${text}' is too long`, { advice: `Give ${MAX_KEEP_DAYS}d at most` });
 }
