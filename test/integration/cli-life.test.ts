@@ -1,5 +1,5 @@
 import { CreateTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { decodeSeekTable, encodeSeekTable, seekTableBytesOf } from '../../src/archive/seek-table.ts';
@@ -532,6 +532,27 @@ describe('what makes no sense is refused, and changes nothing', () => {
         expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--expire delete') });
         expect(refusal.message).toContain('the TTL of the Entry table is switched off');
       }
+      // Of one log alone it would be the same.
+      await aws.s3.send(
+        new PutObjectCommand({
+          Bucket: 'sheets',
+          Key: 'policies.json',
+          Body: JSON.stringify({ format: 1, logs: { [log]: { expire: 'ttl' } } }),
+        }),
+      );
+      const ofOne = await place.refused(
+        [
+          ['sweep', ...there],
+          ['sweep', '--log', log, '--dry-run', ...there],
+          ['policy', log, '--keep-days', '1', ...there],
+        ],
+        environment,
+      );
+      for (const refusal of ofOne) {
+        expect(refusal).toMatchObject({ code: 'USAGE', log, advice: expect.stringContaining('--expire delete') });
+      }
+      const cleared = await runCli(['policy', log, '--expire', 'delete', '--json', ...there], { environment });
+      expect(JSON.parse(cleared.stdout)).toMatchObject({ policies: [{ log, own: { expire: 'delete' } }] });
     } finally {
       db.destroy();
       await aws.stop();

@@ -4,6 +4,7 @@ import { DEFAULT_POLICY } from '../../snapshot/retention.ts';
 import { type PolicyChanges, readPolicies, writePolicy } from '../../workers/policies.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { describePolicy, POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { requireTtl } from '../retention.ts';
 
 export function policyCommandOfLogs() {
   return policyCommand('policy', 'Show the retention policies of single logs, or give one to a log.')
@@ -11,7 +12,8 @@ export function policyCommandOfLogs() {
     .option('--clear', 'let the log have the policy of the deployment again', false)
     .addHelpText('after', POLICY_HELP)
     .action((log, options) =>
-      inEnvironment(options, async ({ deps }, output) => {
+      inEnvironment(options, async (environment, output) => {
+        const { deps } = environment;
         const changes = policyChanges(options);
         const sets = Object.keys(changes).length > 0;
         if (log === undefined && (sets || options.clear)) throw new UsageError('it is not said for which log');
@@ -20,6 +22,7 @@ export function policyCommandOfLogs() {
         if (log !== undefined && (sets || options.clear)) {
           const before = (await readPolicies(deps.blobs, DEFAULT_POLICY)).ownOf(log);
           const own: PolicyChanges | undefined = options.clear ? undefined : { ...before, ...changes };
+          if (own?.expire === 'ttl') await requireTtl(environment, log);
           await writePolicy(deps.blobs, DEFAULT_POLICY, { log, changes: own });
         }
         const policies = await readPolicies(deps.blobs, DEFAULT_POLICY);
