@@ -120,7 +120,8 @@ test('every command explains its options', async () => {
     const { code, stdout, stderr } = await runCli([name, '--help']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     for (const option of [...common, ...options]) expect(stdout, name).toContain(option);
-    if (options.includes('--grace')) expect(stdout).toContain('By default: keep 2 segments and 30 days');
+    if (name === 'policy') expect(stdout).toContain('Only what a log has of its own is known here');
+    else if (options.includes('--grace')) expect(stdout).toContain('By default: keep 2 segments and 30 days');
   };
   await Promise.all(Object.entries(own).map((each) => limit(check, each)));
   const { stdout } = await runCli(['--help']);
@@ -256,24 +257,16 @@ describe('the life of a segment by hand, in the documents that --json prints', (
   });
 
   test('policy says what a log has of its own', async () => {
-    const everywhere = {
-      keepSegments: 2,
-      keepDays: 30,
-      archive: true,
-      expire: 'never',
-      graceSeconds: 86_400,
-      keepSnapshots: 'all',
-    };
     expect(await only('policy')).toEqual({ policies: [] });
-    expect(await only('policy', log)).toEqual({ policies: [{ log, own: {}, policy: everywhere }] });
+    expect(await only('policy', log)).toEqual({ policies: [{ log, own: {} }] });
     const set = await only('policy', log, '--keep-days', '0.5', '--expire', 'ttl', '--grace', '2h');
     const own = { keepDays: 0.5, expire: 'ttl', graceSeconds: 7_200 };
-    expect(set).toEqual({ policies: [{ log, own, policy: { ...everywhere, ...own } }] });
+    expect(set).toEqual({ policies: [{ log, own }] });
     const more = await only('policy', log, '--keep-segments', '3', '--keep-snapshots', 'last');
     const all = { ...own, keepSegments: 3, keepSnapshots: 'last' };
-    expect(more).toEqual({ policies: [{ log, own: all, policy: { ...everywhere, ...all } }] });
+    expect(more).toEqual({ policies: [{ log, own: all }] });
     expect(await only('policy')).toEqual(more);
-    expect(await only('policy', log, '--clear')).toEqual({ policies: [{ log, own: {}, policy: everywhere }] });
+    expect(await only('policy', log, '--clear')).toEqual({ policies: [{ log, own: {} }] });
     expect(await only('policy')).toEqual({ policies: [] });
   });
 });
@@ -387,10 +380,12 @@ describe('what a person sees', () => {
     expect(swept.stdout).toMatch(/1 logs looked at, 0 jobs to do, 0 failed\n$/);
     expect(swept.stderr).toMatch(/Logs/);
     const policy = await say('policy', log, '--keep-days', '7');
-    expect(policy.stdout).toBe(
-      `${log}: keep 2 segments and 7 days; then segments are archived and never expire; grace 1d; all snapshots of a segment kept\n`,
+    expect(policy.stdout).toBe(`${log}: its own: keepDays 7; all else is the deployment's\n`);
+    const more = await say('policy', log, '--no-archive', '--grace', '2h');
+    expect(more.stdout).toBe(
+      `${log}: its own: keepDays 7, archive false, graceSeconds 7200; all else is the deployment's\n`,
     );
-    await say('policy', log, '--clear');
+    expect((await say('policy', log, '--clear')).stdout).toBe(`${log}: nothing of its own: all is the deployment's\n`);
     expect((await say('policy')).stdout).toBe('No log has a policy of its own.\n');
   });
 });
