@@ -285,9 +285,16 @@ describe('sweep', () => {
     expect(planned).toEqual({
       logs: 1,
       dryRun: true,
-      jobs: [0, 1].map((segment) => ({ kind: 'archive', log, segment, why: 'it need not stay' })),
+      jobs: [0, 1].flatMap((segment) => [
+        { kind: 'archive', log, segment, why: 'it need not stay' },
+        { kind: 'expire', log, segment, why: 'it need not stay in the table, once it is archived' },
+      ]),
       failures: [],
     });
+    const collecting = (await dry(...words, '--log', log, '--collect')).jobs as { kind: string }[];
+    expect(collecting.map(({ kind }) => kind)).toEqual(['archive', 'expire', 'archive', 'expire', 'collect']);
+    const keeping = (await dry('sweep', ...NOW, '--log', log)).jobs as { kind: string }[];
+    expect(keeping.map(({ kind }) => kind)).toEqual(['archive', 'archive']);
     const done = await only(...words, '--log', log);
     const collected = { kind: 'collect', log, outcome: 'collected' };
     const archived = [0, 1].flatMap((segment) => [{ kind: 'archive', log, segment, outcome: 'archived' }, collected]);
@@ -296,7 +303,7 @@ describe('sweep', () => {
     expect(await only(...words, '--log', log)).toEqual({ logs: 1, dryRun: false, jobs: [], failures: [] });
     const rest = (await dry(...words)).jobs as { log: string }[];
     expect(rest.filter((job) => job.log === log)).toEqual([]);
-    expect(rest.filter((job) => job.log === other)).toHaveLength(2);
+    expect(rest.filter((job) => job.log === other)).toHaveLength(4);
   });
 
   test('looks at the logs one by one where a rate is given, and finds the same', async () => {

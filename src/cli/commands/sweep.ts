@@ -2,6 +2,7 @@ import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../log/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
+import type { RetentionPolicy } from '../../snapshot/retention.ts';
 import type { Job } from '../../workers/job.ts';
 import { Pace } from '../../workers/pace.ts';
 import { readPolicies } from '../../workers/policies.ts';
@@ -60,8 +61,9 @@ export function sweepCommand() {
           summary.begin();
           const send = async (job: Job, why: string): Promise<void> => {
             if (!summary.isNew(job, why)) return;
+            if (dryRun) return noteExpiry(job, policyOf, summary);
             try {
-              if (!dryRun && (await runner.run(job))) changed = true;
+              if (await runner.run(job)) changed = true;
             } catch (error) {
               if (!(error instanceof LogfoldError)) throw error;
               summary.failed(job.log, error);
@@ -104,6 +106,12 @@ export function sweepCommand() {
     );
 }
 
+/** A dry run archives nothing, so that no later pass would find what is to expire thereafter. */
+function noteExpiry(job: Job, policyOf: (log: LogId) => RetentionPolicy, summary: Summary): void {
+  if (job.kind !== 'archive' || policyOf(job.log).expire === 'never') return;
+  summary.isNew({ ...job, kind: 'expire' }, 'it need not stay in the table, once it is archived');
+}
+
 class Summary {
   readonly #output: Output;
   readonly #dryRun: boolean;
@@ -131,7 +139,8 @@ class Summary {
   }
 
   begin(): void {
-    this.#seen = new Set();
+    // In a dry run no pass does what would make the same due again.
+    if (!this.#dryRun) this.#seen = new Set();
     this.#progress ??= this.#output.progress('Logs');
   }
 
@@ -139,7 +148,7 @@ class Summary {
     this.#progress?.stop();
   }
 
-  /** Notes a job that was asked for, once a pass. */
+  /** Notes a job that was asked for, once a pass; in a dry run, once. */
   isNew(job: Job, why: string): boolean {
     const text = describeJob(job);
     if (this.#seen.has(text)) return false;
