@@ -78,10 +78,22 @@ export async function allLogs(store: LogStore): Promise<LogId[]> {
   return [...logs].sort();
 }
 
-/** The ids of all logs, the oldest first, by when their oldest segment was begun. Held in memory: some 100 bytes each. */
-export async function logsByAge(store: Pick<LogStore, 'allSegments'>): Promise<LogId[]> {
+/**
+ * The ids of all logs, the oldest first, by when their oldest segment was begun; those too of which a segment cannot be
+ * read. Held in memory: some 100 bytes each.
+ * @param onStranger told of each segment of which nobody knows whose it is
+ */
+export async function logsByAge(
+  store: Pick<LogStore, 'allSegments'>,
+  onStranger: (error: ItemInvalidError) => void,
+): Promise<LogId[]> {
   const begun = new Map<LogId, number>();
-  for await (const { log, created } of store.allSegments()) {
+  const onInvalid = (error: ItemInvalidError): void => {
+    if (error.log === undefined) return onStranger(error);
+    const log = parseLogId(error.log);
+    begun.set(log, begun.get(log) ?? Number.MAX_SAFE_INTEGER);
+  };
+  for await (const { log, created } of store.allSegments(undefined, onInvalid)) {
     begun.set(log, Math.min(created, begun.get(log) ?? created));
   }
   return [...begun].sort(([, a], [, b]) => a - b).map(([log]) => log);

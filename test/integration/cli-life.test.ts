@@ -313,6 +313,17 @@ describe('sweep', () => {
     expect(new Set(jobs as unknown[])).toEqual(new Set(all.jobs as unknown[]));
   });
 
+  test('looks at every log, one by one too, where an item of the Segment table is no segment, and says so', async () => {
+    const all = await dry(...words);
+    const remove = await place.putStranger();
+    const answer = await runCli([...words, '--rate', '100000', '--dry-run', '--json', ...place.words]);
+    await remove();
+    expect(answer.code).toBe(1);
+    const { logs: looked, failures } = JSON.parse(answer.stdout);
+    expect(looked).toBe(all.logs);
+    expect(failures).toEqual([{ log: null, code: 'ITEM_INVALID', message: expect.any(String) }]);
+  });
+
   test('makes every snapshot anew, even of entries that have left the table', async () => {
     const [log = ''] = logs;
     const rebuild = ['sweep', '--rebuild', '--log', log];

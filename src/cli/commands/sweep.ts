@@ -89,7 +89,7 @@ export function sweepCommand() {
         try {
           if (options.rate !== undefined) {
             const unhurried = new Pace({ perSecond: options.rate / 60 });
-            for (const one of await logsByAge(environment.deps.tables)) {
+            for (const one of await logsByAge(environment.deps.tables, (error) => summary.failed(undefined, error))) {
               await unhurried.take(1);
               await passes({ log: one, since, leftovers: false });
               summary.endOfLogs();
