@@ -125,6 +125,7 @@ describe('the documents that --json prints', () => {
         },
       ],
       failures: [],
+      segments: [{ segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null }],
     });
     const end = { segment: 0, entry: 3 };
     expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });
@@ -227,10 +228,25 @@ describe('what a person sees', () => {
     expect(alone.code).toBe(1);
     expect(alone.stdout).toMatch(/^The fold of 2 entries was compared with nothing: nothing is stored/);
     expect((await say('work', '--until-idle')).stdout).toMatch(/snapshots built/);
-    expect((await say('status', log)).stdout).toContain(log);
+    const status = await say('status', log);
+    expect(status.stdout).toContain(log);
+    expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ leaves from │/);
+    expect(status.stdout).toMatch(/│ 0 +│ 2 +│ 0 +│ - +│ - +│/);
+    const all = await say('status');
+    expect(all.stdout).toContain(log);
+    // What is read by a program, or in a file, has no colours.
+    for (const { stdout, stderr } of [status, all]) expect(stdout + stderr).not.toContain('\x1b');
     expect(await say('replay', log)).toMatchObject({ code: 0, stdout: expect.stringMatching(/equals/) });
     expect((await say('verify', log)).stdout).toMatch(/nothing is missing/);
   });
+});
+
+test('status lists logs in order, though it looks at several at once', async () => {
+  for (let i = 0; i < 20; i++) await place.client.createLog();
+  const { logs } = await place.json('status');
+  const ids = (logs as { log: string }[]).map(({ log }) => log);
+  expect(ids.length).toBeGreaterThanOrEqual(20);
+  expect(ids).toEqual([...ids].sort());
 });
 
 describe('earlier states', () => {
