@@ -350,7 +350,7 @@ describe('sweep', () => {
 });
 
 describe('what a person sees', () => {
-  test('is the answer on standard output, and progress on standard error', async () => {
+  test('is the answer on standard output, and warnings on standard error', async () => {
     const [log] = await logsOf(1, 2);
     const short = /^With a grace period under 1h, nothing else may work on the log/;
 
@@ -359,7 +359,6 @@ describe('what a person sees', () => {
     expect(planned.stdout).toMatch(/^segment 0 would be archived: 9 entries, .+ as .+\nsegment 1 would be archived: /);
     const archived = await say('archive', log, ...NOW);
     expect(archived.stdout.replaceAll('is archived', 'would be archived')).toBe(planned.stdout);
-    expect(archived.stderr).toMatch(/Entries written and compared/);
     expect((await say('archive', log, '0')).stdout).toBe('segment 0 has an archive\n');
 
     const day = /^segment 0: 9 entries expire on \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$/;
@@ -370,13 +369,11 @@ describe('what a person sees', () => {
     expect(status.stdout).toMatch(/│ 2 +│ 1 +│ 0 +│ - +│ - +│/);
     const undone = await say('expire', log, '0', '--undo');
     expect(undone.stdout).toBe('segment 0 stays: from 9 entries their expiry is taken away\n');
-    expect(undone.stderr).toMatch(/Entries looked at: 9/);
     const later = await say('expire', log, '1', '--expire', 'delete');
     expect(later.stdout).toMatch(/^segment 1: the entries may be deleted from .+Z on: run this again then/);
     const gone = await say('expire', log, '0', ...NOW, '--expire', 'delete');
     expect(gone.stdout).toBe('segment 0: 9 entries are deleted\n');
     expect(gone.stderr).toMatch(short);
-    expect(gone.stderr).toMatch(/Entries done/);
     expect((await say('expire', log, '0')).stdout).toBe('segment 0: it is done already\n');
 
     const would = await say('restore', log, '0', '--dry-run');
@@ -386,7 +383,6 @@ describe('what a person sees', () => {
     expect(aside.stdout).toMatch(/: 9 would be put back, .* 0 were there, Aside and AsideSegment would be created\n$/);
     const back = await say('restore', log, '0');
     expect(back.stdout).toBe('segment 0 of 9 entries: 9 are put back, 0 no longer expire, 0 were there\n');
-    expect(back.stderr).toMatch(/Entries/);
 
     const condemned = await say('collect', log, '--grace', '0s', '--dry-run');
     const lines = condemned.stdout.trimEnd().split('\n');
@@ -396,11 +392,9 @@ describe('what a person sees', () => {
     const collected = await say('collect', log, '--grace', '0s');
     expect(collected.stdout).toMatch(new RegExp(`^${listed.length} objects removed, `));
     expect(collected.stderr).toMatch(short);
-    expect(collected.stderr).toMatch(/Objects looked at/);
 
     const swept = await say('sweep', '--log', log, '--dry-run', ...NOW);
     expect(swept.stdout).toMatch(/1 logs looked at, 0 jobs to do, 0 failed\n$/);
-    expect(swept.stderr).toMatch(/Logs/);
     const policy = await say('policy', log, '--keep-days', '7');
     expect(policy.stdout).toBe(`${log}: its own: keepDays 7; all else is the deployment's\n`);
     const more = await say('policy', log, '--no-archive', '--grace', '2h');
