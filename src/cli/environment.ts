@@ -5,6 +5,7 @@ import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from 
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
 import { translateAwsError } from '../adapters/aws-error.ts';
+import { translateDynamoDbError } from '../adapters/dynamodb-error.ts';
 import { DynamoDbLogStore } from '../adapters/dynamodb-log-store.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
 import { MemoryLogStore } from '../adapters/memory-log-store.ts';
@@ -210,7 +211,7 @@ async function describeStream(client: DynamoDBClient, table: string): Promise<st
   try {
     arn = (await client.send(new DescribeTableCommand({ TableName: table }))).Table?.LatestStreamArn;
   } catch (error) {
-    throw translateAwsError(error, `table '${table}'`);
+    throw translateDynamoDbError(error, [table]);
   }
   if (arn !== undefined) return arn;
   throw new ResourceMissingError(`table '${table}' has no stream`, {

@@ -297,6 +297,23 @@ describe('a place that is not there', () => {
     }
   });
 
+  test('names that no table can have', async () => {
+    const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: place.endpoint };
+    const local = ['--entry-table', 'E2', ...place.words];
+    const there = ['--entry-table', 'Entries-X', '--segment-table', 'S 2', '--bucket', 'bucket-z'];
+    const stream = ['--entry-table', 'E2', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
+    const commands = [
+      ['create', ...local],
+      ['status', ...there],
+      ['work', ...stream],
+    ];
+    const refusals = await place.refused(commands, environment);
+    for (const [i, name] of ["'E2'", "'S 2'", "'E2'"].entries()) {
+      expect(refusals[i]).toMatchObject({ code: 'USAGE', message: expect.stringContaining(name), advice: ADVICE });
+    }
+    expect((await runCli(['create', ...local])).code).toBe(2);
+  });
+
   test('no credentials', async () => {
     for (const refusal of await place.refused([inAws('create'), inAws('status'), inAws('work')], region)) {
       expect(refusal).toMatchObject({ code: 'CREDENTIALS', advice: expect.stringContaining('credentials') });
