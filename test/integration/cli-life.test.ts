@@ -604,6 +604,8 @@ describe('what makes no sense is refused, and changes nothing', () => {
       [`restore ${log} 0 --to-entry-table Other`, 'USAGE', '--to-segment-table'],
       ['collect not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
       [`collect ${log} --keep-snapshots some`, 'USAGE', 'some'],
+      ['sweep --since 2026-02-31', 'USAGE', "--since: '2026-02-31' is not a date"],
+      ['sweep --since 2026-02-28T12:00', 'USAGE', '--since'],
       ['sweep --since yesterday', 'USAGE', "--since: 'yesterday'"],
       ['sweep --rebuild --since 2026-01-01', 'USAGE', '--since'],
       ['policy --keep-days 1', 'USAGE', 'which log'],

@@ -1,5 +1,6 @@
 import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, UsageError } from '../../errors.ts';
+import { sinceSchema } from '../../functions/sweep-function.ts';
 import type { LogId } from '../../log/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { RetentionPolicy } from '../../snapshot/retention.ts';
@@ -191,9 +192,7 @@ class Summary {
 
 /** @throws UsageError */
 function parseDate(text: string): number {
-  const ms = Date.parse(text);
-  if (!/^\d{4}-\d{2}-\d{2}/.test(text) || Number.isNaN(ms)) {
-    throw new UsageError(`'${text}' is not a date`, { advice: 'Write it as 2026-01-31 or 2026-01-31T12:00:00Z' });
-  }
-  return Math.floor(ms / 1000);
+  const parsed = sinceSchema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(`'${text}' is not a date`, { advice: 'Write it as 2026-01-31 or 2026-01-31T12:00:00Z' });
 }
