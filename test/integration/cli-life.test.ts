@@ -369,6 +369,7 @@ describe('what a person sees', () => {
     expect(status.stdout).toMatch(/│ 2 +│ 1 +│ 0 +│ - +│ - +│/);
     const undone = await say('expire', log, '0', '--undo');
     expect(undone.stdout).toBe('segment 0 stays: from 9 entries their expiry is taken away\n');
+    expect((await say('expire', log, '0', '--undo')).stdout).toBe('segment 0 does not expire\n');
     const later = await say('expire', log, '1', '--expire', 'delete');
     expect(later.stdout).toMatch(/^segment 1: the entries may be deleted from .+Z on: run this again then/);
     const gone = await say('expire', log, '0', ...NOW, '--expire', 'delete');
@@ -599,6 +600,8 @@ describe('what makes no sense is refused, and changes nothing', () => {
       [`expire ${log} --capacity-share 2`, 'USAGE', "--capacity-share: '2'"],
       [`expire ${log} --capacity-share 0`, 'USAGE', "--capacity-share: '0'"],
       [`expire ${log} --undo`, 'USAGE', 'segment'],
+      [`expire ${log} 0 --undo --expire delete`, 'USAGE', '--undo'],
+      [`expire ${log} 0 --undo --grace 2h`, 'USAGE', '--undo'],
       [`restore ${log}`, 'USAGE', "'segment'"],
       [`restore ${log} 0 --hold 1y`, 'USAGE', "--hold: '1y'"],
       [`restore ${log} 0 --to-entry-table Other`, 'USAGE', '--to-segment-table'],

@@ -1,6 +1,7 @@
 import { UsageError } from '../../errors.ts';
 import { checkPolicy } from '../../snapshot/retention.ts';
 import { type ExpireResult, expireSegment } from '../../workers/expire.ts';
+import { requireSegment } from '../../workers/segment-state.ts';
 import { unexpireSegment } from '../../workers/unexpire.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { formatDate } from '../duration.ts';
@@ -23,12 +24,19 @@ export function expireCommand() {
         const deps = { ...environment.deps, pace };
         if (undo) {
           if (number === undefined) throw new UsageError('it is not said for which segment', { advice: 'Name one' });
+          if (Object.keys(policyChanges(options)).length > 0) {
+            throw new UsageError('--undo takes back that a segment expires, and no policy has a say in that', {
+              advice: 'Leave out what the policy would be; nothing was changed',
+            });
+          }
+          const { expires } = await requireSegment(deps.tables, { log, segment: number });
           const result = await withProgress(output, 'Entries looked at', (onEntries) =>
             unexpireSegment({ ...deps, onEntries }, { log, segment: number }, { dryRun }),
           );
           const would = dryRun ? 'would stay: from' : 'stays: from';
           const text = `segment ${number} ${would} ${result.entries} entries their expiry is taken away`;
-          return output.result({ log, dryRun, ...result }, text);
+          const none = `segment ${number} does not expire`;
+          return output.result({ log, dryRun, ...result }, expires === undefined ? none : text);
         }
         const own = await policyOfLog(environment, log, policyChanges(options));
         const policy = checkPolicy({ ...own, expire: own.expire === 'never' ? 'ttl' : own.expire }, log);
