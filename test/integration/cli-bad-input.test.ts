@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -274,6 +274,37 @@ describe('a place that is not there', () => {
   const inAws = (...words: readonly string[]) => {
     return [...words, '--entry-table', 'Entries-X', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
   };
+
+  test('a directory without data, which only what begins there makes one with data', async () => {
+    const parent = await mkdtemp(join(tmpdir(), 'logfold-typo-'));
+    const [typo, empty] = [join(parent, 'typo'), join(parent, 'empty')];
+    await mkdir(empty);
+    const file = join(parent, 'one.ndjson');
+    await writeFile(file, '{"op":"set","cells":[[0,0,"x"]]}');
+    try {
+      for (const directory of [typo, empty]) {
+        const local = ['--local', directory];
+        const commands = [['status'], ['append', UNKNOWN, file], ['sweep'], ['policy'], ['verify', UNKNOWN]];
+        for (const refusal of await place.refused(commands.map((words) => [...words, ...local]))) {
+          expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: expect.stringContaining('create') });
+          expect(refusal.message).toContain(`'${directory}'`);
+        }
+      }
+      expect([(await readdir(parent)).sort(), await readdir(empty)]).toEqual([['empty', 'one.ndjson'], []]);
+      expect((await runCli(['create', '--local', typo])).code).toBe(0);
+      expect((await runCli(['status', '--local', typo])).code).toBe(0);
+    } finally {
+      await rm(parent, { recursive: true });
+    }
+  });
+
+  test('a table that is not in the directory', async () => {
+    const tables = await place.tableNames();
+    const [refusal] = await place.refusals(['status', '--segment-table', 'Segmnet']);
+    expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: ADVICE });
+    expect(refusal?.message).toContain("'Segmnet'");
+    expect(await place.tableNames()).toEqual(tables);
+  });
 
   test('no place at all, or only a part of one', async () => {
     for (const refusal of await place.refused([['create'], ['work'], ['status', '--bucket', 'b'], ['engine']])) {

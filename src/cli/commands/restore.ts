@@ -23,7 +23,7 @@ export function restoreCommand() {
     .addOption(capacityShareOption())
     .option('--dry-run', 'write nothing, and say what would be written', false)
     .action((log, segment, options) =>
-      inEnvironment(options, async (environment, output) => {
+      inEnvironment({ ...options, creates: true }, async (environment, output) => {
         const { toEntryTable, toSegmentTable, dryRun } = options;
         if ((toEntryTable === undefined) !== (toSegmentTable === undefined)) {
           throw new UsageError('--to-entry-table and --to-segment-table go together');

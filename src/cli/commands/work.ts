@@ -17,7 +17,7 @@ export function workCommand() {
     .option('--concurrency <n>', 'logs to work on at once', parse.count, 2)
     .addHelpText('after', POLICY_HELP)
     .action((options) =>
-      inEnvironment(options, async (environment, output) => {
+      inEnvironment({ ...options, creates: true }, async (environment, output) => {
         // Before anything that tells a person, or a program, that it may interrupt.
         const stop = interrupted();
         const policy = policyEverywhere(policyChanges(options));
