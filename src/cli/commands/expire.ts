@@ -4,6 +4,7 @@ import { type ExpireResult, expireSegment } from '../../workers/expire.ts';
 import { requireSegment } from '../../workers/segment-state.ts';
 import { unexpireSegment } from '../../workers/unexpire.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 import { formatDate } from '../duration.ts';
 import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
@@ -34,7 +35,7 @@ export function expireCommand() {
             unexpireSegment({ ...deps, onEntries }, { log, segment: number }, { dryRun }),
           );
           const would = dryRun ? 'would stay: from' : 'stays: from';
-          const text = `segment ${number} ${would} ${result.entries} entries their expiry is taken away`;
+          const text = `segment ${number} ${would} ${countEntries(result.entries)} ${result.entries === 1 ? 'its' : 'their'} expiry is taken away`;
           const none = `segment ${number} does not expire`;
           return output.result({ log, dryRun, ...result }, expires === undefined ? none : text);
         }
@@ -75,8 +76,9 @@ function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonl
   const segment = `segment ${result.segment}`;
   switch (result.outcome) {
     case 'expired': {
-      const [deleted, stamped] = how.dryRun ? ['would be deleted', 'would expire'] : ['are deleted', 'expire'];
-      return `${segment}: ${result.entries} entries ${how.deletes ? deleted : `${stamped} on ${formatDate(result.expires)}`}`;
+      const done = result.entries === 1 ? ['is deleted', 'expires'] : ['are deleted', 'expire'];
+      const [deleted, stamped] = how.dryRun ? ['would be deleted', 'would expire'] : done;
+      return `${segment}: ${countEntries(result.entries)} ${how.deletes ? deleted : `${stamped} on ${formatDate(result.expires)}`}`;
     }
     case 'waiting': {
       const on = formatDate(result.expires);

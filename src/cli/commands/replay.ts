@@ -3,6 +3,7 @@ import { comparePositions, formatPosition } from '../../log/position.ts';
 import { type Replayed, replay } from '../../workers/replay.ts';
 import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 
 export function replayCommand() {
   return command(
@@ -34,7 +35,7 @@ export function replayCommand() {
 }
 
 function describe({ position, entries, equal, snapshot, replayed, stored }: Replayed): string {
-  const fold = `The fold of ${entries} entries`;
+  const fold = `The fold of ${countEntries(entries)}`;
   const place = formatPosition(position);
   if (snapshot === null) {
     return `${fold} was compared with nothing: nothing is stored to compare it with at ${place} or before\n  replayed ${replayed}`;

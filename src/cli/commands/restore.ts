@@ -3,6 +3,7 @@ import { UsageError } from '../../errors.ts';
 import { MAX_KEEP_DAYS } from '../../snapshot/retention.ts';
 import { restoreSegment } from '../../workers/restore.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 import { parseDuration } from '../duration.ts';
 import { capacityShareOption, paceOf } from '../retention.ts';
 
@@ -43,14 +44,15 @@ export function restoreCommand() {
           );
           progress.stop();
           const { entries, restored, unexpired } = result;
-          const would = dryRun ? 'would be' : 'are';
+          const would = (number: number): string => (dryRun ? 'would be' : number === 1 ? 'is' : 'are');
+          const there = entries - restored - unexpired;
           const parts = [
-            `segment ${segment} of ${entries} entries: ${restored} ${would} put back`,
-            `${unexpired} no longer expire`,
-            `${entries - restored - unexpired} were there`,
+            `segment ${segment} of ${countEntries(entries)}: ${restored} ${would(restored)} put back`,
+            `${unexpired} no longer ${unexpired === 1 ? 'expires' : 'expire'}`,
+            `${there} ${there === 1 ? 'was' : 'were'} there`,
           ];
           const created = others?.created ?? [];
-          if (created.length > 0) parts.push(`${created.join(' and ')} ${would} created`);
+          if (created.length > 0) parts.push(`${created.join(' and ')} ${would(created.length)} created`);
           output.result({ log, dryRun, ...result, ...(others && { created }) }, parts.join(', '));
         } finally {
           progress.stop();

@@ -11,6 +11,7 @@ import type { JobResult } from '../../workers/run-job.ts';
 import { logsByAge } from '../../workers/status.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import { JobRunner } from '../job-runner.ts';
 import { describeJob, describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
@@ -182,8 +183,8 @@ class Summary {
     const failures = this.#failures.map(
       ({ log, code, message }) => `FAILED ${log ?? 'a segment'}: ${code}: ${message}`,
     );
-    const count = this.#dryRun ? `${jobs.length} jobs to do` : `${jobs.length} jobs done`;
-    const summary = `${this.#logs} logs looked at, ${count}, ${failures.length} failed`;
+    const done = `${count(jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`;
+    const summary = `${count(this.#logs, 'log')} looked at, ${done}, ${failures.length} failed`;
     const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, failures: this.#failures };
     this.#output.result(document, [...lines, ...failures, summary].join('\n'));
     if (failures.length > 0) process.exitCode = 1;
