@@ -1,7 +1,13 @@
 import * as z from 'zod';
 import { DeploymentInvalidError, PolicyInvalidError } from '../src/errors.ts';
 import type { ReservedTypes } from '../src/log/entry.ts';
-import { checkPolicy, type RetentionPolicy } from '../src/snapshot/retention.ts';
+import {
+  checkPolicy,
+  MAX_GRACE_SECONDS,
+  MAX_KEEP_DAYS,
+  MAX_KEEP_SEGMENTS,
+  type RetentionPolicy,
+} from '../src/snapshot/retention.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -23,9 +29,6 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   REDUCER_MODULE: 'ReducerLayerArn',
 };
 
-const YEAR_DAYS = 366;
-const CENTURY_DAYS = 100 * YEAR_DAYS;
-
 const types = z.object({ SNAPSHOT_TYPE: z.string().min(1), END_SEGMENT_TYPE: z.string().min(1) });
 const stores = z.object({
   ENTRY_TABLE: z.string().min(1),
@@ -34,11 +37,11 @@ const stores = z.object({
   BUCKET: z.string().min(1),
 });
 const policy = z.object({
-  KEEP_SEGMENTS: number({ whole: true, min: 1, max: 1_000_000 }),
-  KEEP_DAYS: number({ whole: false, min: 0, max: CENTURY_DAYS }),
+  KEEP_SEGMENTS: number({ whole: true, min: 1, max: MAX_KEEP_SEGMENTS }),
+  KEEP_DAYS: number({ whole: false, min: 0, max: MAX_KEEP_DAYS }),
   ARCHIVE: z.enum(['true', 'false']).transform((text) => text === 'true'),
   EXPIRE: z.enum(['never', 'ttl', 'delete']),
-  GRACE_SECONDS: number({ whole: true, min: 0, max: YEAR_DAYS * 24 * 3600 }),
+  GRACE_SECONDS: number({ whole: true, min: 0, max: MAX_GRACE_SECONDS }),
   KEEP_SNAPSHOTS: z.enum(['all', 'last']),
 });
 // Below that, a batch of large entries takes longer than a function has left when its time is up.

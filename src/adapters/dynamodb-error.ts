@@ -1,4 +1,4 @@
-import { TooLargeError } from '../errors.ts';
+import { TooLargeError, UsageError } from '../errors.ts';
 import { translateAwsError } from './aws-error.ts';
 
 // Rejections before anything was written. Time-outs, lost connections and failures of the service are not here: the
@@ -46,8 +46,22 @@ export function translateDynamoDbError(error: unknown, tables: readonly string[]
   if (typeof tooLarge === 'string') {
     return new TooLargeError(`DynamoDB does not take an item of this size: ${tooLarge}`, { cause: error });
   }
-  const names = tables.map((table) => `'${table}'`).join(' or ');
-  return translateAwsError(error, `table ${names}`);
+  return invalidTableName(error, tables) ?? translateAwsError(error, `table ${namesOf(tables)}`);
+}
+
+/** What it means that DynamoDB takes none of these as the name of a table; undefined where an error says something else. */
+export function invalidTableName(error: unknown, tables: readonly string[]): UsageError | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const reason = invalid(error).find((message) => /table(\/index)? ?name/i.test(message));
+  if (reason === undefined) return undefined;
+  return new UsageError(`DynamoDB does not take ${namesOf(tables)} as the name of a table: ${reason}`, {
+    advice: 'Give 3 to 255 letters, digits and characters of _-. as a name',
+    cause: error,
+  });
+}
+
+function namesOf(tables: readonly string[]): string {
+  return tables.map((table) => `'${table}'`).join(' or ');
 }
 
 /** What DynamoDB says is wrong with a request, or with the writes of a transaction. */

@@ -1,4 +1,4 @@
-import { Command } from '@commander-js/extra-typings';
+import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { parseLogId } from '../log/log-id.ts';
@@ -25,6 +25,23 @@ export function command(name: string, description: string) {
     .option('--end-segment-type <type>', 'the type of End Segment entries', RESERVED_TYPES.endSegment)
     .option('--json', 'print one JSON document on standard output and nothing else', false)
     .showHelpAfterError('(add --help for the options)');
+}
+
+/** Lets the errors of a command's options say which option it is: parsers know the words only. */
+export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
+  for (const option of command.options) {
+    const { parseArg, long } = option;
+    if (parseArg === undefined) continue;
+    option.parseArg = (word, previous) => {
+      try {
+        return parseArg(word, previous);
+      } catch (error) {
+        if (error instanceof UsageError) error.message = `${long ?? option.name()}: ${error.message}`;
+        throw error;
+      }
+    };
+  }
+  return command;
 }
 
 export interface CommonOptions extends Place {

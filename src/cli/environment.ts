@@ -5,6 +5,7 @@ import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from 
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
 import { translateAwsError } from '../adapters/aws-error.ts';
+import { translateDynamoDbError } from '../adapters/dynamodb-error.ts';
 import { DynamoDbLogStore } from '../adapters/dynamodb-log-store.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
 import { MemoryLogStore } from '../adapters/memory-log-store.ts';
@@ -30,6 +31,8 @@ import { TableMeter } from './table-meter.ts';
 /** Where the tables and objects are, as the command line says it. */
 export interface Place {
   readonly local?: string | undefined;
+  /** Whether the local directory, and tables in it, are made where they are missing: not where the name may be a typo. */
+  readonly creates?: boolean | undefined;
   readonly entryTable?: string | undefined;
   readonly segmentTable?: string | undefined;
   readonly bucket?: string | undefined;
@@ -76,7 +79,7 @@ export interface TableSettings {
 
 const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
 
-/** @throws UsageError, EngineError */
+/** @throws UsageError, EngineError, ResourceMissingError */
 export async function openEnvironment(place: Place): Promise<Environment> {
   const chosen = await chooseReducer(place.reducer);
   return place.local === undefined ? openAws(place, chosen) : openLocal(place, chosen, place.local);
@@ -88,7 +91,8 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
       advice: 'With --local, objects lie in the directory',
     });
   }
-  const engine = await joinEngine(dir);
+  const { creates = false } = place;
+  const engine = await joinEngine(dir, { creates });
   // The engine takes any credentials and region, but the SDK insists on some.
   const config = {
     endpoint: engine.endpoint,
@@ -101,7 +105,8 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
       segmentTable: place.segmentTable ?? LOCAL_TABLES.segmentTable,
     };
     const dynamodb = new DynamoDBClient(config);
-    const arn = await ensureTables(dynamodb, names).catch((error: unknown) => {
+    const ready = creates ? ensureTables(dynamodb, names) : requireTables(dynamodb, names, dir);
+    await ready.catch((error: unknown) => {
       throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
     });
     return {
@@ -113,7 +118,7 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
         return { store: new DynamoDbLogStore({ client: dynamodb, ...others }), created };
       },
       streams: new DynamoDBStreamsClient(config),
-      streamArn: async () => arn,
+      streamArn: () => describeStream(dynamodb, names.entryTable),
       checkpoints: (streamArn) => new FileCheckpointStore(join(dir, 'stream-checkpoint.json'), streamArn),
       lost: engine.lost,
       endpoint: engine.endpoint,
@@ -123,6 +128,14 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
     await engine.leave();
     throw engine.lost.aborted ? engine.lost.reason : error;
   }
+}
+
+async function requireTables(client: DynamoDBClient, names: TableNames, dir: string): Promise<void> {
+  const [missing] = await missingTables(client, names);
+  if (missing === undefined) return;
+  throw new ResourceMissingError(`there is no table '${missing}' in '${dir}'`, {
+    advice: 'Check the names, or make it there with the create command; nothing was made',
+  });
 }
 
 async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment> {
@@ -210,7 +223,7 @@ async function describeStream(client: DynamoDBClient, table: string): Promise<st
   try {
     arn = (await client.send(new DescribeTableCommand({ TableName: table }))).Table?.LatestStreamArn;
   } catch (error) {
-    throw translateAwsError(error, `table '${table}'`);
+    throw translateDynamoDbError(error, [table]);
   }
   if (arn !== undefined) return arn;
   throw new ResourceMissingError(`table '${table}' has no stream`, {

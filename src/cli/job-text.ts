@@ -1,6 +1,7 @@
 import { formatPosition } from '../log/position.ts';
 import type { Job } from '../workers/job.ts';
 import type { JobResult } from '../workers/run-job.ts';
+import { count, countEntries } from './count.ts';
 import { formatDate } from './duration.ts';
 import { formatBytes } from './output.ts';
 
@@ -18,26 +19,26 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     case 'built': {
       const why = result.rebuiltBecause === undefined ? '' : `, from the beginning because ${result.rebuiltBecause}`;
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${what}: ${result.entries} entries, ${result.chunksWritten} chunks, ${size}${why}`;
+      return `${what}: ${countEntries(result.entries)}, ${count(result.chunksWritten, 'chunk')}, ${size}${why}`;
     }
     case 'compacted': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${what}: ${result.waited} edits settled, ${result.chunksWritten} chunks, ${size}`;
+      return `${what}: ${count(result.waited, 'edit')} settled, ${count(result.chunksWritten, 'chunk')}, ${size}`;
     }
     case 'stopped':
       return `${what}: the log is stopped: ${result.stop.message}`;
     case 'archived':
-      return `${what}: ${result.entries} entries, ${formatBytes(result.bytes)} as ${formatBytes(result.stored)}`;
+      return `${what}: ${countEntries(result.entries)}, ${formatBytes(result.bytes)} as ${formatBytes(result.stored)}`;
     case 'expired':
-      return `${what}: ${result.entries} entries are gone, or go from ${formatDate(result.expires)} on`;
+      return `${what}: ${countEntries(result.entries)} ${result.entries === 1 ? 'is gone, or goes' : 'are gone, or go'} from ${formatDate(result.expires)} on`;
     case 'waiting':
       return `${what}: the entries are deleted from ${formatDate(result.expires)} on`;
     case 'collected': {
       const { removed, condemned, aborted } = result;
       if (removed.objects + condemned.objects + aborted === 0) return undefined;
-      const gone = `${removed.objects} objects removed, ${formatBytes(removed.bytes)}`;
+      const gone = `${count(removed.objects, 'object')} removed, ${formatBytes(removed.bytes)}`;
       const later = `${condemned.objects} to go after a grace period, ${formatBytes(condemned.bytes)}`;
-      return `${what}: ${gone}; ${later}${aborted === 0 ? '' : `; ${aborted} unfinished uploads given up`}`;
+      return `${what}: ${gone}; ${later}${aborted === 0 ? '' : `; ${count(aborted, 'unfinished upload')} given up`}`;
     }
     case 'refused':
       return `${what}: nothing was removed: ${result.error.message}`;
@@ -47,7 +48,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
         differed.length === 0
           ? ''
           : `; ${differed.length} HAD ANOTHER STATE: ${differed.map(formatPosition).join(', ')}`;
-      return `${what}: ${snapshots} snapshots from ${entries} entries, ${replaced} replaced${wrong}`;
+      return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${wrong}`;
     }
     case 'progress':
     case 'present':

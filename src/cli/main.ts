@@ -1,5 +1,6 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
+import { nameOptions } from './command.ts';
 import { appendCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
@@ -56,7 +57,7 @@ export async function run(words: readonly string[]): Promise<number> {
     policyCommandOfLogs(),
     engineCommand(),
   ];
-  for (const each of commands) program.addCommand(each.exitOverride());
+  for (const each of commands) program.addCommand(nameOptions(each).exitOverride());
   watchPipes();
   try {
     await program.parseAsync([...words], { from: 'user' });

@@ -1,5 +1,6 @@
 import { SingleBar } from 'cli-progress';
 import { LogfoldError, type Where } from '../errors.ts';
+import { formatDuration } from './duration.ts';
 
 /** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
 export class Output {
@@ -39,29 +40,45 @@ export class Output {
   }
 }
 
-/** How far a command is. On a terminal a bar, elsewhere a line every two seconds. */
+/** How often a line says how far a command is, where there is no terminal, in milliseconds. */
+const LINE_MS = 2000;
+
+/** How far a command is. On a terminal a bar, elsewhere a line every two seconds: a short command says nothing there. */
 export class Progress {
   readonly #bar: SingleBar | undefined;
+  readonly #timer: NodeJS.Timeout | undefined;
+  #value = 0;
 
-  constructor(what: string | undefined, total: number | undefined) {
+  /** @param what is counted; nothing is said where it is left out */
+  constructor(what: string | undefined, total = 0, stream: NodeJS.WriteStream = process.stderr) {
     if (what === undefined) return;
-    const format = total === undefined ? `${what}: {value}` : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
-    this.#bar = new SingleBar({
-      format,
-      stream: process.stderr,
-      noTTYOutput: true,
-      notTTYSchedule: 2000,
-      hideCursor: true,
-    });
-    this.#bar.start(total ?? 0, 0);
+    if (stream.isTTY) {
+      const format = total === 0 ? `${what}: {value}` : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
+      this.#bar = new SingleBar({ format, stream, hideCursor: true });
+      this.#bar.start(total, 0);
+      return;
+    }
+    const started = performance.now();
+    const say = (): void => {
+      const seconds = (performance.now() - started) / 1000;
+      stream.write(`${what.trimEnd()}: ${this.#value}${total === 0 ? '' : `/${total}${this.#left(total, seconds)}`}\n`);
+    };
+    this.#timer = setInterval(say, LINE_MS).unref();
   }
 
   update(value: number): void {
+    this.#value = value;
     this.#bar?.update(value);
   }
 
   stop(): void {
     this.#bar?.stop();
+    clearInterval(this.#timer);
+  }
+
+  #left(total: number, seconds: number): string {
+    if (this.#value === 0) return '';
+    return `, ${formatDuration(Math.ceil((seconds / this.#value) * (total - this.#value)))} left`;
   }
 }
 

@@ -3,6 +3,7 @@ import { UsageError } from '../errors.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { PolicyChanges } from '../workers/policies.ts';
 import { command, parse } from './command.ts';
+import { count } from './count.ts';
 import { formatDuration, parseDuration } from './duration.ts';
 
 /** A command with the options of a retention policy. What is left out is the deployment's policy, or the log's own. */
@@ -57,7 +58,7 @@ export function describePolicy(policy: RetentionPolicy): string {
   const { keepSegments, keepDays, archive, expire, graceSeconds, keepSnapshots } = policy;
   const goes = { never: 'never expire', ttl: 'expire by TTL', delete: 'are deleted' }[expire];
   return (
-    `keep ${keepSegments} segments and ${keepDays} days; then segments ${archive ? 'are archived' : 'are not archived'} ` +
+    `keep ${count(keepSegments, 'segment')} and ${count(keepDays, 'day')}; then segments ${archive ? 'are archived' : 'are not archived'} ` +
     `and ${goes}; grace ${formatDuration(graceSeconds)}; ${keepSnapshots === 'all' ? 'all snapshots' : 'the last snapshot'} of a segment kept`
   );
 }

@@ -68,13 +68,15 @@ export async function paceOf(environment: Environment, share: number): Promise<P
 
 /**
  * Makes sure that what is stamped to expire does.
+ * @param log whose policy wants it; left out where it is the deployment's
  * @throws UsageError where the Entry table has no TTL on attribute `X`
  */
-export async function requireTtl(environment: Environment): Promise<void> {
+export async function requireTtl(environment: Environment, log?: LogId): Promise<void> {
   const attribute = await environment.settings.ttlAttribute();
   if (attribute === 'X') return;
   const now = attribute === undefined ? 'is switched off' : `looks at attribute '${attribute}'`;
   throw new UsageError(`the TTL of the Entry table ${now}, so entries that are stamped would never go`, {
+    log,
     advice: "Switch it on for attribute 'X', or use --expire delete; nothing was changed",
   });
 }

@@ -70,8 +70,10 @@ export function logLine(event: FunctionEvent): LogLine {
       const { run, log, replayed } = event;
       const { position, snapshot, ...rest } = replayed;
       const places = { position: formatPosition(position), snapshot: snapshot && formatPosition(snapshot) };
+      const where = { correlationId: run, log, ...rest, ...places };
+      if (replayed.equal === null) return line('warn', 'nothing is stored to compare the fold of a log with', where);
       const message = replayed.equal ? 'the fold of a log equals what is stored' : 'the fold of a log DIFFERS';
-      return line(replayed.equal ? 'info' : 'error', message, { correlationId: run, log, ...rest, ...places });
+      return line(replayed.equal ? 'info' : 'error', message, where);
     }
   }
 }

@@ -24,7 +24,7 @@ export function measures(event: FunctionEvent): Measure[] {
         ...(event.oldestSeconds === undefined ? [] : [seconds('OldestUnsnapshottedSeconds', event.oldestSeconds)]),
       ];
     case 'replayed':
-      return [count('ReplaysDiffered', event.replayed.equal ? 0 : 1)];
+      return [count('ReplaysDiffered', event.replayed.equal === false ? 1 : 0)];
     case 'routed':
     case 'not given back':
     case 'due':

@@ -19,13 +19,15 @@ const MARGIN_MS = 60_000;
 /** Snapshot entries younger than this, in seconds, are the stream's: their jobs wait in the queue, or are being done. */
 const YOUNG_SECONDS = 900;
 
+/** A day, which begins at midnight UTC, or a time with its zone, as epoch seconds. */
+export const sinceSchema = z.iso
+  .datetime({ offset: true })
+  .or(z.iso.date())
+  .transform((date) => Math.floor(Date.parse(date) / 1000));
+
 const schema = z.strictObject({
   log: z.uuid().transform(parseLogId).optional(),
-  since: z.iso
-    .datetime({ offset: true })
-    .or(z.iso.date())
-    .transform((date) => Math.floor(Date.parse(date) / 1000))
-    .optional(),
+  since: sinceSchema.optional(),
   rebuild: z.boolean().optional(),
   collect: z.boolean().optional(),
   from: sweepRestSchema.optional(),

@@ -29,6 +29,11 @@ function dataFile(name: EngineName, dir: string): string {
   return name === 'dynoxide' ? path : join(path, 'shared-local-instance.db');
 }
 
+/** Whether a directory holds data of an engine. */
+export function hasData(dir: string): boolean {
+  return ENGINE_NAMES.some((name) => existsSync(dataFile(name, dir)));
+}
+
 /**
  * The last words of an engine's command line. They name the data, so a process with these words is the engine of this
  * directory, whoever started it.

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { EngineError, UsageError } from '../errors.ts';
-import { ENGINE_NAMES, engineWords } from './engine-program.ts';
+import { EngineError, ResourceMissingError, UsageError } from '../errors.ts';
+import { ENGINE_NAMES, engineWords, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
@@ -45,12 +45,22 @@ export interface Engine {
  * when any of them, the keeper or the engine is killed at any moment: whatever a crash left is cleared away by whoever
  * joins or leaves next. Data and logs (`engine.log`) stay in the directory. Where DYNAMODB_ENDPOINT is set in the
  * environment, that one is used and nothing is started.
+ * @param options `creates`: whether a directory without data is made one with data, as it is by default
+ * @throws ResourceMissingError where it is not to be made one
  * @throws EngineError where no engine can be started
  * @throws UsageError where DYNAMODB_ENDPOINT or LOGFOLD_ENGINE makes no sense, or the directory cannot be one
  */
-export async function joinEngine(dir: string): Promise<Engine> {
+export async function joinEngine(
+  dir: string,
+  { creates = true }: { readonly creates?: boolean } = {},
+): Promise<Engine> {
   const given = process.env.DYNAMODB_ENDPOINT;
   if (given !== undefined && given !== '') return foreignEngine(given);
+  if (!creates && !hasData(dir)) {
+    throw new ResourceMissingError(`'${dir}' is no directory with data of logfold`, {
+      advice: 'Check the name, or begin there with the create command; nothing was made',
+    });
+  }
   const real = await dataDirectory(dir);
   const lease = (await takeLease(real)) ?? (await withStartLock(real, () => takeLeaseOrStart(real)));
   let left: Promise<void> | undefined;

@@ -10,6 +10,7 @@ import {
   type TableDescription,
   UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';
+import { invalidTableName } from '../adapters/dynamodb-error.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 
 /** The attribute of the Entry table by which DynamoDB expires items. */
@@ -115,7 +116,7 @@ async function describe(client: DynamoDBClient, name: string): Promise<TableDesc
     return (await client.send(new DescribeTableCommand({ TableName: name }))).Table;
   } catch (error) {
     if (error instanceof ResourceNotFoundException) return undefined;
-    throw error;
+    throw invalidTableName(error, [name]) ?? error;
   }
 }
 

@@ -37,6 +37,15 @@ export const DEFAULT_POLICY: RetentionPolicy = {
 /** Below this grace period, in seconds, a build may be under way when what it starts from is collected. */
 export const MIN_GRACE_SECONDS = 3600;
 
+/** The longest grace period, in seconds: 366 days. */
+export const MAX_GRACE_SECONDS = 366 * 24 * 3600;
+
+/** The most newest segments that a policy may keep. */
+export const MAX_KEEP_SEGMENTS = 1_000_000;
+
+/** The longest time for which a policy may keep a closed segment, in days: a century. */
+export const MAX_KEEP_DAYS = 100 * 366;
+
 /** `expires` of a segment while somebody takes back that it expires: the first moment of the year 2200, in epoch seconds. */
 export const HELD = 7_258_118_400;
 
@@ -52,14 +61,19 @@ export function checkPolicy(policy: RetentionPolicy, log?: LogId): RetentionPoli
   const invalid = (reason: string, advice: string): PolicyInvalidError =>
     new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { log, advice });
   const { keepSegments, keepDays, graceSeconds, archive, expire } = policy;
-  if (!Number.isSafeInteger(keepSegments) || keepSegments < 1) {
-    throw invalid(`keepSegments is ${keepSegments}`, 'Keep 1 segment at least, which is the one that is written to');
+  if (!Number.isSafeInteger(keepSegments) || keepSegments < 1 || keepSegments > MAX_KEEP_SEGMENTS) {
+    const advice = `Keep 1 segment at least, which is the one that is written to, and ${MAX_KEEP_SEGMENTS} at most`;
+    throw invalid(`keepSegments is ${keepSegments}`, advice);
   }
-  if (!Number.isFinite(keepDays) || keepDays < 0) {
-    throw invalid(`keepDays is ${keepDays}`, 'Give a number of days from 0');
+  // Written so that it holds for what is no number as well.
+  if (!(keepDays >= 0 && keepDays <= MAX_KEEP_DAYS)) {
+    throw invalid(`keepDays is ${keepDays}`, `Give a number of days from 0 to ${MAX_KEEP_DAYS}`);
   }
-  if (!Number.isSafeInteger(graceSeconds) || graceSeconds < 0) {
-    throw invalid(`graceSeconds is ${graceSeconds}`, 'Give whole seconds');
+  if (!Number.isSafeInteger(graceSeconds) || graceSeconds < 0 || graceSeconds > MAX_GRACE_SECONDS) {
+    throw invalid(
+      `graceSeconds is ${graceSeconds}`,
+      `Give whole seconds from 0 to ${MAX_GRACE_SECONDS}, which is 366 days`,
+    );
   }
   // Whoever lets go of entries that are nowhere else has to say for how long they stay.
   if (expire !== 'never' && !archive && keepDays === 0) {

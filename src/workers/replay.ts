@@ -18,11 +18,15 @@ export interface Replayed {
   readonly position: Position;
   /** State hash of the log folded from its beginning. */
   readonly replayed: string;
-  /** State hash of the stored snapshot, or of the newest one before the position with the entries since. */
-  readonly stored: string;
-  readonly equal: boolean;
-  /** The stored snapshot that was compared with; undefined where there is none before the position. */
-  readonly snapshot: Position | undefined;
+  /**
+   * State hash of the stored snapshot, or of the newest one before the position with the entries since; null where
+   * nothing is stored to compare with.
+   */
+  readonly stored: string | null;
+  /** Null where nothing was compared: that is no difference, and proves nothing. */
+  readonly equal: boolean | null;
+  /** The stored snapshot that was compared with; null where there is none before the position that this reducer made. */
+  readonly snapshot: Position | null;
   readonly entries: number;
 }
 
@@ -46,22 +50,17 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
   const scratch = overlay(deps.scratch, chunkStore(deps.blobs, log));
   const exact = found !== undefined && comparePositions(found.position, position) === 0;
   // Before the long part, since it may show that there is nothing to compare.
-  const root = exact ? await storedRoot(deps, log, found) : undefined;
+  const base = found && (await storedRoot(deps, log, found, { exact }));
   const alone = { ...deps, chunks: deps.scratch };
   const replayed = await buildState(alone, log, { at: position, only: 'beginning' });
-  const stored = root ?? (await buildState({ ...deps, chunks: scratch }, log, { at: position })).root;
-  const [replayedHash, storedHash] = [
-    await settledHash(deps, deps.scratch, replayed.root),
-    await settledHash(deps, scratch, stored),
-  ];
-  return {
-    position,
-    replayed: replayedHash,
-    stored: storedHash,
-    equal: replayedHash === storedHash,
-    snapshot: found?.position,
-    entries: replayed.entries,
-  };
+  const replayedHash = await settledHash(deps, deps.scratch, replayed.root);
+  const result = { position, replayed: replayedHash, entries: replayed.entries };
+  if (base === undefined) return { ...result, stored: null, equal: null, snapshot: null };
+  const stored = exact
+    ? base
+    : (await buildState({ ...deps, chunks: scratch }, log, { at: position, only: base })).root;
+  const storedHash = await settledHash(deps, scratch, stored);
+  return { ...result, stored: storedHash, equal: replayedHash === storedHash, snapshot: base.position };
 }
 
 /** The state hash of a root, settled in scratch where edits wait. */
@@ -73,10 +72,17 @@ async function settledHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Pr
   return layersHash(deps.platform, state);
 }
 
-async function storedRoot(deps: ReplayDeps, log: LogId, { position, ref }: CompletedSnapshot): Promise<Root> {
+/** The root of a snapshot; undefined where another reducer made it, and it is not itself what is to be compared with. */
+async function storedRoot(
+  deps: ReplayDeps,
+  log: LogId,
+  { position, ref }: CompletedSnapshot,
+  { exact }: { readonly exact: boolean },
+): Promise<Root | undefined> {
   const root = await loadRoot(deps, { log, position }, ref);
   const other = otherReducer(root, deps.reducer);
   if (other === undefined) return root;
+  if (!exact) return undefined;
   throw new UsageError(other, {
     log,
     ...position,

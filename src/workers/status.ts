@@ -35,16 +35,44 @@ export interface LogStatus {
   readonly stopped: Stop | null;
 }
 
+/** How one segment of a log stands. */
+export interface SegmentStatus {
+  readonly segment: number;
+  /** All that were ever written, wherever they are now. */
+  readonly entries: number;
+  /** Number of the newest entry with a completed snapshot. */
+  readonly lastSnapshot: number | null;
+  readonly archived: boolean;
+  /** Epoch seconds from which on the entries leave the table, or have left it; null while they stay. */
+  readonly expires: number | null;
+}
+
 /**
- * How one log stands.
+ * How each segment of a log stands, in order.
  * @throws LogNotFoundError
  */
-export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus> {
+export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<SegmentStatus[]> {
   const segments = await querySegments(deps.store, log, { consistent: false });
-  const ends = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
-  const entries = ends.reduce((total, count) => total + count, 0);
+  const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
+  return segments.map(({ segment, lastSnapshot = null, archive, expires = null }, i) => {
+    return { segment, entries: entries[i] ?? 0, lastSnapshot, archived: archive !== undefined, expires };
+  });
+}
+
+/**
+ * How one log stands.
+ * @param known how its segments stand; looked at where that is left out
+ * @throws LogNotFoundError
+ */
+export async function logStatus(
+  deps: StatusDeps,
+  log: LogId,
+  known?: readonly SegmentStatus[] | undefined,
+): Promise<LogStatus> {
+  const segments = known ?? (await segmentStatuses(deps, log));
+  const entries = segments.reduce((total, each) => total + each.entries, 0);
   const lastSnapshot = newestSnapshot(segments);
-  const folded = segments.reduce((total, { segment }, i) => total + foldedIn(segment, ends[i] ?? 0, lastSnapshot), 0);
+  const folded = segments.reduce((total, each) => total + foldedIn(each, lastSnapshot), 0);
   let chunks = 0;
   let bytes = 0;
   for await (const blob of deps.blobs.list(chunkPrefix(log))) {
@@ -55,8 +83,8 @@ export async function logStatus(deps: StatusDeps, log: LogId): Promise<LogStatus
   return {
     log,
     segments: segments.length,
-    archived: segments.filter(({ archive }) => archive !== undefined).length,
-    expiring: segments.filter(({ expires }) => expires !== undefined).length,
+    archived: segments.filter(({ archived }) => archived).length,
+    expiring: segments.filter(({ expires }) => expires !== null).length,
     entries,
     lastSnapshot,
     lagEntries: entries - folded,
@@ -78,10 +106,22 @@ export async function allLogs(store: LogStore): Promise<LogId[]> {
   return [...logs].sort();
 }
 
-/** The ids of all logs, the oldest first, by when their oldest segment was begun. Held in memory: some 100 bytes each. */
-export async function logsByAge(store: Pick<LogStore, 'allSegments'>): Promise<LogId[]> {
+/**
+ * The ids of all logs, the oldest first, by when their oldest segment was begun; those too of which a segment cannot be
+ * read. Held in memory: some 100 bytes each.
+ * @param onStranger told of each segment of which nobody knows whose it is
+ */
+export async function logsByAge(
+  store: Pick<LogStore, 'allSegments'>,
+  onStranger: (error: ItemInvalidError) => void,
+): Promise<LogId[]> {
   const begun = new Map<LogId, number>();
-  for await (const { log, created } of store.allSegments()) {
+  const onInvalid = (error: ItemInvalidError): void => {
+    if (error.log === undefined) return onStranger(error);
+    const log = parseLogId(error.log);
+    begun.set(log, begun.get(log) ?? Number.MAX_SAFE_INTEGER);
+  };
+  for await (const { log, created } of store.allSegments(undefined, onInvalid)) {
     begun.set(log, Math.min(created, begun.get(log) ?? created));
   }
   return [...begun].sort(([, a], [, b]) => a - b).map(([log]) => log);
@@ -113,10 +153,10 @@ async function waitingIn(
   }
 }
 
-function newestSnapshot(segments: readonly Segment[]): Position | null {
+function newestSnapshot(segments: readonly SegmentStatus[]): Position | null {
   let newest: Position | null = null;
   for (const { segment, lastSnapshot } of segments) {
-    if (lastSnapshot === undefined) continue;
+    if (lastSnapshot === null) continue;
     const position = { segment, entry: lastSnapshot };
     if (newest === null || comparePositions(position, newest) > 0) newest = position;
   }
@@ -124,7 +164,7 @@ function newestSnapshot(segments: readonly Segment[]): Position | null {
 }
 
 /** How many of a segment's entries lie up to and including a snapshot's own. */
-function foldedIn(segment: number, count: number, snapshot: Position | null): number {
+function foldedIn({ segment, entries }: SegmentStatus, snapshot: Position | null): number {
   if (snapshot === null || segment > snapshot.segment) return 0;
-  return segment < snapshot.segment ? count : snapshot.entry + 1;
+  return segment < snapshot.segment ? entries : snapshot.entry + 1;
 }

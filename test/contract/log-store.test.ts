@@ -929,6 +929,16 @@ describe('the dynamodb log store alone', () => {
     const wrong = Object.assign(new Error('no'), { name: error.name, CancellationReasons: other });
     expect(translateDynamoDbError(wrong, ['entries'])).toBe(wrong);
   });
+
+  test.each([
+    "1 validation error detected: Value 'E2' at 'tableName' failed to satisfy constraint: Member must have length greater than or equal to 3",
+    'TableName must be at least 3 characters long and at most 255 characters long',
+    "Invalid table/index name.  Table/index names must be between 3 and 255 characters long, and may contain only the characters a-z, A-Z, 0-9, '_', '-', and '.'",
+  ])('knows a name that no table can have: %s', (message) => {
+    const error = Object.assign(new Error(message), { name: 'ValidationException' });
+    const translated = translateDynamoDbError(error, ['E2']);
+    expect(translated).toMatchObject({ code: 'USAGE', reason: expect.stringContaining("'E2'"), cause: error });
+  });
 });
 
 describe('the memory log store alone', () => {

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -236,15 +236,16 @@ describe('words that make no sense', () => {
   test('words, each named in its error', async () => {
     const cases: [words: string, code: string, about: string][] = [
       ['export not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
-      [`export ${UNKNOWN} --at 17`, 'POSITION_INVALID', "'17'"],
-      [`export ${UNKNOWN} --at 0/4294967296`, 'POSITION_INVALID', '0/4294967296'],
-      [`view ${UNKNOWN} --rows 5:1 --columns 0:1`, 'USAGE', '5:1'],
+      [`export ${UNKNOWN} --at 17`, 'POSITION_INVALID', "--at: '17'"],
+      [`export ${UNKNOWN} --at 0/4294967296`, 'POSITION_INVALID', "--at: '0/4294967296'"],
+      [`view ${UNKNOWN} --rows 5:1 --columns 0:1`, 'USAGE', "--rows: '5:1'"],
       [`view ${UNKNOWN} --rows 0:4294967297 --columns 0:1`, 'USAGE', '4294967296 rows'],
       [`view ${UNKNOWN} --rows 0:100000 --columns 0:100000`, 'USAGE', '1000000'],
       [`view ${UNKNOWN} --rows 0:1`, 'USAGE', '--columns'],
       [`append ${UNKNOWN}`, 'USAGE', "'file'"],
-      [`append ${UNKNOWN} x --snapshot-every 0`, 'USAGE', "'0'"],
+      [`append ${UNKNOWN} x --snapshot-every 0`, 'USAGE', "--snapshot-every: '0' is not a whole number from 1"],
       ['export', 'USAGE', "'log'"],
+      ['work --concurrency 0', 'USAGE', "--concurrency: '0' is not"],
       ['create --color', 'USAGE', '--color'],
       ['create one', 'USAGE', 'arguments'],
       ['destroy', 'USAGE', 'destroy'],
@@ -274,6 +275,37 @@ describe('a place that is not there', () => {
     return [...words, '--entry-table', 'Entries-X', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
   };
 
+  test('a directory without data, which only what begins there makes one with data', async () => {
+    const parent = await mkdtemp(join(tmpdir(), 'logfold-typo-'));
+    const [typo, empty] = [join(parent, 'typo'), join(parent, 'empty')];
+    await mkdir(empty);
+    const file = join(parent, 'one.ndjson');
+    await writeFile(file, '{"op":"set","cells":[[0,0,"x"]]}');
+    try {
+      for (const directory of [typo, empty]) {
+        const local = ['--local', directory];
+        const commands = [['status'], ['append', UNKNOWN, file], ['sweep'], ['policy'], ['verify', UNKNOWN]];
+        for (const refusal of await place.refused(commands.map((words) => [...words, ...local]))) {
+          expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: expect.stringContaining('create') });
+          expect(refusal.message).toContain(`'${directory}'`);
+        }
+      }
+      expect([(await readdir(parent)).sort(), await readdir(empty)]).toEqual([['empty', 'one.ndjson'], []]);
+      expect((await runCli(['create', '--local', typo])).code).toBe(0);
+      expect((await runCli(['status', '--local', typo])).code).toBe(0);
+    } finally {
+      await rm(parent, { recursive: true });
+    }
+  });
+
+  test('a table that is not in the directory', async () => {
+    const tables = await place.tableNames();
+    const [refusal] = await place.refusals(['status', '--segment-table', 'Segmnet']);
+    expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: ADVICE });
+    expect(refusal?.message).toContain("'Segmnet'");
+    expect(await place.tableNames()).toEqual(tables);
+  });
+
   test('no place at all, or only a part of one', async () => {
     for (const refusal of await place.refused([['create'], ['work'], ['status', '--bucket', 'b'], ['engine']])) {
       expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--local') });
@@ -294,6 +326,23 @@ describe('a place that is not there', () => {
       expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: ADVICE });
       expect(refusal.message).toMatch(/Entries-X|Segments-Y/);
     }
+  });
+
+  test('names that no table can have', async () => {
+    const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: place.endpoint };
+    const local = ['--entry-table', 'E2', ...place.words];
+    const there = ['--entry-table', 'Entries-X', '--segment-table', 'S 2', '--bucket', 'bucket-z'];
+    const stream = ['--entry-table', 'E2', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
+    const commands = [
+      ['create', ...local],
+      ['status', ...there],
+      ['work', ...stream],
+    ];
+    const refusals = await place.refused(commands, environment);
+    for (const [i, name] of ["'E2'", "'S 2'", "'E2'"].entries()) {
+      expect(refusals[i]).toMatchObject({ code: 'USAGE', message: expect.stringContaining(name), advice: ADVICE });
+    }
+    expect((await runCli(['create', ...local])).code).toBe(2);
   });
 
   test('no credentials', async () => {

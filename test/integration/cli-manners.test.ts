@@ -125,6 +125,7 @@ describe('the documents that --json prints', () => {
         },
       ],
       failures: [],
+      segments: [{ segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null }],
     });
     const end = { segment: 0, entry: 3 };
     expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });
@@ -215,19 +216,36 @@ describe('what a person sees', () => {
     const file = join(place.directory, 'edits.ndjson');
     await writeFile(file, '{"op":"set","cells":[[0,0,"a,b"],[1,1,"x"]]}');
     const appended = await say('append', log, file);
-    expect(appended.stdout).toMatch(/^1 entries, 0 snapshots and 0 segments appended/);
-    expect(appended.stderr).toMatch(/Lines/);
+    expect(appended.stdout).toMatch(/^1 entry, 0 snapshots and 0 segments appended; 0 checks passed\n$/);
 
     expect((await say('export', log)).stdout).toBe('"a,b",\n,x\n');
     expect((await say('view', log, '--rows', '1:3', '--columns', '1:3')).stdout).toBe('x,\n,\n');
     const refused = await say('segment', log);
     expect(refused).toMatchObject({ code: 1, stdout: '' });
     expect(refused.stderr).toMatch(/^logfold: SEGMENT_WITHOUT_SNAPSHOT: .+\n$/);
-    expect((await say('work', '--until-idle')).stdout).toMatch(/snapshots built/);
-    expect((await say('status', log)).stdout).toContain(log);
-    expect((await say('replay', log)).stdout).toMatch(/equals/);
+    const alone = await say('replay', log, '--at', '0/2');
+    expect(alone.code).toBe(1);
+    expect(alone.stdout).toMatch(/^The fold of 2 entries was compared with nothing: nothing is stored/);
+    expect((await say('work', '--until-idle')).stdout).toMatch(/^\d+ snapshots? built from /);
+    const status = await say('status', log);
+    expect(status.stdout).toContain(log);
+    expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ leaves from │/);
+    expect(status.stdout).toMatch(/│ 0 +│ 2 +│ 0 +│ - +│ - +│/);
+    const all = await say('status');
+    expect(all.stdout).toContain(log);
+    // What is read by a program, or in a file, has no colours.
+    for (const { stdout, stderr } of [status, all]) expect(stdout + stderr).not.toContain('\x1b');
+    expect(await say('replay', log)).toMatchObject({ code: 0, stdout: expect.stringMatching(/equals/) });
     expect((await say('verify', log)).stdout).toMatch(/nothing is missing/);
   });
+});
+
+test('status lists logs in order, though it looks at several at once', async () => {
+  for (let i = 0; i < 20; i++) await place.client.createLog();
+  const { logs } = await place.json('status');
+  const ids = (logs as { log: string }[]).map(({ log }) => log);
+  expect(ids.length).toBeGreaterThanOrEqual(20);
+  expect(ids).toEqual([...ids].sort());
 });
 
 describe('earlier states', () => {

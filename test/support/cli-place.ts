@@ -166,6 +166,13 @@ export class CliPlace {
     await this.#db.send(new PutItemCommand({ TableName: TABLES.entryTable, Item: item }));
   }
 
+  /** Writes an item of the Segment table of which nobody can say whose it is. @returns what removes it */
+  async putStranger(): Promise<() => Promise<void>> {
+    const Key = { S: { B: Uint8Array.of(1, 2, 3) }, N: { N: '0' } };
+    await this.#db.send(new PutItemCommand({ TableName: TABLES.segmentTable, Item: Key }));
+    return async () => void (await this.#db.send(new DeleteItemCommand({ TableName: TABLES.segmentTable, Key })));
+  }
+
   async getItem(log: LogId, position: Position): Promise<Attributes> {
     const found = await this.#db.send(
       new GetItemCommand({ TableName: TABLES.entryTable, Key: entryKey(log, position) }),

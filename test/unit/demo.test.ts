@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Choices } from '../../src/cli/demo/choices.ts';
 import { areaAt, review } from '../../src/cli/demo/edits.ts';
 import { compareSheets, PlainSheet } from '../../src/cli/demo/plain-sheet.ts';
+import { type Between, describeSharing } from '../../src/cli/demo/report.ts';
 import { compareChunks, type Moment, TouchedCells } from '../../src/cli/demo/sharing.ts';
 import { SNAPSHOT_EVERY } from '../../src/cli/demo/team.ts';
 import { priceOf } from '../../src/cli/prices.ts';
@@ -64,6 +65,43 @@ describe('the judges of the demo', () => {
     plain.apply({ type: 'Delete Rows', position: plain.rows.length - 1, count: 1 });
     plain.apply({ type: 'Set', cells: [[7, 4, 'Elsewhere']] });
     expect((await compare()).difference).toBe('row 7, column 4 is City 7, not Elsewhere');
+  });
+});
+
+describe('what is said of two snapshots', () => {
+  const between: Between = {
+    edits: 20,
+    place: 'Ohio',
+    older: { segment: 1, entry: 7 },
+    newer: { segment: 1, entry: 28 },
+    olderChunks: 2,
+    newerChunks: 2,
+    shared: 2,
+    touched: 1,
+    waiting: 1,
+    recut: 0,
+    lost: 0,
+  };
+
+  test('where all edits wait: all chunks are shared, and why', () => {
+    expect(describeSharing(between)).toBe(
+      'The snapshots at 1/7 and 1/28 (segment/entry) share 2 of 2 chunks.\n' +
+        'The edits, all around Ohio, belong to 1 chunk, and are too few for any to be rewritten:\n' +
+        'they wait in the root, so that every chunk is shared.',
+    );
+  });
+
+  test('where no edit belongs to any chunk, nothing is said to wait', () => {
+    expect(describeSharing({ ...between, touched: 0, waiting: 0 })).not.toContain('wait');
+  });
+
+  test('where some chunks were written anew: the others are shared, and that of one nobody knows why not', () => {
+    const some = { ...between, olderChunks: 9, newerChunks: 9, shared: 6, touched: 3, waiting: 1, recut: 1 };
+    expect(describeSharing(some)).toMatch(
+      /share 6 of 9 chunks\.\n.*touched 3 chunks and 1 right after these had to be cut/,
+    );
+    expect(describeSharing(some)).toMatch(/Every other chunk is shared\.\nToo few for 1 of them/);
+    expect(describeSharing({ ...some, lost: 1 })).toMatch(/1 OTHER CHUNK IS NOT SHARED\./);
   });
 });
 

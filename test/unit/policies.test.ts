@@ -115,6 +115,13 @@ describe('writePolicy', () => {
     await expect(writing).rejects.toThrow(PolicyInvalidError);
     expect(await stored(blobs)).toBeUndefined();
   });
+
+  test('what is stored beyond all bounds is no policy of that log, and leaves the others theirs', async () => {
+    const blobs = await storing(JSON.stringify({ format: 1, logs: { [LOG]: { graceSeconds: 86_399_999_913_600 } } }));
+    const policies = await readPolicies(blobs, DEFAULT_POLICY);
+    expect(() => policies.of(LOG)).toThrow(PolicyInvalidError);
+    expect(policies.of(newLogId())).toEqual(DEFAULT_POLICY);
+  });
 });
 
 describe('an object that cannot be read', () => {

@@ -25,9 +25,19 @@ describe('the replay function', () => {
     const { sheet, position, run, events } = await replayable();
     const before = await sheet.contents();
     expect(await run({ log: LOG })).toMatchObject({ log: LOG, position, equal: true, entries: 3 });
-    expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ position: { segment: 0, entry: 2 }, entries: 2 });
+    const after = { segment: 0, entry: position.entry + 1 };
+    expect(await run({ log: LOG, at: `0/${after.entry}` })).toMatchObject({ position: after, equal: true, entries: 4 });
     expect(await sheet.contents()).toEqual(before);
-    expect(events).toMatchObject([{ kind: 'replayed', run: 'request', log: LOG }, { replayed: { entries: 2 } }]);
+    expect(events).toMatchObject([{ kind: 'replayed', run: 'request', log: LOG }, { replayed: { entries: 4 } }]);
+  });
+
+  test('says that nothing is stored to compare with, which is neither equal nor a difference', async () => {
+    const { run, events } = await replayable();
+    expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ equal: null, stored: null, snapshot: null, entries: 2 });
+    const [event] = events;
+    if (event === undefined) throw new Error('nothing was reported');
+    expect(logLine(event)).toMatchObject({ level: 'warn', message: expect.stringContaining('nothing is stored') });
+    expect(measures(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
   test('says aloud that a snapshot is not the fold of its log', async () => {

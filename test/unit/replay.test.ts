@@ -93,11 +93,17 @@ describe('replay', () => {
     expect(await replayed(sheet)).toMatchObject({ equal: true });
   });
 
-  test('says so where there is no snapshot yet, and replays to a position all the same', async () => {
+  test('says so where there is no snapshot yet, and that a replay to a position compares with nothing', async () => {
     const sheet = await SheetLog.create();
     const end = await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
     await expect(replayed(sheet)).rejects.toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT' });
-    expect(await replayed(sheet, end)).toMatchObject({ position: end, equal: true, snapshot: undefined });
+    expect(await replayed(sheet, end)).toMatchObject({
+      position: end,
+      stored: null,
+      equal: null,
+      snapshot: null,
+      entries: 1,
+    });
   });
 
   test('says so where another version of the reducer made the snapshot: different states would prove nothing', async () => {
@@ -106,6 +112,15 @@ describe('replay', () => {
     await sheet.completed();
     const newer = { ...sheet.deps, reducer: versionedSheet(2), scratch: new MemoryChunks() };
     await expect(replay(newer, sheet.log)).rejects.toThrow('the snapshot was made by reducer spreadsheet 1');
+  });
+
+  test('does not name a snapshot of another version of the reducer that it passed over as what it compared with', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
+    await sheet.completed();
+    const end = await sheet.edit({ type: 'Set', cells: [[0, 1, 'b']] });
+    const newer = { ...sheet.deps, reducer: versionedSheet(2), scratch: new MemoryChunks() };
+    expect(await replay(newer, sheet.log, end)).toMatchObject({ position: end, equal: null, snapshot: null });
   });
 
   test('names an entry that cannot be folded', async () => {

@@ -450,7 +450,7 @@ describe('a line for a person', () => {
     [
       collect,
       { ...collected, removed: tally(0, 0), condemned: tally(0, 0), aborted: 1 },
-      '0 objects removed, 0 B; 0 to go after a grace period, 0 B; 1 unfinished uploads given up',
+      '0 objects removed, 0 B; 0 to go after a grace period, 0 B; 1 unfinished upload given up',
     ],
     [
       collect,

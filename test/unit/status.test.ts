@@ -1,12 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { ItemInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import { allLogs, logStatus, logsByAge } from '../../src/workers/status.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import { NOON } from '../support/logs.ts';
+import { NOON, newLogId } from '../support/logs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
+
+function unexpected(error: Error): never {
+  throw error;
+}
 
 const cell = { type: 'Set', cells: [[0, 0, 'a']] } as const;
 
@@ -112,7 +118,24 @@ test('logs are listed by when they were begun, the oldest first', async () => {
   const older = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e80');
   for (const segment of [0, 1]) await store.putSegment({ log, segment, created: NOON / 1000 + segment });
   for (const segment of [0, 1]) await store.putSegment({ log: older, segment, created: NOON / 1000 - 2 + 9 * segment });
-  expect(await logsByAge(store)).toEqual([older, log]);
+  expect(await logsByAge(store, unexpected)).toEqual([older, log]);
+});
+
+test('one segment that cannot be read, whoever owns it, keeps no log from being listed', async () => {
+  const store = new MemoryLogStore();
+  const [log, torn] = [newLogId(), newLogId()];
+  await store.putSegment({ log: torn, segment: 0, created: -1 });
+  await store.putSegment({ log, segment: 0, created: NOON / 1000 });
+  const stranger = new ItemInvalidError('S is no id of a segment');
+  const scanned: Pick<LogStore, 'allSegments'> = {
+    async *allSegments(part, onInvalid) {
+      onInvalid?.(stranger);
+      yield* store.allSegments(part, onInvalid);
+    },
+  };
+  const strangers: unknown[] = [];
+  expect(await logsByAge(scanned, (error) => strangers.push(error))).toEqual([log, torn]);
+  expect(strangers).toEqual([stranger]);
 });
 
 test('a log is listed though one of its segments cannot be read', async () => {

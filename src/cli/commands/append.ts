@@ -1,6 +1,7 @@
 import { queryNewestSegments } from '../../log/newest.ts';
 import { Appender } from '../append.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { count, countEntries } from '../count.ts';
 import { openEdits } from '../edits-file.ts';
 import { requireSheets } from '../reducer.ts';
 
@@ -34,10 +35,11 @@ export function appendCommand() {
             progress.stop();
           }
           const { entries, snapshots, segments, checks, unchecked } = appender.counts;
-          const passedOver = unchecked > 0 ? `; ${unchecked} check lines passed over, for want of --check` : '';
+          const passedOver =
+            unchecked > 0 ? `; ${count(unchecked, 'check line')} passed over, for want of --check` : '';
           output.result(
             { log, ...appender.counts, last: appender.last ?? null },
-            `${entries} entries, ${snapshots} snapshots and ${segments} segments appended; ${checks} checks passed${passedOver}`,
+            `${countEntries(entries)}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${passedOver}`,
           );
         });
       } finally {

@@ -1,6 +1,7 @@
 import { toHex } from '../../tree/bytes.ts';
 import { archiveSegment, planArchive } from '../../workers/archive.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 import { formatBytes } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { dueSegments, policyOfLog } from '../retention.ts';
@@ -75,5 +76,5 @@ function sizes({
   readonly bytes: number;
   readonly stored: number;
 }): string {
-  return `${entries} entries, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
+  return `${countEntries(entries)}, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
 }

@@ -1,5 +1,6 @@
 import { type CollectResult, collectLog } from '../../workers/collect.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import { formatDuration } from '../duration.ts';
 import { formatBytes } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
@@ -41,13 +42,13 @@ function describe(result: Extract<CollectResult, { outcome: 'collected' }>, grac
   const { removed, condemned, kept, aborted, foreign, keys } = result;
   const [would, givenUp] = keys === undefined ? ['removed', 'given up'] : ['would be removed', 'would be given up'];
   const lines = [
-    `${removed.objects} objects ${would}, ${formatBytes(removed.bytes)}`,
+    `${count(removed.objects, 'object')} ${would}, ${formatBytes(removed.bytes)}`,
     `${condemned.objects} unreachable, to go in ${formatDuration(graceSeconds)}, ${formatBytes(condemned.bytes)}`,
     `${kept.objects} kept, ${formatBytes(kept.bytes)}`,
   ];
-  if (aborted > 0) lines.push(`${aborted} unfinished uploads ${givenUp}`);
+  if (aborted > 0) lines.push(`${count(aborted, 'unfinished upload')} ${givenUp}`);
   if (foreign.length > 0)
-    lines.push(`${foreign.length} objects that are not logfold's, left alone: ${foreign.join(', ')}`);
+    lines.push(`${count(foreign.length, 'object')} not of logfold's making, left alone: ${foreign.join(', ')}`);
   for (const key of keys?.removed ?? []) lines.push(`  would remove ${key}`);
   for (const key of keys?.condemned ?? []) lines.push(`  would condemn ${key}`);
   return lines.join('\n');

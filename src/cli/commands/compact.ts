@@ -3,6 +3,7 @@ import { formatPosition } from '../../log/position.ts';
 import { type CompactResult, compactSnapshot } from '../../workers/compact.ts';
 import { newestSnapshot } from '../../workers/snapshot-entry.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import { formatBytes } from '../output.ts';
 
 export function compactCommand() {
@@ -31,7 +32,7 @@ function describe(result: CompactResult): string {
   switch (result.outcome) {
     case 'compacted': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${snapshot} is settled: ${result.waited} edits waited, ${result.chunksWritten} chunks and the root written, ${size}`;
+      return `${snapshot} is settled: ${count(result.waited, 'edit')} waited, ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
     }
     case 'settled':
       return `${snapshot} was settled already`;

@@ -11,7 +11,7 @@ export function engineCommand() {
     if (options.local === undefined) {
       throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
     }
-    return inEnvironment(options, async ({ endpoint, lost }, output) => {
+    return inEnvironment({ ...options, creates: true }, async ({ endpoint, lost }, output) => {
       // Before anything that tells a program that it may interrupt.
       const signal = AbortSignal.any([interrupted(), lost]);
       output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);

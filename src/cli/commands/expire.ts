@@ -1,8 +1,10 @@
 import { UsageError } from '../../errors.ts';
 import { checkPolicy } from '../../snapshot/retention.ts';
 import { type ExpireResult, expireSegment } from '../../workers/expire.ts';
+import { requireSegment } from '../../workers/segment-state.ts';
 import { unexpireSegment } from '../../workers/unexpire.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 import { formatDate } from '../duration.ts';
 import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
@@ -23,17 +25,24 @@ export function expireCommand() {
         const deps = { ...environment.deps, pace };
         if (undo) {
           if (number === undefined) throw new UsageError('it is not said for which segment', { advice: 'Name one' });
+          if (Object.keys(policyChanges(options)).length > 0) {
+            throw new UsageError('--undo takes back that a segment expires, and no policy has a say in that', {
+              advice: 'Leave out what the policy would be; nothing was changed',
+            });
+          }
+          const { expires } = await requireSegment(deps.tables, { log, segment: number });
           const result = await withProgress(output, 'Entries looked at', (onEntries) =>
             unexpireSegment({ ...deps, onEntries }, { log, segment: number }, { dryRun }),
           );
           const would = dryRun ? 'would stay: from' : 'stays: from';
-          const text = `segment ${number} ${would} ${result.entries} entries their expiry is taken away`;
-          return output.result({ log, dryRun, ...result }, text);
+          const text = `segment ${number} ${would} ${countEntries(result.entries)} ${result.entries === 1 ? 'its' : 'their'} expiry is taken away`;
+          const none = `segment ${number} does not expire`;
+          return output.result({ log, dryRun, ...result }, expires === undefined ? none : text);
         }
         const own = await policyOfLog(environment, log, policyChanges(options));
         const policy = checkPolicy({ ...own, expire: own.expire === 'never' ? 'ttl' : own.expire }, log);
         const numbers = number === undefined ? await dueSegments(environment, log, policy, 'expire') : [number];
-        if (policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment);
+        if (policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment, log);
         if (numbers.length > 0) warnOfShortGrace(policy, output);
         const results: ExpireResult[] = [];
         await withProgress(output, 'Entries done', async (onEntries) => {
@@ -67,8 +76,9 @@ function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonl
   const segment = `segment ${result.segment}`;
   switch (result.outcome) {
     case 'expired': {
-      const [deleted, stamped] = how.dryRun ? ['would be deleted', 'would expire'] : ['are deleted', 'expire'];
-      return `${segment}: ${result.entries} entries ${how.deletes ? deleted : `${stamped} on ${formatDate(result.expires)}`}`;
+      const done = result.entries === 1 ? ['is deleted', 'expires'] : ['are deleted', 'expire'];
+      const [deleted, stamped] = how.dryRun ? ['would be deleted', 'would expire'] : done;
+      return `${segment}: ${countEntries(result.entries)} ${how.deletes ? deleted : `${stamped} on ${formatDate(result.expires)}`}`;
     }
     case 'waiting': {
       const on = formatDate(result.expires);

@@ -10,6 +10,7 @@ import { sheetRows } from '../../state/spreadsheet/rows.ts';
 import type { Sheet } from '../../state/spreadsheet/sheet.ts';
 import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import type { Output } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 import { isSystemError } from '../system-error.ts';
@@ -36,7 +37,7 @@ export function exportCommand() {
           return;
         }
         const { rows, columns } = await writeCsv(sheet, options.csv, output);
-        const text = `${rows} rows and ${columns} columns at ${formatPosition(position)} written to ${options.csv}`;
+        const text = `${count(rows, 'row')} and ${count(columns, 'column')} at ${formatPosition(position)} written to ${options.csv}`;
         output.result(
           { log, position, snapshot: snapshot ?? null, csv: options.csv, rowCount: rows, columnCount: columns },
           options.csv === undefined ? '' : text,

@@ -1,13 +1,14 @@
 import { withScratch } from '../../adapters/scratch.ts';
-import { formatPosition } from '../../log/position.ts';
-import { replay } from '../../workers/replay.ts';
+import { comparePositions, formatPosition } from '../../log/position.ts';
+import { type Replayed, replay } from '../../workers/replay.ts';
 import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 
 export function replayCommand() {
   return command(
     'replay',
-    'Fold a log from its beginning and compare with the stored snapshot; exit code 1 where they differ.',
+    'Fold a log from its beginning and compare with the stored snapshot; exit code 0 only where they are equal.',
   )
     .argument('<log>', 'the log', parse.log)
     .option(
@@ -24,17 +25,25 @@ export function replayCommand() {
           const onProgress = (entries: number) => progress.update(entries);
           const result = await withScratch(log, (scratch) => replay({ ...deps, scratch, onProgress }, log, options.at));
           progress.stop();
-          const verdict = result.equal ? 'equals' : 'DIFFERS from';
-          const place = formatPosition(result.position);
-          output.result(
-            { log, ...result, snapshot: result.snapshot ?? null },
-            `The fold of ${result.entries} entries ${verdict} what is stored at ${place}\n` +
-              `  replayed ${result.replayed}\n  stored   ${result.stored}`,
-          );
-          if (!result.equal) process.exitCode = 1;
+          output.result({ log, ...result }, describe(result));
+          if (result.equal !== true) process.exitCode = 1;
         } finally {
           progress.stop();
         }
       }),
     );
+}
+
+function describe({ position, entries, equal, snapshot, replayed, stored }: Replayed): string {
+  const fold = `The fold of ${countEntries(entries)}`;
+  const place = formatPosition(position);
+  if (snapshot === null) {
+    return `${fold} was compared with nothing: nothing is stored to compare it with at ${place} or before\n  replayed ${replayed}`;
+  }
+  const verdict = `${fold} ${equal === true ? 'equals' : 'DIFFERS from'} what is stored at ${place}`;
+  const on =
+    comparePositions(snapshot, position) === 0
+      ? ''
+      : `, the snapshot at ${formatPosition(snapshot)} and the entries since`;
+  return `${verdict}${on}\n  replayed ${replayed}\n  stored   ${stored}`;
 }

@@ -1,11 +1,14 @@
 import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../../errors.ts';
+import { MAX_KEEP_DAYS } from '../../snapshot/retention.ts';
 import { restoreSegment } from '../../workers/restore.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { countEntries } from '../count.ts';
 import { parseDuration } from '../duration.ts';
 import { capacityShareOption, paceOf } from '../retention.ts';
 
 const HOLD = '7d';
+const MAX_HOLD_SECONDS = MAX_KEEP_DAYS * 24 * 3600;
 
 export function restoreCommand() {
   return command('restore', "Put an archived segment's entries back into the table, or into another one.")
@@ -13,7 +16,7 @@ export function restoreCommand() {
     .argument('<segment>', 'its segment', parse.number)
     .addOption(
       new Option('--hold <duration>', 'for how long no policy takes them away again')
-        .argParser(parseDuration)
+        .argParser(parseHold)
         .default(parseDuration(HOLD), HOLD),
     )
     .option('--to-entry-table <name>', 'write into this Entry table instead')
@@ -21,7 +24,7 @@ export function restoreCommand() {
     .addOption(capacityShareOption())
     .option('--dry-run', 'write nothing, and say what would be written', false)
     .action((log, segment, options) =>
-      inEnvironment(options, async (environment, output) => {
+      inEnvironment({ ...options, creates: true }, async (environment, output) => {
         const { toEntryTable, toSegmentTable, dryRun } = options;
         if ((toEntryTable === undefined) !== (toSegmentTable === undefined)) {
           throw new UsageError('--to-entry-table and --to-segment-table go together');
@@ -41,18 +44,26 @@ export function restoreCommand() {
           );
           progress.stop();
           const { entries, restored, unexpired } = result;
-          const would = dryRun ? 'would be' : 'are';
+          const would = (number: number): string => (dryRun ? 'would be' : number === 1 ? 'is' : 'are');
+          const there = entries - restored - unexpired;
           const parts = [
-            `segment ${segment} of ${entries} entries: ${restored} ${would} put back`,
-            `${unexpired} no longer expire`,
-            `${entries - restored - unexpired} were there`,
+            `segment ${segment} of ${countEntries(entries)}: ${restored} ${would(restored)} put back`,
+            `${unexpired} no longer ${unexpired === 1 ? 'expires' : 'expire'}`,
+            `${there} ${there === 1 ? 'was' : 'were'} there`,
           ];
           const created = others?.created ?? [];
-          if (created.length > 0) parts.push(`${created.join(' and ')} ${would} created`);
+          if (created.length > 0) parts.push(`${created.join(' and ')} ${would(created.length)} created`);
           output.result({ log, dryRun, ...result, ...(others && { created }) }, parts.join(', '));
         } finally {
           progress.stop();
         }
       }),
     );
+}
+
+/** @throws UsageError */
+function parseHold(text: string): number {
+  const seconds = parseDuration(text);
+  if (seconds <= MAX_HOLD_SECONDS) return seconds;
+  throw new UsageError(`'${text}' is too long`, { advice: `Give ${MAX_KEEP_DAYS}d at most` });
 }

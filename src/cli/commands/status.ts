@@ -1,35 +1,49 @@
 import Table from 'cli-table3';
+import pLimit from 'p-limit';
 import { isOfOneLog } from '../../errors.ts';
 import { formatPosition } from '../../log/position.ts';
-import { allLogs, type LogStatus, logStatus } from '../../workers/status.ts';
+import { HELD } from '../../snapshot/retention.ts';
+import { allLogs, type LogStatus, logStatus, type SegmentStatus, segmentStatuses } from '../../workers/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { formatDate } from '../duration.ts';
 import { formatBytes } from '../output.ts';
 
+/** Logs that are looked at at once. */
+const AT_ONCE = 16;
+
 export function statusCommand() {
-  return command('status', 'Show how a log stands, or all of them.')
+  return command('status', 'Show how a log and each of its segments stand, or how all logs do.')
     .argument('[log]', 'the log; all of them where it is left out', parse.log)
     .action((log, options) =>
       inEnvironment(options, async ({ deps }, output) => {
-        const logs: LogStatus[] = [];
-        const failures: Failure[] = [];
-        const ids = log === undefined ? await allLogs(deps.store) : [log];
+        if (log !== undefined) {
+          const segments = await segmentStatuses(deps, log);
+          const status = await logStatus(deps, log, segments);
+          const text = `${describe([status], [])}\n${describeSegments(segments)}`;
+          return output.result({ logs: [status], failures: [], segments }, text);
+        }
+        const ids = await allLogs(deps.store);
         const progress = output.progress('Logs', ids.length);
+        let done = 0;
+        const limit = pLimit(AT_ONCE);
         try {
-          for (const id of ids) {
-            try {
-              logs.push(await logStatus(deps, id));
-            } catch (error) {
-              // What is wrong with one log must not hide the others. Of one that was asked for, it is the answer.
-              if (log !== undefined || !isOfOneLog(error)) throw error;
-              failures.push({ log: id, code: error.code, message: error.message });
-            }
-            progress.update(logs.length + failures.length);
-          }
+          const found = await limit.map(ids, async (id) => {
+            const status = await logStatus(deps, id).catch((error: unknown): Failure => {
+              // What is wrong with one log must not hide the others.
+              if (!isOfOneLog(error)) throw error;
+              return { log: id, code: error.code, message: error.message };
+            });
+            progress.update(++done);
+            return status;
+          });
+          const failures = found.filter((each) => 'code' in each);
+          const logs = found.filter((each) => 'segments' in each);
+          output.result({ logs, failures }, describe(logs, failures));
+          if (failures.length > 0) process.exitCode = 1;
         } finally {
+          limit.clearQueue();
           progress.stop();
         }
-        output.result({ logs, failures }, describe(logs, failures));
-        if (failures.length > 0) process.exitCode = 1;
       }),
     );
 }
@@ -40,9 +54,13 @@ interface Failure {
   readonly message: string;
 }
 
+/** Without colours, which would be escapes in a file or a pipe. */
+const PLAIN = { style: { head: [], border: [] } };
+
 function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
   if (logs.length + failures.length === 0) return 'There are no logs yet.';
   const table = new Table({
+    ...PLAIN,
     head: [
       'log',
       'segments',
@@ -89,4 +107,17 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
   const stops = logs.flatMap(({ log, stopped }) => (stopped === null ? [] : [`${log} is stopped: ${stopped.message}`]));
   const failed = failures.map(({ log, code, message }) => `${log} cannot be looked at: ${code}: ${message}`);
   return [table.toString(), ...stops, ...failed].join('\n');
+}
+
+function describeSegments(segments: readonly SegmentStatus[]): string {
+  const table = new Table({ ...PLAIN, head: ['segment', 'entries', 'last snapshot', 'archived', 'leaves from'] });
+  for (const { segment, entries, lastSnapshot, archived, expires } of segments) {
+    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeLeave(expires)]);
+  }
+  return table.toString();
+}
+
+function describeLeave(expires: number | null): string {
+  if (expires === null) return '-';
+  return expires === HELD ? 'is being taken back' : formatDate(expires);
 }

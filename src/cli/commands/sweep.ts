@@ -1,7 +1,9 @@
 import { Option } from '@commander-js/extra-typings';
 import { LogfoldError, UsageError } from '../../errors.ts';
+import { sinceSchema } from '../../functions/sweep-function.ts';
 import type { LogId } from '../../log/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
+import type { RetentionPolicy } from '../../snapshot/retention.ts';
 import type { Job } from '../../workers/job.ts';
 import { Pace } from '../../workers/pace.ts';
 import { readPolicies } from '../../workers/policies.ts';
@@ -9,6 +11,7 @@ import type { JobResult } from '../../workers/run-job.ts';
 import { logsByAge } from '../../workers/status.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import { JobRunner } from '../job-runner.ts';
 import { describeJob, describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
@@ -43,9 +46,11 @@ export function sweepCommand() {
         }
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
-        if (everywhere.expire === 'ttl') await requireTtl(environment);
-        if (!dryRun) warnOfShortGrace(everywhere, output);
         const policies = await readPolicies(environment.deps.blobs, everywhere);
+        if (everywhere.expire === 'ttl') await requireTtl(environment);
+        const byTtl = (log === undefined ? policies.logs() : [log]).find((of) => policies.ownOf(of).expire === 'ttl');
+        if (byTtl !== undefined) await requireTtl(environment, byTtl);
+        if (!dryRun) warnOfShortGrace(everywhere, output);
         const policyOf = (of: LogId) => policies.of(of);
         const pace = await paceOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
@@ -58,8 +63,9 @@ export function sweepCommand() {
           summary.begin();
           const send = async (job: Job, why: string): Promise<void> => {
             if (!summary.isNew(job, why)) return;
+            if (dryRun) return noteExpiry(job, policyOf, summary);
             try {
-              if (!dryRun && (await runner.run(job))) changed = true;
+              if (await runner.run(job)) changed = true;
             } catch (error) {
               if (!(error instanceof LogfoldError)) throw error;
               summary.failed(job.log, error);
@@ -85,7 +91,7 @@ export function sweepCommand() {
         try {
           if (options.rate !== undefined) {
             const unhurried = new Pace({ perSecond: options.rate / 60 });
-            for (const one of await logsByAge(environment.deps.tables)) {
+            for (const one of await logsByAge(environment.deps.tables, (error) => summary.failed(undefined, error))) {
               await unhurried.take(1);
               await passes({ log: one, since, leftovers: false });
               summary.endOfLogs();
@@ -100,6 +106,12 @@ export function sweepCommand() {
         summary.report();
       }),
     );
+}
+
+/** A dry run archives nothing, so that no later pass would find what is to expire thereafter. */
+function noteExpiry(job: Job, policyOf: (log: LogId) => RetentionPolicy, summary: Summary): void {
+  if (job.kind !== 'archive' || policyOf(job.log).expire === 'never') return;
+  summary.isNew({ ...job, kind: 'expire' }, 'it need not stay in the table, once it is archived');
 }
 
 class Summary {
@@ -129,7 +141,8 @@ class Summary {
   }
 
   begin(): void {
-    this.#seen = new Set();
+    // In a dry run no pass does what would make the same due again.
+    if (!this.#dryRun) this.#seen = new Set();
     this.#progress ??= this.#output.progress('Logs');
   }
 
@@ -137,7 +150,7 @@ class Summary {
     this.#progress?.stop();
   }
 
-  /** Notes a job that was asked for, once a pass. */
+  /** Notes a job that was asked for, once a pass; in a dry run, once. */
   isNew(job: Job, why: string): boolean {
     const text = describeJob(job);
     if (this.#seen.has(text)) return false;
@@ -170,8 +183,8 @@ class Summary {
     const failures = this.#failures.map(
       ({ log, code, message }) => `FAILED ${log ?? 'a segment'}: ${code}: ${message}`,
     );
-    const count = this.#dryRun ? `${jobs.length} jobs to do` : `${jobs.length} jobs done`;
-    const summary = `${this.#logs} logs looked at, ${count}, ${failures.length} failed`;
+    const done = `${count(jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`;
+    const summary = `${count(this.#logs, 'log')} looked at, ${done}, ${failures.length} failed`;
     const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, failures: this.#failures };
     this.#output.result(document, [...lines, ...failures, summary].join('\n'));
     if (failures.length > 0) process.exitCode = 1;
@@ -180,9 +193,7 @@ class Summary {
 
 /** @throws UsageError */
 function parseDate(text: string): number {
-  const ms = Date.parse(text);
-  if (!/^\d{4}-\d{2}-\d{2}/.test(text) || Number.isNaN(ms)) {
-    throw new UsageError(`'${text}' is not a date`, { advice: 'Write it as 2026-01-31 or 2026-01-31T12:00:00Z' });
-  }
-  return Math.floor(ms / 1000);
+  const parsed = sinceSchema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(`'${text}' is not a date`, { advice: 'Write it as 2026-01-31 or 2026-01-31T12:00:00Z' });
 }

@@ -1,5 +1,6 @@
 import { describeProblem, verify } from '../../workers/verify.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import { formatBytes } from '../output.ts';
 
 export function verifyCommand() {
@@ -15,9 +16,10 @@ export function verifyCommand() {
           const result = await verify({ ...deps, onProgress: (chunks) => progress.update(chunks) }, log);
           progress.stop();
           const { snapshots, archived, expired, chunks, bytes, problems } = result;
-          const found = problems.length === 0 ? 'nothing is missing' : `${problems.length} PROBLEMS`;
-          const gone = expired === 0 ? '' : `, ${expired} segments of which entries are gone and in no archive`;
-          const what = `${snapshots} snapshots, ${chunks} chunks, ${formatBytes(bytes)}, ${archived} archives${gone}`;
+          const found = problems.length === 0 ? 'nothing is missing' : count(problems.length, 'PROBLEM', 'PROBLEMS');
+          const gone =
+            expired === 0 ? '' : `, ${count(expired, 'segment')} of which entries are gone and in no archive`;
+          const what = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${gone}`;
           const summary = `${what}: ${found}`;
           output.result({ log, ...result }, [summary, ...problems.map(describeProblem)].join('\n'));
           if (problems.length > 0) process.exitCode = 1;

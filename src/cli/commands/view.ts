@@ -6,6 +6,7 @@ import { sheetOf } from '../../state/spreadsheet/reducer.ts';
 import { cellText } from '../../state/spreadsheet/rows.ts';
 import type { Span } from '../../state/spreadsheet/sheet.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { count } from '../count.ts';
 import { formatBytes } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 
@@ -29,7 +30,7 @@ export function viewCommand() {
           if (row !== undefined) row[cell.column - columns.from] = cellText(cell.value);
         }
         const { gets: objects, bytesRead: bytes } = blobs.usage();
-        output.note(`${objects} objects with ${formatBytes(bytes)} were fetched.`);
+        output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
         output.result({ rows: grid, fetched: { objects, bytes } }, stringify(grid).trimEnd());
       });
     });

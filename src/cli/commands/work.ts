@@ -5,6 +5,7 @@ import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { readPolicies } from '../../workers/policies.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { count, countEntries } from '../count.ts';
 import { describeJobResult } from '../job-text.ts';
 import { formatBytes, type Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
@@ -17,7 +18,7 @@ export function workCommand() {
     .option('--concurrency <n>', 'logs to work on at once', parse.count, 2)
     .addHelpText('after', POLICY_HELP)
     .action((options) =>
-      inEnvironment(options, async (environment, output) => {
+      inEnvironment({ ...options, creates: true }, async (environment, output) => {
         // Before anything that tells a person, or a program, that it may interrupt.
         const stop = interrupted();
         const policy = policyEverywhere(policyChanges(options));
@@ -85,7 +86,9 @@ class Summary {
       case 'failed':
         return this.#output.note(`a job failed and is tried again: ${String(event.error)}`);
       case 'dead':
-        return this.#fail(`a job was given up after ${event.message.receiveCount} tries: ${event.message.body}`);
+        return this.#fail(
+          `a job was given up after ${count(event.message.receiveCount, 'try', 'tries')}: ${event.message.body}`,
+        );
       case 'record':
         return this.#fail(`stream record ${event.record.sequenceNumber} cannot be routed: ${String(event.error)}`);
       case 'discarded':
@@ -150,10 +153,10 @@ class Summary {
     const totals = { snapshots: this.#built, present: this.#present, compactions: this.#compactions };
     const life = { archived: this.#archived, removed: this.#removed };
     const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
-    const built = `${this.#built} snapshots built from ${this.#entries} entries, ${this.#compactions} settled`;
+    const built = `${count(this.#built, 'snapshot')} built from ${countEntries(this.#entries)}, ${this.#compactions} settled`;
     this.#output.result(
       { ...totals, ...life, ...written, stopped, failures: this.#failures },
-      `${built}: ${this.#chunks} chunks, ${formatBytes(this.#bytes)}`,
+      `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}`,
     );
   }
 }

@@ -22,7 +22,7 @@ export async function openCast(directory: string): Promise<Cast> {
   };
   const open = async () => {
     const { snapshot: snapshotType, endSegment: endSegmentType } = RESERVED_TYPES;
-    const environment = await openEnvironment({ local: directory, snapshotType, endSegmentType });
+    const environment = await openEnvironment({ local: directory, creates: true, snapshotType, endSegmentType });
     opened.push(environment);
     return environment;
   };

@@ -1,6 +1,7 @@
 import Table from 'cli-table3';
 import { formatPosition, type Position } from '../../log/position.ts';
 import type { Replayed } from '../../workers/replay.ts';
+import { count } from '../count.ts';
 import { formatBytes } from '../output.ts';
 import { PRICES, priceOf, type Usage } from '../prices.ts';
 import type { SnapshotTotals } from './audit.ts';
@@ -81,9 +82,12 @@ function describeTotals({ data, entries, snapshots, retriedJobs }: DemoResult): 
   const { sets, insertedRows, deletedRows } = entries;
   const bytes = formatBytes(snapshots.bytesWritten);
   table.push(
-    ['data', `${count(data.rows)} rows, ${data.columns} columns: ${data.file} (${data.credit})`],
-    ['entries', `${count(entries.entries)} in ${entries.segments} segments of the log`],
-    ['edits', `${count(sets)} set cells; ${insertedRows} rows inserted, ${deletedRows} deleted; 1 column inserted`],
+    ['data', `${formatNumber(data.rows)} rows, ${data.columns} columns: ${data.file} (${data.credit})`],
+    ['entries', `${formatNumber(entries.entries)} in ${count(entries.segments, 'segment')} of the log`],
+    [
+      'edits',
+      `${formatNumber(sets)} set cells; ${count(insertedRows, 'row')} inserted, ${deletedRows} deleted; 1 column inserted`,
+    ],
     [
       'snapshots',
       `${snapshots.snapshots}, each from the one before and the entries since, in ${ms(snapshots)} on average`,
@@ -91,7 +95,8 @@ function describeTotals({ data, entries, snapshots, retriedJobs }: DemoResult): 
     ['chunks', `${snapshots.chunksWritten} written, ${snapshots.chunksReused} reused from snapshots before`],
     ['bytes', `${bytes} written to S3; without reuse it would be ${formatBytes(snapshots.bytesAsCopies)}`],
   );
-  if (retriedJobs > 0) table.push(['retries', `${retriedJobs} jobs failed and were done again`]);
+  if (retriedJobs > 0)
+    table.push(['retries', `${count(retriedJobs, 'job')} failed and ${retriedJobs === 1 ? 'was' : 'were'} done again`]);
   return [
     table.toString(),
     '',
@@ -104,16 +109,23 @@ function ms({ msPerSnapshot }: SnapshotTotals): string {
   return `${Math.round(msPerSnapshot)} ms`;
 }
 
-function describeSharing(between: Between): string {
+/** What the snapshots share, for a person. */
+export function describeSharing(between: Between): string {
   const { place, olderChunks, shared, touched, waiting, recut, lost } = between;
   const [older, newer] = [formatPosition(between.older), formatPosition(between.newer)];
   if (olderChunks === 0)
     return `${older} and ${newer} have no chunks: they are so small that they travel whole in their roots.`;
-  const others = lost === 0 ? 'Every other chunk is shared' : `${lost} OTHER CHUNKS ARE NOT SHARED`;
+  const sharing = `The snapshots at ${older} and ${newer} (segment/entry) share ${shared} of ${count(olderChunks, 'chunk')}.`;
+  if (waiting > 0 && waiting === touched && shared === olderChunks) {
+    const edits = `The edits, all around ${place}, belong to ${count(touched, 'chunk')}, and are too few for any to be rewritten`;
+    return `${sharing}\n${edits}:\nthey wait in the root, so that every chunk is shared.`;
+  }
+  const others =
+    lost === 0 ? 'Every other chunk is shared' : `${count(lost, 'OTHER CHUNK IS', 'OTHER CHUNKS ARE')} NOT SHARED`;
   const cut = recut === 0 ? '' : ` and ${recut} right after these had to be cut anew`;
   return [
-    `The snapshots at ${older} and ${newer} (segment/entry) share ${shared} of ${olderChunks} chunks.`,
-    `The edits, all around ${place}, touched ${touched} chunks${cut}. ${others}.`,
+    sharing,
+    `The edits, all around ${place}, touched ${count(touched, 'chunk')}${cut}. ${others}.`,
     ...(waiting === 0
       ? []
       : [`Too few for ${waiting} of them to be worth writing yet, edits wait beside these in the root.`]),
@@ -126,7 +138,7 @@ function describeView({ view, between }: DemoResult): string {
   const { rows, columns, fetched, tailEntries } = view;
   const size = `${rows.to - rows.from} rows by ${columns.to - columns.from} columns`;
   return [
-    `${size} took ${formatBytes(fetched.bytes)} of S3 in ${fetched.objects} objects, the root among them. The chunks, of ${between.newerChunks}`,
+    `${size} took ${formatBytes(fetched.bytes)} of S3 in ${count(fetched.objects, 'object')}, the root among them. The chunks, of ${between.newerChunks}`,
     `in all, are those with these cells or with others that the ${tailEntries} entries since the snapshot change.`,
     '',
     table.toString(),
@@ -138,7 +150,11 @@ function describeCosts({ usage, cost, entries }: DemoResult): string {
   const table = plainTable(['', 'DynamoDB requests', 'write units', 'read units', 'S3 PUTs', 'S3 GETs', 'list price']);
   const line = (name: string, { dynamodb, s3 }: Usage, dollars: number): void => {
     const { requests, writeUnits, readUnits } = dynamodb;
-    table.push([name, ...[requests, writeUnits, readUnits, s3.puts, s3.gets].map(count), `$${dollars.toFixed(6)}`]);
+    table.push([
+      name,
+      ...[requests, writeUnits, readUnits, s3.puts, s3.gets].map(formatNumber),
+      `$${dollars.toFixed(6)}`,
+    ]);
   };
   line('the team', usage.team, cost.team);
   line('logfold', usage.logfold, cost.logfold);
@@ -156,10 +172,10 @@ function describeCosts({ usage, cost, entries }: DemoResult): string {
 function describeProof({ sheet, view, replayed, proved, seconds }: DemoResult): string {
   const position = formatPosition(replayed.position);
   const same = sheet.equal && view.equal;
-  const again = `All ${count(replayed.entries)} entries, folded once more from the first one,`;
+  const again = `All ${formatNumber(replayed.entries)} entries, folded once more from the first one,`;
   return [
     same
-      ? `✔ All ${count(sheet.cells)} cells, as loaded, equal a copy of the table that was kept in plain arrays.`
+      ? `✔ All ${formatNumber(sheet.cells)} cells, as loaded, equal a copy of the table that was kept in plain arrays.`
       : `✘ The sheet, as loaded, DIFFERS from the copy in plain arrays: ${sheet.difference ?? 'in the rectangle'}`,
     replayed.equal
       ? `✔ ${again} give the snapshot at ${position}:`
@@ -185,6 +201,6 @@ function plainTable(head: readonly string[]) {
   });
 }
 
-function count(number: number): string {
+function formatNumber(number: number): string {
   return number.toLocaleString('en', { maximumFractionDigits: 1 });
 }

@@ -90,7 +90,7 @@ export class Story {
     const between = await this.#compare(older, newer, touched);
     const snapshots = await totalSnapshots(cast.auditor.deps, log, watch.built);
     return {
-      proved: view.equal && sheet.equal && replayed.equal && between.lost === 0,
+      proved: view.equal && sheet.equal && replayed.equal === true && between.lost === 0,
       log,
       data,
       entries: this.#team.counts(),
