@@ -1,16 +1,14 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError, SegmentStateError } from '../errors.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
-import { decodeEntry } from '../log/item-codec.ts';
+import type { ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
 import { querySegments, requireDense } from '../log/newest.ts';
-import { MAX_NUMBER, type Position } from '../log/position.ts';
-import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { Job } from './job.ts';
 import { findLeftovers, requireInTables } from './leftovers.ts';
+import { findUncompleted } from './uncompleted.ts';
 
 /** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
 const PARTS = 8;
@@ -230,10 +228,17 @@ class Run {
 
   async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
     const { policyOf, now } = this.#deps;
-    const { rebuild, collect } = this.#options;
+    const { rebuild, collect, since, youngSeconds = 0 } = this.#options;
     if (rebuild === true) return this.#send({ kind: 'rebuild', log }, 'every snapshot is to be made anew');
     for (const [i, segment] of segments.entries()) {
-      for (const position of await this.#uncompleted(segment, segments[i + 1])) {
+      for (const { position, created } of await findUncompleted(this.#deps, {
+        segment,
+        next: segments[i + 1],
+        since,
+      })) {
+        this.#oldest = Math.min(created, this.#oldest ?? created);
+        // By clocks that may be wrong: where none is too young, one of the future is not either.
+        if (youngSeconds > 0 && now() / 1000 - created < youngSeconds) continue;
         await this.#send({ kind: 'snapshot', log, position, again: true }, 'nobody completed this snapshot');
       }
     }
@@ -257,32 +262,6 @@ class Run {
       this.#fail(log, error);
     }
     if (collect === true) await this.#send({ kind: 'collect', log }, 'every log is to be collected');
-  }
-
-  /** The Snapshot entries of a segment that carry no root, or one that Last Snapshot does not know of. */
-  async #uncompleted(segment: Segment, next: Segment | undefined): Promise<Position[]> {
-    const { log, segment: number, lastSnapshot, archive, expires } = segment;
-    const { since, youngSeconds = 0 } = this.#options;
-    const { tables, types = RESERVED_TYPES, now } = this.#deps;
-    if (archive !== undefined || expires !== undefined) return [];
-    const thorough = since !== undefined && (next === undefined || next.created >= since);
-    // A segment that has ended has a snapshot, and the next one makes up for those that it lacks.
-    if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];
-    const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
-    const found: Position[] = [];
-    for await (const page of tables.items(log, { segment: number, from, to: MAX_NUMBER + 1 }, { consistent: false })) {
-      for (const item of page) {
-        if (item.T?.S !== types.snapshot) continue;
-        const entry = decodeEntry(item);
-        // Whoever wrote a root may have died before moving Last Snapshot.
-        const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
-        if (done) continue;
-        this.#oldest = Math.min(entry.created, this.#oldest ?? entry.created);
-        // By clocks that may be wrong: where none is too young, one of the future is not either.
-        if (youngSeconds === 0 || now() / 1000 - entry.created >= youngSeconds) found.push(entry.position);
-      }
-    }
-    return found;
   }
 
   #segments(log: LogId): Promise<readonly Segment[]> {

@@ -89,7 +89,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the sweep does not look for Snapshot entries that nobody completed',
     edits: [
       {
-        file: 'workers/sweep.ts',
+        file: 'workers/uncompleted.ts',
         from: '    if (archive !== undefined || expires !== undefined) return [];\n',
         to: '    if (archive !== undefined || expires !== undefined || since !== undefined) return [];\n',
       },
