@@ -56,7 +56,7 @@ export class DynamoDbLogStore implements LogStore {
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
     const created = await this.#requests.transact([this.#newSegment(segment), this.#newEntry(first)]);
-    if (!created) throw new EntryExistsError('The log exists already', { log: segment.log });
+    if (!created) throw new EntryExistsError('the log exists already', { log: segment.log });
   }
 
   async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
@@ -133,11 +133,11 @@ export class DynamoDbLogStore implements LogStore {
     if (items.length === 1) {
       const put = { item, key: entryKey(log, position) };
       const written = await this.#requests.putNew(this.#entryTable, put, decodeEntry);
-      if (!written) throw new EntryExistsError('The entry exists already', where);
+      if (!written) throw new EntryExistsError('the entry exists already', where);
       return;
     }
     const written = await this.#requests.transact(items.map((each) => putNewItem(this.#entryTable, each)));
-    if (!written) throw new EntryExistsError('One of the entries exists already', where);
+    if (!written) throw new EntryExistsError('one of the entries exists already', where);
   }
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
@@ -145,7 +145,7 @@ export class DynamoDbLogStore implements LogStore {
     const puts = [this.#newEntry(end), this.#newSegment(segment), this.#newEntry(first)];
     if (await this.#requests.transact(puts)) return;
     const where = { log: end.log, segment: end.position.segment };
-    throw new EntryExistsError('The segment has gone on or ended already', where);
+    throw new EntryExistsError('the segment has gone on or ended already', where);
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
@@ -161,7 +161,7 @@ export class DynamoDbLogStore implements LogStore {
     if (written) return root;
     const where = { log, segment: position.segment, entry: position.entry };
     const entry = await this.getEntry(log, position, { consistent: true });
-    if (entry === undefined) throw new EntryNotFoundError('There is no such entry', where);
+    if (entry === undefined) throw new EntryNotFoundError('there is no such entry', where);
     const existing = rootOf(entry);
     if (existing === undefined) throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
     return existing;
@@ -187,7 +187,7 @@ export class DynamoDbLogStore implements LogStore {
     const entry = await this.getEntry(log, position, { consistent: true });
     if (entry === undefined) {
       const where = { log, segment: position.segment, entry: position.entry };
-      throw new EntryNotFoundError('There is no such entry', where);
+      throw new EntryNotFoundError('there is no such entry', where);
     }
     // Another process may have put the same root there.
     const carried = rootOf(entry);
@@ -205,7 +205,7 @@ export class DynamoDbLogStore implements LogStore {
     if (written) return true;
     const segment = await this.getSegment(log, position.segment, { consistent: true });
     if (segment === undefined) {
-      throw new SegmentNotFoundError('There is no such segment', { log, segment: position.segment });
+      throw new SegmentNotFoundError('there is no such segment', { log, segment: position.segment });
     }
     return false;
   }

@@ -128,7 +128,7 @@ export class MemoryLogStore implements LogStore {
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
     const { segment, entry } = position;
     const stored = this.#segment(log, segment);
-    if (stored === undefined) throw new SegmentNotFoundError('There is no such segment', { log, segment });
+    if (stored === undefined) throw new SegmentNotFoundError('there is no such segment', { log, segment });
     if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;
     return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
   }
@@ -229,7 +229,7 @@ export class MemoryLogStore implements LogStore {
     ];
     checkWriteSize(writes.map(({ item }) => item));
     for (const { table, place, where } of writes) {
-      if (table.has(place)) throw new EntryExistsError('The item exists already', where);
+      if (table.has(place)) throw new EntryExistsError('the item exists already', where);
     }
     for (const { table, place, item } of writes) table.put(place, item);
   }
@@ -250,7 +250,7 @@ export class MemoryLogStore implements LogStore {
   #entryOrFail(log: LogId, position: Position): Entry {
     const entry = this.#entry(log, position);
     if (entry !== undefined) return entry;
-    throw new EntryNotFoundError('There is no such entry', { log, segment: position.segment, entry: position.entry });
+    throw new EntryNotFoundError('there is no such entry', { log, segment: position.segment, entry: position.entry });
   }
 
   #segment(log: LogId, segment: number): Segment | undefined {

@@ -92,12 +92,12 @@ export async function append(
  */
 export function checkRoom(log: LogId, position: Position): void {
   if (position.segment > MAX_NUMBER || position.entry > MAX_NUMBER) {
-    throw new TooLargeError('There are no numbers left', { log, ...position, advice: 'Start a new segment' });
+    throw new TooLargeError('there are no numbers left', { log, ...position, advice: 'Start a new segment' });
   }
 }
 
 function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
-  if (entries.length === 0) throw new UsageError('There is nothing to add', { log });
+  if (entries.length === 0) throw new UsageError('there is nothing to add', { log });
   if (entries.length > MAX_TRANSACTION_ITEMS) {
     throw new TooLargeError(`${entries.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
       log,
@@ -105,11 +105,11 @@ function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
     });
   }
   for (const { type, version, created = 0 } of entries) {
-    if (type === '') throw new UsageError('An entry needs a type', { log });
+    if (type === '') throw new UsageError('an entry needs a type', { log });
     if (!Number.isSafeInteger(version) || version < 0)
-      throw new UsageError(`Version ${version} is no integer`, { log });
+      throw new UsageError(`version ${version} is no integer`, { log });
     if (!Number.isSafeInteger(created) || created < 0) {
-      throw new UsageError(`Created ${created} is no time in epoch seconds`, { log });
+      throw new UsageError(`created ${created} is no time in epoch seconds`, { log });
     }
   }
 }
@@ -133,14 +133,14 @@ async function findEnd(
 function checkFollows(log: LogId, newest: Position, after: Position): void {
   const order = comparePositions(newest, after);
   if (order > 0) {
-    throw new EntryExistsError(`Other entries follow ${formatPosition(after)} already`, {
+    throw new EntryExistsError(`other entries follow ${formatPosition(after)} already`, {
       log,
       ...newest,
       advice: 'Read them, then add again after the newest',
     });
   }
   if (order < 0) {
-    throw new EntryNotFoundError('The entry to follow does not exist', {
+    throw new EntryNotFoundError('the entry to follow does not exist', {
       log,
       ...after,
       advice: `The newest is ${formatPosition(newest)}`,

@@ -61,7 +61,7 @@ export function valueFromAttribute(attribute: StoredAttribute): Value {
     // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
     return Object.fromEntries(Object.entries(attribute.M).map(([key, item]) => [key, valueFromAttribute(item ?? {})]));
   }
-  throw new ItemInvalidError('An attribute has none of the types of DynamoDB');
+  throw new ItemInvalidError('an attribute has none of the types of DynamoDB');
 }
 
 /**
@@ -96,7 +96,7 @@ function numberFromText(text: string): Value {
   const number = Number(text);
   const significant = `${digits?.[1]}${digits?.[2]}`.replace(/^0+|0+$/g, '').length;
   if (text === '' || digits === null || !Number.isFinite(number) || significant > SIGNIFICANT_DIGITS) {
-    throw new ItemInvalidError(`The Number '${text}' cannot be read without losing digits`, {
+    throw new ItemInvalidError(`the Number '${text}' cannot be read without losing digits`, {
       advice: `Write decimals of up to ${SIGNIFICANT_DIGITS} significant digits and integers of up to 64 bits`,
     });
   }

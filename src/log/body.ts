@@ -51,7 +51,7 @@ export function decodeBody(stored: StoredBody): Value {
     return value;
   } catch (cause) {
     const reason = cause instanceof LogfoldError ? cause.reason : String(cause);
-    throw new BodyUndecodableError(`The body (${format}) cannot be decoded: ${reason}`, {
+    throw new BodyUndecodableError(`the body (${format}) cannot be decoded: ${reason}`, {
       advice: 'Find out what wrote this entry; bodies are MessagePack, JSON or native DynamoDB values',
       cause,
     });
@@ -97,13 +97,13 @@ export async function saveBody(
 async function fetchExternal(blobs: BlobStore, key: string): Promise<Uint8Array> {
   const bytes = await blobs.get(key);
   if (bytes === undefined) {
-    throw new ExternalMissingError(`The object '${key}' with the body does not exist`, {
+    throw new ExternalMissingError(`the object '${key}' with the body does not exist`, {
       advice: 'Restore it, from a version or a backup of the bucket',
     });
   }
   const parsed = parseKey(key);
   if (parsed?.kind === 'body' && parsed.id !== bytesToHex(sha256(bytes))) {
-    throw new ExternalCorruptError(`The object '${key}' with the body does not hash to its name`, {
+    throw new ExternalCorruptError(`the object '${key}' with the body does not hash to its name`, {
       advice: 'Restore it, from a version or a backup of the bucket',
     });
   }

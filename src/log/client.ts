@@ -65,7 +65,7 @@ export class LogClient {
     const { snapshot, endSegment } = this.#context.types;
     for (const { type } of entries) {
       if (type === snapshot || type === endSegment) {
-        throw new UsageError(`The type '${type}' is reserved`, {
+        throw new UsageError(`the type '${type}' is reserved`, {
           log,
           advice: 'Call addSnapshot or startSegment, or give the entry another type',
         });

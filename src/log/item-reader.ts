@@ -13,7 +13,7 @@ export class ItemReader {
 
   /** @throws ItemInvalidError always */
   fail(name: string, problem: string, cause?: unknown): never {
-    throw new ItemInvalidError(`Attribute '${name}' ${problem}`, {
+    throw new ItemInvalidError(`attribute '${name}' ${problem}`, {
       ...this.where,
       advice: 'Correct the item, or find out what else writes to this table',
       cause,

@@ -40,7 +40,7 @@ export function checkWriteSize(items: readonly Item[]): void {
   const sizes = items.map(itemBytes);
   const largest = Math.max(...sizes);
   if (largest > MAX_ITEM_BYTES) {
-    throw new TooLargeError(`An item of ${largest} bytes is beyond DynamoDB's limit of ${MAX_ITEM_BYTES}`, {
+    throw new TooLargeError(`an item of ${largest} bytes is beyond DynamoDB's limit of ${MAX_ITEM_BYTES}`, {
       advice: 'Put its bulk into an external body',
     });
   }

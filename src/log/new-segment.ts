@@ -58,7 +58,7 @@ async function findCovered(context: ClientContext, log: LogId, consistency: Cons
   const [segment] = newest.segments;
   if (segment?.lastSnapshot !== undefined) return newest;
   if (!consistency.consistent) return findCovered(context, log, { consistent: true });
-  throw new SegmentWithoutSnapshotError('The newest segment has no completed snapshot yet', {
+  throw new SegmentWithoutSnapshotError('the newest segment has no completed snapshot yet', {
     log,
     segment: newest.position.segment,
     advice: 'Wait until its snapshot is completed, then start the segment',

@@ -89,14 +89,14 @@ export async function queryNewest(
   if (entry !== undefined && entry.type !== source.types.endSegment) return { position: entry.position, segments };
   if (!consistency.consistent) return queryNewest(source, log, CONSISTENT);
   if (entry === undefined) {
-    throw new EntryGapError('The newest segment has no entry', {
+    throw new EntryGapError('the newest segment has no entry', {
       log,
       segment,
       entry: 0,
       advice: 'Restore the Entry table from a backup',
     });
   }
-  throw new EntryExistsError('The segment ended just now', { log, segment, entry: entry.position.entry });
+  throw new EntryExistsError('the segment ended just now', { log, segment, entry: entry.position.entry });
 }
 
 /**
@@ -162,5 +162,5 @@ function segmentGap(log: LogId, segment: number, reason: string): SegmentGapErro
 }
 
 function notFound(log: LogId): LogNotFoundError {
-  return new LogNotFoundError('This log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  return new LogNotFoundError('this log does not exist', { log, advice: 'Check the id, the tables and the region' });
 }

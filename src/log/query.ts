@@ -76,7 +76,7 @@ async function resolveStart(
   const completed = lastSnapshotOf(fresh);
   if (completed !== undefined) return completed;
   if (fresh[0].segment === START.segment) return START;
-  throw new SegmentWithoutSnapshotError('Neither of the two newest segments has a completed snapshot', {
+  throw new SegmentWithoutSnapshotError('neither of the two newest segments has a completed snapshot', {
     log,
     segment: fresh[0].segment,
     advice: 'Let the sweep build the snapshot of the first one, or read from the start',

@@ -109,7 +109,7 @@ async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean):
     next += page.length;
   }
   if (last?.type === reading.endSegment) return true;
-  throw new EntryGapError(`The segment is not the newest, but ends without '${reading.endSegment}'`, {
+  throw new EntryGapError(`the segment is not the newest, but ends without '${reading.endSegment}'`, {
     log,
     segment,
     entry: next,
@@ -167,5 +167,5 @@ async function collect(pages: AsyncIterable<Entry[]>): Promise<Entry[]> {
 const ADVICE = 'Restore the Entry table from a backup, or the segment from its archive';
 
 function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number): EntryGapError {
-  return new EntryGapError('An entry that must exist is not there', { log, segment, entry, advice: ADVICE });
+  return new EntryGapError('an entry that must exist is not there', { log, segment, entry, advice: ADVICE });
 }

@@ -42,7 +42,7 @@ function check(value: unknown, depth: number): void {
     case 'number':
       return;
     case 'bigint':
-      if (!fits64Bits(value)) throw new ValueUnsupportedError(`The integer ${value} does not fit 64 bits`);
+      if (!fits64Bits(value)) throw new ValueUnsupportedError(`the integer ${value} does not fit 64 bits`);
       return;
     case 'string':
       return checkString(value);
@@ -66,7 +66,7 @@ function checkString(text: string): void {
 function checkObject(value: object | null, depth: number): void {
   if (value === null || value instanceof Uint8Array) return;
   if (value instanceof Date) {
-    if (Number.isNaN(value.getTime())) throw new ValueUnsupportedError('An invalid date cannot be stored');
+    if (Number.isNaN(value.getTime())) throw new ValueUnsupportedError('an invalid date cannot be stored');
     return;
   }
   if (depth >= MAX_VALUE_DEPTH) {
@@ -78,7 +78,7 @@ function checkObject(value: object | null, depth: number): void {
   }
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) {
-    throw new ValueUnsupportedError('Only plain objects can be stored, not instances of classes');
+    throw new ValueUnsupportedError('only plain objects can be stored, not instances of classes');
   }
   for (const [key, item] of Object.entries(value)) {
     checkString(key);

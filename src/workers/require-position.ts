@@ -19,7 +19,7 @@ export async function requirePosition(
   const segment = Math.min(at.segment, newest.segment);
   const last = (await queryLast(source, log, segment))?.position ?? { segment, entry: -1 };
   if (at.segment <= last.segment && at.entry <= last.entry + 1) return;
-  throw new EntryNotFoundError(`The log has no position ${formatPosition(at)}`, {
+  throw new EntryNotFoundError(`the log has no position ${formatPosition(at)}`, {
     log,
     ...at,
     advice: `The last entry of segment ${segment} is ${formatPosition(last)}`,

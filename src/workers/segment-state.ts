@@ -18,7 +18,7 @@ export interface SegmentPlace {
 export async function requireSegment(tables: LogStore, { log, segment }: SegmentPlace): Promise<Segment> {
   const found = await tables.getSegment(log, segment, { consistent: true });
   if (found !== undefined) return found;
-  throw new SegmentNotFoundError('There is no such segment', {
+  throw new SegmentNotFoundError('there is no such segment', {
     log,
     segment,
     advice: 'See them with the status command',

@@ -90,8 +90,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/uncompleted.ts',
-        from: '    if (archive !== undefined || expires !== undefined) return [];\n',
-        to: '    if (archive !== undefined || expires !== undefined || since !== undefined) return [];\n',
+        from: '  if (archive !== undefined || expires !== undefined) return [];\n',
+        to: '  if (archive !== undefined || expires !== undefined || since !== undefined) return [];\n',
       },
     ],
   },

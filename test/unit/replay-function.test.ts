@@ -71,6 +71,6 @@ describe('the replay function', () => {
 
   test('refuses a place that the log does not have', async () => {
     const { run } = await replayable();
-    await expect(run({ log: LOG, at: '0/9' })).rejects.toThrow('The log has no position 0/9');
+    await expect(run({ log: LOG, at: '0/9' })).rejects.toThrow('the log has no position 0/9');
   });
 });
