@@ -72,9 +72,10 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const parsed = parseKey(key);
     if (parsed?.kind === 'archive') await requireKnown(deps.store, log, segments, parsed.segment);
   }
-  const drop = (name: string, since: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
-    dropped.set(name, since ?? now);
-    if (since === undefined || now - since < graceMs) roots.push({ ...root, needed: false });
+  const drop = (name: string, known: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
+    const since = known ?? now;
+    dropped.set(name, since);
+    if (now - since < graceMs) roots.push({ ...root, needed: false });
   };
   const named = new Set<string>();
   for (const segment of segments) {

@@ -28,7 +28,7 @@ test('what one tries by oneself can be pasted as it is, and proves its snapshot'
   const logfold = `'${process.execPath}' '${join(ROOT, 'src/cli/logfold.mjs')}'`;
   const script = blockOf('Try it yourself').replaceAll('npx logfold', logfold);
   const { stdout } = await run('sh', ['-e', '-c', script], { cwd, env: { PATH: process.env.PATH, HOME: cwd } });
-  expect(stdout).toContain('1 checks passed');
+  expect(stdout).toContain('1 check passed');
   expect(stdout).toMatch(/Austin[\s\S]*Denver/);
   expect(stdout).toContain('equals what is stored at 0/4');
 });

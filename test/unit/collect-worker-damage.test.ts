@@ -30,6 +30,17 @@ async function otherObjects(sheet: SheetLog) {
   return (await objectsIn(sheet.blobs)).filter(({ key }) => key !== collectedKey(sheet.log));
 }
 
+test('what is not kept any more goes at once where nobody is granted a grace period', async () => {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  for (const text of ['a', 'b']) {
+    await refill(sheet, text);
+    await sheet.completed();
+  }
+  const { removed } = await collect(sheet, { graceSeconds: 0, keepSnapshots: 'last' });
+  expect(removed.objects).toBeGreaterThan(0);
+  expect(await sheet.keys()).toEqual(await neededKeys(sheet, 'last'));
+});
+
 test('what one policy dropped is not asked for by a later one that keeps more', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   for (const text of ['a', 'b', 'c']) {
