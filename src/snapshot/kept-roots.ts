@@ -122,8 +122,8 @@ export function keepsRoot(
     dropped,
   }: { readonly keepSnapshots: RetentionPolicy['keepSnapshots']; readonly dropped: ReadonlyMap<string, number> },
 ): boolean {
-  if (entry === segment.lastSnapshot) return true;
-  return keepsSnapshot(segment, entry, keepSnapshots) && !dropped.has(droppedName({ segment: segment.segment, entry }));
+  const wasDropped = entry !== segment.lastSnapshot && dropped.has(droppedName({ segment: segment.segment, entry }));
+  return !wasDropped && keepsSnapshot(segment, entry, keepSnapshots);
 }
 
 /** All completed snapshots of a segment, wherever its entries are; notes the external bodies that the others name. */
