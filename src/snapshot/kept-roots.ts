@@ -65,13 +65,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
   const roots: KeptRoot[] = [];
   const externals = new Set<string>();
   const dropped = new Map<string, number>();
-  requireDense(log, segments);
-  const behind = await deps.store.newestEntry(log, segments.length, { consistent: true });
-  if (behind !== undefined) await requireKnown(deps.store, log, segments, segments.length);
-  for await (const { key } of deps.blobs.list(archivePrefix(log))) {
-    const parsed = parseKey(key);
-    if (parsed?.kind === 'archive') await requireKnown(deps.store, log, segments, parsed.segment);
-  }
+  await requireAllSegments(deps, log, segments);
   const drop = (name: string, known: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
     const since = known ?? now;
     dropped.set(name, since);
@@ -108,6 +102,20 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     drop(key, since, { position, ref: { key } });
   }
   return { roots, dropped, externals };
+}
+
+/**
+ * That the table has all segments of which there are entries or an archive.
+ * @throws SegmentGapError where it has not
+ */
+async function requireAllSegments(deps: KeptRootsDeps, log: LogId, segments: readonly Segment[]): Promise<void> {
+  requireDense(log, segments);
+  const behind = await deps.store.newestEntry(log, segments.length, { consistent: true });
+  if (behind !== undefined) await requireKnown(deps.store, log, segments, segments.length);
+  for await (const { key } of deps.blobs.list(archivePrefix(log))) {
+    const parsed = parseKey(key);
+    if (parsed?.kind === 'archive') await requireKnown(deps.store, log, segments, parsed.segment);
+  }
 }
 
 /**

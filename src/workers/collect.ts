@@ -10,7 +10,7 @@ import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.
 import { stateTops } from '../state/state.ts';
 import type { BlobInfo } from '../store/blob-store.ts';
 import { chunkPrefix, logPrefix, parseKey } from '../store/keys.ts';
-import { readCollected, readCondemned, writeCollected, writeCondemned } from './collection-record.ts';
+import { readRecords, writeCollected, writeCondemned } from './collection-record.ts';
 import type { CollectJob } from './job.ts';
 import { judgeBodies, settledBodies } from './orphan-bodies.ts';
 import { Reaper, type Tally } from './reaper.ts';
@@ -83,9 +83,7 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   const graceMs = options.graceSeconds * 1000;
   // Before anything is written, so that no log begins to exist in the bucket alone.
   await queryNewestSegments(deps.store, log, { consistent: true });
-  // In this order: a twin moves from there to here what was dropped a grace period ago.
-  const before = await readCondemned(blobs, log);
-  const note = await readCollected(blobs, log);
+  const { condemned: before, collected: note, dropped: known } = await readRecords(blobs, log);
   const now = options.dryRunAt ?? (await writeCollected(blobs, log, note));
   const reaper = new Reaper(blobs, { now, graceMs, before, dry });
 
@@ -99,7 +97,7 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
       keepSnapshots: options.keepSnapshots,
       now,
       graceMs,
-      dropped: new Map([...note.dropped, ...before.dropped]),
+      dropped: known,
     },
   );
 

@@ -59,19 +59,24 @@ export async function askForCollection(blobs: BlobStore, log: LogId): Promise<vo
   await writeCondemned(blobs, log, NOTHING_CONDEMNED, true);
 }
 
-/**
- * The names of all roots that are no longer kept, and since when, in epoch milliseconds by the bucket's clock.
- * @throws ObjectInvalidError where an object cannot be read
- */
-export async function readDropped(blobs: BlobStore, log: LogId): Promise<ReadonlyMap<string, number>> {
-  // In this order, as collections do: what was dropped a grace period ago moves from there to here.
-  const before = await readCondemned(blobs, log);
-  const note = await readCollected(blobs, log);
-  return new Map([...note.dropped, ...before.dropped]);
+/** All that collections of a log have left. */
+export interface CollectionRecords {
+  readonly condemned: CollectionRecord;
+  readonly collected: CollectedNote;
+  /** The names of all roots that are no longer kept, and since when, in epoch milliseconds by the bucket's clock. */
+  readonly dropped: ReadonlyMap<string, number>;
+}
+
+/** @throws ObjectInvalidError where an object cannot be read */
+export async function readRecords(blobs: BlobStore, log: LogId): Promise<CollectionRecords> {
+  // In this order: a twin moves from there to here what was dropped a grace period ago.
+  const condemned = await readCondemned(blobs, log);
+  const collected = await readCollected(blobs, log);
+  return { condemned, collected, dropped: new Map([...collected.dropped, ...condemned.dropped]) };
 }
 
 /** @throws ObjectInvalidError where the object cannot be read */
-export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
+async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
   const note = await readJson(blobs, noteOf(log, collectedKey(log), collectedSchema));
   return note ?? { bodies: 0, dropped: [] };
 }

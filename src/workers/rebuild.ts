@@ -1,11 +1,11 @@
 import { SegmentStateError } from '../errors.ts';
 import { type Entry, RESERVED_TYPES } from '../log/entry.ts';
-import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
 import { querySegments } from '../log/newest.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
+import { snapshotEntries } from '../log/snapshot-entries.ts';
 import { buildState, otherReducer } from '../snapshot/build.ts';
 import { type CompactionDue, compactionDue } from '../snapshot/compaction.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../snapshot/progress.ts';
@@ -111,7 +111,7 @@ async function rebuild(
   let base = after === undefined ? undefined : await carriedRoot(deps, log, after);
   if (base !== undefined) onRebuilt(base);
   const counts = (): RebuildCounts => ({ snapshots, replaced, differed, entries });
-  for await (const { position, created } of snapshotEntries(deps, { log, segments }, after)) {
+  for await (const { position, created } of replaceableEntries(deps, { log, segments }, after)) {
     const { now, deadline } = deps;
     const built = await buildState(deps, log, {
       at: position,
@@ -146,7 +146,7 @@ async function rebuild(
 }
 
 /** The Snapshot entries that can be given another root, in order, from after a position on. */
-async function* snapshotEntries(
+async function* replaceableEntries(
   deps: SnapshotDeps,
   { log, segments }: Pick<WholeLog, 'log' | 'segments'>,
   after: Position | undefined,
@@ -157,13 +157,8 @@ async function* snapshotEntries(
     const from = segment === after?.segment ? after.entry + 1 : 0;
     const range = { segment, from, to: MAX_NUMBER + 1 };
     const entries: Pick<Entry, 'position' | 'created'>[] = [];
-    for await (const page of deps.store.items(log, range, { consistent: true })) {
-      for (const item of page) {
-        if (item.T?.S !== types.snapshot) continue;
-        const { position, created } = decodeEntry(item);
-        entries.push({ position, created });
-      }
-    }
+    const found = snapshotEntries({ store: deps.store, types }, log, range, { consistent: true });
+    for await (const { position, created } of found) entries.push({ position, created });
     yield* entries;
   }
 }

@@ -1,9 +1,9 @@
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
-import { decodeEntry } from '../log/item-codec.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
+import { snapshotEntries } from '../log/snapshot-entries.ts';
 
 export interface UncompletedDeps {
   /** The tables themselves: of a segment that is archived, or leaves, nobody completes a snapshot any more. */
@@ -35,14 +35,10 @@ export async function findUncompleted(
   const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
   const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
   const found: Entry[] = [];
-  for await (const page of tables.items(log, range, { consistent: false })) {
-    for (const item of page) {
-      if (item.T?.S !== types.snapshot) continue;
-      const entry = decodeEntry(item);
-      // Whoever wrote a root may have died before moving Last Snapshot.
-      const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
-      if (!done) found.push(entry);
-    }
+  for await (const entry of snapshotEntries({ store: tables, types }, log, range, { consistent: false })) {
+    // Whoever wrote a root may have died before moving Last Snapshot.
+    const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
+    if (!done) found.push(entry);
   }
   return found;
 }

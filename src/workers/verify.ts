@@ -17,7 +17,7 @@ import type { ChunkId } from '../tree/chunk.ts';
 import { isLeaf, type Node, valueBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { referencedId } from '../tree/read.ts';
-import { readDropped } from './collection-record.ts';
+import { readRecords } from './collection-record.ts';
 
 export interface VerifyDeps extends SnapshotStores {
   readonly types?: ReservedTypes | undefined;
@@ -59,7 +59,8 @@ export interface Verified {
 export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
   const segments = await querySegments(deps.store, log, { consistent: true });
   requireDense(log, segments);
-  const run = new Verification(deps, log, await readDropped(deps.blobs, log));
+  const { dropped } = await readRecords(deps.blobs, log);
+  const run = new Verification(deps, log, dropped);
   for (const [i, segment] of segments.entries()) await run.segment(segment, segments[i + 1]);
   return run.result;
 }
