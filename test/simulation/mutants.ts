@@ -3,6 +3,8 @@ export interface Mutant {
   readonly name: string;
   /** What it does wrong. */
   readonly fault: string;
+  /** The test file that finds it, relative to the repository. The simulation finds it if this is absent. */
+  readonly test?: string;
   readonly edits: readonly {
     /** Relative to `src`. */
     readonly file: string;
@@ -12,7 +14,7 @@ export interface Mutant {
   }[];
 }
 
-/** Faults of every part of the pipeline, each of which the simulation has to find. */
+/** Faults of every part of logfold. The simulation or the named test must find each of them. */
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'last-snapshot-before-root',

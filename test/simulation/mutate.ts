@@ -4,26 +4,51 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from '@commander-js/extra-typings';
+import { z } from 'zod';
 import { parse } from '../../src/cli/command.ts';
 import { MUTANTS, type Mutant } from './mutants.ts';
 import { plant } from './plant.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+/** The parts of the repository that the simulation or a test may need. */
+const PARTS = [
+  'src',
+  'handlers',
+  'bench',
+  'test',
+  'docs',
+  'README.md',
+  'template.yaml',
+  'package.json',
+  'vitest.config.ts',
+];
+/** The part of vitest's report in JSON that is read here. */
+const reportSchema = z.object({
+  testResults: z.array(z.object({ assertionResults: z.array(z.object({ fullName: z.string(), status: z.string() })) })),
+});
+
+/** What a process printed. */
+interface Output {
+  readonly printed: string;
+  readonly troubles: string;
+  readonly seconds: number;
+}
 
 /** What became of one mutant. */
 interface Trial {
   readonly found: boolean;
   readonly seconds: number;
-  /** What the simulation said of it, or all that was printed where it is none of that. */
+  /** The simulation's line about the first history that failed, or the titles of the tests that failed. */
   readonly told: string;
 }
 
 const program = new Command('npm run simulate:mutants --')
   .description(
-    'Plants one fault after the other into a copy of the sources, and runs the simulation until it finds it.',
+    'Plants one fault after the other into a copy of the sources. Runs the simulation, or the test that the fault names, ' +
+      'and fails if that does not find the fault.',
   )
   .argument('[mutants...]', 'only these, by name')
-  .option('--histories <n>', 'how many histories each may take', parse.count, 2000)
+  .option('--histories <n>', 'how many histories the simulation may take for each', parse.count, 2000)
   .option('--list', 'print them, and run nothing', false)
   .showHelpAfterError('(add --help for the options)')
   .action(async (names, { histories, list }) => {
@@ -32,7 +57,9 @@ const program = new Command('npm run simulate:mutants --')
     }
     const chosen = MUTANTS.filter(({ name }) => names.length === 0 || names.includes(name));
     if (list) {
-      for (const { name, fault } of chosen) process.stdout.write(`${name}: ${fault}\n`);
+      for (const { name, fault, test } of chosen) {
+        process.stdout.write(`${name}: ${fault} (found by ${test ?? 'the simulation'})\n`);
+      }
       return;
     }
     let missed = 0;
@@ -49,23 +76,43 @@ const program = new Command('npm run simulate:mutants --')
 async function tryMutant(mutant: Mutant, histories: number): Promise<Trial> {
   const directory = await mkdtemp(join(tmpdir(), 'logfold-mutant-'));
   try {
-    for (const part of ['src', 'bench', 'test/support', 'test/simulation', 'package.json']) {
-      await cp(join(ROOT, part), join(directory, part), { recursive: true });
-    }
+    for (const part of PARTS) await cp(join(ROOT, part), join(directory, part), { recursive: true });
     await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
     for (const edit of mutant.edits) {
       const path = join(directory, 'src', edit.file);
       await writeFile(path, plant(await readFile(path, 'utf8'), edit));
     }
-    return await simulate(directory, histories);
+    return mutant.test === undefined ? await simulate(directory, histories) : await runTest(directory, mutant.test);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
 }
 
 async function simulate(directory: string, histories: number): Promise<Trial> {
-  const started = performance.now();
   const words = ['test/simulation/main.ts', '--histories', String(histories), '--stop'];
+  const { printed, troubles, seconds } = await run(directory, words);
+  const [first] = /^seed \d+: .*/m.exec(printed) ?? [];
+  const [last] = /^\d+ histories in .*/m.exec(printed) ?? [];
+  // A copy that does not run proves nothing.
+  if (last === undefined) throw new Error(`the copy does not run: ${troubles.slice(-2000)}`);
+  return { found: first !== undefined, seconds, told: first ?? last };
+}
+
+async function runTest(directory: string, test: string): Promise<Trial> {
+  const words = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', test];
+  const { printed, troubles, seconds } = await run(directory, words);
+  const [json] = /^\{"num.*$/m.exec(printed) ?? [];
+  const tests =
+    json === undefined ? [] : reportSchema.parse(JSON.parse(json)).testResults.flatMap((file) => file.assertionResults);
+  // A test file that does not load has no tests, and proves nothing.
+  if (tests.length === 0) throw new Error(`the copy does not run: ${printed.slice(0, 2000)}${troubles.slice(-2000)}`);
+  const failed = tests.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+  const told = failed.length > 0 ? failed.join('; ') : `${tests.length} tests passed`;
+  return { found: failed.length > 0, seconds, told };
+}
+
+async function run(directory: string, words: readonly string[]): Promise<Output> {
+  const started = performance.now();
   const child = spawn(process.execPath, words, { cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] });
   let printed = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -79,12 +126,7 @@ async function simulate(directory: string, histories: number): Promise<Trial> {
     child.on('error', reject);
     child.on('close', resolve);
   });
-  const seconds = Math.round((performance.now() - started) / 1000);
-  // A copy that does not even run proves nothing.
-  const [first] = /^seed \d+: .*/m.exec(printed) ?? [];
-  const [last] = /^\d+ histories in .*/m.exec(printed) ?? [];
-  if (last === undefined) throw new Error(`the copy does not run: ${troubles.slice(-2000)}`);
-  return { found: first !== undefined, seconds, told: first ?? last };
+  return { printed, troubles, seconds: Math.round((performance.now() - started) / 1000) };
 }
 
 await program.parseAsync();

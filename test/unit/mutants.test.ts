@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { access, readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { MUTANTS } from '../simulation/mutants.ts';
 import { plant } from '../simulation/plant.ts';
@@ -12,10 +12,23 @@ describe('planted faults', () => {
     }
   });
 
+  test('name tests that exist', async () => {
+    for (const { test } of MUTANTS) {
+      if (test !== undefined) await expect(access(new URL(`../../${test}`, import.meta.url))).resolves.toBeUndefined();
+    }
+  });
+
   test('are all named in docs/invariants.md, which names no others', async () => {
     const text = await readFile(new URL('../../docs/invariants.md', import.meta.url), 'utf8');
-    const [, table = ''] = text.split('## Faults that the simulation finds');
-    const named = [...table.matchAll(/^\| `([a-z-]+)` +\| (.*?) +\|/gm)].map(([, name, fault]) => ({ name, fault }));
-    expect(named).toEqual(MUTANTS.map(({ name, fault }) => ({ name, fault })));
+    const [, table = ''] = text.split('## Planted faults');
+    const rows = [...table.matchAll(/^\| `([a-z-]+)` +\| (.*?) +\| (.*?) +\|/gm)];
+    const named = rows.map(([, name, fault, foundBy]) => ({ name, fault, foundBy }));
+    expect(named).toEqual(
+      MUTANTS.map(({ name, fault, test }) => ({
+        name,
+        fault,
+        foundBy: test === undefined ? 'simulation' : `\`${test}\``,
+      })),
+    );
   });
 });
