@@ -31,13 +31,16 @@ async function hashOf(store: NodeStore, draft: Draft): Promise<string> {
 }
 
 describe('the spreadsheet reducer', () => {
-  test('folds to what splicing arrays gives, whatever is saved in between', async () => {
+  test('folds to what splicing arrays gives, cells and used range, whatever is saved in between', async () => {
     await fc.assert(
       fc.asyncProperty(sheetEdits(60), fc.array(fc.boolean(), { maxLength: 60 }), async (edits, saves) => {
         const model = new SheetModel();
         for (const edit of edits) model.apply(edit);
         const draft = await fold(nodeStore({ shape: SMALL_SHAPE }), edits, saves);
         expect(await readRows(draft)).toEqual(model.trimmed());
+        const rows = model.trimmed();
+        const columns = Math.max(0, ...rows.map((row) => row.length));
+        expect(await sheetOf(draft).usedRange()).toEqual({ rows: rows.length, columns });
       }),
       { numRuns: 300 },
     );

@@ -107,6 +107,16 @@ export class Sheet {
     }
   }
 
+  /** How many rows and how many columns it takes to show every cell that is not empty; 0 of both if there is none. */
+  async usedRange(): Promise<{ readonly rows: number; readonly columns: number }> {
+    let [rows, columns] = [0, 0];
+    for await (const { row, column } of this.cells()) {
+      rows = Math.max(rows, row + 1);
+      columns = Math.max(columns, column + 1);
+    }
+    return { rows, columns };
+  }
+
   async #walk(stripe: number, run: Run): Promise<StripeWalk> {
     const range = { from: rowStart(stripe, run.id), to: rowStart(stripe, run.id + run.length) };
     const walk = new StripeWalk(stripe, this.#cells.items(range));
