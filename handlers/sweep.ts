@@ -3,7 +3,7 @@ import { readEnvironment, workEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 import { wireWork } from './wire.ts';
 
-const { stores, check, queue, policy, now } = wireWork(readEnvironment(workEnvironment, process.env));
+const { stores, check, queues, policy, now } = wireWork(readEnvironment(workEnvironment, process.env));
 
 /** Finds what the stream missed and what is due, in all logs, and asks for it. */
-export const handler = instrumented((report) => sweepFunction({ ...stores, queue, policy, now, report }), check);
+export const handler = instrumented((report) => sweepFunction({ ...stores, queues, policy, now, report }), check);

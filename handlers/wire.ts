@@ -58,6 +58,7 @@ export function wireWork(settings: WorkEnvironment) {
   };
   return {
     ...wireStores(settings, { ttl: policy.expire === 'ttl' }),
+    queues,
     queue: jobQueues(queues),
     policy,
     now: Date.now,

@@ -1,7 +1,7 @@
 import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
 import type { NewMessage, ReceivedMessage, ReceiveOptions } from '../../src/store/job-queue.ts';
 
-/** A queue in memory that counts requests as SQS does: sends, receives that give something, and deletes. */
+/** A queue in memory that counts requests as SQS does: sends, receives that give something, deletes, and all others. */
 export class BilledQueue extends MemoryJobQueue {
   requests = 0;
 
@@ -15,6 +15,11 @@ export class BilledQueue extends MemoryJobQueue {
     // Lambda's pollers ask empty queues too, however few logs there are: that is not part of any work.
     if (messages.length > 0) this.requests++;
     return messages;
+  }
+
+  override async depth(): Promise<number> {
+    this.requests++;
+    return super.depth();
   }
 
   override async delete(receipt: string): Promise<void> {

@@ -84,7 +84,8 @@ export class Deployment {
     this.#edits = new Edits(model);
     const random = new Random(2);
     const now = (): number => this.#nowMs;
-    const queue = jobQueues({ snapshot: this.#queue, maintenance: this.#queue });
+    const queues = { snapshot: this.#queue, maintenance: this.#queue };
+    const queue = jobQueues(queues);
     const jobs: JobDeps = {
       store: new ArchivedLogStore(this.#tables, { blobs: this.#blobs, platform: nativePlatform }),
       tables: this.#tables,
@@ -100,7 +101,7 @@ export class Deployment {
     this.#client = new LogClient({ ...jobs, sleep, newLogId: () => LOG });
     this.#onStream = streamFunction({ queue, report: failOnTrouble });
     this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble });
-    this.#onSchedule = sweepFunction({ ...jobs, policy: model.policy, report: failOnTrouble });
+    this.#onSchedule = sweepFunction({ ...jobs, queues, policy: model.policy, report: failOnTrouble });
   }
 
   /** Creates the log. */

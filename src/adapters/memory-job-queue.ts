@@ -102,6 +102,10 @@ export class MemoryJobQueue implements JobQueue {
     this.#wake();
   }
 
+  async depth(): Promise<number> {
+    return this.size;
+  }
+
   /** What is in the queue at this moment. */
   stats(): QueueStats {
     const inFlight = this.#groups.values().reduce((sum, group) => sum + this.#invisible(group).length, 0);

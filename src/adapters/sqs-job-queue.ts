@@ -1,6 +1,7 @@
 import {
   ChangeMessageVisibilityCommand,
   DeleteMessageCommand,
+  GetQueueAttributesCommand,
   type Message,
   ReceiveMessageCommand,
   SendMessageCommand,
@@ -12,6 +13,13 @@ import { translateAwsError } from './aws-error.ts';
 
 /** The longest that SQS lets a receive wait. */
 const MAX_WAIT_MS = 20_000;
+
+/** The attributes that count a queue's messages: each message is in one of them. */
+const COUNTS = [
+  'ApproximateNumberOfMessages',
+  'ApproximateNumberOfMessagesNotVisible',
+  'ApproximateNumberOfMessagesDelayed',
+] as const;
 
 export interface SqsJobQueueOptions {
   readonly client: SQSClient;
@@ -62,6 +70,12 @@ export class SqsJobQueue implements JobQueue {
       if (signal?.aborted === true) return [];
       return this.#fail(error);
     }
+  }
+
+  async depth(): Promise<number> {
+    const command = new GetQueueAttributesCommand({ QueueUrl: this.#queueUrl, AttributeNames: [...COUNTS] });
+    const { Attributes: counts } = await this.#client.send(command).catch((error) => this.#fail(error));
+    return COUNTS.reduce((sum, name) => sum + Number(counts?.[name] ?? 0), 0);
   }
 
   async delete(receipt: string): Promise<void> {

@@ -59,12 +59,17 @@ export type SweepEvent =
       readonly run: string;
       readonly result: SweepResult;
       readonly ms: number;
-      /**
-       * Age of the oldest Snapshot entry that nobody has completed, in seconds; 0 where there is none, and absent where
-       * somebody asked for what is not the whole answer.
-       */
-      readonly oldestSeconds: number | undefined;
+      /** Absent for partial sweeps. */
+      readonly ages: SweptAges | undefined;
     };
+
+/** How long what a sweep found has waited, in seconds; 0 if it found nothing. */
+export interface SweptAges {
+  /** The oldest Snapshot entry that nobody completed, by its client's clock. */
+  readonly unsnapshottedSeconds: number;
+  /** The archive, expire or collect job that has been due for the longest. */
+  readonly dueSeconds: number;
+}
 
 /** Something that the replay function did. */
 export interface ReplayEvent {

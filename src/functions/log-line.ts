@@ -61,10 +61,10 @@ export function logLine(event: FunctionEvent): LogLine {
       });
     }
     case 'swept': {
-      const { run, result, ms, oldestSeconds } = event;
+      const { run, result, ms, ages } = event;
       const { rest, ...counts } = result;
       const message = rest === undefined ? 'swept' : 'swept a part, and the next run goes on from there';
-      return line('info', message, { correlationId: run, ms: Math.round(ms), oldestSeconds, ...counts, rest });
+      return line('info', message, { correlationId: run, ms: Math.round(ms), ...ages, ...counts, rest });
     }
     case 'replayed': {
       const { run, log, replayed } = event;

@@ -20,8 +20,9 @@ export function measures(event: FunctionEvent): Measure[] {
       return [
         count('LogsLookedAt', event.result.logs),
         count('JobsSent', event.result.jobs),
+        count('JobsHeldBack', event.result.waiting),
         count('LogsFailed', event.result.failed),
-        ...(event.oldestSeconds === undefined ? [] : [seconds('OldestUnsnapshottedSeconds', event.oldestSeconds)]),
+        ...ages(event),
       ];
     case 'replayed':
       return [count('ReplaysDiffered', event.replayed.equal === false ? 1 : 0)];
@@ -31,6 +32,14 @@ export function measures(event: FunctionEvent): Measure[] {
     case 'unswept':
       return [];
   }
+}
+
+function ages({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Measure[] {
+  if (ages === undefined) return [];
+  return [
+    seconds('OldestUnsnapshottedSeconds', ages.unsnapshottedSeconds),
+    seconds('OldestDueSeconds', ages.dueSeconds),
+  ];
 }
 
 function measuresOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' }>): Measure[] {

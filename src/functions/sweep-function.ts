@@ -5,12 +5,14 @@ import { parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { encodeJob } from '../workers/job.ts';
-import type { JobSender } from '../workers/job-queues.ts';
+import type { JobQueue } from '../store/job-queue.ts';
+import { encodeJob, type Job } from '../workers/job.ts';
+import { jobQueues, type QueueName } from '../workers/job-queues.ts';
 import { readPolicies } from '../workers/policies.ts';
 import { sweepDeduplicationId } from '../workers/run-job.ts';
-import { type SweepOptions, type SweepResult, sweep } from '../workers/sweep.ts';
+import { type SweepDeps, type SweepOptions, type SweepRest, type SweepResult, sweep } from '../workers/sweep.ts';
 import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep-note.ts';
+import { AskedJobs } from './asked-jobs.ts';
 import type { Invocation, SweepEvent } from './function-event.ts';
 
 /** What is left of the function's time when parts begin to end: for the logs that they are at, and the note. */
@@ -36,7 +38,7 @@ const schema = z.strictObject({
 export interface SweepFunctionDeps {
   readonly tables: LogStore;
   readonly blobs: BlobStore;
-  readonly queue: JobSender;
+  readonly queues: Readonly<Record<QueueName, Pick<JobQueue, 'send' | 'depth'>>>;
   readonly types?: ReservedTypes | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -46,10 +48,11 @@ export interface SweepFunctionDeps {
 }
 
 /**
- * The function that sweeps. Invoked without settings (`{}`), as the schedule does, it looks at all logs; what it has
- * no time for it notes in the bucket, and the next such run goes on from there. A person may give `log`, `since` (a
- * date), `rebuild`, `collect` (as the command's options); then `rest` in the answer says what is left, and is given
- * back as `from`.
+ * The function that sweeps. Invoked without settings (`{}`), as the schedule does, it looks at all logs. It notes in the
+ * bucket which logs it had no time for, and the next such run goes on from there; and which jobs it sent, so that the next
+ * runs do not send them again while they wait. A person may give `log`, `since` (a date), `rebuild`, `collect` (as the
+ * command's options): such a run sends all that it finds, `rest` in its answer says what is left, and is given back as
+ * `from`.
  * @throws UsageError from the function where the event has other settings
  */
 export function sweepFunction(
@@ -59,33 +62,53 @@ export function sweepFunction(
     const { awsRequestId: run } = invocation;
     const started = performance.now();
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
-    const { blobs, report } = deps;
-    const asked = parseEvent(event);
-    const byHand = Object.values(asked).some((setting) => setting !== undefined);
-    const noted = byHand ? undefined : await readSweepNote(blobs);
+    const { blobs, queues, report } = deps;
+    const options = parseEvent(event);
+    const byHand = Object.values(options).some((setting) => setting !== undefined);
     const policies = await readPolicies(blobs, deps.policy);
-    const result = await sweep(
-      {
-        ...deps,
-        policyOf: (log) => policies.of(log),
-        send: async (job, why) => {
-          await deps.queue.send({
-            group: job.log,
-            deduplicationId: sweepDeduplicationId(run, job),
-            body: encodeJob(job),
-          });
-          report({ kind: 'due', run, job, why });
-        },
-        onFailure: (log, error) => report({ kind: 'unswept', run, log, error }),
-      },
-      { ...asked, ...(byHand ? {} : { from: noted, youngSeconds: YOUNG_SECONDS }), deadline },
-    );
-    if (!byHand && (noted !== undefined || result.rest !== undefined)) await writeSweepNote(blobs, result.rest);
-    const oldestSeconds = Math.max(0, deps.now() / 1000 - (result.oldest ?? Number.POSITIVE_INFINITY));
-    // A run that only had to look for what is left over says nothing of the logs.
-    const tells = !byHand && (noted === undefined || result.logs > 0);
-    const ms = performance.now() - started;
-    report({ kind: 'swept', run, result, ms, oldestSeconds: tells ? oldestSeconds : undefined });
+    const queue = jobQueues(queues);
+    const sendAnd = (noteSent: (job: Job) => void) => async (job: Job, why: string) => {
+      await queue.send({ group: job.log, deduplicationId: sweepDeduplicationId(run, job), body: encodeJob(job) });
+      noteSent(job);
+      report({ kind: 'due', run, job, why });
+    };
+    const sweepDeps: Omit<SweepDeps, 'send'> = {
+      ...deps,
+      policyOf: (log) => policies.of(log),
+      onFailure: (log, error) => report({ kind: 'unswept', run, log, error }),
+    };
+    if (byHand) {
+      const result = await sweep({ ...sweepDeps, send: sendAnd(() => {}) }, { ...options, deadline });
+      report({ kind: 'swept', run, result, ms: performance.now() - started, ages: undefined });
+      return result;
+    }
+    const noted = await readSweepNote(blobs);
+    const asked = new AskedJobs({
+      noted: noted?.asked ?? [],
+      depths: { snapshot: await queues.snapshot.depth(), maintenance: await queues.maintenance.depth() },
+      nowMs: deps.now(),
+    });
+    const leaveNote = async (rest: SweepRest | undefined, complete: boolean): Promise<void> => {
+      const note = { rest, asked: asked.note(complete) };
+      if (noted !== undefined || rest !== undefined || note.asked.length > 0) await writeSweepNote(blobs, note);
+    };
+    let result: SweepResult;
+    try {
+      result = await sweep(
+        { ...sweepDeps, send: sendAnd((job) => asked.add(job)), holdsBack: (job) => asked.holdsBack(job) },
+        { from: noted?.rest, youngSeconds: YOUNG_SECONDS, deadline },
+      );
+    } catch (error) {
+      // The next run begins where this one began: it must know what was sent.
+      await leaveNote(noted?.rest, false);
+      throw error;
+    }
+    await leaveNote(result.rest, noted?.rest === undefined && result.rest === undefined);
+    const ageOf = (time = Number.POSITIVE_INFINITY) => Math.max(0, deps.now() / 1000 - time);
+    // A run that only had to look for leftovers does not know how old the rest is.
+    const tells = noted?.rest === undefined || result.logs > 0;
+    const ages = { unsnapshottedSeconds: ageOf(result.oldest), dueSeconds: ageOf(result.oldestDue) };
+    report({ kind: 'swept', run, result, ms: performance.now() - started, ages: tells ? ages : undefined });
     return result;
   };
 }

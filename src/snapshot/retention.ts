@@ -103,14 +103,34 @@ export function planRetention(segments: readonly Segment[], policy: RetentionPol
   for (const [i, segment] of segments.entries()) {
     const next = segments[i + 1];
     if (next === undefined || !isCovered(segment, next)) continue;
-    // Counted, not subtracted: where numbers are missing, fewer segments than that would stay.
-    // By the clocks of the clients that began them, of which one may be far behind.
-    const closedMs = Math.max(segment.created, next.created) * 1000;
-    const kept = segments.length - i <= policy.keepSegments || nowMs - closedMs < policy.keepDays * DAY_MS;
+    const kept = nowMs < keptUntil(segments, i, policy);
     const kind = kept ? undefined : nextStep(segment, policy, nowMs);
     if (kind !== undefined) jobs.push({ kind, log: segment.log, segment: segment.segment });
   }
   return jobs;
+}
+
+/**
+ * Since when a job of {@link planRetention} is due, in epoch milliseconds, by the clocks of the clients that began the
+ * segments. A policy that was changed counts as if it had always been so.
+ * @param segments those that the job was planned from
+ */
+export function dueSince(segments: readonly Segment[], job: RetentionJob, policy: RetentionPolicy): number {
+  const at = segments.findIndex(({ segment }) => segment === job.segment);
+  const expires = segments[at]?.expires;
+  const announced = job.kind === 'expire' && policy.expire === 'delete' && expires !== undefined && expires !== HELD;
+  const outnumbered = segments[at + policy.keepSegments]?.created ?? 0;
+  return Math.max(keptUntil(segments, at, policy), outnumbered * 1000, announced ? expires * 1000 : 0);
+}
+
+/** Until when a segment is kept, in epoch milliseconds: for ever if it is one of the newest. */
+function keptUntil(segments: readonly Segment[], at: number, { keepSegments, keepDays }: RetentionPolicy): number {
+  // Counted, not subtracted: if numbers are missing, fewer segments than that would stay.
+  const [segment, next, last] = [segments[at], segments[at + 1], segments[at + keepSegments]];
+  if (segment === undefined || next === undefined || last === undefined) return Number.POSITIVE_INFINITY;
+  // By the clocks of the clients that began them, of which one may be far behind.
+  const closedMs = Math.max(segment.created, next.created) * 1000;
+  return closedMs + keepDays * DAY_MS;
 }
 
 /** Whether a segment's entries are all in a completed snapshot of the segment that follows it. */

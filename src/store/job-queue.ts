@@ -57,6 +57,12 @@ export interface JobQueue {
   receive(options: ReceiveOptions): Promise<ReceivedMessage[]>;
 
   /**
+   * How many messages the queue holds, whether they wait or were given out; dead letters do not count. A message that was
+   * sent or deleted within the last minute may be missing, or still counted.
+   */
+  depth(): Promise<number>;
+
+  /**
    * Removes a message for good; once more is no error.
    * @throws ReceiptExpiredError where the message became visible again since this receipt was given
    */

@@ -1,6 +1,9 @@
 import type { JobQueue } from '../store/job-queue.ts';
 import { decodeJob, type Job } from './job.ts';
 
+/** The two queues: `snapshot` for what clients wait for, `maintenance` for what can wait. */
+export type QueueName = 'snapshot' | 'maintenance';
+
 /** Whoever sends jobs needs no more of a queue. */
 export type JobSender = Pick<JobQueue, 'send'>;
 
@@ -20,20 +23,21 @@ export function jobQueues({ snapshot, maintenance }: JobQueues): JobSender {
   return {
     send: async (message) => {
       const { kind } = decodeJob(message.body);
-      await (isSnapshotWork(kind) ? snapshot : maintenance).send(message);
+      await (queueOf(kind) === 'snapshot' ? snapshot : maintenance).send(message);
     },
   };
 }
 
-function isSnapshotWork(kind: Job['kind']): boolean {
+/** The queue that jobs of a kind go to. */
+export function queueOf(kind: Job['kind']): QueueName {
   switch (kind) {
     case 'snapshot':
     case 'rebuild':
-      return true;
+      return 'snapshot';
     case 'compact':
     case 'archive':
     case 'expire':
     case 'collect':
-      return false;
+      return 'maintenance';
   }
 }

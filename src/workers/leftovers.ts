@@ -16,23 +16,36 @@ export interface LeftoversDeps {
   readonly policyOf: (log: LogId) => RetentionPolicy;
 }
 
+/** Something in the bucket that a collection removes. */
+export interface Leftover {
+  readonly why: string;
+  /** Since when it may be removed, in epoch milliseconds by the bucket's clock. */
+  readonly due: number;
+}
+
 /**
- * Finds what collections have left for later, and uploads that nobody finished, in all logs: by two listings of the bucket.
- * @returns the logs that are to be collected, and why
+ * Finds what collections left for later, and uploads that nobody finished, in all logs: by two listings of the bucket.
+ * @returns the logs to collect, each with its oldest leftover
  */
-export async function findLeftovers(deps: LeftoversDeps): Promise<ReadonlyMap<LogId, string>> {
+export async function findLeftovers(deps: LeftoversDeps): Promise<ReadonlyMap<LogId, Leftover>> {
   const { blobs, now } = deps;
-  const logs = new Map<LogId, string>();
+  const logs = new Map<LogId, Leftover>();
+  const add = (log: LogId, leftover: Leftover): void => {
+    const known = logs.get(log);
+    if (known === undefined || leftover.due < known.due) logs.set(log, leftover);
+  };
   for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
     const parsed = parseKey(key);
-    if (parsed === undefined || now() - modified < graceMs(deps, parsed.log)) continue;
-    logs.set(parsed.log, 'something was left over a grace period ago');
+    if (parsed === undefined) continue;
+    const due = modified + graceMs(deps, parsed.log);
+    if (now() >= due) add(parsed.log, { why: 'something was left over a grace period ago', due });
   }
   for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
     const parsed = parseKey(key);
     // A collection gives up none that is younger than a grace period.
-    if (parsed === undefined || now() - started < Math.max(ABANDONED_MS, graceMs(deps, parsed.log))) continue;
-    logs.set(parsed.log, 'an upload was never finished');
+    if (parsed === undefined) continue;
+    const due = started + Math.max(ABANDONED_MS, graceMs(deps, parsed.log));
+    if (now() >= due) add(parsed.log, { why: 'an upload was never finished', due });
   }
   return logs;
 }

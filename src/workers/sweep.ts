@@ -4,7 +4,7 @@ import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore, ScanPlace } from '../log/log-store.ts';
 import { querySegments, requireDense } from '../log/newest.ts';
 import type { Segment } from '../log/segment.ts';
-import { leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
+import { dueSince, leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { Job } from './job.ts';
 import { findLeftovers, requireInTables } from './leftovers.ts';
@@ -23,6 +23,8 @@ export interface SweepDeps {
   readonly policyOf: (log: LogId) => RetentionPolicy;
   /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
   readonly send: (job: Job, why: string) => Promise<void>;
+  /** Whether a due job is only counted and not sent: its message still waits, or its queue is full. None is by default. */
+  readonly holdsBack?: ((job: Job) => boolean) | undefined;
   /**
    * Told, once, of each log that cannot be looked at, that only the bucket has something of, or of which a segment leaves
    * without the archive that the policy wants; and of each segment of which nobody knows whose it is.
@@ -65,7 +67,10 @@ export type SweepRest = readonly ('beginning' | 'end' | ScanPlace)[];
 
 export interface SweepResult {
   readonly logs: number;
+  /** Jobs that were sent. */
   readonly jobs: number;
+  /** Due jobs that were held back. */
+  readonly waiting: number;
   /** Logs that could not be looked at, and segments that somebody must look at: all of which was told. */
   readonly failed: number;
   /**
@@ -73,6 +78,8 @@ export interface SweepResult {
    * client's clock; undefined where there is none.
    */
   readonly oldest?: number | undefined;
+  /** Since when the oldest archive, expire or collect job is due, sent or not, in epoch seconds; undefined if none is. */
+  readonly oldestDue?: number | undefined;
   /** What is left to be looked at, its time being up; undefined where all was. */
   readonly rest?: SweepRest | undefined;
 }
@@ -102,10 +109,12 @@ class Run {
   readonly #options: SweepOptions;
   #logs = 0;
   #jobs = 0;
+  #waiting = 0;
   readonly #failed = new Set<LogId>();
   /** Segments of which nobody knows whose they are. */
   #strangers = 0;
   #oldest: number | undefined;
+  #oldestDue: number | undefined;
   readonly #rest: SweepRest[number][];
   /** Whether what is left over is still to be looked for. */
   #leftovers: boolean;
@@ -126,8 +135,10 @@ class Run {
     return {
       logs: this.#logs,
       jobs: this.#jobs,
+      waiting: this.#waiting,
       failed: this.#failed.size + this.#strangers,
       oldest: this.#oldest,
+      oldestDue: this.#oldestDue,
       rest,
     };
   }
@@ -187,10 +198,11 @@ class Run {
   async leftovers(): Promise<void> {
     if (!this.#leftovers || !this.#isThrough || (this.#isOver() && !this.#onlyLeftovers)) return;
     this.#leftovers = false;
-    for (const [log, why] of await findLeftovers(this.#deps)) {
+    for (const [log, { why, due }] of await findLeftovers(this.#deps)) {
       if (this.#options.log !== undefined && this.#options.log !== log) continue;
       await this.#guard(log, async () => {
         await requireInTables(this.#deps.tables, log);
+        this.#isDueSince(due);
         await this.#send({ kind: 'collect', log }, why);
       });
       if (this.#isOver()) return;
@@ -248,8 +260,10 @@ class Run {
     // The scan may show what has changed since; whatever is to go is looked at again.
     const isAtRest = plan(segments).length + leavingUnarchived(segments, policy).length === 0;
     const current = isAtRest ? [] : await this.#segments(log);
-    for (const job of plan(current))
+    for (const job of plan(current)) {
+      this.#isDueSince(dueSince(current, job, policy));
       await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
+    }
     for (const { segment } of leavingUnarchived(current, policy)) {
       const error = new SegmentStateError(
         'the policy archives, and the entries of the segment leave without an archive',
@@ -268,7 +282,16 @@ class Run {
     return querySegments(this.#deps.tables, log, { consistent: true });
   }
 
+  /** @param ms epoch milliseconds */
+  #isDueSince(ms: number): void {
+    this.#oldestDue = Math.min(ms / 1000, this.#oldestDue ?? Number.POSITIVE_INFINITY);
+  }
+
   async #send(job: Job, why: string): Promise<void> {
+    if (this.#deps.holdsBack?.(job) === true) {
+      this.#waiting++;
+      return;
+    }
     this.#jobs++;
     await this.#deps.send(job, why);
   }

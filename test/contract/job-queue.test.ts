@@ -147,6 +147,28 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(bodies(await receive(deadLetters))).toEqual(['1']);
   });
 
+  test('the depth counts messages that wait and those that were given out, and no dead letters', async () => {
+    expect(await queue.depth()).toBe(0);
+    for (const body of ['1', '2', '3']) await send('g', body);
+    await send('h', '1');
+    expect(await queue.depth()).toBe(4);
+    const messages = await receive();
+    expect(messages.length).toBeGreaterThan(0);
+    expect(await queue.depth()).toBe(4);
+    for (const { receipt } of messages) await queue.delete(receipt);
+    expect(await queue.depth()).toBe(4 - messages.length);
+    await send('dying', '1');
+    const before = await queue.depth();
+    for (let i = 0; i <= MAX_RECEIVES; i++) {
+      for (const { receipt, group } of await receive()) {
+        if (group === 'dying') await queue.changeVisibility(receipt, 0);
+        else await queue.changeVisibility(receipt, VISIBILITY_MS * 60);
+      }
+    }
+    expect(await receive(deadLetters)).toMatchObject([{ group: 'dying' }]);
+    expect(await queue.depth()).toBe(before - 1);
+  });
+
   test('deleting once more is no error', async () => {
     await send('g', '1');
     const { receipt } = await receiveOne();
@@ -361,6 +383,7 @@ describe('SQS job queue', () => {
     const calls: (() => Promise<unknown>)[] = [
       () => queue.send({ group: 'g', body: 'b', deduplicationId: 'd' }),
       () => queue.receive({ max: 1, visibilityMs: 1000 }),
+      () => queue.depth(),
       () => queue.delete('receipt'),
       () => queue.changeVisibility('receipt', 0),
     ];

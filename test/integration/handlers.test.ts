@@ -213,6 +213,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const answer = await maintain(toSqsEvent(messages), lambdaContext());
     expect(answer.batchItemFailures).toHaveLength(1);
     expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
+    for (const { receipt } of messages) await queues.maintenance.delete(receipt);
   });
 
   test('have a job fail as long as the deployment is not as it must be, and do it once that is mended', async () => {
@@ -245,6 +246,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(failed.batchItemFailures).toHaveLength(1);
     expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual(failed);
     expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
+    for (const { receipt } of messages) await queues.maintenance.delete(receipt);
     vi.stubEnv('KEEP_SEGMENTS', SETTINGS.KEEP_SEGMENTS);
   });
 

@@ -63,6 +63,7 @@ export function aroundJobQueue(inner: JobQueue, around: Around): JobQueue {
   return {
     send: (message) => around('send', () => inner.send(message)),
     receive: (options) => around('receive', () => inner.receive(options)),
+    depth: () => around('depth', () => inner.depth()),
     delete: (receipt) => around('deleteMessage', () => inner.delete(receipt)),
     changeVisibility: (receipt, visibilityMs) =>
       around('changeVisibility', () => inner.changeVisibility(receipt, visibilityMs)),

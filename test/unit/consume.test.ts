@@ -141,6 +141,7 @@ describe('consume', () => {
     });
     const spied: JobQueue = {
       send: (message) => queue.send(message),
+      depth: () => queue.depth(),
       receive: (options) => queue.receive(options),
       delete: (receipt) => queue.delete(receipt),
       async changeVisibility(receipt, visibilityMs) {
@@ -207,6 +208,7 @@ describe('consume', () => {
     let calls = 0;
     const broken: JobQueue = {
       send: (message) => queue.send(message),
+      depth: () => queue.depth(),
       receive: (options) => (++calls === 1 ? queue.receive(options) : Promise.reject(outage)),
       delete: (receipt) => queue.delete(receipt),
       changeVisibility: (receipt, visibilityMs) => queue.changeVisibility(receipt, visibilityMs),

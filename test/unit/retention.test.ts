@@ -4,6 +4,7 @@ import type { Segment } from '../../src/log/segment.ts';
 import {
   checkPolicy,
   DEFAULT_POLICY,
+  dueSince,
   isCovered,
   keepsSnapshot,
   leavingUnarchived,
@@ -144,6 +145,36 @@ describe('planRetention: which segments may go', () => {
   ];
   test.each(cases)('$name', (given) => {
     expect(plan(given)).toEqual(given.jobs);
+  });
+});
+
+describe('dueSince: a job is due', () => {
+  const minute = 60;
+  const segments = [
+    segment(0, { created: NOON }),
+    segment(1, { created: NOON + 10 * DAY }),
+    segment(2, { created: NOON + 20 * DAY }),
+  ];
+  const since = (of: readonly Segment[], changes: Partial<RetentionPolicy>, nowSeconds: number): number[] => {
+    const jobs = planRetention(of, policy(changes), nowSeconds * 1000);
+    return jobs.map((job) => dueSince(of, job, policy(changes)) / 1000);
+  };
+
+  test('since its segment was closed so many days ago', () => {
+    const changes = { keepSegments: 1, keepDays: 3 };
+    expect(since(segments, changes, NOON + 13 * DAY - minute)).toEqual([]);
+    expect(since(segments, changes, NOON + 13 * DAY)).toEqual([NOON + 13 * DAY]);
+    expect(since(segments, changes, NOON + 99 * DAY)).toEqual([NOON + 13 * DAY, NOON + 23 * DAY]);
+  });
+
+  test('since there are newer segments enough, if they came later', () => {
+    expect(since(segments, { keepSegments: 2, keepDays: 3 }, NOON + 99 * DAY)).toEqual([NOON + 20 * DAY]);
+  });
+
+  test('since the time that was announced, if it is to delete entries', () => {
+    const leaving = segments.map((each) => ({ ...each, ...ARCHIVED, expires: NOON + 30 * DAY }));
+    expect(since(leaving, { expire: 'delete' }, NOON + 99 * DAY)).toEqual([NOON + 30 * DAY, NOON + 30 * DAY]);
+    expect(since(leaving, { expire: 'ttl' }, NOON + 99 * DAY)).toEqual([NOON + 10 * DAY, NOON + 20 * DAY]);
   });
 });
 

@@ -140,6 +140,7 @@ describe('route', () => {
     const flaky: JobQueue = {
       send: (message) => (++sends === 3 ? Promise.reject(outage) : queue.send(message)),
       receive: (options) => queue.receive(options),
+      depth: () => queue.depth(),
       delete: (receipt) => queue.delete(receipt),
       changeVisibility: (receipt, visibilityMs) => queue.changeVisibility(receipt, visibilityMs),
     };

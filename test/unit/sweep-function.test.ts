@@ -1,53 +1,71 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
 import { ObjectInvalidError, UsageError } from '../../src/errors.ts';
+import { AskedJobs } from '../../src/functions/asked-jobs.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import { condemnedKey, SWEEP_KEY } from '../../src/store/keys.ts';
-import { decodeJob, type Job } from '../../src/workers/job.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
 import { writePolicy } from '../../src/workers/policies.ts';
 import type { SweepResult } from '../../src/workers/sweep.ts';
-import { readSweepNote } from '../../src/workers/sweep-note.ts';
+import { type AskedNote, readSweepNote } from '../../src/workers/sweep-note.ts';
 import { aroundLogStore } from '../support/around.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
+import { newLogId } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 
 const DAY = 24 * 3600;
+const HOUR_MS = 3600_000;
 const EAGER: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0 };
 
-/** Several logs, the sweep function over them, and the queue that it sends to. */
+/** Several logs, the sweep function over them, and the queues that it sends to. */
 class Swept {
   readonly sheets = new SheetLogs();
-  readonly queue = new MemoryJobQueue({ now: () => this.sheets.nowMs });
+  readonly queues = {
+    snapshot: new MemoryJobQueue({ now: () => this.sheets.nowMs }),
+    maintenance: new MemoryJobQueue({ now: () => this.sheets.nowMs }),
+  };
   readonly events: SweepEvent[] = [];
   policy = DEFAULT_POLICY;
   /** Milliseconds that each request for a log's entries takes. */
   slowMs = 0;
 
   async run(event: unknown = {}, { remainingMs = 900_000, id = 'a'.repeat(36) } = {}): Promise<SweepResult> {
-    const { sheets, queue, policy } = this;
+    const { sheets, queues, policy } = this;
     const tables = aroundLogStore(sheets.tables, (name, effect) => {
       if (name === 'items') sheets.nowMs += this.slowMs;
       return effect();
     });
     const report = (each: SweepEvent): void => void this.events.push(each);
-    const run = sweepFunction({ ...sheets.deps, tables, queue, policy, report });
+    const run = sweepFunction({ ...sheets.deps, tables, queues, policy, report });
     return run(event, lambdaContext(remainingMs, id));
   }
 
-  /** The jobs in the queue, each taken out. */
+  /** The jobs in the queues, each taken out. */
   async jobs(): Promise<Job[]> {
     const jobs: Job[] = [];
-    for (;;) {
-      const messages = await this.queue.receive({ max: 10, visibilityMs: 60_000 });
-      if (messages.length === 0) return jobs;
-      for (const { body, receipt } of messages) {
-        jobs.push(decodeJob(body));
-        await this.queue.delete(receipt);
+    for (const queue of [this.queues.snapshot, this.queues.maintenance]) {
+      for (let messages = await this.take(queue, 10); messages.length > 0; messages = await this.take(queue, 10)) {
+        jobs.push(...messages);
       }
     }
+    return jobs;
+  }
+
+  /** So many jobs of a queue, or fewer, each taken out. */
+  async take(queue: MemoryJobQueue, max: number): Promise<Job[]> {
+    const messages = await queue.receive({ max, visibilityMs: 60_000 });
+    for (const { receipt } of messages) await queue.delete(receipt);
+    return messages.map(({ body }) => decodeJob(body));
+  }
+
+  /** How many jobs each sweep so far sent, and how many it found waiting. */
+  sweeps(): Pick<SweepResult, 'jobs' | 'waiting'>[] {
+    return this.events.flatMap((event) =>
+      event.kind === 'swept' ? [{ jobs: event.result.jobs, waiting: event.result.waiting }] : [],
+    );
   }
 
   /** Logs whose first snapshot nobody completed. */
@@ -66,9 +84,8 @@ describe('the sweep function', () => {
     expect(await swept.jobs()).toMatchObject([{ kind: 'snapshot', log, position: { segment: 0, entry: 0 } }]);
     expect(swept.events).toMatchObject([
       { kind: 'due', run: 'a'.repeat(36), job: { log }, why: 'nobody completed this snapshot' },
-      { kind: 'swept', result: { logs: 1, jobs: 1 }, oldestSeconds: 3600 },
+      { kind: 'swept', result: { logs: 1, jobs: 1 }, ages: { unsnapshottedSeconds: 3600, dueSeconds: 0 } },
     ]);
-    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeUndefined();
   });
 
   test('leaves a young Snapshot entry to the stream, yet counts how long it waits', async () => {
@@ -76,13 +93,13 @@ describe('the sweep function', () => {
     const [log] = await swept.newLogs(1);
     swept.sheets.nowMs += 899_000;
     expect(await swept.run()).toMatchObject({ jobs: 0 });
-    expect(swept.events).toMatchObject([{ kind: 'swept', oldestSeconds: 899 }]);
+    expect(swept.events).toMatchObject([{ kind: 'swept', ages: { unsnapshottedSeconds: 899 } }]);
     expect(await swept.run({ log })).toMatchObject({ jobs: 1 });
     // Of one log only: that would hide how long others wait.
-    expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', oldestSeconds: undefined });
+    expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', ages: undefined });
     await swept.sheets.complete(log, { segment: 0, entry: 0 });
     await swept.run();
-    expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', oldestSeconds: 0 });
+    expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', ages: { unsnapshottedSeconds: 0 } });
   });
 
   test('goes by the policy of the deployment, and by what a log has of its own', async () => {
@@ -97,14 +114,201 @@ describe('the sweep function', () => {
     ]);
   });
 
-  test('sends nothing twice where Lambda gives it the same event again, but with the next event', async () => {
+  test('sends nothing twice if Lambda gives it the same event again, even without a note', async () => {
     const swept = new Swept();
     await swept.newLogs(1);
-    swept.sheets.nowMs += 3600_000;
-    for (let times = 0; times < 3; times++) await swept.run();
+    swept.sheets.nowMs += HOUR_MS;
+    for (let times = 0; times < 3; times++) {
+      await swept.run();
+      await swept.sheets.blobs.delete([SWEEP_KEY]);
+    }
     expect(await swept.jobs()).toHaveLength(1);
-    await swept.run({}, { id: 'b'.repeat(36) });
-    expect(await swept.jobs()).toHaveLength(1);
+  });
+
+  test('asks once for what is due, however many sweeps find it while its messages wait', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    for (let count = 0; count < 20; count++) await swept.sheets.atRest(2);
+    for (let hour = 0; hour < 12; hour++) {
+      await swept.run({}, { id: String(hour) });
+      swept.sheets.nowMs += HOUR_MS;
+    }
+    expect(swept.queues.maintenance.size).toBe(20);
+    expect(swept.sweeps()).toEqual([
+      { jobs: 20, waiting: 0 },
+      ...Array.from({ length: 11 }, () => ({ jobs: 0, waiting: 20 })),
+    ]);
+  });
+
+  test('asks once where each sweep takes several runs', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    for (let count = 0; count < 40; count++) await swept.sheets.atRest(2);
+    for (let run = 0; run < 40; run++) {
+      await swept.run({}, { id: String(run), remainingMs: 0 });
+      swept.sheets.nowMs += HOUR_MS / 2;
+    }
+    expect(swept.queues.maintenance.size).toBe(40);
+  });
+
+  test('has a worker that is slower than the sweeps do everything, nothing twice, and starves no log', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    const logs: LogId[] = [];
+    for (let count = 0; count < 20; count++) logs.push(await swept.sheets.atRest(3));
+    const done: string[] = [];
+    const firstDone = new Map<LogId, number>();
+    for (let hour = 0; hour < 40; hour++) {
+      await swept.run({}, { id: String(hour) });
+      for (const job of await swept.take(swept.queues.maintenance, 1)) {
+        await swept.sheets.run(job);
+        done.push(JSON.stringify(job));
+        if (!firstDone.has(job.log)) firstDone.set(job.log, hour);
+      }
+      swept.sheets.nowMs += HOUR_MS;
+    }
+    expect(new Set(done).size).toBe(40);
+    expect(done).toHaveLength(40);
+    // By turns: each log's first job comes before the second one of any other.
+    expect(Math.max(...firstDone.values())).toBe(19);
+    expect([...firstDone.keys()].toSorted()).toEqual(logs.toSorted());
+    for (const log of logs) expect(await swept.sheets.tables.getSegment(log, 1)).toHaveProperty('archive');
+  });
+
+  test('asks again for a lost message: at the next sweep if the queue is empty, else a day later', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    const [lost, waits] = [await swept.sheets.atRest(2), await swept.sheets.atRest(2)];
+    await swept.run({}, { id: 'first' });
+    const jobs = await swept.take(swept.queues.maintenance, 1);
+    expect(await swept.queues.maintenance.depth()).toBe(1);
+    for (let hour = 1; hour < 24; hour++) {
+      swept.sheets.nowMs += HOUR_MS;
+      expect(await swept.run({}, { id: String(hour) })).toMatchObject({ jobs: 0, waiting: 2 });
+    }
+    swept.sheets.nowMs += HOUR_MS;
+    expect(await swept.run({}, { id: 'a day later' })).toMatchObject({ jobs: 2 });
+    jobs.push(...(await swept.jobs()));
+    expect(jobs.map(({ log }) => log).toSorted()).toEqual([lost, lost, waits, waits].toSorted());
+    swept.sheets.nowMs += HOUR_MS;
+    expect(await swept.run({}, { id: 'the queue is empty' })).toMatchObject({ jobs: 2, waiting: 0 });
+  });
+
+  test('asks for nothing again while a queue is long, until no message can be left in it', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    await swept.sheets.atRest(2);
+    const fill = async (to: number): Promise<void> => {
+      for (let i = await swept.queues.maintenance.depth(); i < to; i++) {
+        const body = encodeJob({ kind: 'collect', log: newLogId() });
+        await swept.queues.maintenance.send({ group: String(i), deduplicationId: `${i} ${swept.sheets.nowMs}`, body });
+      }
+    };
+    await fill(1_000);
+    await swept.run({}, { id: 'first' });
+    for (let day = 1; day < 14; day++) {
+      swept.sheets.nowMs += DAY * 1000;
+      expect(await swept.run({}, { id: `day ${day}` })).toMatchObject({ jobs: 0, waiting: 1 });
+    }
+    swept.sheets.nowMs += DAY * 1000;
+    expect(await swept.run({}, { id: 'day 14' })).toMatchObject({ jobs: 1, waiting: 0 });
+  });
+
+  test('fills no queue beyond what SQS looks through, and sends the rest once there is room', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    for (let count = 0; count < 5; count++) await swept.sheets.atRest(2);
+    let others = 99_997;
+    swept.queues.maintenance.depth = async () => swept.queues.maintenance.size + others;
+    const run = async (): Promise<Pick<SweepResult, 'jobs' | 'waiting'> | undefined> => {
+      swept.sheets.nowMs += HOUR_MS;
+      await swept.run({}, { id: String(swept.sheets.nowMs) });
+      return swept.sweeps().at(-1);
+    };
+    expect(await run()).toEqual({ jobs: 3, waiting: 2 });
+    expect(await run()).toEqual({ jobs: 0, waiting: 5 });
+    others = 0;
+    expect(await run()).toEqual({ jobs: 2, waiting: 3 });
+    expect(new Set((await swept.jobs()).map(({ log }) => log)).size).toBe(5);
+  });
+
+  test('sends a thousand jobs of one log at the most, oldest first, and more as they are done', () => {
+    const log = newLogId();
+    let due = Array.from({ length: 1_200 }, (_, segment): Job => ({ kind: 'archive', log, segment }));
+    let noted: readonly AskedNote[] = [];
+    const run = (nowMs: number): number[] => {
+      const asked = new AskedJobs({ noted, depths: { snapshot: 0, maintenance: 1_000 }, nowMs });
+      const sent = due.filter((job) => !asked.holdsBack(job));
+      for (const job of sent) asked.add(job);
+      noted = asked.note(true);
+      return sent.map((job) => (job.kind === 'archive' ? job.segment : -1));
+    };
+    expect(run(0)).toEqual(Array.from({ length: 1_000 }, (_, segment) => segment));
+    expect(run(HOUR_MS)).toEqual([]);
+    due = due.slice(10);
+    expect(run(2 * HOUR_MS)).toEqual(Array.from({ length: 10 }, (_, i) => 1_000 + i));
+  });
+
+  test('remembers what it sent if it fails later', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    for (let count = 0; count < 5; count++) await swept.sheets.atRest(2);
+    swept.sheets.blobs.uploads = () => {
+      throw new Error('no answer');
+    };
+    for (let hour = 0; hour < 5; hour++) {
+      await expect(swept.run({}, { id: String(hour) })).rejects.toThrow('no answer');
+      swept.sheets.nowMs += HOUR_MS;
+    }
+    expect(swept.queues.maintenance.size).toBe(5);
+  });
+
+  test('sends what a person asks for, whatever waits, and changes nothing that scheduled runs remember', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    const log = await swept.sheets.atRest(2);
+    await swept.run({}, { id: 'scheduled' });
+    const note = await swept.sheets.blobs.get(SWEEP_KEY);
+    expect(await swept.run({ log }, { id: 'by hand' })).toMatchObject({ jobs: 1, waiting: 0 });
+    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toEqual(note);
+  });
+
+  test('forgets what is done, so that the note is gone once nothing is due', async () => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    await swept.sheets.atRest(2);
+    await swept.run({}, { id: 'first' });
+    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeDefined();
+    await swept.sheets.run(...(await swept.take(swept.queues.maintenance, 1)));
+    swept.sheets.nowMs += HOUR_MS;
+    await swept.run({}, { id: 'second' });
+    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeUndefined();
+  });
+
+  test('tells for how long the oldest job has been due, whether it waits or not', async () => {
+    const swept = new Swept();
+    swept.policy = { ...EAGER, keepDays: 3 };
+    await swept.sheets.atRest(2);
+    swept.sheets.nowMs += HOUR_MS;
+    await swept.sheets.atRest(2);
+    const tell = async (id: string): Promise<SweepEvent | undefined> => {
+      await swept.run({}, { id });
+      return swept.events.at(-1);
+    };
+    expect(await tell('none is due')).toMatchObject({ kind: 'swept', ages: { dueSeconds: 0 } });
+    swept.sheets.nowMs += 3 * DAY * 1000;
+    expect(await tell('both are due')).toMatchObject({ kind: 'swept', ages: { dueSeconds: 3600 } });
+    swept.sheets.nowMs += HOUR_MS;
+    expect(await tell('both wait')).toMatchObject({ result: { waiting: 2 }, ages: { dueSeconds: 7200 } });
+  });
+
+  test('tells for how long something is left over', async () => {
+    const swept = new Swept();
+    const log = await swept.sheets.atRest(1);
+    await swept.sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
+    swept.sheets.nowMs += (swept.policy.graceSeconds + 60) * 1000;
+    await swept.run();
+    expect(swept.events.at(-1)).toMatchObject({ result: { jobs: 1 }, ages: { dueSeconds: 60 } });
   });
 
   test('notes where its time was up, and the next runs come to the end: no log is left out, and none is looked at twice', async () => {
@@ -120,7 +324,7 @@ describe('the sweep function', () => {
     for (let unfinished = true; unfinished; runs++) {
       const { rest } = await swept.run({}, { remainingMs: 80_000, id: String(runs) });
       unfinished = rest !== undefined;
-      expect(await readSweepNote(swept.sheets.blobs)).toEqual(rest);
+      expect((await readSweepNote(swept.sheets.blobs))?.rest).toEqual(rest);
       found.push(...(await swept.jobs()));
       expect(runs).toBeLessThan(10);
     }
@@ -130,10 +334,9 @@ describe('the sweep function', () => {
     // What collections have left over is looked for once, in a last run of its own, which tells nothing of the logs.
     expect(swept.events.findLast(({ kind }) => kind === 'swept')).toMatchObject({
       result: { logs: 0 },
-      oldestSeconds: undefined,
+      ages: undefined,
     });
     expect(found.filter(({ kind }) => kind === 'collect')).toEqual([{ kind: 'collect', log: first }]);
-    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeUndefined();
     // From then on it begins at the beginning.
     swept.slowMs = 0;
     expect(await swept.run({}, { id: 'last' })).toMatchObject({ logs: 100 });

@@ -59,7 +59,7 @@ describe('a sweep asks for nothing', () => {
     await sheets.edit(busy, cell(1, 'b'));
     await sheets.atRest(3);
     const before = await sheets.contents();
-    expect(await sheets.ask()).toEqual({ logs: 3, jobs: 0, failed: 0, asked: [], why: [], failures: [] });
+    expect(await sheets.ask()).toEqual({ logs: 3, jobs: 0, waiting: 0, failed: 0, asked: [], why: [], failures: [] });
     expect(await sheets.contents()).toEqual(before);
   });
 

@@ -584,6 +584,17 @@ describe('alarms and the dashboard', () => {
     }
   });
 
+  test('see jobs that grow old in either queue', () => {
+    const watched = own.ofType('AWS::CloudWatch::Alarm').map(({ properties }) => JSON.stringify(properties));
+    for (const { queues } of deployedFunctions(own).values()) {
+      for (const { queueArn } of queues) {
+        const dimensions = JSON.stringify([{ Name: 'QueueName', Value: queueArn.split(':').at(-1) }]);
+        const metric = `"MetricName":"ApproximateAgeOfOldestMessage","Dimensions":${dimensions}`;
+        expect(watched.filter((alarm) => alarm.includes(metric))).toHaveLength(1);
+      }
+    }
+  });
+
   test('see a function fail that does jobs, even where it comes to no job', () => {
     const watched = JSON.stringify(resourceOf(own, 'FailingJobsAlarm').properties);
     const workers = [...deployedFunctions(own).values()].filter(({ queues }) => queues.length > 0);
