@@ -175,6 +175,11 @@ export class EngineError extends LogfoldError {
   override readonly code = 'ENGINE_UNAVAILABLE';
 }
 
+/** Another process holds a lock that the processes of one machine share, or took it over. */
+export class FileLockError extends LogfoldError {
+  override readonly code = 'FILE_LOCK';
+}
+
 /** An entry with this number exists already: somebody else appended first. Callers retry with the next number. */
 export class EntryExistsError extends LogfoldError {
   override readonly code = 'ENTRY_EXISTS';

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Dirent } from 'node:fs';
 import { link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -9,9 +10,11 @@ import {
   type BlobStore,
   clampRange,
   isSameWrite,
+  type ListOptions,
   type UploadInfo,
 } from '../store/blob-store.ts';
 import { checkBlobKey } from '../store/keys.ts';
+import { withFileLock } from './file-lock.ts';
 import { formatUploadName, newUpload, parseUploadName } from './upload-name.ts';
 
 export interface FilesystemBlobStoreOptions {
@@ -38,7 +41,9 @@ export class FilesystemBlobStore implements BlobStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return undefinedWhereMissing(readFile(this.#path(key)));
+    const bytes = await undefinedWhereMissing(readFile(this.#path(key)));
+    // Not a Buffer: its `slice` shares memory, and that of a Uint8Array copies.
+    return bytes && new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
   async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
@@ -69,17 +74,28 @@ export class FilesystemBlobStore implements BlobStore {
     return gone;
   }
 
-  async *list(prefix: string): AsyncGenerator<BlobInfo> {
+  async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    checkBlobKey(key);
+    await this.#makeDirectory(this.#temporary);
+    // The hash, since a key may be too long for the name of a file.
+    const lock = join(this.#temporary, `${createHash('sha256').update(key).digest('hex')}.lock`);
+    await withFileLock(lock, async () => {
+      const changed = change(await this.get(key));
+      if (changed !== undefined) await this.#write(key, changed);
+    });
+  }
+
+  async *list(prefix: string, { after = '' }: ListOptions = {}): AsyncGenerator<BlobInfo> {
     const slash = prefix.lastIndexOf('/');
     const folder = prefix.slice(0, slash + 1);
     // A prefix is no key, but it must not lead out of the directory either.
     if (folder !== '') checkBlobKey(folder.slice(0, -1));
-    yield* walk(this.#objects, folder, prefix.slice(slash + 1));
+    yield* walk(this.#objects, { folder, start: prefix.slice(slash + 1), after });
   }
 
   /** What `put` and `putStream` are writing, and what they left where their process was killed. */
   async *uploads(prefix: string): AsyncGenerator<UploadInfo> {
-    for await (const { key: name } of walk(this.#temporary, '', '')) {
+    for await (const { key: name } of walk(this.#temporary, { folder: '', start: '', after: '' })) {
       const upload = parseUploadName(name);
       if (upload?.key.startsWith(prefix)) yield upload;
     }
@@ -183,15 +199,25 @@ export class FilesystemBlobStore implements BlobStore {
   }
 }
 
-async function* walk(root: string, folder: string, start: string): AsyncGenerator<BlobInfo> {
+interface Walk {
+  /** Empty, or ends with a slash. */
+  readonly folder: string;
+  /** How names in this folder begin. */
+  readonly start: string;
+  /** Keys up to and including this one are passed over. */
+  readonly after: string;
+}
+
+async function* walk(root: string, { folder, start, after }: Walk): AsyncGenerator<BlobInfo> {
   const entries = (await undefinedWhereMissing(readdir(join(root, folder), { withFileTypes: true }))) ?? [];
   for (const name of entries.map(keyPart).sort()) {
     if (!name.startsWith(start)) continue;
     const key = folder + name;
     if (name.endsWith('/')) {
-      yield* walk(root, key, '');
+      if (key > after || after.startsWith(key)) yield* walk(root, { folder: key, start: '', after });
       continue;
     }
+    if (key <= after) continue;
     const seen = await look(join(root, key));
     // Deleted since the directory was read: it is no longer there to be listed.
     if (seen !== undefined) yield { key, ...seen };

@@ -6,6 +6,7 @@ import {
   type BlobStore,
   clampRange,
   isSameWrite,
+  type ListOptions,
   type UploadInfo,
 } from '../store/blob-store.ts';
 import { checkBlobKey } from '../store/keys.ts';
@@ -72,8 +73,13 @@ export class MemoryBlobStore implements BlobStore {
     return blobs.filter(({ key }) => !this.#blobs.has(key)).length;
   }
 
-  async *list(prefix: string): AsyncGenerator<BlobInfo> {
-    const keys = [...this.#blobs.keys()].filter((key) => key.startsWith(prefix)).sort();
+  async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    const changed = change(this.#blobs.get(checkBlobKey(key))?.content.slice());
+    if (changed !== undefined) this.#write(key, Uint8Array.from(changed));
+  }
+
+  async *list(prefix: string, { after = '' }: ListOptions = {}): AsyncGenerator<BlobInfo> {
+    const keys = [...this.#blobs.keys()].filter((key) => key.startsWith(prefix) && key > after).sort();
     for (const key of keys) {
       const blob = this.#blobs.get(key);
       if (blob === undefined) continue;

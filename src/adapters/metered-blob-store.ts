@@ -3,6 +3,7 @@ import {
   type BlobPart,
   type BlobRange,
   type BlobStore,
+  type ListOptions,
   STREAM_PART_BYTES,
   type UploadInfo,
 } from '../store/blob-store.ts';
@@ -87,8 +88,20 @@ export class MeteredBlobStore implements BlobStore {
     return gone;
   }
 
-  list(prefix: string): AsyncGenerator<BlobInfo> {
-    return this.#countPages(this.#inner.list(prefix));
+  /** Counts each try: a GET, and a PUT if there is something to write. */
+  async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    await this.#inner.update(key, (bytes) => {
+      this.#usage.gets++;
+      this.#usage.bytesRead += bytes?.byteLength ?? 0;
+      const changed = change(bytes);
+      if (changed !== undefined) this.#usage.puts++;
+      this.#usage.bytesWritten += changed?.byteLength ?? 0;
+      return changed;
+    });
+  }
+
+  list(prefix: string, options?: ListOptions): AsyncGenerator<BlobInfo> {
+    return this.#countPages(this.#inner.list(prefix, options));
   }
 
   uploads(prefix: string): AsyncGenerator<UploadInfo> {

@@ -33,6 +33,7 @@ import {
   type BlobStore,
   clampRange,
   isSameWrite,
+  type ListOptions,
   STREAM_PART_BYTES,
   type UploadInfo,
 } from '../store/blob-store.ts';
@@ -54,14 +55,20 @@ export interface S3BlobStoreOptions {
   readonly client: S3Client;
   readonly bucket: string;
   /**
-   * How often to ask again where the SDK does not, since S3 had begun to answer: an object broke off on its way, or
-   * some keys of a batch were not deleted. Ten times by default, which takes up to ten seconds.
+   * How often to ask again if the SDK does not: an object broke off on its way, some keys of a batch were not deleted, or
+   * an object changed between its reading and its writing. Ten times by default, which takes up to ten seconds.
    */
   readonly retries?: RetryLimits | undefined;
 }
 
+/** How S3 answers a conditional write if the object was written or deleted since it was read. */
+const CHANGED_MEANWHILE = ['PreconditionFailed', 'ConditionalRequestConflict', 'NoSuchKey'];
+
 /** An object broke off on its way. */
 class BrokenOffError extends StoreUnavailableError {}
+
+/** Somebody else wrote an object between its reading and its writing. */
+class ChangedMeanwhileError extends StoreUnavailableError {}
 
 /** S3 deleted some keys of a batch and not others, and may do so yet. */
 class UndeletedError extends BlobDeleteError {}
@@ -187,8 +194,29 @@ export class S3BlobStore implements BlobStore {
     return gone;
   }
 
-  async *list(prefix: string): AsyncGenerator<BlobInfo> {
-    const pages = paginateListObjectsV2({ client: this.#client }, { Bucket: this.#bucket, Prefix: prefix });
+  /** A conditional write: needs `s3:GetObject` and `s3:PutObject`. */
+  async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    const place = { Bucket: this.#bucket, Key: checkBlobKey(key) };
+    await this.#retry(ChangedMeanwhileError, `changing '${key}' in bucket '${this.#bucket}' failed`, async () => {
+      try {
+        const present = await this.#read(new GetObjectCommand(place)).catch((error: unknown) => {
+          if (error instanceof NoSuchKey) return undefined;
+          throw error;
+        });
+        const changed = change(present?.bytes);
+        if (changed === undefined) return;
+        const condition = present === undefined ? { IfNoneMatch: '*' } : { IfMatch: present.etag };
+        await this.#client.send(new PutObjectCommand({ ...place, ...condition, Body: changed }));
+      } catch (error) {
+        if (!CHANGED_MEANWHILE.some((name) => isNamed(error, name))) throw this.#translate(error);
+        throw new ChangedMeanwhileError(`'${key}' in bucket '${this.#bucket}' changed meanwhile`, { cause: error });
+      }
+    });
+  }
+
+  async *list(prefix: string, { after }: ListOptions = {}): AsyncGenerator<BlobInfo> {
+    const input = { Bucket: this.#bucket, Prefix: prefix, StartAfter: after };
+    const pages = paginateListObjectsV2({ client: this.#client }, input);
     try {
       for await (const page of pages) {
         for (const { Key, Size, LastModified, ETag } of page.Contents ?? []) {
@@ -270,14 +298,16 @@ export class S3BlobStore implements BlobStore {
   }
 
   /** An object, or the part of it that is asked for, whole. */
-  async #read(
-    command: GetObjectCommand,
-  ): Promise<{ readonly bytes: Uint8Array; readonly contentRange: string | undefined }> {
+  async #read(command: GetObjectCommand): Promise<{
+    readonly bytes: Uint8Array;
+    readonly contentRange: string | undefined;
+    readonly etag: string | undefined;
+  }> {
     const key = command.input.Key;
     return this.#retry(BrokenOffError, `reading '${key}' from bucket '${this.#bucket}' failed`, async () => {
-      const { Body, ContentRange: contentRange } = await this.#client.send(command);
+      const { Body, ContentRange: contentRange, ETag: etag } = await this.#client.send(command);
       try {
-        return { bytes: (await Body?.transformToByteArray()) ?? new Uint8Array(), contentRange };
+        return { bytes: (await Body?.transformToByteArray()) ?? new Uint8Array(), contentRange, etag };
       } catch (cause) {
         throw new BrokenOffError(`'${key}' in bucket '${this.#bucket}' broke off: ${String(cause)}`, { cause });
       }
@@ -305,7 +335,7 @@ export class S3BlobStore implements BlobStore {
   }
 
   #retry<T>(
-    failing: typeof BrokenOffError | typeof UndeletedError,
+    failing: typeof BrokenOffError | typeof ChangedMeanwhileError | typeof UndeletedError,
     failure: string,
     attempt: () => Promise<T>,
   ): Promise<T> {

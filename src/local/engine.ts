@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import { withFileLock } from '../adapters/file-lock.ts';
 import { EngineError, ResourceMissingError, UsageError } from '../errors.ts';
 import { ENGINE_NAMES, engineWords, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
-import { withStartLock } from './start-lock.ts';
 
 const KEEPER = fileURLToPath(new URL('./keeper.ts', import.meta.url));
 /** How long a keeper may take to stop its engine and end, in milliseconds. */
@@ -62,7 +62,7 @@ export async function joinEngine(
     });
   }
   const real = await dataDirectory(dir);
-  const lease = (await takeLease(real)) ?? (await withStartLock(real, () => takeLeaseOrStart(real)));
+  const lease = (await takeLease(real)) ?? (await withFileLock(startLock(real), () => takeLeaseOrStart(real)));
   let left: Promise<void> | undefined;
   return {
     endpoint: lease.state.endpoint,
@@ -93,6 +93,11 @@ async function dataDirectory(dir: string): Promise<string> {
   }
 }
 
+/** Held while an engine starts, and while somebody clears away what a crash left of one. */
+function startLock(dir: string): string {
+  return join(dir, 'engine.lock');
+}
+
 async function takeLease(dir: string): Promise<Lease | undefined> {
   const state = await readEngineState(dir);
   return state === undefined ? undefined : await Lease.take(state);
@@ -114,7 +119,7 @@ async function takeLeaseOrStart(dir: string): Promise<Lease> {
 
 async function leaveEngine(dir: string, lease: Lease): Promise<void> {
   if (await lease.leave()) return;
-  await withStartLock(dir, async () => {
+  await withFileLock(startLock(dir), async () => {
     const state = await readEngineState(dir);
     // Another token is another engine: somebody has cleared away and started afresh already.
     if (state === undefined || state.token === lease.state.token) await clearAway(dir);

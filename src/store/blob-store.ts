@@ -27,6 +27,11 @@ export interface UploadInfo {
   readonly started: number;
 }
 
+export interface ListOptions {
+  /** Lists keys behind this one only. What lies before costs nothing. */
+  readonly after?: string | undefined;
+}
+
 /** How much of a stream goes to the store at once, in bytes. */
 export const STREAM_PART_BYTES = 8 * 1024 * 1024;
 
@@ -61,8 +66,16 @@ export interface BlobStore {
    * @returns how many of them are gone, those included that were so already
    */
   deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number>;
+  /**
+   * Changes one small object atomically: reads it, calls `change` with its bytes (undefined if there is none), and writes
+   * the result, unless that is undefined. If another `update` wrote the object in between, it reads and calls `change`
+   * again. After a lost answer `change` may meet its own result, so changing twice must be the same as changing once.
+   * What `change` throws is thrown, and nothing is written.
+   * @throws AttemptsExhaustedError if others are faster every time
+   */
+  update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void>;
   /** Every object whose key starts with the prefix, in ascending order of key (byte order). */
-  list(prefix: string): AsyncIterable<BlobInfo>;
+  list(prefix: string, options?: ListOptions): AsyncIterable<BlobInfo>;
   /** What was begun under keys that start with the prefix, by anybody, and neither finished nor given up. */
   uploads(prefix: string): AsyncIterable<UploadInfo>;
   /** Gives up something that was begun, which frees its room; no error where it is gone or has been finished. */

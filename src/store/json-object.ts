@@ -10,6 +10,8 @@ export interface JsonObject<T> {
   readonly log?: LogId | undefined;
   readonly schema: z.ZodType<T>;
   readonly advice: string;
+  /** Spaces, for objects that people are asked to look at. */
+  readonly indent?: number | undefined;
 }
 
 /**
@@ -18,8 +20,32 @@ export interface JsonObject<T> {
  * @throws ObjectInvalidError where it is not what its schema asks for
  */
 export async function readJson<T>(blobs: BlobStore, object: JsonObject<T>): Promise<T | undefined> {
+  return parseJson(object, await blobs.get(object.key));
+}
+
+/**
+ * Changes a JSON object atomically: see `update` of the blob store for what `change` may meet.
+ * @param change given undefined if there is no object; leaves the object as it is by returning undefined
+ * @throws ObjectInvalidError if the object is not what its schema asks for; then nothing is written
+ */
+export async function updateJson<T>(
+  blobs: BlobStore,
+  object: JsonObject<T>,
+  change: (document: T | undefined) => unknown,
+): Promise<void> {
+  await blobs.update(object.key, (bytes) => {
+    const changed = change(parseJson(object, bytes));
+    return changed === undefined ? undefined : formatJson(changed, object.indent);
+  });
+}
+
+/** Writes a JSON object unless there is one of this key already. */
+export async function createJson(blobs: BlobStore, key: string, document: unknown): Promise<void> {
+  await blobs.update(key, (bytes) => (bytes === undefined ? formatJson(document) : undefined));
+}
+
+function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T | undefined {
   const { key, log, schema, advice } = object;
-  const bytes = await blobs.get(key);
   if (bytes === undefined) return undefined;
   try {
     return schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
@@ -30,5 +56,9 @@ export async function readJson<T>(blobs: BlobStore, object: JsonObject<T>): Prom
 
 /** @param indent spaces, for objects that people are asked to look at */
 export async function writeJson(blobs: BlobStore, key: string, document: unknown, indent = 0): Promise<void> {
-  await blobs.put(key, new TextEncoder().encode(`${JSON.stringify(document, undefined, indent)}\n`));
+  await blobs.put(key, formatJson(document, indent));
+}
+
+function formatJson(document: unknown, indent = 0): Uint8Array {
+  return new TextEncoder().encode(`${JSON.stringify(document, undefined, indent)}\n`);
 }

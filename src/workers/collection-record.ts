@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { type JsonObject, readJson, writeJson } from '../store/json-object.ts';
+import { createJson, type JsonObject, readJson, writeJson } from '../store/json-object.ts';
 import { collectedKey, condemnedKey } from '../store/keys.ts';
 
 /** Roots that were no longer kept, by name, and since when that is known. */
@@ -54,9 +54,7 @@ export async function writeCondemned(
 
 /** Sees to it that a sweep asks for a collection of a log, a grace period from now at the latest. */
 export async function askForCollection(blobs: BlobStore, log: LogId): Promise<void> {
-  const key = condemnedKey(log);
-  for await (const blob of blobs.list(key)) if (blob.key === key) return;
-  await writeCondemned(blobs, log, NOTHING_CONDEMNED, true);
+  await createJson(blobs, condemnedKey(log), { format: 1, ...NOTHING_CONDEMNED });
 }
 
 /** All that collections of a log have left. */

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { checkPolicy, type RetentionPolicy } from '../snapshot/retention.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { readJson, writeJson } from '../store/json-object.ts';
+import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
 import { POLICIES_KEY } from '../store/keys.ts';
 
 /** The settings of a policy that a log has of its own; the others are the deployment's. */
@@ -17,6 +17,14 @@ const changesSchema = z.strictObject({
   keepSnapshots: z.enum(['all', 'last']).optional(),
 });
 const schema = z.strictObject({ format: z.literal(1), logs: z.record(z.uuid(), changesSchema) });
+type Document = z.infer<typeof schema>;
+
+const OBJECT: JsonObject<Document> = {
+  key: POLICIES_KEY,
+  schema,
+  advice: 'Correct it, or remove it: then every log has the policy of the deployment',
+  indent: 2,
+};
 
 /** The retention policies of a deployment: one for all logs, and what single logs have of their own. */
 export class Policies {
@@ -59,30 +67,35 @@ export function merge(policy: RetentionPolicy, changes: PolicyChanges): Retentio
  * @throws ObjectInvalidError where the object cannot be read, PolicyInvalidError where the deployment's makes no sense
  */
 export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy): Promise<Policies> {
-  return new Policies(everywhere, await readOwn(blobs));
+  return new Policies(everywhere, ownPolicies(await readJson(blobs, OBJECT)));
 }
 
 /**
- * Gives a log a policy of its own, or takes it away where there are no changes. Two who do so at the same moment, for
- * different logs too, may undo each other's: the last one wins.
- * @throws PolicyInvalidError where the policy makes no sense; then nothing is written
+ * Changes the policy that a log has of its own. Policies that others change at the same moment stay changed.
+ * @param change called with the log's own settings; returns those to write, or undefined to leave the log none. May be
+ *   called several times.
+ * @returns all policies after the change
+ * @throws PolicyInvalidError if the policy makes no sense; then nothing is written
+ * @throws ObjectInvalidError if the object cannot be read; then nothing is written
  */
 export async function writePolicy(
   blobs: BlobStore,
   everywhere: RetentionPolicy,
-  { log, changes }: { readonly log: LogId; readonly changes: PolicyChanges | undefined },
+  { log, change }: { readonly log: LogId; readonly change: (own: PolicyChanges) => PolicyChanges | undefined },
 ): Promise<Policies> {
-  const own = await readOwn(blobs);
-  if (changes === undefined || Object.keys(changes).length === 0) own.delete(log);
-  else own.set(log, changes);
-  const policies = new Policies(everywhere, own);
-  policies.of(log);
-  await writeJson(blobs, POLICIES_KEY, { format: 1, logs: Object.fromEntries(own) }, 2);
+  let policies = new Policies(everywhere);
+  await updateJson(blobs, OBJECT, (document) => {
+    const own = ownPolicies(document);
+    const changes = change(own.get(log) ?? {});
+    if (changes === undefined || Object.keys(changes).length === 0) own.delete(log);
+    else own.set(log, changes);
+    policies = new Policies(everywhere, own);
+    policies.of(log);
+    return { format: 1, logs: Object.fromEntries(own) };
+  });
   return policies;
 }
 
-async function readOwn(blobs: BlobStore): Promise<Map<LogId, PolicyChanges>> {
-  const advice = 'Correct it, or remove it: then every log has the policy of the deployment';
-  const document = await readJson(blobs, { key: POLICIES_KEY, schema, advice });
+function ownPolicies(document: Document | undefined): Map<LogId, PolicyChanges> {
   return new Map(Object.entries(document?.logs ?? {}).map(([log, changes]) => [parseLogId(log), changes]));
 }

@@ -22,10 +22,16 @@ import { parseLogId } from '../../src/log/log-id.ts';
 import type { BlobInfo, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
 import { chunkKey, rootKey, rootPrefix, stopKey } from '../../src/store/keys.ts';
 import { streamOf } from '../support/around.ts';
+import { AwsGateway } from '../support/aws-gateway.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const MIB = 1024 * 1024;
+const CLIENT = {
+  region: 'us-east-1',
+  forcePathStyle: true,
+  credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
+};
 const PRINTABLE = Array.from({ length: 0x7f - 0x20 }, (_, i) => String.fromCharCode(0x20 + i)).filter(
   (char) => char !== '\\' && char !== '/',
 );
@@ -68,6 +74,8 @@ function filesystem(fsync: boolean): Backend {
 // The emulator sorts lists by locale, where S3 sorts by bytes. Our own keys come out the same either way.
 function s3(): Backend {
   let aws: LocalAws;
+  let gateway: AwsGateway;
+  let s3: S3Client;
   let buckets = 0;
   return {
     name: `S3 (fauxqs; lists in byte order only for keys of our own)`,
@@ -76,11 +84,16 @@ function s3(): Backend {
     emulated: true,
     async open() {
       aws ??= await startLocalAws();
+      const others = aws.server.address;
+      gateway ??= await AwsGateway.start({ dynamodb: '', others, callers: new Set(), versioned: new Set() });
+      s3 ??= new S3Client({ ...CLIENT, endpoint: gateway.endpoint });
       const bucket = `bucket-${++buckets}`;
       aws.server.createBucket(bucket);
-      return new S3BlobStore({ client: aws.s3, bucket });
+      return new S3BlobStore({ client: s3, bucket });
     },
     async close() {
+      s3.destroy();
+      await gateway.stop();
       await aws.stop();
     },
   };
@@ -119,6 +132,16 @@ describe.each(backends)('blob store: $name', (backend) => {
     bytes.fill(9);
     (await store.get('alias'))?.fill(8);
     expect([...((await store.get('alias')) ?? [])]).toEqual([1, 2, 3]);
+  });
+
+  test('bytes are a plain Uint8Array, whose slice is a copy', async () => {
+    await store.put('plain', Uint8Array.of(1, 2, 3));
+    const read = [await store.get('plain'), (await store.getRange('plain', { from: 0, to: 3 }))?.bytes];
+    for (const bytes of read) {
+      expect(Object.getPrototypeOf(bytes)).toBe(Uint8Array.prototype);
+      bytes?.slice(0, 1).fill(9);
+      expect(bytes).toEqual(Uint8Array.of(1, 2, 3));
+    }
   });
 
   test('a missing key is undefined, also where it is the folder of another', async () => {
@@ -202,6 +225,7 @@ describe.each(backends)('blob store: $name', (backend) => {
       else if (key !== '') expect(await store.get(key)).toBeUndefined();
       await expect(store.put(key, Uint8Array.of(1))).rejects.toBeInstanceOf(BlobKeyInvalidError);
       await expect(store.putStream(key, streamOf([]))).rejects.toBeInstanceOf(BlobKeyInvalidError);
+      await expect(store.update(key, () => undefined)).rejects.toBeInstanceOf(BlobKeyInvalidError);
       await expect(store.delete([key])).rejects.toBeInstanceOf(BlobKeyInvalidError);
       await expect(store.deleteUnchanged([{ key, bytes: 1, modified: 0 }])).rejects.toBeInstanceOf(BlobKeyInvalidError);
       await expect(store.abort({ key, id: 'any', started: 0 })).rejects.toBeInstanceOf(BlobKeyInvalidError);
@@ -366,6 +390,63 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await keys(`logs/${LOG}/r`)).toEqual(roots);
     expect(await keys('roots/')).toEqual([]);
     expect(await keys(`${roots[0]}/`)).toEqual([]);
+  });
+
+  test('a listing that starts after a key holds the keys behind it, whatever folder they are in', async () => {
+    const keys = ['after/a', 'after/a.b', 'after/a/x/1', 'after/a/x/2', 'after/a0', 'after/b/1', 'after/c'];
+    for (const key of keys) await store.put(key, Uint8Array.of(1));
+    const others = [
+      'after/',
+      'after/0',
+      'after/a/',
+      'after/a/x',
+      'after/a/x/',
+      'after/a/x/11',
+      'after/b',
+      'after/b~',
+      'b',
+    ];
+    for (const after of [...keys, ...others]) {
+      const listed = await Array.fromAsync(store.list('after/', { after }), ({ key }) => key);
+      expect(listed.sort(), after).toEqual(keys.filter((key) => key > after).sort());
+    }
+    const below = await Array.fromAsync(store.list('after/a/', { after: 'after/a/x/1' }), ({ key }) => key);
+    expect(below).toEqual(['after/a/x/2']);
+  });
+
+  test('an update creates, changes or leaves an object', async () => {
+    const seen: (number[] | undefined)[] = [];
+    const update = (to: number | undefined) =>
+      store.update('updated/one', (bytes) => {
+        seen.push(bytes && [...bytes]);
+        return to === undefined ? undefined : Uint8Array.of(to);
+      });
+    await update(undefined);
+    expect(await store.get('updated/one')).toBeUndefined();
+    await update(1);
+    await update(2);
+    await update(undefined);
+    expect(await store.get('updated/one')).toEqual(Uint8Array.of(2));
+    expect(seen).toEqual([undefined, undefined, [1], [2]]);
+  });
+
+  test('an update whose change throws leaves the object', async () => {
+    await store.put('updated/thrown', Uint8Array.of(1));
+    const updating = store.update('updated/thrown', () => {
+      throw new RangeError('no');
+    });
+    await expect(updating).rejects.toThrow(new RangeError('no'));
+    expect(await store.get('updated/thrown')).toEqual(Uint8Array.of(1));
+    await store.update('updated/thrown', () => Uint8Array.of(2));
+    expect(await store.get('updated/thrown')).toEqual(Uint8Array.of(2));
+  });
+
+  test('of concurrent updates of one object none is lost, whoever creates it', async () => {
+    const add = (number: number) =>
+      store.update('updated/raced', (bytes) => Uint8Array.from(new Set([...(bytes ?? []), number])));
+    const numbers = Array.from({ length: 8 }, (_, i) => i);
+    await Promise.all(numbers.map(add));
+    expect([...((await store.get('updated/raced')) ?? [])].sort()).toEqual(numbers);
   });
 
   test('more than 1,000 keys list in order of bytes and are deleted', async () => {
@@ -634,12 +715,7 @@ async function withServer(
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
   const port = typeof address === 'object' ? address?.port : undefined;
-  const client = new S3Client({
-    endpoint: `http://127.0.0.1:${port}`,
-    region: 'us-east-1',
-    forcePathStyle: true,
-    credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
-  });
+  const client = new S3Client({ ...CLIENT, endpoint: `http://127.0.0.1:${port}` });
   try {
     await run(new S3BlobStore({ client, bucket: 'b' }));
   } finally {

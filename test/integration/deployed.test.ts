@@ -323,7 +323,7 @@ describe('a stack beside a log that exists already, whose entries expire by TTL'
   test('deletes the entries of a log that wants no archive, some days later', async () => {
     const { log, sheet } = await world.addLog(2);
     const changes = { archive: false, expire: 'delete', keepDays: 2 } as const;
-    await writePolicy(world.blobs, DEFAULT_POLICY, { log, changes });
+    await writePolicy(world.blobs, DEFAULT_POLICY, { log, change: () => changes });
     await world.sweepAfter(DAY_SECONDS);
     expect((await world.tables.getSegment(log, 0, { consistent: true }))?.expires).toBeUndefined();
     await world.sweepAfter(DAY_SECONDS);

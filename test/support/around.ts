@@ -53,7 +53,8 @@ export function aroundBlobStore(inner: BlobStore, around: Around): BlobStore {
     },
     delete: (keys) => around('delete', () => inner.delete(keys)),
     deleteUnchanged: (blobs) => around('deleteUnchanged', () => inner.deleteUnchanged(blobs)),
-    list: (prefix) => aroundPages('list', inner.list(prefix), around),
+    update: (key, change) => around('update', () => inner.update(key, change)),
+    list: (prefix, options) => aroundPages('list', inner.list(prefix, options), around),
     uploads: (prefix) => aroundPages('uploads', inner.uploads(prefix), around),
     abort: (upload) => around('abort', () => inner.abort(upload)),
   };

@@ -35,12 +35,14 @@ interface Answer {
  * Whose they are, and of which service, is in their signature, as it is in AWS.
  *
  * It makes up for what the S3 server lacks: a bucket that keeps versions tells one for each object and lets it be deleted;
- * uploads that were begun and not ended are listed.
+ * uploads that were begun and not ended are listed; a write on a condition is refused if the condition does not hold.
  */
 export class AwsGateway {
   readonly needed: NeededRight[] = [];
   readonly #options: GatewayOptions;
   readonly #server: Server;
+  /** The end of the last conditional write. */
+  #written: Promise<unknown> = Promise.resolve();
   readonly #uploads = new Map<string, { readonly bucket: string; readonly key: string; readonly begun: string }>();
 
   static async start(options: GatewayOptions): Promise<AwsGateway> {
@@ -106,6 +108,11 @@ export class AwsGateway {
     const { bucket, key } = s3Place(request);
     const { method, url, body } = request;
     if (method === 'GET' && key === '' && hasQuery(request, 'uploads')) return this.#listUploads(request);
+    if (method === 'PUT' && (request.headers['if-match'] ?? request.headers['if-none-match']) !== undefined) {
+      const answer = this.#written.then(() => this.#putOnCondition(request));
+      this.#written = answer.catch(() => undefined);
+      return answer;
+    }
     const uploadId = new URL(url, 'http://s3').searchParams.get('uploadId');
     if (!this.#options.versioned.has(bucket)) return this.#pass(request);
     if (method === 'POST' && key === '') {
@@ -122,6 +129,18 @@ export class AwsGateway {
     if (uploadId !== null && (method === 'POST' || method === 'DELETE')) this.#uploads.delete(uploadId);
     const told = method === 'HEAD' && key !== '' && answer.status === 200;
     return told ? { ...answer, headers: { ...answer.headers, 'x-amz-version-id': 'v1' } } : answer;
+  }
+
+  /** One at a time, so that nothing changes between look and write. */
+  async #putOnCondition(request: AwsRequest): Promise<Answer> {
+    const { 'if-match': same, 'if-none-match': none } = request.headers;
+    const present = await this.#pass({ ...request, method: 'HEAD', body: Buffer.alloc(0) });
+    const exists = present.status === 200;
+    if (exists && (same === undefined ? none !== '*' : same === present.headers.etag)) return this.#pass(request);
+    if (!exists && same === undefined) return this.#pass(request);
+    const code = exists ? 'PreconditionFailed' : 'NoSuchKey';
+    const body = Buffer.from(`<Error><Code>${code}</Code><Message>a condition does not hold</Message></Error>`);
+    return { status: exists ? 412 : 404, headers: { 'content-type': 'application/xml' }, body };
   }
 
   #listUploads(request: AwsRequest): Answer {
@@ -142,11 +161,12 @@ export class AwsGateway {
 
   #pass({ service, method, url, headers, body }: AwsRequest): Promise<Answer> {
     const server = service === 'dynamodb' ? this.#options.dynamodb : this.#options.others;
-    const target = new URL(url, server);
+    const { hostname, port } = new URL(server);
     const { 'transfer-encoding': _, ...others } = headers;
     const sent = { ...others, 'content-length': String(body.length) };
     return new Promise((resolve, reject) => {
-      const passed = httpRequest(target, { method, headers: sent }, (response) => {
+      // The path as it came: keys of objects may have dots in it that a URL would resolve.
+      const passed = httpRequest({ hostname, port, path: url, method, headers: sent }, (response) => {
         Array.fromAsync(response).then((parts) => {
           const { statusCode = 502, headers: told } = response;
           resolve({ status: statusCode, headers: told, body: Buffer.concat(parts) });

@@ -1,4 +1,4 @@
-import type { BlobInfo, BlobPart, BlobRange, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
+import type { BlobInfo, BlobPart, BlobRange, BlobStore, ListOptions, UploadInfo } from '../../src/store/blob-store.ts';
 import { equalBytes } from '../../src/tree/bytes.ts';
 
 /** A blob store that tells when something that was there is gone or has changed. */
@@ -42,8 +42,12 @@ export class WatchedBlobStore implements BlobStore {
     return this.#inner.deleteUnchanged(blobs);
   }
 
-  list(prefix: string): AsyncIterable<BlobInfo> {
-    return this.#inner.list(prefix);
+  update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    return this.#inner.update(key, change);
+  }
+
+  list(prefix: string, options?: ListOptions): AsyncIterable<BlobInfo> {
+    return this.#inner.list(prefix, options);
   }
 
   uploads(prefix: string): AsyncIterable<UploadInfo> {

@@ -3,7 +3,7 @@ import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { ObjectInvalidError, PolicyInvalidError } from '../../src/errors.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
 import { POLICIES_KEY } from '../../src/store/keys.ts';
-import { merge, Policies, readPolicies, writePolicy } from '../../src/workers/policies.ts';
+import { merge, Policies, type PolicyChanges, readPolicies, writePolicy } from '../../src/workers/policies.ts';
 import { LOG, newLogId } from '../support/logs.ts';
 
 async function storing(text: string): Promise<MemoryBlobStore> {
@@ -49,10 +49,10 @@ describe('writePolicy', () => {
       graceSeconds: 0,
       keepSnapshots: 'last',
     } as const;
-    await writePolicy(blobs, DEFAULT_POLICY, { log: other, changes: all });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: other, change: () => all });
     const written = await writePolicy(blobs, DEFAULT_POLICY, {
       log: one,
-      changes: { expire: 'ttl', archive: undefined },
+      change: () => ({ expire: 'ttl', archive: undefined }),
     });
     const read = await readPolicies(blobs, DEFAULT_POLICY);
     for (const policies of [written, read]) {
@@ -66,7 +66,7 @@ describe('writePolicy', () => {
 
   test("only the changes are written, so that the deployment's policy may change under them", async () => {
     const blobs = new MemoryBlobStore();
-    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) });
     expect(await stored(blobs)).toEqual({ format: 1, logs: { [LOG]: { keepDays: 3 } } });
     const policies = await readPolicies(blobs, { ...DEFAULT_POLICY, keepSegments: 9 });
     expect(policies.of(LOG)).toMatchObject({ keepDays: 3, keepSegments: 9 });
@@ -74,17 +74,17 @@ describe('writePolicy', () => {
 
   test('replaces what the log had of its own', async () => {
     const blobs = new MemoryBlobStore();
-    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
-    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepSegments: 4 } });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepSegments: 4 }) });
     expect((await readPolicies(blobs, DEFAULT_POLICY)).ownOf(LOG)).toEqual({ keepSegments: 4 });
   });
 
   test('takes away what the log had of its own, and leaves the other logs theirs', async () => {
     const blobs = new MemoryBlobStore();
     const other = newLogId();
-    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } });
-    await writePolicy(blobs, DEFAULT_POLICY, { log: other, changes: { keepDays: 4 } });
-    const written = await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: undefined });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: other, change: () => ({ keepDays: 4 }) });
+    const written = await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => undefined });
     for (const policies of [written, await readPolicies(blobs, DEFAULT_POLICY)]) {
       expect(policies.of(LOG)).toEqual(DEFAULT_POLICY);
       expect(policies.logs()).toEqual([other]);
@@ -92,17 +92,31 @@ describe('writePolicy', () => {
     }
   });
 
+  test('changes only the settings that are given, however many change policies at once', async () => {
+    const blobs = new MemoryBlobStore();
+    const logs = Array.from({ length: 8 }, () => newLogId());
+    const changes: PolicyChanges[] = logs.flatMap(() => [{ keepDays: 3 }, { keepSegments: 4 }]);
+    await Promise.all(
+      changes.map((changed, i) => {
+        const log = logs[i >> 1] ?? LOG;
+        return writePolicy(blobs, DEFAULT_POLICY, { log, change: (own) => ({ ...own, ...changed }) });
+      }),
+    );
+    const policies = await readPolicies(blobs, DEFAULT_POLICY);
+    for (const log of logs) expect(policies.ownOf(log)).toEqual({ keepDays: 3, keepSegments: 4 });
+  });
+
   test("refuses what contradicts the deployment's policy only, names the log and writes nothing", async () => {
     const blobs = new MemoryBlobStore();
     const everywhere = { ...DEFAULT_POLICY, keepDays: 0, expire: 'ttl' } as const;
-    await writePolicy(blobs, everywhere, { log: LOG, changes: { keepSegments: 4 } });
+    await writePolicy(blobs, everywhere, { log: LOG, change: () => ({ keepSegments: 4 }) });
     const before = await stored(blobs);
-    const refused = writePolicy(blobs, everywhere, { log: LOG, changes: { archive: false } });
+    const refused = writePolicy(blobs, everywhere, { log: LOG, change: () => ({ archive: false }) });
     await expect(refused).rejects.toThrow(PolicyInvalidError);
     await expect(refused).rejects.toMatchObject({ log: LOG });
     expect(await stored(blobs)).toEqual(before);
     // Under another policy of the deployment the same makes sense.
-    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { archive: false } });
+    await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ archive: false }) });
     const policies = await readPolicies(blobs, everywhere);
     expect(policies.of(newLogId())).toEqual(everywhere);
     const reading = Promise.resolve().then(() => policies.of(LOG));
@@ -111,7 +125,7 @@ describe('writePolicy', () => {
 
   test('refuses a change that makes no sense by itself, and writes nothing', async () => {
     const blobs = new MemoryBlobStore();
-    const writing = writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepSegments: 0 } });
+    const writing = writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepSegments: 0 }) });
     await expect(writing).rejects.toThrow(PolicyInvalidError);
     expect(await stored(blobs)).toBeUndefined();
   });
@@ -141,7 +155,7 @@ describe('an object that cannot be read', () => {
     const before = await blobs.get(POLICIES_KEY);
     for (const trying of [
       readPolicies(blobs, DEFAULT_POLICY),
-      writePolicy(blobs, DEFAULT_POLICY, { log: LOG, changes: { keepDays: 3 } }),
+      writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) }),
     ]) {
       await expect(trying).rejects.toThrow(ObjectInvalidError);
       await expect(trying).rejects.toThrow(POLICIES_KEY);

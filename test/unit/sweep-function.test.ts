@@ -106,7 +106,7 @@ describe('the sweep function', () => {
     const swept = new Swept();
     const [log, kept] = [await swept.sheets.atRest(3), await swept.sheets.atRest(3)];
     swept.policy = EAGER;
-    await writePolicy(swept.sheets.blobs, EAGER, { log: kept, changes: { keepSegments: 9 } });
+    await writePolicy(swept.sheets.blobs, EAGER, { log: kept, change: () => ({ keepSegments: 9 }) });
     await swept.run();
     expect(await swept.jobs()).toEqual([
       { kind: 'archive', log, segment: 0 },

@@ -24,10 +24,10 @@ export function policyCommandOfLogs() {
         if (sets && options.clear) throw new UsageError('--clear takes a policy away, and cannot set one');
         if (log !== undefined) await queryNewestSegments(deps.store, log, { consistent: true });
         if (log !== undefined && (sets || options.clear)) {
+          const change = (own: PolicyChanges) => (options.clear ? undefined : { ...own, ...changes });
           const before = (await readPolicies(deps.blobs, DEFAULT_POLICY)).ownOf(log);
-          const own: PolicyChanges | undefined = options.clear ? undefined : { ...before, ...changes };
-          if (own?.expire === 'ttl') await requireTtl(environment, log);
-          await writePolicy(deps.blobs, DEFAULT_POLICY, { log, changes: own });
+          if (change(before)?.expire === 'ttl') await requireTtl(environment, log);
+          await writePolicy(deps.blobs, DEFAULT_POLICY, { log, change });
         }
         const policies = await readPolicies(deps.blobs, DEFAULT_POLICY);
         const shown = (log === undefined ? policies.logs() : [log]).map((each) => ({
