@@ -1,8 +1,8 @@
 import { ArchiveCorruptError } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
+import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { encodeValue } from '../tree/canonical.ts';
-import { decodeValue } from '../tree/canonical-reader.ts';
 
 const FORMAT = 1;
 const MAGIC = 0x184d2a5a;

@@ -36,6 +36,8 @@ export type StoredItem = Readonly<Record<string, StoredAttribute | undefined>>;
 
 const EXACT = 2n ** 53n;
 const SIGNIFICANT_DIGITS = 17;
+// At least one digit, with the sign apart from a plus.
+const DECIMAL = /^\+?(-?)(?=\.?\d)(\d*)\.?(\d*)(?:[eE]([+-]?\d+))?$/;
 // What DynamoDB's Number type takes, see https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
 const TOO_LARGE = 1e126;
 const SMALLEST = 1e-130;
@@ -87,15 +89,18 @@ export function plainBytes(bytes: Uint8Array): Uint8Array {
 }
 
 function numberFromText(text: string): Value {
-  if (/^-?\d+$/.test(text)) {
-    const integer = BigInt(text);
+  const number = Number(text);
+  const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? [];
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const significant = digits.replace(/0+$/, '');
+  const zeros = Number(exponent) - fraction.length + digits.length - significant.length;
+  if (Number.isFinite(number) && sign !== undefined && zeros >= 0) {
+    // Below 10^309, or the number would be infinite.
+    const integer = significant === '' ? 0n : BigInt(`${sign}${significant}${'0'.repeat(zeros)}`);
     if (integer >= -EXACT && integer <= EXACT) return Number(integer);
     if (fits64Bits(integer)) return integer;
   }
-  const digits = /^[+-]?(\d*)\.?(\d*)(?:[eE][+-]?\d+)?$/.exec(text);
-  const number = Number(text);
-  const significant = `${digits?.[1]}${digits?.[2]}`.replace(/^0+|0+$/g, '').length;
-  if (text === '' || digits === null || !Number.isFinite(number) || significant > SIGNIFICANT_DIGITS) {
+  if (sign === undefined || !Number.isFinite(number) || significant.length > SIGNIFICANT_DIGITS) {
     throw new ItemInvalidError(`the Number '${text}' cannot be read without losing digits`, {
       advice: `Write decimals of up to ${SIGNIFICANT_DIGITS} significant digits and integers of up to 64 bits`,
     });

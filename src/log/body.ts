@@ -1,6 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
-import { Packr, Unpackr } from 'msgpackr';
+// Packs only: msgpackr's reader depends on whether its native addon is there.
+import { Packr } from 'msgpackr/pack';
 import {
   BodyUndecodableError,
   ExternalCorruptError,
@@ -12,17 +13,14 @@ import type { BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
 import type { Entry, StoredBody } from './entry.ts';
 import type { LogId } from './log-id.ts';
+import { decodeForeignValue } from './message-pack.ts';
 import { checkValue, type Value } from './value.ts';
+
+const packr = new Packr({ useRecords: false, mapsAsObjects: false });
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Encoded bodies larger than this many bytes go to the blob store: from there on S3 is cheaper to read. */
 export const EXTERNAL_BODY_BYTES = 16 * 1024;
-
-const EXACT = 2n ** 53n;
-
-const packr = new Packr({ useRecords: false, mapsAsObjects: false });
-// Maps are read as Map, so that no key can be mistaken for something of JavaScript's (`__proto__`), and all that
-// is msgpackr's own (records, references, errors) shows as what it is and can be refused.
-const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: false, structuredClone: false });
 
 /**
  * A value as MessagePack. {@link decodeBody} gives it back, but for two things that MessagePack does not tell apart:
@@ -46,9 +44,7 @@ export function decodeBody(stored: StoredBody): Value {
   if (stored.format === 'native') return stored.value;
   const { format } = stored;
   try {
-    const value: unknown = format === 'json' ? JSON.parse(stored.text) : decodeBytes(stored.bytes);
-    checkValue(value);
-    return value;
+    return format === 'json' ? parseJson(stored.text) : decodeBytes(stored.bytes);
   } catch (cause) {
     const reason = cause instanceof LogfoldError ? cause.reason : String(cause);
     throw new BodyUndecodableError(`the body (${format}) cannot be decoded: ${reason}`, {
@@ -110,13 +106,16 @@ async function fetchExternal(blobs: BlobStore, key: string): Promise<Uint8Array>
   return bytes;
 }
 
-function decodeBytes(bytes: Uint8Array): unknown {
+function decodeBytes(bytes: Uint8Array): Value {
   const [first] = bytes;
-  if (first !== undefined && first < 0x80 && bytes.length > 1) {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  }
-  // A view of its own, since msgpackr leaves a property behind on the one that it reads.
-  return unpacked(unpackr.unpack(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)));
+  if (first === undefined || first >= 0x80 || bytes.length === 1) return decodeForeignValue(bytes);
+  return parseJson(utf8.decode(bytes));
+}
+
+function parseJson(text: string): Value {
+  const value: unknown = JSON.parse(text);
+  checkValue(value);
+  return value;
 }
 
 // A Map is written by its entries alone, whereas msgpackr asks an object for `constructor` and `toJSON`.
@@ -124,29 +123,4 @@ function packable(value: Value): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array || value instanceof Date) return value;
   if (Array.isArray(value)) return value.map(packable);
   return new Map(Object.entries(value).map(([key, item]) => [key, packable(item)]));
-}
-
-function unpacked(value: unknown): unknown {
-  if (typeof value === 'bigint') return value >= -EXACT && value <= EXACT ? Number(value) : value;
-  if (value instanceof Uint8Array) return value.slice();
-  if (Array.isArray(value)) return value.map(unpacked);
-  if (!(value instanceof Map)) {
-    if (isPlainObject(value)) throw new BodyUndecodableError('a record of msgpackr is not plain MessagePack');
-    return value;
-  }
-  const entries = [...value].map(([key, item]): [string, unknown] => [keyText(key), unpacked(item)]);
-  // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
-  const object: unknown = Object.fromEntries(entries);
-  if (new Set(entries.map(([key]) => key)).size < value.size) throw new BodyUndecodableError('two keys are the same');
-  return object;
-}
-
-function keyText(key: unknown): string {
-  if (typeof key === 'string') return key;
-  if (typeof key === 'number' || typeof key === 'bigint') return String(key);
-  throw new BodyUndecodableError('a key is neither string nor number');
-}
-
-function isPlainObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }

@@ -1,11 +1,11 @@
 import { ChunkCorruptError, LogfoldError, RootInvalidError } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
+import { decodeValue } from '../log/message-pack.ts';
 import { comparePositions, formatPosition, type Position } from '../log/position.ts';
 import type { Value } from '../log/value.ts';
 import { isStateSettled, layersHash, type State } from '../state/state.ts';
 import { fromHex, toHex } from '../tree/bytes.ts';
 import { encodeValue } from '../tree/canonical.ts';
-import { decodeValue } from '../tree/canonical-reader.ts';
 import type { ChunkId, ChunkPlatform } from '../tree/chunk.ts';
 import { chunkId, packChunk, unpackChunk } from '../tree/chunk-codec.ts';
 import type { KeyKind } from '../tree/key.ts';

@@ -3,6 +3,9 @@ import { ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from './blob-store.ts';
 
+// An editor may put a byte order mark before what a person writes; that is taken away.
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
 /** A small object that people may read too, and what to do where it is damaged. */
 export interface JsonObject<T> {
   readonly key: string;
@@ -48,7 +51,7 @@ function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T |
   const { key, log, schema, advice } = object;
   if (bytes === undefined) return undefined;
   try {
-    return schema.parse(JSON.parse(new TextDecoder().decode(bytes)));
+    return schema.parse(JSON.parse(utf8.decode(bytes)));
   } catch (cause) {
     throw new ObjectInvalidError(`the object '${key}' cannot be read: ${String(cause)}`, { log, advice, cause });
   }

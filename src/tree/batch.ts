@@ -1,8 +1,8 @@
+import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { at, float64At, keyAt, uint32At } from './array.ts';
 import { ByteWriter, fromHex } from './bytes.ts';
-import { writeValue } from './canonical.ts';
-import { decodeValue, VALUE_REF_TYPE } from './canonical-reader.ts';
+import { VALUE_REF_TYPE, writeValue } from './canonical.ts';
 import { NumberColumn } from './column.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';

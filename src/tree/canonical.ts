@@ -2,6 +2,11 @@ import { ValueUnsupportedError } from '../errors.ts';
 import { MAX_VALUE_DEPTH, type Value } from '../log/value.ts';
 import { ByteWriter } from './bytes.ts';
 
+/** The type of extension that stands for a value stored in a chunk of its own; its 32 bytes are the chunk's id. */
+export const VALUE_REF_TYPE = 1;
+/** Length of an encoded reference to a value chunk, in bytes. */
+export const VALUE_REF_BYTES = 35;
+
 const TIMESTAMP_TYPE = 0xff;
 const TWO_32 = 2 ** 32;
 const TWO_34 = 2 ** 34;

@@ -1,8 +1,8 @@
 import pLimit from 'p-limit';
 import { ChunkMissingError, LogfoldError, StoreUnavailableError, type Where } from '../errors.ts';
+import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { NODE_SHAPE, type NodeShape } from './boundary.ts';
-import { decodeValue } from './canonical-reader.ts';
 import type { ChunkId, ChunkPlatform, ChunkStore } from './chunk.ts';
 import { chunkId, openChunk, packChunk } from './chunk-codec.ts';
 import { decodeNode, encodeNode, isLeaf, type Node } from './node.ts';

@@ -1,8 +1,8 @@
 import { ChunkCorruptError } from '../errors.ts';
+import { ByteReader, readArrayHeader, readValue, skipValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { ByteWriter } from './bytes.ts';
 import { writeArrayHeader, writeInteger, writeValue } from './canonical.ts';
-import { ByteReader, readArrayHeader, readValue, skipValue } from './canonical-reader.ts';
 import type { Key } from './key.ts';
 import { NodeRef } from './node-ref.ts';
 

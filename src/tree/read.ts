@@ -1,7 +1,8 @@
+import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { at } from './array.ts';
 import { toHex } from './bytes.ts';
-import { decodeValue, VALUE_REF_BYTES, VALUE_REF_TYPE } from './canonical-reader.ts';
+import { VALUE_REF_BYTES, VALUE_REF_TYPE } from './canonical.ts';
 import type { ChunkId } from './chunk.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
 import { type Key, lowerBound } from './key.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { decodeValue } from '../../src/log/message-pack.ts';
 import type { Value } from '../../src/log/value.ts';
 import { hashKey, NODE_SHAPE, NodeCutter } from '../../src/tree/boundary.ts';
 import { fromHex, toHex } from '../../src/tree/bytes.ts';
 import { encodeValue } from '../../src/tree/canonical.ts';
-import { decodeValue } from '../../src/tree/canonical-reader.ts';
 import type { ChunkId } from '../../src/tree/chunk.ts';
 import { chunkId, openChunk, packChunk } from '../../src/tree/chunk-codec.ts';
 import { decodeNode, encodeNode, type Inner, type Leaf, type Node } from '../../src/tree/node.ts';

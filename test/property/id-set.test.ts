@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { IdSet } from '../../src/snapshot/id-set.ts';
 import { Marks, prefixesOf } from '../../src/snapshot/mark.ts';
-import { VALUE_REF_TYPE } from '../../src/tree/canonical-reader.ts';
+import { VALUE_REF_TYPE } from '../../src/tree/canonical.ts';
 import type { Leaf } from '../../src/tree/node.ts';
 import { nodeStore } from '../support/chunks.ts';
 

@@ -14,6 +14,7 @@ import { entryAt, LOG } from '../support/logs.ts';
 const position = { segment: 2, entry: 5 };
 const bytes = (...all: number[]) => ({ format: 'bytes', bytes: Uint8Array.from(all) }) as const;
 const text = (json: string) => ({ format: 'bytes', bytes: new TextEncoder().encode(json) }) as const;
+const hex = (digits: string) => Buffer.from(digits, 'hex');
 const fixedString = (word: string) => [0xa0 + word.length, ...new TextEncoder().encode(word)];
 
 describe('encodeBody', () => {
@@ -81,6 +82,25 @@ describe('decodeBody', () => {
     ['a native value', { format: 'native', value: [1n] }, [1n]],
     ['an integer that another encoder wrote in 64 bits', bytes(0xcf, 0, 0, 1, 0, 0, 0, 0, 0), 2 ** 40],
     ['an integer as key, as text', bytes(0x81, 0x05, 0x01), { 5: 1 }],
+    [
+      'a 64-bit integer as key, as text',
+      bytes(0x81, 0xcf, 0xff, ...new Array(7).fill(0), 1),
+      { '18374686479671623680': 1 },
+    ],
+    ['a float that is a whole number as key, as text', bytes(0x81, 0xca, 0x40, 0xa0, 0, 0, 1), { 5: 1 }],
+    ['an integer in more bytes than it needs', bytes(0xd3, 0, 0, 0, 0, 0, 0, 0, 5), 5],
+    ['2^53 as a float', bytes(0xcf, 0, 0x20, 0, 0, 0, 0, 0, 0), 2 ** 53],
+    ['-2^53 as a float', bytes(0xd3, 0xff, 0xe0, 0, 0, 0, 0, 0, 0), -(2 ** 53)],
+    ['2^53 + 1 as an integer', bytes(0xcf, 0, 0x20, 0, 0, 0, 0, 0, 1), 2n ** 53n + 1n],
+    ['a timestamp after 1970 cut to its millisecond', bytes(0xd7, 0xff, ...hex('ee6b27fc00000001')), new Date(1999)],
+    [
+      'a timestamp before 1970 cut to the later millisecond',
+      bytes(0xc7, 12, 0xff, ...hex('3b9ac9fffffffffffffffffe')),
+      new Date(-1000),
+    ],
+    ['the last date', bytes(0xc7, 12, 0xff, ...hex('00000000000007dba8218000')), new Date(8.64e15)],
+    ['the first date', bytes(0xc7, 12, 0xff, ...hex('00000000fffff82457de8000')), new Date(-8.64e15)],
+    ['the last of repeated keys in JSON', text('{"a":1,"b":2,"a":3}'), { a: 3, b: 2 }],
     ['a map of 16-bit length', bytes(0xde, 0, 1, ...fixedString('k'), 1), { k: 1 }],
   ])('reads %s', (_what, stored, value) => {
     expect(decodeBody(stored)).toStrictEqual(value);
@@ -99,14 +119,30 @@ describe('decodeBody', () => {
     ["msgpackr's references", bytes(0xd6, 0x69, 0, 0, 0, 1, 0x90)],
     ["msgpackr's sets", bytes(0xd4, 0x73, 0x00, 0x91, 0x01)],
     ["msgpackr's errors", bytes(0xd4, 0x65, 0x00, 0x92, ...fixedString('Error'), ...fixedString('x'))],
+    ["msgpackr's big integers, also within 64 bits", bytes(0xd4, 0x42, 1)],
+    ["msgpackr's typed arrays", bytes(0xc7, 5, 0x74, 5, 1, 2, 3, 4)],
+    ["msgpackr's regular expressions", bytes(0xd4, 0x78, 0, 0x92, ...fixedString('a'), ...fixedString('g'))],
     ['an integer beyond 64 bits', bytes(0xc7, 9, 0x42, 1, 0, 0, 0, 0, 0, 0, 0, 0)],
     ['a key that is an array', bytes(0x81, 0x90, 0x01)],
+    ['a float as key', bytes(0x81, 0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, 1)],
+    ['a negative zero as key', bytes(0x81, 0xca, 0x80, 0, 0, 0, 1)],
+    ['a repeated key', bytes(0x82, ...fixedString('a'), 1, ...fixedString('a'), 1)],
+    [
+      'a repeated key that JavaScript has a meaning for',
+      bytes(0x82, ...fixedString('__proto__'), 1, ...fixedString('__proto__'), 1),
+    ],
     ['two keys of one text', bytes(0x82, 0x05, 0x01, ...fixedString('5'), 0x02)],
+    ['a timestamp of 32 bits in the form of another length', bytes(0xc7, 4, 0xff, 0, 0, 0, 0)],
+    ['a timestamp with a whole second of nanoseconds', bytes(0xc7, 12, 0xff, ...hex('3b9aca000000000000000000'))],
+    ['a timestamp behind the last date', bytes(0xc7, 12, 0xff, ...hex('000f424000000' + '7dba8218000'))],
+    ['a timestamp before the first date', bytes(0xc7, 12, 0xff, ...hex('00000000fffff82457de7fff'))],
     ['a timestamp that is none', bytes(0xd5, 0xff, 0, 0)],
     ['nesting that would exhaust the stack', bytes(...new Array(50_000).fill(0x91), 0x01)],
     ['JSON that is cut off', text('{"a":')],
     ['JSON that is not UTF-8', bytes(0x22, 0xff, 0x22)],
     ['JSON that escapes a lone surrogate', { format: 'json', text: '"\\ud800"' }],
+    ['JSON after a byte order mark', text('\ufeff[]')],
+    ['JSON after a byte order mark in a String', { format: 'json', text: '\ufeff[]' }],
     ['an empty String', { format: 'json', text: '' }],
   ])('refuses %s', (_what, stored) => {
     expect(() => decodeBody(stored)).toThrow(BodyUndecodableError);

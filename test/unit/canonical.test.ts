@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { Unpackr } from 'msgpackr';
 import { describe, expect, test } from 'vitest';
 import { ChunkCorruptError, ValueUnsupportedError } from '../../src/errors.ts';
+import { ByteReader, decodeValue, readValue, skipValue } from '../../src/log/message-pack.ts';
 import { MAX_VALUE_DEPTH, type Value } from '../../src/log/value.ts';
 import { toHex } from '../../src/tree/bytes.ts';
 import { encodeValue } from '../../src/tree/canonical.ts';
-import { ByteReader, decodeValue, readValue, skipValue } from '../../src/tree/canonical-reader.ts';
 import { damaged, truncations } from '../support/damage.ts';
 import { asRead, keysReversed, nested, values } from '../support/values.ts';
 

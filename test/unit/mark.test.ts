@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { decodeValue } from '../../src/log/message-pack.ts';
 import { ALL_IDS, Marks, prefixesOf } from '../../src/snapshot/mark.ts';
 import { at } from '../../src/tree/array.ts';
 import { fromHex } from '../../src/tree/bytes.ts';
 import { encodeValue } from '../../src/tree/canonical.ts';
-import { decodeValue } from '../../src/tree/canonical-reader.ts';
 import { encodeNode, type Inner, type Leaf } from '../../src/tree/node.ts';
 import { NodeRef } from '../../src/tree/node-ref.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';

@@ -1,26 +1,26 @@
 import { ChunkCorruptError } from '../errors.ts';
-import { plainBytes } from '../log/attribute.ts';
-import { MAX_VALUE_DEPTH, type Value } from '../log/value.ts';
+import { plainBytes } from './attribute.ts';
+import { MAX_VALUE_DEPTH, type Value } from './value.ts';
 
-/** The type of extension that stands for a value stored in a chunk of its own; its 32 bytes are the chunk's id. */
-export const VALUE_REF_TYPE = 1;
-/** Length of an encoded reference to a value chunk, in bytes. */
-export const VALUE_REF_BYTES = 35;
+const EXACT = 2n ** 53n;
 
 // A decoder takes a byte order mark away unless told not to, and texts from spreadsheets do start with one.
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Reads canonical MessagePack one item at a time. Every read checks that it stays inside of the bytes. */
+/** Reads MessagePack one item at a time. Every read checks that it stays inside of the bytes. */
 export class ByteReader {
   readonly bytes: Uint8Array;
   readonly view: DataView;
+  /** Whether another program may have written the bytes, see {@link decodeForeignValue}. */
+  readonly foreign: boolean;
   offset: number;
 
-  constructor(bytes: Uint8Array, offset = 0) {
+  constructor(bytes: Uint8Array, offset = 0, foreign = false) {
     // Of a Buffer, slice would be a view: values would be Buffers, and keep the whole chunk in memory.
     this.bytes = plainBytes(bytes);
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.offset = offset;
+    this.foreign = foreign;
   }
 
   /** Moves past `size` bytes and returns where they start. */
@@ -55,9 +55,21 @@ function corrupt(reason: string): ChunkCorruptError {
  * @throws ChunkCorruptError where they hold something else
  */
 export function decodeValue(bytes: Uint8Array): Value {
-  const reader = new ByteReader(bytes);
+  return decodeAll(new ByteReader(bytes));
+}
+
+/**
+ * Decodes one value that fills the bytes and that another program may have written: besides the canonical encoding, a
+ * key of a map may be an integer, which becomes its decimal text, and 2^53 and -2^53 become numbers.
+ * @throws ChunkCorruptError if the bytes hold something else
+ */
+export function decodeForeignValue(bytes: Uint8Array): Value {
+  return decodeAll(new ByteReader(bytes, 0, true));
+}
+
+function decodeAll(reader: ByteReader): Value {
   const value = readValue(reader);
-  if (reader.offset !== bytes.length) throw corrupt('bytes follow the end of a value');
+  if (reader.offset !== reader.bytes.length) throw corrupt('bytes follow the end of a value');
   return value;
 }
 
@@ -119,7 +131,7 @@ function readWideInteger(reader: ByteReader, tag: number): number | bigint {
     case 0xce:
       return reader.uint(4);
     case 0xcf:
-      return narrow(view.getBigUint64(reader.advance(8)));
+      return narrow(reader, view.getBigUint64(reader.advance(8)));
     case 0xd0:
       return view.getInt8(reader.advance(1));
     case 0xd1:
@@ -127,15 +139,17 @@ function readWideInteger(reader: ByteReader, tag: number): number | bigint {
     case 0xd2:
       return view.getInt32(reader.advance(4));
     case 0xd3:
-      return narrow(view.getBigInt64(reader.advance(8)));
+      return narrow(reader, view.getBigInt64(reader.advance(8)));
     default:
       throw corrupt(`no value starts with byte 0x${tag.toString(16)}`);
   }
 }
 
-function narrow(value: bigint): number | bigint {
+function narrow({ foreign }: ByteReader, value: bigint): number | bigint {
   const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
+  if (Number.isSafeInteger(number)) return number;
+  // A number holds 2^53 exactly, and 2^53 + 1 as 2^53.
+  return foreign && (value === EXACT || value === -EXACT) ? number : value;
 }
 
 function readText(reader: ByteReader, length: number): string {
@@ -169,8 +183,8 @@ function readMap(reader: ByteReader, length: number, depth: number): Value {
   checkDepth(depth);
   const map: Record<string, Value> = {};
   for (let i = 0; i < length; i++) {
-    const key = readValue(reader, depth + 1);
-    if (typeof key !== 'string') throw corrupt('a key of a map is not a string');
+    const key = readKey(reader, depth);
+    if (Object.hasOwn(map, key)) throw corrupt(`the key ${JSON.stringify(key)} stands twice in a map`);
     const value = readValue(reader, depth + 1);
     // Assignment to `__proto__` would change the prototype instead of making a key.
     if (key === '__proto__')
@@ -178,6 +192,16 @@ function readMap(reader: ByteReader, length: number, depth: number): Value {
     else map[key] = value;
   }
   return map;
+}
+
+function readKey(reader: ByteReader, depth: number): string {
+  const key = readValue(reader, depth + 1);
+  if (typeof key === 'string') return key;
+  // As everywhere, a float that is a safe integer is that integer.
+  const isInteger = typeof key === 'bigint' || (Number.isSafeInteger(key) && !Object.is(key, -0));
+  if (!reader.foreign || !isInteger)
+    throw corrupt(`a key of a map is not a string${reader.foreign ? ' or an integer' : ''}`);
+  return String(key);
 }
 
 function checkDepth(depth: number): void {
@@ -198,7 +222,9 @@ function readTimestamp(reader: ByteReader, tag: number): Date {
 }
 
 function dateOf(seconds: number, nanoseconds: number): Date {
-  const date = new Date(seconds * 1000 + nanoseconds / 1_000_000);
+  const milliseconds = nanoseconds / 1_000_000;
+  // Towards 1970. Cut before it is added: in a sum of 16 digits the fraction could be rounded up.
+  const date = new Date(seconds * 1000 + (seconds < 0 ? Math.ceil(milliseconds) : Math.floor(milliseconds)));
   if (nanoseconds >= 1_000_000_000 || Number.isNaN(date.getTime())) throw corrupt('a timestamp is out of range');
   return date;
 }
