@@ -1,3 +1,4 @@
+import { foldWatchOf } from '../src/adapters/fold-watch.ts';
 import { withScratch } from '../src/adapters/scratch.ts';
 import { replayFunction } from '../src/functions/replay-function.ts';
 import { readEnvironment, replayEnvironment } from './environment.ts';
@@ -9,4 +10,7 @@ const { stores, check } = wireStores(settings, { ttl: false });
 const reducer = await wireReducer(settings);
 
 /** Folds a log from its beginning, on demand, and compares with what is stored. */
-export const handler = instrumented((report) => replayFunction({ ...stores, reducer, withScratch, report }), check);
+export const handler = instrumented(
+  (report) => replayFunction({ ...stores, reducer, watch: foldWatchOf(process.env), withScratch, report }),
+  check,
+);

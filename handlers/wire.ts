@@ -3,6 +3,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { checkDeployment } from '../src/adapters/deployment-check.ts';
 import { DynamoDbLogStore } from '../src/adapters/dynamodb-log-store.ts';
+import { foldWatchOf } from '../src/adapters/fold-watch.ts';
 import { nativePlatform } from '../src/adapters/native-platform.ts';
 import { loadReducer } from '../src/adapters/reducer-module.ts';
 import { S3BlobStore } from '../src/adapters/s3-blob-store.ts';
@@ -78,6 +79,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     now,
     random: Math.random,
     reducer: await wireReducer(settings),
+    watch: foldWatchOf(process.env),
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
     pace: new Pace({ perSecond: settings.EXPIRE_WRITE_UNITS }),
   };

@@ -374,3 +374,44 @@ export function isOfOneLog(error: unknown): error is LogfoldError {
   const ofALog = [LogNotFoundError, ObjectInvalidError, PolicyInvalidError].some((each) => error instanceof each);
   return error.stopsLog || (ofALog && error.log !== undefined);
 }
+
+/** The longest text that is kept of a value that somebody threw, in UTF-16 code units. */
+const MAX_TEXT = 2000;
+
+/** Whether a thrown value, whatever it is, is one of these errors. */
+export function isLogfoldError(thrown: unknown): thrown is LogfoldError {
+  try {
+    return thrown instanceof LogfoldError;
+  } catch {
+    // The prototype of a revoked proxy cannot be read.
+    return false;
+  }
+}
+
+/** A thrown value as text. It never throws: some values have no text, and some throw when they are asked. */
+export function textOf(thrown: unknown): string {
+  try {
+    const text = String(thrown);
+    return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
+  } catch {
+    return thrown !== null && typeof thrown === 'object'
+      ? 'an object without a text'
+      : `a ${typeof thrown} without a text`;
+  }
+}
+
+/** A thrown value as a plain error that is safe to log: no getters, no methods of its own, no endless chain of causes. */
+export function plainError(thrown: unknown, depth = 4): Error {
+  const plain = new Error(textOf(thrown));
+  try {
+    if (!(thrown instanceof Error)) return plain;
+    const { name, message, stack, cause } = thrown;
+    if (typeof name === 'string') plain.name = name.slice(0, MAX_TEXT);
+    if (typeof message === 'string') plain.message = message.slice(0, MAX_TEXT);
+    if (typeof stack === 'string') plain.stack = stack.slice(0, 4 * MAX_TEXT);
+    if (cause !== undefined && depth > 0) plain.cause = plainError(cause, depth - 1);
+  } catch {
+    // What could be read is enough.
+  }
+  return plain;
+}

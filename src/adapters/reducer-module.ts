@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ReducerInvalidError } from '../errors.ts';
+import { ReducerInvalidError, textOf } from '../errors.ts';
 import type { Reducer } from '../state/reducer.ts';
 
 /**
@@ -11,7 +11,7 @@ import type { Reducer } from '../state/reducer.ts';
 export async function loadReducer(path: string): Promise<Reducer> {
   if (!isAbsolute(path)) throw invalid(path, 'is no absolute path');
   const module: unknown = await import(pathToFileURL(path).href).catch((cause: unknown) => {
-    throw invalid(path, `cannot be loaded: ${String(cause)}`, cause);
+    throw invalid(path, `cannot be loaded: ${textOf(cause)}`, cause);
   });
   const exported = typeof module === 'object' && module !== null && 'default' in module ? module.default : undefined;
   if (isReducer(exported)) return exported;

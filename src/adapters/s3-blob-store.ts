@@ -23,6 +23,7 @@ import {
   BlobKeyInvalidError,
   CredentialsError,
   StoreUnavailableError,
+  textOf,
   UploadAbortedError,
 } from '../errors.ts';
 import { type RetryLimits, retry } from '../log/backoff.ts';
@@ -309,7 +310,7 @@ export class S3BlobStore implements BlobStore {
       try {
         return { bytes: (await Body?.transformToByteArray()) ?? new Uint8Array(), contentRange, etag };
       } catch (cause) {
-        throw new BrokenOffError(`'${key}' in bucket '${this.#bucket}' broke off: ${String(cause)}`, { cause });
+        throw new BrokenOffError(`'${key}' in bucket '${this.#bucket}' broke off: ${textOf(cause)}`, { cause });
       }
     });
   }

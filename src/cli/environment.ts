@@ -8,6 +8,7 @@ import { translateAwsError } from '../adapters/aws-error.ts';
 import { translateDynamoDbError } from '../adapters/dynamodb-error.ts';
 import { DynamoDbLogStore } from '../adapters/dynamodb-log-store.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
+import { foldWatchOf } from '../adapters/fold-watch.ts';
 import { MemoryLogStore } from '../adapters/memory-log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { nativePlatform } from '../adapters/native-platform.ts';
@@ -201,6 +202,7 @@ function jobDeps(place: Place, reducer: Reducer, tables: DynamoDbLogStore, blobs
     blobs,
     platform,
     reducer,
+    watch: foldWatchOf(process.env),
     types: { ...RESERVED_TYPES, snapshot: place.snapshotType, endSegment: place.endSegmentType },
     now: Date.now,
     random: Math.random,

@@ -1,5 +1,5 @@
 import { SingleBar } from 'cli-progress';
-import { LogfoldError, type Where } from '../errors.ts';
+import { LogfoldError, textOf, type Where } from '../errors.ts';
 import { formatDuration } from './duration.ts';
 
 /** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
@@ -85,7 +85,7 @@ export class Progress {
 function describeError(error: unknown): { readonly code: string; readonly message: string } {
   if (error instanceof LogfoldError) return error;
   if (error instanceof Error) return { code: error.name, message: error.message };
-  return { code: 'ERROR', message: String(error) };
+  return { code: 'ERROR', message: textOf(error) };
 }
 
 function errorDocument(error: unknown): unknown {

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { withFileLock } from '../adapters/file-lock.ts';
-import { EngineError, ResourceMissingError, UsageError } from '../errors.ts';
+import { EngineError, ResourceMissingError, textOf, UsageError } from '../errors.ts';
 import { ENGINE_NAMES, engineWords, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
@@ -86,7 +86,7 @@ async function dataDirectory(dir: string): Promise<string> {
     await mkdir(dir, { recursive: true });
     return await realpath(dir);
   } catch (cause) {
-    throw new UsageError(`'${dir}' cannot be a data directory: ${String(cause)}`, {
+    throw new UsageError(`'${dir}' cannot be a data directory: ${textOf(cause)}`, {
       advice: 'Name a directory that is there or can be made',
       cause,
     });

@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { createServer, type Socket } from 'node:net';
-import { LogfoldError } from '../errors.ts';
+import { LogfoldError, textOf } from '../errors.ts';
 import { chooseEngine, dataPath } from './engine-program.ts';
 import { removeEngineState, writeEngineState } from './engine-state.ts';
 import { type KeeperWord, onLines } from './lease.ts';
@@ -135,7 +135,7 @@ try {
 } catch (error) {
   console.error(error);
   const { code, reason, advice } =
-    error instanceof LogfoldError ? error : { code: undefined, reason: String(error), advice: undefined };
+    error instanceof LogfoldError ? error : { code: undefined, reason: textOf(error), advice: undefined };
   await say({ started: false, code, reason, advice });
   await keeper.stopEngine().finally(() => process.exit(1));
 }

@@ -7,6 +7,7 @@ import {
   ExternalCorruptError,
   ExternalMissingError,
   LogfoldError,
+  textOf,
   type Where,
 } from '../errors.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -46,7 +47,7 @@ export function decodeBody(stored: StoredBody): Value {
   try {
     return format === 'json' ? parseJson(stored.text) : decodeBytes(stored.bytes);
   } catch (cause) {
-    const reason = cause instanceof LogfoldError ? cause.reason : String(cause);
+    const reason = cause instanceof LogfoldError ? cause.reason : textOf(cause);
     throw new BodyUndecodableError(`the body (${format}) cannot be decoded: ${reason}`, {
       advice: 'Find out what wrote this entry; bodies are MessagePack, JSON or native DynamoDB values',
       cause,

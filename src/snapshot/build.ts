@@ -8,7 +8,7 @@ import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
 import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
-import { foldEntries, saveWhenOver } from './fold.ts';
+import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import type { Root } from './root.ts';
 import { chunkStore, findSnapshot, loadRoot, type SnapshotStores } from './snapshots.ts';
@@ -25,6 +25,8 @@ export interface BuildDeps extends SnapshotStores {
   /** Entries of one page: after each, a build may stop. 500 by default. */
   readonly rangeEntries?: number | undefined;
   readonly onProgress?: ((entries: number) => void) | undefined;
+  /** Limits the time that the reducer may take for an entry; no limit by default. */
+  readonly watch?: FoldWatch | undefined;
 }
 
 export interface BuildOptions {
@@ -168,9 +170,13 @@ async function buildFrom(
     types,
     onProgress: deps.onProgress,
     keepBounded: saveWhenOver(nodes, deps.batchBytes ?? BATCH_BYTES),
+    watch: deps.watch,
   });
   const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);
+  // Nothing that the reducer left behind may be missing in what is published.
+  draft.use.check();
+  draft.use.finish();
   const { name, version } = deps.reducer;
   const root: Root = {
     log,

@@ -1,8 +1,9 @@
-import { FoldFailedError, LogfoldError } from '../errors.ts';
+import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type Where } from '../errors.ts';
 import { loadBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import type { Value } from '../log/value.ts';
 import type { Draft } from '../state/draft.ts';
+import type { DraftUse } from '../state/draft-use.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -10,6 +11,15 @@ import type { NodeStore } from '../tree/node-store.ts';
 
 /** External bodies that are held at once, on their way or there: each may be large. */
 const BODIES_AHEAD = 16;
+
+/** Ends folds that would never end. This folder has no clock, so somebody else brings one. */
+export interface FoldWatch {
+  /**
+   * Does work in which a reducer folds entries.
+   * @throws FoldFailedError if the reducer takes too long for one entry, also if the work itself never ends
+   */
+  watch<T>(use: DraftUse, work: () => Promise<T>): Promise<T>;
+}
 
 export interface FoldOptions {
   readonly reducer: Reducer;
@@ -19,10 +29,13 @@ export interface FoldOptions {
   readonly onProgress?: ((entries: number) => void) | undefined;
   /** After each page, and after each external body, which may leave edits as large: where a build keeps its memory bounded. */
   readonly keepBounded?: ((draft: Draft) => Promise<void>) | undefined;
+  /** Limits the time that a reducer may take for an entry; no limit by default. */
+  readonly watch?: FoldWatch | undefined;
 }
 
 /**
- * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state.
+ * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state. Afterwards the draft
+ * is closed: see {@link DraftUse}.
  * @returns how many entries were read
  * @throws whatever stops the log: an entry that cannot be decoded or folded, with its place in the error
  */
@@ -31,19 +44,29 @@ export async function foldEntries(
   pages: AsyncIterable<readonly Entry[]>,
   options: FoldOptions,
 ): Promise<number> {
-  let count = 0;
-  for await (const page of pages) {
-    const changes = page.filter(({ type }) => type !== options.types.snapshot && type !== options.types.endSegment);
-    const bodyOf = loadsAhead(options.blobs, changes);
-    for (const entry of changes) {
-      await foldOne(draft, options.reducer, entry, bodyOf);
-      if (entry.external !== undefined) await options.keepBounded?.(draft);
+  const { use } = draft;
+  const foldAll = async (): Promise<number> => {
+    let count = 0;
+    for await (const page of pages) {
+      const changes = page.filter(({ type }) => type !== options.types.snapshot && type !== options.types.endSegment);
+      const bodyOf = loadsAhead(options.blobs, changes);
+      for (const entry of changes) {
+        await foldOne(draft, options.reducer, entry, bodyOf);
+        if (entry.external !== undefined) await options.keepBounded?.(draft);
+      }
+      count += page.length;
+      await options.keepBounded?.(draft);
+      use.check();
+      options.onProgress?.(count);
     }
-    count += page.length;
-    await options.keepBounded?.(draft);
-    options.onProgress?.(count);
+    return count;
+  };
+  use.shut();
+  try {
+    return await (options.watch === undefined ? foldAll() : options.watch.watch(use, foldAll));
+  } finally {
+    use.shut();
   }
-  return count;
 }
 
 type LoadBody = (entry: Entry) => Promise<Value>;
@@ -77,16 +100,36 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodyOf: Loa
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }
+  const { use } = draft;
+  use.open(where);
   try {
     await reducer.fold(draft, { position, created, type, version, body });
   } catch (error) {
-    if (error instanceof LogfoldError) throw error.at(where);
-    throw new FoldFailedError(`reducer '${reducer.name}' failed: ${String(error)}`, {
-      ...where,
-      advice: 'Correct the reducer, raise its version, and deploy it',
-      cause: error,
-    });
+    use.shut();
+    throw use.failure?.at(where) ?? foldFailure(reducer, where, error);
   }
+  use.close();
+}
+
+/** What a reducer threw, as an error that stops its log at the entry. It may have thrown anything. */
+function foldFailure(reducer: Reducer, where: Where, thrown: unknown): LogfoldError {
+  try {
+    if (isLogfoldError(thrown) && thrown.stopsLog === true && isText(thrown.code) && isText(thrown.reason)) {
+      Object.assign(thrown, { log: undefined, segment: undefined, entry: undefined, type: undefined });
+      return thrown.at(where);
+    }
+  } catch {
+    // It only looks like one of these errors.
+  }
+  return new FoldFailedError(`reducer '${reducer.name}' failed: ${textOf(thrown)}`, {
+    ...where,
+    advice: 'Correct the reducer, raise its version, and deploy it',
+    cause: plainError(thrown),
+  });
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
 }
 
 /** Writes a draft's chunks out whenever its waiting edits take more than so many bytes. */

@@ -47,5 +47,6 @@ export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Prom
     }
   }
   const tailEntries = await foldEntries(draft, followed(), { reducer: deps.reducer, blobs: deps.blobs, types });
+  draft.use.release();
   return { draft, snapshot: base?.position, end, tailEntries };
 }

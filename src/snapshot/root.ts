@@ -1,4 +1,4 @@
-import { ChunkCorruptError, LogfoldError, RootInvalidError } from '../errors.ts';
+import { ChunkCorruptError, LogfoldError, RootInvalidError, textOf } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
 import { decodeValue } from '../log/message-pack.ts';
 import { comparePositions, formatPosition, type Position } from '../log/position.ts';
@@ -129,7 +129,7 @@ function parseLog(bytes: Uint8Array): LogId {
   try {
     return logIdFromBytes(bytes);
   } catch (cause) {
-    throw invalid(`its log id cannot be read: ${String(cause)}`);
+    throw invalid(`its log id cannot be read: ${textOf(cause)}`);
   }
 }
 

@@ -15,6 +15,7 @@ import {
 import type { NodeStore } from '../tree/node-store.ts';
 import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
+import { DraftMeta, DraftUse } from './draft-use.ts';
 import { EMPTY_STATE, type State } from './state.ts';
 
 /**
@@ -27,8 +28,10 @@ export class DraftMap {
   #batch: EditBatch;
   #defers = false;
   #applied: Promise<void> = Promise.resolve();
+  readonly #use: DraftUse;
 
-  constructor(store: NodeStore, map: LayeredTree) {
+  constructor(store: NodeStore, map: LayeredTree, use: DraftUse) {
+    this.#use = use;
     this.#store = store;
     this.#map = map;
     this.#batch = new EditBatch(map.kind);
@@ -54,20 +57,24 @@ export class DraftMap {
    * @throws KeyInvalidError, ValueUnsupportedError
    */
   put(key: Key, value: Value, weight = 1): void {
-    this.#batch.put(key, value, weight);
+    if (this.#use.allowsEdit()) this.#batch.put(key, value, weight);
   }
 
   /** Removes a key; one that is not there is no error. */
   delete(key: Key): void {
-    this.#batch.delete(key);
+    if (this.#use.allowsEdit()) this.#batch.delete(key);
   }
 
   /** Removes the keys of a range, or those of them that `matches` accepts. */
   deleteRange(range: RangeDelete): void {
-    this.#batch.deleteRange(range);
+    if (this.#use.allowsEdit()) this.#batch.deleteRange(range);
   }
 
-  async get(key: Key): Promise<Value | undefined> {
+  get(key: Key): Promise<Value | undefined> {
+    return this.#use.run(() => this.#get(key));
+  }
+
+  async #get(key: Key): Promise<Value | undefined> {
     const answer = this.#batch.get(key);
     if (answer === 'deleted') return undefined;
     if (answer === 'unknown') {
@@ -79,39 +86,52 @@ export class DraftMap {
   }
 
   /** How many items there are. Not for a map that defers. */
-  async count(): Promise<number> {
-    return treeCount(await this.#exact());
+  count(): Promise<number> {
+    return this.#use.run(async () => treeCount(await this.#exact()));
   }
 
   /** The sum of the items' weights. Not for a map that defers. */
-  async weight(): Promise<number> {
-    return treeWeight(await this.#exact());
+  weight(): Promise<number> {
+    return this.#use.run(async () => treeWeight(await this.#exact()));
   }
 
   /** The item that covers a place in the sum of weights; undefined past its end. Not for a map that defers. */
-  async atOffset(offset: number): Promise<WeighedItem | undefined> {
-    return itemAtOffset(this.#store, await this.#exact(), offset);
+  atOffset(offset: number): Promise<WeighedItem | undefined> {
+    return this.#use.run(async () => itemAtOffset(this.#store, await this.#exact(), offset));
   }
 
   /**
    * Between which numbers the count lies: the same one twice where nothing waits, since a put that waits does not know
    * whether it replaces.
    */
-  async countBounds(): Promise<{ readonly least: number; readonly most: number }> {
-    const { settled, pending } = await this.apply();
-    const waiting = treeCount(pending);
-    return { least: Math.max(0, treeCount(settled) - waiting), most: treeCount(settled) + waiting };
+  countBounds(): Promise<{ readonly least: number; readonly most: number }> {
+    return this.#use.run(async () => {
+      const { settled, pending } = await this.apply();
+      const waiting = treeCount(pending);
+      return { least: Math.max(0, treeCount(settled) - waiting), most: treeCount(settled) + waiting };
+    });
   }
 
   /** The items of a range in order of key. */
   async *items(range: KeyRange = {}): AsyncGenerator<Item> {
-    yield* layeredValues(this.#store, await this.apply(), range);
+    const items = await this.#use.run(async () => layeredValues(this.#store, await this.apply(), range));
+    try {
+      for (;;) {
+        const step = await this.#use.run(() => items.next());
+        if (step.done === true) return;
+        yield step.value;
+      }
+    } finally {
+      await items.return(undefined);
+    }
   }
 
   /** The first key at or after the given one. */
-  async firstKey(from: Key): Promise<Key | undefined> {
-    for await (const { key } of layeredItems(this.#store, await this.apply(), { from })) return key;
-    return undefined;
+  firstKey(from: Key): Promise<Key | undefined> {
+    return this.#use.run(async () => {
+      for await (const { key } of layeredItems(this.#store, await this.apply(), { from })) return key;
+      return undefined;
+    });
   }
 
   /** Brings the edits of the batch into the map and returns it; in memory, unless the options have it saved early. */
@@ -163,13 +183,15 @@ export interface DraftOptions {
 export class Draft {
   /** The metadata record: few and small values. */
   readonly meta: Map<string, Value>;
+  /** Who may use the draft: everybody, or a reducer. */
+  readonly use = new DraftUse();
   readonly #store: NodeStore;
   readonly #maps = new Map<string, DraftMap>();
 
   constructor(store: NodeStore, state: State = EMPTY_STATE) {
     this.#store = store;
-    this.meta = new Map(Object.entries(state.meta));
-    for (const [name, map] of state.maps) this.#maps.set(name, new DraftMap(store, map));
+    this.meta = new DraftMeta(this.use, Object.entries(state.meta));
+    for (const [name, map] of state.maps) this.#maps.set(name, new DraftMap(store, map, this.use));
   }
 
   /**
@@ -177,7 +199,7 @@ export class Draft {
    * @throws KeyInvalidError where the map exists with keys of the other kind
    */
   map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
-    const map = this.#maps.get(name) ?? new DraftMap(this.#store, emptyLayers(kind));
+    const map = this.#maps.get(name) ?? new DraftMap(this.#store, emptyLayers(kind), this.use);
     if (map.kind !== kind) throw new KeyInvalidError(`map '${name}' has ${map.kind} keys, not ${kind} keys`);
     if (options.defers === true) map.defer();
     this.#maps.set(name, map);

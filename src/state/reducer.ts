@@ -15,7 +15,8 @@ export interface FoldEntry {
 
 /**
  * Folds entries into state. It must be deterministic: no clock, no randomness, nothing read but the draft and the
- * entry. An error that it throws stops the log at that entry. `version` changes whenever the same entries would fold to
+ * entry. An error that it throws stops the log at that entry, and so does work that it leaves running: `fold` returns, or
+ * its promise settles, when all is done. `version` changes whenever the same entries would fold to
  * another state: a new version never reads snapshots of an old one, it starts again from the log.
  */
 export interface Reducer {

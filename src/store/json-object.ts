@@ -1,5 +1,5 @@
 import type * as z from 'zod';
-import { ObjectInvalidError } from '../errors.ts';
+import { ObjectInvalidError, textOf } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from './blob-store.ts';
 
@@ -53,7 +53,7 @@ function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T |
   try {
     return schema.parse(JSON.parse(utf8.decode(bytes)));
   } catch (cause) {
-    throw new ObjectInvalidError(`the object '${key}' cannot be read: ${String(cause)}`, { log, advice, cause });
+    throw new ObjectInvalidError(`the object '${key}' cannot be read: ${textOf(cause)}`, { log, advice, cause });
   }
 }
 

@@ -1,5 +1,5 @@
 import pLimit from 'p-limit';
-import { ChunkMissingError, LogfoldError, StoreUnavailableError, type Where } from '../errors.ts';
+import { ChunkMissingError, LogfoldError, StoreUnavailableError, textOf, type Where } from '../errors.ts';
 import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { NODE_SHAPE, type NodeShape } from './boundary.ts';
@@ -195,7 +195,7 @@ export class NodeStore {
       return await this.#chunks.get(id);
     } catch (cause) {
       if (cause instanceof LogfoldError) throw cause;
-      throw new StoreUnavailableError(`chunk ${id} could not be read: ${String(cause)}`, { cause });
+      throw new StoreUnavailableError(`chunk ${id} could not be read: ${textOf(cause)}`, { cause });
     }
   }
 

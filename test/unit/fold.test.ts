@@ -1,15 +1,19 @@
 import { setImmediate } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { BodyInvalidError, StoreUnavailableError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { Value } from '../../src/log/value.ts';
 import { foldEntries, saveWhenOver } from '../../src/snapshot/fold.ts';
 import { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
+import { saveState } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
+import type { ChunkId } from '../../src/tree/chunk.ts';
 import { aroundBlobStore } from '../support/around.ts';
-import { nodeStore } from '../support/chunks.ts';
+import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 
 const AT_ONCE = 16;
@@ -139,4 +143,137 @@ test('what large bodies leave behind is written out before their page is at its 
   expect(Math.max(...held)).toBeGreaterThan(BATCH_BYTES);
   expect(Math.max(...held)).toBeLessThan(BATCH_BYTES * 1.3);
   expect(nodes.counts.written).toBeGreaterThan(20);
+});
+
+/** Looks like an error of logfold's, and throws wherever it is touched. */
+function hostile(): unknown {
+  const fail = (): never => {
+    throw new TypeError('touched');
+  };
+  return new Proxy(new BodyInvalidError('x'), { get: fail, getPrototypeOf: fail, ownKeys: fail, set: fail });
+}
+
+function cyclic(): Error {
+  const error = new Error('a cycle');
+  error.cause = error;
+  return error;
+}
+
+function revoked(): unknown {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+}
+
+const THROWN: readonly (readonly [string, unknown, string])[] = [
+  ['null', null, 'null'],
+  ['undefined', undefined, 'undefined'],
+  ['a symbol', Symbol('odd'), 'Symbol(odd)'],
+  ['a function', Object.assign(() => undefined, { toString: null }), 'a function without a text'],
+  ['an object without a prototype', Object.create(null), 'an object without a text'],
+  ['a revoked proxy', revoked(), 'an object without a text'],
+  ['an object whose getters throw', hostile(), 'an object without a text'],
+  ['an error with itself as its cause', cyclic(), 'a cycle'],
+  ['a very long text', 'x'.repeat(1e6), 'xxx'],
+  ['an object that claims to be one of these errors', Object.create(BodyInvalidError.prototype), ''],
+  ['a frozen error of these', Object.freeze(new BodyInvalidError('frozen')), 'frozen'],
+  ['an error that may pass, and that no store threw', new StoreUnavailableError('made up'), 'made up'],
+];
+
+test.each(THROWN)('a reducer that throws %s stops its log with a code', async (_, thrown, text) => {
+  const { blobs, page } = await pageOf(3, () => false);
+  const folding = fold(blobs, [page], (body) => {
+    if (body === 1) throw thrown;
+  });
+  const error = await folding.then(
+    () => undefined,
+    (caught: unknown) => caught,
+  );
+  expect(error).toMatchObject({ code: 'FOLD_FAILED', stopsLog: true, log: LOG, segment: 3, entry: 1 });
+  expect(error).toMatchObject({ message: expect.stringContaining(text) });
+  // Loggers walk through these.
+  expect(inspect(error, { depth: 10 }).length).toBeLessThan(100_000);
+  expect(JSON.stringify(error)).toContain('FOLD_FAILED');
+});
+
+test('an error of these that names another place is placed at the entry that was folded', async () => {
+  const { blobs, page } = await pageOf(3, () => false);
+  const folding = fold(blobs, [page], (body) => {
+    if (body === 2) throw new BodyInvalidError('no', { segment: 99, entry: 99 });
+  });
+  await expect(folding).rejects.toMatchObject({ code: 'BODY_INVALID', log: LOG, segment: 3, entry: 2 });
+});
+
+const LEFT: readonly (readonly [string, (draft: Draft) => Promise<void> | void])[] = [
+  ['an operation under way', (draft) => void draft.map('numbers', 'number').firstKey(0)],
+  ['an edit after an operation', (draft) => void editAfter(draft, draft.map('numbers', 'number').count())],
+  ['an edit of a map for later', (draft) => void editAfter(draft, setImmediate())],
+  ['metadata for later', (draft) => void setImmediate().then(() => draft.meta.set('late', 1))],
+  ['reading for later', (draft) => void setImmediate().then(() => draft.map('numbers', 'number').get(1))],
+];
+
+async function editAfter(draft: Draft, before: Promise<unknown>): Promise<void> {
+  await before;
+  draft.map('numbers', 'number').put(1, 'late');
+}
+
+test.each(LEFT)('a reducer that leaves %s behind stops its log', async (_, leave) => {
+  const { blobs, page } = await pageOf(2, (entry) => entry === 1);
+  const slow = aroundBlobStore(blobs, async (_call, effect) => {
+    for (let i = 0; i < 5; i++) await setImmediate();
+    return effect();
+  });
+  const folding = fold(slow, [page], (body, draft) => {
+    if (body === 0) return leave(draft);
+  });
+  await expect(folding).rejects.toMatchObject({ code: 'FOLD_FAILED', log: LOG, segment: 3, entry: 0 });
+  await expect(folding).rejects.toThrow('left work behind');
+});
+
+test('an edit that comes late is in no state, and a check before publishing finds it', async () => {
+  const { blobs, page } = await pageOf(1, () => false);
+  const draft = new Draft(nodeStore());
+  const reducer: Reducer = { name: 'late', version: 1, fold: (handed) => void editAfter(handed, setImmediate()) };
+  async function* pages(): AsyncGenerator<readonly Entry[]> {
+    yield page;
+  }
+  await foldEntries(draft, pages(), { reducer, blobs, types: RESERVED_TYPES });
+  draft.use.check();
+  await setImmediate();
+  await setImmediate();
+  expect((await draft.state()).maps.size).toBe(0);
+  expect(() => draft.use.check()).toThrow('left work behind');
+});
+
+test('an error of the store reaches the job also if the reducer catches it, or throws another one for it', async () => {
+  const { blobs, page } = await pageOf(1, () => false);
+  const unavailable = new StoreUnavailableError('a slow day');
+  let isDown = false;
+  const chunks = new MemoryChunks();
+  const get = (id: ChunkId) => (isDown ? Promise.reject(unavailable) : chunks.get(id));
+  const nodes = nodeStore({ cacheBytes: 0 }, { get, put: (id, stored) => chunks.put(id, stored) });
+  const base = new Draft(nodes);
+  const map = base.map('numbers', 'number');
+  for (let key = 0; key < 100_000; key++) map.put(key, key);
+  const state = await base.state();
+  await saveState(nodes, state);
+  isDown = true;
+  for (const answer of [undefined, new Error('gave up')]) {
+    const draft = new Draft(nodes, state);
+    const reducer: Reducer = {
+      name: 'careless',
+      version: 1,
+      fold: async (handed) => {
+        await handed
+          .map('numbers', 'number')
+          .get(1)
+          .catch(() => undefined);
+        if (answer !== undefined) throw answer;
+      },
+    };
+    async function* pages(): AsyncGenerator<readonly Entry[]> {
+      yield page;
+    }
+    await expect(foldEntries(draft, pages(), { reducer, blobs, types: RESERVED_TYPES })).rejects.toBe(unavailable);
+  }
 });

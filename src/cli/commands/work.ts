@@ -1,6 +1,6 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ReducerForeignError } from '../../errors.ts';
+import { ReducerForeignError, textOf } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { readPolicies } from '../../workers/policies.ts';
@@ -84,13 +84,13 @@ class Summary {
       case 'job':
         return this.#countJob(event);
       case 'failed':
-        return this.#output.note(`a job failed and is tried again: ${String(event.error)}`);
+        return this.#output.note(`a job failed and is tried again: ${textOf(event.error)}`);
       case 'dead':
         return this.#fail(
           `a job was given up after ${count(event.message.receiveCount, 'try', 'tries')}: ${event.message.body}`,
         );
       case 'record':
-        return this.#fail(`stream record ${event.record.sequenceNumber} cannot be routed: ${String(event.error)}`);
+        return this.#fail(`stream record ${event.record.sequenceNumber} cannot be routed: ${textOf(event.error)}`);
       case 'discarded':
         return this.#fail(`stream records were given up: ${JSON.stringify(event.batch)}`);
       case 'trimmed':
