@@ -114,6 +114,22 @@ export class CheckFailedError extends LogfoldError {
   }
 }
 
+/** A signal ended a command before its end. */
+export class InterruptedError extends LogfoldError {
+  override readonly code = 'INTERRUPTED';
+  /** Name of the signal, such as `SIGINT`. */
+  readonly signal: NodeJS.Signals;
+  constructor(signal: NodeJS.Signals, reason: string, details: ErrorDetails = {}) {
+    super(reason, details);
+    this.signal = signal;
+  }
+}
+
+/** A file or stream takes nothing more of a command's output: the disk is full, for example. */
+export class OutputFailedError extends LogfoldError {
+  override readonly code = 'OUTPUT_FAILED';
+}
+
 export class LogNotFoundError extends LogfoldError {
   override readonly code = 'LOG_NOT_FOUND';
 }

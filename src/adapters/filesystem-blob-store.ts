@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Dirent } from 'node:fs';
 import { link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { UploadAbortedError } from '../errors.ts';
+import { StoreUnavailableError, UploadAbortedError } from '../errors.ts';
 import {
   type BlobInfo,
   type BlobPart,
@@ -15,6 +15,7 @@ import {
 } from '../store/blob-store.ts';
 import { checkBlobKey } from '../store/keys.ts';
 import { withFileLock } from './file-lock.ts';
+import { removeAtExit } from './temporary-paths.ts';
 import { formatUploadName, newUpload, parseUploadName } from './upload-name.ts';
 
 export interface FilesystemBlobStoreOptions {
@@ -116,6 +117,7 @@ export class FilesystemBlobStore implements BlobStore {
   async #write(key: string, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
     const path = this.#path(key);
     const temporary = this.#temporaryPath(newUpload(key));
+    const forget = removeAtExit(temporary);
     try {
       await Promise.all([this.#makeDirectory(dirname(path)), this.#makeDirectory(dirname(temporary))]);
       await this.#writeWhole(temporary, bytes);
@@ -125,7 +127,9 @@ export class FilesystemBlobStore implements BlobStore {
       });
     } catch (error) {
       await this.#discard(temporary);
-      throw error;
+      throw translate(error, dirname(this.#objects));
+    } finally {
+      forget();
     }
     await this.#removeFolders(temporary);
     await this.#syncDirectory(dirname(path));
@@ -197,6 +201,17 @@ export class FilesystemBlobStore implements BlobStore {
       await handle.close();
     }
   }
+}
+
+/** What the operating system says when it takes no more bytes, or none at all. */
+const NO_ROOM: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS']);
+
+function translate(error: unknown, directory: string): unknown {
+  if (!(error instanceof Error) || !NO_ROOM.has(codeOf(error))) return error;
+  return new StoreUnavailableError(`nothing can be written in '${directory}': ${error.message}`, {
+    advice: 'Make room on that disk, then run the command again',
+    cause: error,
+  });
 }
 
 interface Walk {

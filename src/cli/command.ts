@@ -1,5 +1,5 @@
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { UsageError } from '../errors.ts';
+import { InterruptedError, UsageError } from '../errors.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../log/position.ts';
@@ -7,6 +7,7 @@ import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { Output } from './output.ts';
+import { interrupted, untilInterrupted } from './signals.ts';
 
 /** A command with the options that every command has. */
 export function command(name: string, description: string) {
@@ -46,17 +47,29 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
 
 export interface CommonOptions extends Place {
   readonly json: boolean;
+  /** Whether the command ends by itself soon after its signal is aborted. Any other one is left where it is. */
+  readonly endsItself?: boolean | undefined;
 }
 
-/** Opens the place that the options name, runs a command there, and closes it however that ends. */
+/**
+ * Opens the place that the options name, runs a command there, and closes it however that ends.
+ * @param run told what the first signal to the process aborts
+ * @throws InterruptedError if a signal came: the caller has to end the process, since the command may still go on
+ */
 export async function inEnvironment(
   options: CommonOptions,
-  run: (environment: Environment, output: Output) => Promise<void>,
+  run: (environment: Environment, output: Output, stop: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const environment = await openEnvironment(options);
+  const environment = await untilInterrupted(() => openEnvironment(options));
+  const output = new Output(options.json);
+  const command = (): Promise<void> => run(environment, output, interrupted());
   try {
-    await run(environment, new Output(options.json));
+    await (options.endsItself === true ? command() : untilInterrupted(command));
   } catch (error) {
+    if (error instanceof InterruptedError) {
+      output.close();
+      throw error;
+    }
     // What fails because the engine went away is explained by that, not by the refused connection.
     throw environment.lost.aborted ? environment.lost.reason : error;
   } finally {

@@ -1,8 +1,8 @@
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command, CommanderError } from '@commander-js/extra-typings';
-import { UsageError } from '../errors.ts';
+import { makeTemporaryDirectory, type TemporaryDirectory } from '../adapters/temporary-paths.ts';
+import { InterruptedError, UsageError } from '../errors.ts';
 import { parse } from './command.ts';
 import { openCast } from './demo/cast.ts';
 import { PipelineWatch } from './demo/pipeline-watch.ts';
@@ -10,7 +10,7 @@ import { type DemoResult, describeResult } from './demo/report.ts';
 import { Story } from './demo/story.ts';
 import { DATA } from './demo/zip-codes.ts';
 import { Output } from './output.ts';
-import { interrupted } from './signals.ts';
+import { exitCodeOf, interrupted } from './signals.ts';
 
 /** With fewer, the demo's edits would delete more rows than there are. */
 const MIN_ROWS = 600;
@@ -27,14 +27,14 @@ const demo = new Command('npm run demo --')
   .exitOverride()
   .action(async ({ rows, keep, json }) => {
     const output = new Output(json);
-    const directory = await makeDirectory(keep);
+    const { path: directory, remove } = await makeDirectory(keep);
     try {
       const result = await runDemo(directory, rows ?? Number.POSITIVE_INFINITY, output);
       output.result(result, describeResult(result));
       if (keep !== undefined) output.note(`\nEverything is in ${keep}. Look: npx logfold status --local ${keep}`);
       if (!result.proved) process.exitCode = 1;
     } finally {
-      if (keep === undefined) await rm(directory, { recursive: true });
+      remove();
     }
   });
 
@@ -57,7 +57,7 @@ async function runDemo(directory: string, rows: number, output: Output): Promise
   } catch (error) {
     // What fails because the engine went away is explained by that, not by the refused connection.
     if (cast.team.lost.aborted) throw cast.team.lost.reason;
-    throw stop.aborted ? new UsageError('interrupted') : error;
+    throw stop.aborted ? stop.reason : error;
   } finally {
     await cast.close();
   }
@@ -69,10 +69,10 @@ function parseRows(text: string): number {
   throw new UsageError(`${rows} rows are too few for the demo's edits`, { advice: `Give ${MIN_ROWS} or more` });
 }
 
-async function makeDirectory(keep: string | undefined): Promise<string> {
-  if (keep === undefined) return mkdtemp(join(tmpdir(), 'logfold-demo-'));
+async function makeDirectory(keep: string | undefined): Promise<TemporaryDirectory> {
+  if (keep === undefined) return makeTemporaryDirectory('logfold-demo-');
   await mkdir(keep, { recursive: true });
-  if ((await readdir(keep)).length === 0) return keep;
+  if ((await readdir(keep)).length === 0) return { path: keep, remove: () => {} };
   throw new UsageError(`the directory '${keep}' is not empty`, { advice: 'Name a new one' });
 }
 
@@ -82,6 +82,6 @@ try {
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
   else {
     new Output(process.argv.includes('--json')).error(error);
-    process.exitCode = 1;
+    process.exitCode = error instanceof InterruptedError ? exitCodeOf(error.signal) : 1;
   }
 }

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
-import { UsageError } from '../errors.ts';
+import { InterruptedError, UsageError } from '../errors.ts';
 import { nameOptions } from './command.ts';
 import { appendCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
@@ -20,16 +20,17 @@ import { sweepCommand } from './commands/sweep.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
 import { workCommand } from './commands/work.ts';
-import { Output } from './output.ts';
+import { Output, outputFailed } from './output.ts';
+import { exitCodeOf, interrupted, untilInterrupted } from './signals.ts';
 import { isBrokenPipe } from './system-error.ts';
 
 /** What a shell gives for a program that SIGPIPE ended. */
 const BROKEN_PIPE = 141;
 
 /**
- * Runs the command line.
+ * Runs the command line. If a signal ends the command, it ends the process.
  * @returns the exit code: 0 only on success, 1 where the command failed, 2 where words or files given to it make no
- * sense, 141 where nobody reads its output any more
+ * sense, 130 or 143 where SIGINT or SIGTERM ended it, 141 where nobody reads its output any more
  */
 export async function run(words: readonly string[]): Promise<number> {
   const program = new Command('logfold')
@@ -58,35 +59,54 @@ export async function run(words: readonly string[]): Promise<number> {
     engineCommand(),
   ];
   for (const each of commands) program.addCommand(nameOptions(each).exitOverride());
-  watchPipes();
+  const failures = watchPipes();
+  let code: number;
   try {
-    await program.parseAsync([...words], { from: 'user' });
-    return process.exitCode === undefined ? 0 : Number(process.exitCode);
+    await program.parseAsync([...words], { from: 'user' }).catch((error: unknown) => {
+      // Asking for help is no failure.
+      if (!(error instanceof CommanderError) || error.exitCode !== 0) throw error;
+    });
+    // What ended by itself after a signal has said so in its answer.
+    await (interrupted().aborted ? flush() : untilInterrupted(flush));
+    const [failure] = failures;
+    if (failure !== undefined) throw failure;
+    code = process.exitCode === undefined ? 0 : Number(process.exitCode);
   } catch (error) {
-    if (isBrokenPipe(error)) return BROKEN_PIPE;
-    return fail(error, new Output(words.includes('--json')));
+    code = isBrokenPipe(error) ? BROKEN_PIPE : fail(error, new Output(words.includes('--json')));
+    // Nobody waits for what the command was at, but it goes on.
+    if (error instanceof InterruptedError) process.exit(code);
   }
+  return code;
+}
+
+/** Resolves once everything is out, or lost. */
+function flush(): Promise<void> {
+  return new Promise((resolve) => process.stdout.write('', () => setImmediate(resolve)));
 }
 
 /** Says what went wrong. @returns the exit code */
 function fail(error: unknown, output: Output): number {
   if (error instanceof CommanderError) {
-    // Asking for help is no failure. What is wrong with the words, commander has told a person already.
-    if (error.exitCode === 0) return 0;
+    // What is wrong with the words, commander has told a person already.
     const reason = error.message.replace(/^error: /, '');
     output.errorDocument(new UsageError(reason, { advice: 'Add --help for the commands and options' }));
     return 2;
   }
   output.error(error);
+  if (error instanceof InterruptedError) return exitCodeOf(error.signal);
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** A reader that has seen enough, such as `head`, ends the command without a word, as it ends other programs. */
-function watchPipes(): void {
-  for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', (error) => {
-      if (!isBrokenPipe(error)) throw error;
-      if (stream === process.stdout) process.exitCode = BROKEN_PIPE;
-    });
-  }
+/**
+ * A reader that has seen enough, such as `head`, ends the command without a word, as it ends other programs. If standard
+ * error takes nothing, nobody is left to be told.
+ * @returns where errors of standard output will be
+ */
+function watchPipes(): readonly unknown[] {
+  const failures: unknown[] = [];
+  process.stderr.on('error', () => {});
+  process.stdout.on('error', (error) => {
+    failures.push(outputFailed('standard output', error));
+  });
+  return failures;
 }

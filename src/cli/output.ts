@@ -1,28 +1,51 @@
+import { once } from 'node:events';
+import { constants, createWriteStream, fstatSync, writeFileSync } from 'node:fs';
+import { access, realpath, rename, rm, stat } from 'node:fs/promises';
+import type { Transform, Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { SingleBar } from 'cli-progress';
-import { LogfoldError, textOf, type Where } from '../errors.ts';
+import { removeAtExit } from '../adapters/temporary-paths.ts';
+import { LogfoldError, OutputFailedError, textOf, UsageError, type Where } from '../errors.ts';
 import { formatDuration } from './duration.ts';
+import { isBrokenPipe, isSystemError } from './system-error.ts';
+
+/** Whether standard output has the one answer that a process gives. */
+let answered = false;
 
 /** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
 export class Output {
   readonly json: boolean;
+  #closed = false;
 
   constructor(json: boolean) {
     this.json = json;
   }
 
-  /** The command's answer. Called once, at the end. */
+  /**
+   * The command's answer. Called once, at the end.
+   * @throws OutputFailedError if standard output is a file that takes nothing more
+   */
   result(document: unknown, text: string): void {
-    if (this.json) process.stdout.write(`${JSON.stringify(document)}\n`);
-    else if (text !== '') process.stdout.write(`${text}\n`);
+    const answer = this.json ? JSON.stringify(document) : text;
+    if (answer === '' || this.#closed) return;
+    answered = true;
+    Progress.shown?.stop();
+    if (isStream(STANDARD_OUTPUT)) process.stdout.write(`${answer}\n`);
+    else writeWhole(`${answer}\n`);
   }
 
   /** Something worth knowing on the way, for a person only. */
   note(text: string): void {
-    if (!this.json) process.stderr.write(`${text}\n`);
+    if (this.json || this.#closed) return;
+    const { shown } = Progress;
+    shown?.stop();
+    process.stderr.write(`${text}\n`);
+    shown?.start();
   }
 
   /** An error, on standard error; for a machine also as the one document. */
   error(error: unknown): void {
+    Progress.shown?.stop();
     const { code, message } = describeError(error);
     this.errorDocument(error);
     process.stderr.write(`logfold: ${code}: ${message}\n`);
@@ -31,31 +54,168 @@ export class Output {
 
   /** An error that a person knows of already, for a machine only. */
   errorDocument(error: unknown): void {
-    if (this.json) process.stdout.write(`${JSON.stringify({ error: errorDocument(error) })}\n`);
+    // A second document would be none of a machine's, and what standard output does not take cannot be said there.
+    if (answered) return;
+    new Output(this.json).result({ error: errorDocument(error) }, '');
   }
 
   /** A progress bar on standard error; nothing for a machine. */
   progress(what: string, total?: number): Progress {
-    return new Progress(this.json ? undefined : what, total);
+    return new Progress(this.json || this.#closed ? undefined : what, total);
   }
+
+  /** Says nothing more, although what it was made for goes on. */
+  close(): void {
+    this.#closed = true;
+    Progress.shown?.stop();
+  }
+}
+
+const STANDARD_OUTPUT = 1;
+const STANDARD_OUTPUT_NAME = 'standard output';
+
+/**
+ * Writes to standard output what is more than is held in memory: the answer of the command.
+ * @param transform between the parts and what is written, such as one that makes CSV of rows
+ * @throws OutputFailedError if it takes nothing more
+ */
+export async function writeStandardOutput(parts: AsyncIterable<unknown>, transform?: Transform): Promise<void> {
+  answered = true;
+  if (isStream(STANDARD_OUTPUT)) return pour(parts, { transform, target: process.stdout, name: STANDARD_OUTPUT_NAME });
+  const target = createWriteStream('', { fd: STANDARD_OUTPUT, autoClose: false });
+  await pour(parts, { transform, target, name: STANDARD_OUTPUT_NAME });
+}
+
+/**
+ * Writes a file. It gets its name once it is whole, so that a file of this name that was there before stays until then. A
+ * device or pipe is written directly.
+ * @throws UsageError if it cannot be opened, OutputFailedError if it takes nothing more
+ */
+export async function writeFile(file: string, parts: AsyncIterable<unknown>, transform?: Transform): Promise<void> {
+  const { path, mode, whole } = await lookAt(file);
+  const temporary = whole ? `${path}.${process.pid}.part` : path;
+  const forget = whole ? removeAtExit(temporary) : undefined;
+  try {
+    const target = createWriteStream(temporary, { flags: whole ? 'wx' : 'w', mode });
+    await once(target, 'open').catch((cause: unknown) => {
+      throw cannotBeWritten(file, cause);
+    });
+    await pour(parts, { transform, target, name: `'${file}'` });
+    if (whole) await rename(temporary, path);
+  } catch (error) {
+    if (whole) await rm(temporary, { force: true });
+    throw error;
+  } finally {
+    forget?.();
+  }
+}
+
+/** Where a file is to be written, and whether in one step, once it is whole. */
+async function lookAt(
+  file: string,
+): Promise<{ readonly path: string; readonly mode: number; readonly whole: boolean }> {
+  try {
+    const { mode } = await stat(file);
+    const path = await realpath(file);
+    await access(path, constants.W_OK);
+    return { path, mode, whole: (mode & constants.S_IFMT) === constants.S_IFREG };
+  } catch (cause) {
+    if (isSystemError(cause) && cause.code === 'ENOENT') return { path: file, mode: 0o666, whole: true };
+    throw cannotBeWritten(file, cause);
+  }
+}
+
+function cannotBeWritten(file: string, cause: unknown): unknown {
+  if (!isSystemError(cause)) return cause;
+  return new UsageError(`'${file}' cannot be written: ${cause.message}`, { advice: 'Name a file that can be', cause });
+}
+
+interface Target {
+  readonly transform?: Transform | undefined;
+  readonly target: Writable;
+  readonly name: string;
+}
+
+async function pour(parts: AsyncIterable<unknown>, { transform, target, name }: Target): Promise<void> {
+  let failure: unknown;
+  target.once('error', (error) => {
+    failure = error;
+  });
+  try {
+    const end = target !== process.stdout;
+    await (transform === undefined ? pipeline(parts, target, { end }) : pipeline(parts, transform, target, { end }));
+  } catch (error) {
+    throw error === failure ? outputFailed(name, error) : error;
+  }
+}
+
+/** @throws OutputFailedError if the file takes nothing more */
+function writeWhole(text: string): void {
+  try {
+    // Node's own stream for files leaves out the rest, without an error, if the disk takes only a part.
+    writeFileSync(STANDARD_OUTPUT, text);
+  } catch (cause) {
+    throw outputFailed(STANDARD_OUTPUT_NAME, cause);
+  }
+}
+
+/** Whether a file descriptor is a terminal, a pipe or a socket; otherwise a file or a device. */
+function isStream(fd: number): boolean {
+  const stats = fstatSync(fd);
+  return stats.isFIFO() || stats.isSocket() || (stats.isCharacterDevice() && process.stdout.isTTY);
+}
+
+/**
+ * The error for a file or stream that cannot be written.
+ * @param what its name, for a person
+ * @returns the cause itself if the operating system has no part in it, or nobody reads the stream any more
+ */
+export function outputFailed(what: string, cause: unknown): unknown {
+  if (!isSystemError(cause) || isBrokenPipe(cause)) return cause;
+  return new OutputFailedError(`${what} cannot be written: ${cause.message}`, {
+    advice: cause.code === 'ENOSPC' ? 'Make room on that disk, then run the command again' : 'Write somewhere else',
+    cause,
+  });
 }
 
 /** How often a line says how far a command is, where there is no terminal, in milliseconds. */
 const LINE_MS = 2000;
 
-/** How far a command is. On a terminal a bar, elsewhere a line every two seconds: a short command says nothing there. */
+/**
+ * How far a command is. On a terminal a bar, elsewhere a line every two seconds: a short command says nothing there. The
+ * bar changes no mode of the terminal, neither cursor nor line wrap, so that nothing is left to restore however the process
+ * ends.
+ */
 export class Progress {
-  readonly #bar: SingleBar | undefined;
-  readonly #timer: NodeJS.Timeout | undefined;
+  /** The bar on the terminal, if there is one. Whatever else is written there stops it first. */
+  static shown: Progress | undefined;
+  readonly #what: string | undefined;
+  readonly #total: number;
+  readonly #stream: NodeJS.WriteStream;
+  #bar: SingleBar | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #value = 0;
 
   /** @param what is counted; nothing is said where it is left out */
   constructor(what: string | undefined, total = 0, stream: NodeJS.WriteStream = process.stderr) {
+    this.#what = what;
+    this.#total = total;
+    this.#stream = stream;
+    this.start();
+  }
+
+  /** Shows it again after `stop`. */
+  start(): void {
+    const [what, total, stream] = [this.#what, this.#total, this.#stream];
     if (what === undefined) return;
     if (stream.isTTY) {
+      Progress.shown?.stop();
+      Progress.shown = this;
       const format = total === 0 ? `${what}: {value}` : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
-      this.#bar = new SingleBar({ format, stream, hideCursor: true });
-      this.#bar.start(total, 0);
+      this.#bar = new SingleBar({ format, stream, hideCursor: false, linewrap: true });
+      this.#bar.start(total, this.#value);
+      // The shell's prompt begins on a line of its own.
+      process.on('exit', this.stop);
       return;
     }
     const started = performance.now();
@@ -71,10 +231,12 @@ export class Progress {
     this.#bar?.update(value);
   }
 
-  stop(): void {
+  readonly stop = (): void => {
+    process.off('exit', this.stop);
     this.#bar?.stop();
+    if (Progress.shown === this) Progress.shown = undefined;
     clearInterval(this.#timer);
-  }
+  };
 
   #left(total: number, seconds: number): string {
     if (this.#value === 0) return '';
@@ -84,6 +246,7 @@ export class Progress {
 
 function describeError(error: unknown): { readonly code: string; readonly message: string } {
   if (error instanceof LogfoldError) return error;
+  if (isSystemError(error)) return { code: error.code ?? error.name, message: error.message };
   if (error instanceof Error) return { code: error.name, message: error.message };
   return { code: 'ERROR', message: textOf(error) };
 }

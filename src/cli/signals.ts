@@ -1,32 +1,70 @@
+import { constants } from 'node:os';
+import { InterruptedError } from '../errors.ts';
+
 /** One Ctrl+C may come twice, from the terminal and through npx; in milliseconds. */
 const SAME_SIGNAL_MS = 1_000;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+let shared: AbortSignal | undefined;
 
 /**
- * Aborted by the first SIGINT or SIGTERM, or when the process that started this one on behalf of a person is gone.
- * Another signal, later than a second after the first, ends the process at once.
+ * Aborted with an InterruptedError by the first SIGINT, SIGTERM or SIGHUP, or when the process that started this one on
+ * behalf of a person is gone. Another signal, later than a second after the first, ends the process immediately.
+ * The whole process shares one.
  */
 export function interrupted(): AbortSignal {
+  shared ??= watch();
+  return shared;
+}
+
+/**
+ * Runs something until it ends, or until a signal comes. After a signal nobody waits for it any more, although it goes on:
+ * the caller cleans up and then ends the process with `process.exit`.
+ * @throws InterruptedError if a signal came first
+ */
+export async function untilInterrupted<T>(run: () => Promise<T>): Promise<T> {
+  const signal = interrupted();
+  signal.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const stop = (): void => reject(signal.reason);
+  signal.addEventListener('abort', stop);
+  try {
+    return await Promise.race([run(), promise]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/** The exit code by which a shell knows that a signal ended a program. */
+export function exitCodeOf(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
+}
+
+function watch(): AbortSignal {
   const controller = new AbortController();
-  const stop = (): void => {
-    if (!controller.signal.aborted) setTimeout(release, SAME_SIGNAL_MS).unref();
-    controller.abort();
+  let first: number | undefined;
+  const stop = (signal: NodeJS.Signals): void => {
+    const now = performance.now();
+    if (first !== undefined && now - first > SAME_SIGNAL_MS) process.exit(exitCodeOf(signal));
+    first ??= now;
+    abort(controller, signal, `${signal} ended the command`);
   };
-  const release = (): void => {
-    process.off('SIGINT', stop);
-    process.off('SIGTERM', stop);
-  };
-  process.on('SIGINT', stop);
-  process.on('SIGTERM', stop);
+  for (const signal of SIGNALS) process.on(signal, stop);
   const { npm_command, LOGFOLD_HANDED_OVER } = process.env;
   if (npm_command === 'exec' || LOGFOLD_HANDED_OVER !== undefined) watchParent(controller);
   return controller.signal;
+}
+
+function abort(controller: AbortController, signal: NodeJS.Signals, reason: string): void {
+  if (controller.signal.aborted) return;
+  controller.abort(new InterruptedError(signal, reason, { advice: 'What it has done until then stays done' }));
 }
 
 /** What stands between a person and this process, npx or an older Node, may be killed hard: then nobody knows of it. */
 function watchParent(controller: AbortController): void {
   const parent = process.ppid;
   const timer = setInterval(() => {
-    if (process.ppid !== parent) controller.abort();
+    if (process.ppid !== parent) abort(controller, 'SIGHUP', 'the process that started the command ended');
   }, 500);
   timer.unref();
   controller.signal.addEventListener('abort', () => clearInterval(timer));

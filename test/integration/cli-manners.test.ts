@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
@@ -12,7 +12,7 @@ import { ensureTables } from '../../src/local/tables.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { formatPosition, type Position } from '../../src/log/position.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { type Answer, end, runCli, startCli } from '../support/cli.ts';
+import { type Answer, end, runCli, runShell, startCli } from '../support/cli.ts';
 import { CliPlace, engineProcesses, expectNoTrace, refusalOf } from '../support/cli-place.ts';
 import { startLocalAws } from '../support/fauxqs.ts';
 import { Random } from '../support/random.ts';
@@ -44,7 +44,7 @@ test('every command explains its options', async () => {
     segment: [],
     work: ['--until-idle', '--concurrency'],
     status: [],
-    export: ['--at', '--csv'],
+    export: ['--at', '--rows', '--all-rows', '--csv'],
     view: ['--rows', '--columns'],
     replay: ['--at'],
     verify: [],
@@ -453,5 +453,98 @@ describe('tables and a bucket instead of a directory', () => {
       db.destroy();
       await aws.stop();
     }
+  });
+});
+
+describe('a cell in the last row', () => {
+  const last = 2 ** 32 - 1;
+  let log: LogId;
+
+  beforeAll(async () => {
+    log = await place.log({ type: 'Set', cells: [[3, 1, 'far above']] }, { type: 'Set', cells: [[last, 0, 'z']] });
+  });
+
+  test('makes export ask which rows are meant, before it writes any', async () => {
+    const csv = join(place.directory, 'far.csv');
+    for (const refusal of await place.refusals(['export', log], ['export', log, '--csv', csv])) {
+      expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--rows FROM:TO') });
+      expect(refusal.message).toContain(`rows 0 to ${last} with 2 columns have ${2 ** 33} fields`);
+    }
+    expect(await readdir(place.directory)).not.toContain('far.csv');
+  });
+
+  test('leaves the rows that are named to be exported, as wide as the sheet', async () => {
+    expect(await place.json('export', log, '--rows', '2:5')).toMatchObject({ rows: [[], ['', 'far above'], []] });
+    expect((await say('export', log, '--rows', `${last - 1}:${last + 1}`)).stdout).toBe(',\nz,\n');
+    expect((await say('export', log, '--rows', '5:9')).stdout).toBe(',\n,\n,\n,\n');
+  });
+
+  test.each([
+    [['--all-rows'], '\n'],
+    [['--all-rows', '--json'], '[]'],
+  ])('is reached with %s line by line, which a reader or a signal may end', async (words, empty) => {
+    for (const end of ['close', 'signal']) {
+      const child = startCli(['export', log, ...words, ...place.words]);
+      if (child.stdout === null) throw new Error('export has no standard output');
+      const closed = once(child, 'close');
+      let text = '';
+      for await (const data of child.stdout.iterator({ destroyOnReturn: false })) {
+        text += String(data);
+        if (text.includes(empty.repeat(3)) || text.length > 1_000) break;
+      }
+      if (end === 'close') child.stdout.destroy();
+      else child.kill('SIGTERM');
+      child.stdout.resume();
+      await closed;
+      expect(child.exitCode).toBe(end === 'close' ? 141 : 143);
+    }
+  });
+});
+
+test('a file that export replaces is as it was until all is written', async () => {
+  const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+  const [file, link] = [join(place.directory, 'kept.csv'), join(place.directory, 'link.csv')];
+  await writeFile(file, 'before\n', { mode: 0o600 });
+  await symlink(file, link);
+  const line = 'ulimit -f 8; logfold export "$@" --all-rows';
+  const full = await place.log({ type: 'Set', cells: [[50_000, 0, 'b']] });
+  expect(await runShell(line, [full, '--csv', link, ...place.words])).toMatchObject({ code: 1 });
+  expect(await readFile(file, 'utf8')).toBe('before\n');
+  expect(await say('export', log, '--csv', link)).toMatchObject({ code: 0 });
+  expect(await readFile(file, 'utf8')).toBe('a\n');
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  expect((await readdir(place.directory)).filter((name) => name.includes('.csv.'))).toEqual([]);
+});
+
+describe('an output that takes nothing more', () => {
+  let log: LogId;
+
+  beforeAll(async () => {
+    log = await place.log(
+      ...Array.from({ length: 40 }, (_, row) => ({ type: 'Set', cells: [[row, 0, 'x'.repeat(2_000)]] }) as const),
+    );
+  });
+
+  test.each([
+    ['a document', 'logfold export "$@" --json > /dev/full'],
+    ['a table', 'logfold status "$@" > /dev/full'],
+    ['CSV', 'logfold export "$@" > /dev/full'],
+    ['CSV into a file', 'logfold export "$@" --csv /dev/full'],
+    // The disk takes a part of it, and no more.
+    ['a part of a document', 'cd "$3"; ulimit -f 8; logfold export "$@" --json > part'],
+    ['a part of CSV', 'cd "$3"; ulimit -f 8; logfold export "$@" > part'],
+    ['a part of CSV into a file', 'cd "$3"; ulimit -f 8; logfold export "$@" --csv part'],
+  ])('is named in one line, with exit code 1: %s', async (_, line) => {
+    const answer = await runShell(line, [log, ...place.words]);
+    expectNoTrace(answer);
+    expect(answer.code, answer.stderr).toBe(1);
+    expect(answer.stderr).toMatch(/^logfold: OUTPUT_FAILED: .+ cannot be written: .+\n$/);
+  });
+
+  test('even if it is standard error', async () => {
+    const answer = await runShell('logfold status "$@" --local 2> /dev/full', [log]);
+    expect(answer).toMatchObject({ code: 2, stdout: '' });
+    const both = await runShell('logfold --help > /dev/full 2>&1', []);
+    expect(both).toMatchObject({ code: 1, stdout: '', stderr: '' });
   });
 });

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 
+const SMALL_DISK = `--import=${new URL('./small-disk.ts', import.meta.url).href}`;
 const CLI = fileURLToPath(new URL('../../src/cli/logfold.mjs', import.meta.url));
 
 export interface Answer {
@@ -27,12 +28,27 @@ export function startCli(words: readonly string[], environment: Readonly<Record<
   return spawn(process.execPath, [CLI, ...words], { env: { ...ENVIRONMENT, ...environment } });
 }
 
+/**
+ * Runs a line of a shell in which `logfold` is the command line, with file descriptors and limits that only a shell gives.
+ * @param words what `$@` is in it
+ */
+export async function runShell(line: string, words: readonly string[]): Promise<Answer> {
+  const script = `logfold() { NODE_OPTIONS="$SMALL_DISK" "$NODE" "$CLI" "$@"; }; ${line}`;
+  const child = spawn('bash', ['-c', script, 'bash', ...words], {
+    env: { ...ENVIRONMENT, NODE: process.execPath, CLI, SMALL_DISK },
+  });
+  return answerOf(child, '');
+}
+
 /** Runs the command line to its end. */
 export async function runCli(
   words: readonly string[],
   options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
 ): Promise<Answer> {
-  const child = startCli(words, options.environment);
+  return answerOf(startCli(words, options.environment), options.input ?? '');
+}
+
+async function answerOf(child: ChildProcess, input: string): Promise<Answer> {
   const output = { stdout: '', stderr: '' };
   child.stdout?.on('data', (data: Buffer) => {
     output.stdout += data.toString();
@@ -40,7 +56,7 @@ export async function runCli(
   child.stderr?.on('data', (data: Buffer) => {
     output.stderr += data.toString();
   });
-  child.stdin?.end(options.input ?? '');
+  child.stdin?.end(input);
   await once(child, 'close');
   return { code: child.exitCode, signal: child.signalCode, ...output };
 }

@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { UsageError } from '../../errors.ts';
 import { command, inEnvironment } from '../command.ts';
-import { interrupted } from '../signals.ts';
 
 export function engineCommand() {
   return command(
@@ -11,9 +10,8 @@ export function engineCommand() {
     if (options.local === undefined) {
       throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
     }
-    return inEnvironment({ ...options, creates: true }, async ({ endpoint, lost }, output) => {
-      // Before anything that tells a program that it may interrupt.
-      const signal = AbortSignal.any([interrupted(), lost]);
+    return inEnvironment({ ...options, creates: true, endsItself: true }, async ({ endpoint, lost }, output, stop) => {
+      const signal = AbortSignal.any([stop, lost]);
       output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
       // Something must keep the process alive: a signal handler alone does not.
       const alive = setInterval(() => {}, 60_000);

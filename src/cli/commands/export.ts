@@ -1,83 +1,126 @@
-import { once } from 'node:events';
-import { createWriteStream, type WriteStream } from 'node:fs';
-import { pipeline } from 'node:stream/promises';
 import { stringify } from 'csv-stringify';
 import { UsageError } from '../../errors.ts';
-import { formatPosition } from '../../log/position.ts';
+import { formatPosition, type Position } from '../../log/position.ts';
 import { loadState } from '../../snapshot/load.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../state/spreadsheet/rows.ts';
-import type { Sheet } from '../../state/spreadsheet/sheet.ts';
+import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { requirePosition } from '../../workers/require-position.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count } from '../count.ts';
-import type { Output } from '../output.ts';
+import { type Output, writeFile, writeStandardOutput } from '../output.ts';
+import { withPauses } from '../pauses.ts';
 import { requireSheets } from '../reducer.ts';
-import { isSystemError } from '../system-error.ts';
+
+/** More fields than this are written only on demand: a cell far from all others makes most of them empty. */
+const MAX_FIELDS = 1_000_000_000;
 
 export function exportCommand() {
   return command('export', 'Write the state of a log, now or at a position.')
     .argument('<log>', 'the log', parse.log)
+    .option('--at <position>', 'the state before this entry, as SEGMENT/ENTRY; now by default', parse.position)
     .option(
-      '--at <position>',
-      'the state before this entry, as SEGMENT/ENTRY; now where it is left out',
-      parse.position,
+      '--rows <from:to>',
+      'only rows from FROM up to but not including TO, counted from 0; by default the used ones, from 0 on',
+      parse.span,
     )
-    .option('--csv <file>', 'write CSV into this file; to standard output where neither this nor --json is given')
-    .action((log, options) =>
+    .option('--all-rows', `write the used rows even if they have more than ${MAX_FIELDS / 1e9} billion fields`, false)
+    .option('--csv <file>', 'write CSV into this file; to standard output if neither this nor --json is given')
+    .addHelpText(
+      'after',
+      '\nThe used rows end with the last cell that is not empty. Empty rows before it are written as empty lines.',
+    )
+    .action((log, { at, rows: span, allRows, csv, ...options }) =>
       inEnvironment(options, async ({ deps }, output) => {
         requireSheets(deps.reducer, 'export');
-        if (options.at !== undefined) await requirePosition(deps, log, options.at);
-        const { draft, end, snapshot } = await loadState(deps, log, options.at);
+        if (at !== undefined) await requirePosition(deps, log, at);
+        const { draft, end, snapshot = null } = await loadState(deps, log, at);
         const sheet = sheetOf(draft);
-        const position = options.at ?? end;
-        if (options.csv === undefined && output.json) {
-          const rows = await Array.fromAsync(sheetRows(sheet));
-          output.result({ log, position, snapshot: snapshot ?? null, rows }, '');
+        const part = await usedPart(sheet, span, allRows);
+        const head = { log, position: at ?? end, snapshot };
+        if (csv === undefined && output.json) {
+          await writeStandardOutput(documentOf(head, part));
           return;
         }
-        const { rows, columns } = await writeCsv(sheet, options.csv, output);
-        const text = `${count(rows, 'row')} and ${count(columns, 'column')} at ${formatPosition(position)} written to ${options.csv}`;
+        const rows = await writeCsv(part, csv, output);
+        if (csv === undefined) return;
+        const { columns } = part;
         output.result(
-          { log, position, snapshot: snapshot ?? null, csv: options.csv, rowCount: rows, columnCount: columns },
-          options.csv === undefined ? '' : text,
+          { ...head, csv, rowCount: rows, columnCount: columns },
+          `${count(rows, 'row')} and ${count(columns, 'column')} at ${formatPosition(head.position)} written to ${csv}`,
         );
       }),
     );
 }
 
-/** Writes rows of equal length, as readers of CSV expect, to a file or to standard output. */
-async function writeCsv(
-  sheet: Sheet,
-  file: string | undefined,
-  output: Output,
-): Promise<{ readonly rows: number; readonly columns: number }> {
-  let columns = 0;
-  for await (const { column } of sheet.cells()) columns = Math.max(columns, column + 1);
-  const target = file === undefined ? process.stdout : await openFile(file);
-  const progress = output.progress('Rows');
+/** What is written of a sheet. */
+interface Part {
+  readonly sheet: Sheet;
+  readonly rows: Span;
+  /** How many columns of the sheet are in use, in these rows or others. */
+  readonly columns: number;
+}
+
+/** @throws UsageError if it has too many fields and nobody asked for all of them */
+async function usedPart(sheet: Sheet, span: Span | undefined, allRows: boolean): Promise<Part> {
+  const used = await sheet.usedRange();
+  const { from, to } = span ?? { from: 0, to: used.rows };
+  const rows = { from, to: Math.max(from, Math.min(to, used.rows)) };
+  const height = rows.to - from;
+  if (height * used.columns > MAX_FIELDS && !allRows) {
+    throw new UsageError(
+      `the used rows ${from} to ${rows.to - 1} with ${count(used.columns, 'column')} have ${height * used.columns} fields, and export writes ${MAX_FIELDS} at most by default`,
+      { advice: 'Name fewer rows with --rows FROM:TO, or give --all-rows' },
+    );
+  }
+  return { sheet, rows, columns: used.columns };
+}
+
+/** The rows of a part, each without the empty cells at its end. */
+async function* rowsOf({ sheet, rows }: Part): AsyncGenerator<string[]> {
+  let { from } = rows;
+  for await (const row of sheetRows(sheet, rows)) {
+    yield row;
+    from++;
+  }
+  for (; from < rows.to; from++) yield [];
+}
+
+/** Writes rows of equal length, as readers of CSV expect. @returns how many */
+async function writeCsv(part: Part, file: string | undefined, output: Output): Promise<number> {
+  const progress = output.progress('Rows', part.rows.to - part.rows.from);
+  const csv = stringify();
   let rows = 0;
   async function* padded(): AsyncGenerator<string[]> {
-    for await (const row of sheetRows(sheet)) {
-      yield row.concat(Array.from({ length: columns - row.length }, () => ''));
+    for await (const row of withPauses(rowsOf(part))) {
+      for (let column = row.length; column < part.columns; column++) row.push('');
+      yield row;
       progress.update(++rows);
     }
   }
   try {
-    await pipeline(padded(), stringify(), target, { end: file !== undefined });
+    await (file === undefined ? writeStandardOutput(padded(), csv) : writeFile(file, padded(), csv));
   } finally {
     progress.stop();
   }
-  return { rows, columns };
+  return rows;
 }
 
-async function openFile(file: string): Promise<WriteStream> {
-  const target = createWriteStream(file);
-  try {
-    await once(target, 'open');
-  } catch (cause) {
-    if (!isSystemError(cause)) throw cause;
-    throw new UsageError(`'${file}' cannot be written: ${cause.message}`, { advice: 'Name a file that can be', cause });
+/** The document with all rows, each without the empty cells at its end, in parts: it may be longer than a string can be. */
+async function* documentOf(
+  head: { readonly log: string; readonly position: Position; readonly snapshot: Position | null },
+  part: Part,
+): AsyncGenerator<string> {
+  let text = `${JSON.stringify(head).slice(0, -1)},"rows":[`;
+  let separator = '';
+  for await (const row of withPauses(rowsOf(part))) {
+    text += separator + JSON.stringify(row);
+    separator = ',';
+    if (text.length < PART_LENGTH) continue;
+    yield text;
+    text = '';
   }
-  return target;
+  yield `${text}]}\n`;
 }
+
+const PART_LENGTH = 64 * 1024;

@@ -1,6 +1,6 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ReducerForeignError, textOf } from '../../errors.ts';
+import { InterruptedError, ReducerForeignError, textOf } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { readPolicies } from '../../workers/policies.ts';
@@ -10,7 +10,7 @@ import { describeJobResult } from '../job-text.ts';
 import { formatBytes, type Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { policyEverywhere } from '../retention.ts';
-import { interrupted } from '../signals.ts';
+import { exitCodeOf } from '../signals.ts';
 
 export function workCommand() {
   return policyCommand('work', 'Run the pipeline: read the stream, build snapshots, until interrupted.')
@@ -18,9 +18,7 @@ export function workCommand() {
     .option('--concurrency <n>', 'logs to work on at once', parse.count, 2)
     .addHelpText('after', POLICY_HELP)
     .action((options) =>
-      inEnvironment({ ...options, creates: true }, async (environment, output) => {
-        // Before anything that tells a person, or a program, that it may interrupt.
-        const stop = interrupted();
+      inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const policy = policyEverywhere(policyChanges(options));
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
@@ -57,6 +55,9 @@ export function workCommand() {
         environment.lost.throwIfAborted();
         foreign.signal.throwIfAborted();
         summary.finish();
+        // It was to end when idle, and ended before.
+        if (options.untilIdle && stop.reason instanceof InterruptedError)
+          process.exitCode = exitCodeOf(stop.reason.signal);
       }),
     );
 }
