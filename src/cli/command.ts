@@ -28,19 +28,24 @@ export function command(name: string, description: string) {
     .showHelpAfterError('(add --help for the options)');
 }
 
-/** Lets the errors of a command's options say which option it is: parsers know the words only. */
+/**
+ * Lets the errors of a command's options name the option, which parsers do not know, and refuses an option as the value
+ * of another one: commander would take it.
+ */
 export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
+  const names = new Set(command.options.map(({ long }) => long));
   for (const option of command.options) {
     const { parseArg, long } = option;
-    if (parseArg === undefined) continue;
-    option.parseArg = (word, previous) => {
+    if (!option.required) continue;
+    option.argParser((word: string, previous: unknown): unknown => {
       try {
-        return parseArg(word, previous);
+        if (names.has(word)) throw new UsageError(`needs a value, and '${word}' is an option`);
+        return parseArg === undefined ? word : parseArg(word, previous);
       } catch (error) {
         if (error instanceof UsageError) error.message = `${long ?? option.name()}: ${error.message}`;
         throw error;
       }
-    };
+    });
   }
   return command;
 }

@@ -5,6 +5,7 @@ import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from 
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
 import { translateAwsError } from '../adapters/aws-error.ts';
+import { requireDynamoDb } from '../adapters/dynamodb-endpoint.ts';
 import { translateDynamoDbError } from '../adapters/dynamodb-error.ts';
 import { DynamoDbLogStore } from '../adapters/dynamodb-log-store.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem-blob-store.ts';
@@ -18,7 +19,7 @@ import { readTtlAttribute, readWriteCapacity } from '../adapters/table-settings.
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
-import { joinEngine } from '../local/engine.ts';
+import { givenEndpoint, joinEngine } from '../local/engine.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
@@ -83,6 +84,8 @@ const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' 
 /** @throws UsageError, EngineError, ResourceMissingError */
 export async function openEnvironment(place: Place): Promise<Environment> {
   const chosen = await chooseReducer(place.reducer);
+  const endpoint = givenEndpoint();
+  if (endpoint !== undefined) await requireDynamoDb(endpoint);
   return place.local === undefined ? openAws(place, chosen) : openLocal(place, chosen, place.local);
 }
 
@@ -146,11 +149,8 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
       advice: 'Give --entry-table, --segment-table and --bucket, or --local DIR to try it on this machine',
     });
   }
-  const endpoint = process.env.DYNAMODB_ENDPOINT;
-  const config: DynamoDBClientConfig = {
-    ...sdkConfig(),
-    ...(endpoint !== undefined && endpoint !== '' && { endpoint }),
-  };
+  const endpoint = givenEndpoint();
+  const config: DynamoDBClientConfig = { ...sdkConfig(), ...(endpoint !== undefined && { endpoint }) };
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });

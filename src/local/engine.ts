@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
-import { mkdir, open, realpath } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, open, realpath, rmdir } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
@@ -54,8 +55,8 @@ export async function joinEngine(
   dir: string,
   { creates = true }: { readonly creates?: boolean } = {},
 ): Promise<Engine> {
-  const given = process.env.DYNAMODB_ENDPOINT;
-  if (given !== undefined && given !== '') return foreignEngine(given);
+  const given = givenEndpoint();
+  if (given !== undefined) return { endpoint: given, lost: new AbortController().signal, leave: async () => {} };
   if (!creates && !hasData(dir)) {
     throw new ResourceMissingError(`'${dir}' is no directory with data of logfold`, {
       advice: 'Check the name, or begin there with the create command; nothing was made',
@@ -74,23 +75,39 @@ export async function joinEngine(
   };
 }
 
-function foreignEngine(endpoint: string): Engine {
-  if (!z.url({ protocol: /^https?$/ }).safeParse(endpoint).success) {
-    throw new UsageError(`DYNAMODB_ENDPOINT is '${endpoint}'`, { advice: "Set it to a URL: 'http://127.0.0.1:8000'" });
-  }
-  return { endpoint, lost: new AbortController().signal, leave: async () => {} };
+/**
+ * The DynamoDB that the environment names; undefined if it names none.
+ * @throws UsageError if DYNAMODB_ENDPOINT is not a URL
+ */
+export function givenEndpoint(): string | undefined {
+  const endpoint = process.env.DYNAMODB_ENDPOINT;
+  if (endpoint === undefined || endpoint === '') return undefined;
+  if (z.url({ protocol: /^https?$/ }).safeParse(endpoint).success) return endpoint;
+  throw new UsageError(`DYNAMODB_ENDPOINT is '${endpoint}'`, { advice: "Set it to a URL: 'http://127.0.0.1:8000'" });
 }
 
 async function dataDirectory(dir: string): Promise<string> {
   try {
-    await mkdir(dir, { recursive: true });
+    await makeDirectory(resolve(dir));
+    // Tried and not asked for: the permissions of a read-only file system allow the superuser everything.
+    await rmdir(await mkdtemp(join(dir, '.writable-')));
     return await realpath(dir);
   } catch (cause) {
     throw new UsageError(`'${dir}' cannot be a data directory: ${textOf(cause)}`, {
-      advice: 'Name a directory that is there or can be made',
+      advice: 'Name a directory that you may write to, or that can be made',
       cause,
     });
   }
+}
+
+/** Level by level: for a path below /proc, the recursive `mkdir` of Node 24 never ends. */
+async function makeDirectory(path: string): Promise<void> {
+  if (existsSync(path)) return;
+  if (dirname(path) !== path) await makeDirectory(dirname(path));
+  await mkdir(path).catch((error: unknown) => {
+    // Another process was faster.
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  });
 }
 
 /** Held while an engine starts, and while somebody clears away what a crash left of one. */

@@ -1,4 +1,6 @@
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -359,8 +361,39 @@ describe('a place that is not there', () => {
   test('an endpoint where nothing answers', async () => {
     const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: 'http://127.0.0.1:1' };
     const [aws, local] = await place.refused([inAws('status'), ['status', ...place.words]], environment);
-    expect(aws).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('Segments-Y') });
-    expect(local).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('http://127.0.0.1:1') });
+    for (const refusal of [aws, local]) {
+      expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('127.0.0.1:1') });
+      expect(refusal?.advice).toContain('DYNAMODB_ENDPOINT');
+    }
+  });
+
+  test('an endpoint where a web server answers', async () => {
+    const server = createServer((_, response) => response.end('<html>Welcome</html>'));
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    const address = server.address();
+    if (typeof address !== 'object' || address === null) throw new Error('the server does not listen');
+    const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: `http://127.0.0.1:${address.port}` };
+    const refusals = await place.refused([inAws('status'), ['status', ...place.words]], environment);
+    server.close();
+    for (const refusal of refusals) {
+      expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('not as DynamoDB') });
+    }
+  });
+
+  test('an option in the place of a value', async () => {
+    const [refusal] = await place.refused([['create', '--local', '--json']]);
+    expect(refusal).toMatchObject({
+      code: 'USAGE',
+      message: expect.stringContaining("--local: needs a value, and '--json'"),
+    });
+    expect(existsSync('--json')).toBe(false);
+  });
+
+  test.runIf(process.platform === 'linux')('a directory that cannot be made, or cannot be written to', async () => {
+    const commands = ['/proc/logfold', '/proc/logfold/below', '/proc'].map((dir) => ['create', '--local', dir]);
+    for (const refusal of await place.refused(commands)) {
+      expect(refusal).toMatchObject({ code: 'USAGE', message: expect.stringContaining('cannot be a data directory') });
+    }
   });
 
   test('an engine that is not installed, and one that nobody knows', async () => {
