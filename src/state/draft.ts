@@ -1,18 +1,13 @@
 import { KeyInvalidError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
-import { EditBatch, type RangeDelete } from '../tree/batch.ts';
-import { deferEdits, settle } from '../tree/defer.ts';
-import { type EditOptions, editTree, type LeafEdits } from '../tree/edit.ts';
+import { EditBatch } from '../tree/batch.ts';
+import { type ApplyOptions, applyEdits, settle } from '../tree/defer.ts';
+import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
-import {
-  emptyLayers,
-  getLayered,
-  type LayeredTree,
-  layeredItems,
-  layeredValues,
-  settledLayers,
-} from '../tree/layered.ts';
+import { emptyLayers, getLayered, type LayeredTree, layeredItems, layeredValues } from '../tree/layered.ts';
 import type { NodeStore } from '../tree/node-store.ts';
+import type { RangeDelete } from '../tree/range-delete.ts';
+import { removeSets } from '../tree/range-removal.ts';
 import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { DraftMeta, DraftUse } from './draft-use.ts';
@@ -65,7 +60,10 @@ export class DraftMap {
     if (this.#use.allowsEdit()) this.#batch.delete(key);
   }
 
-  /** Removes the keys of a range, or those of them that `matches` accepts. */
+  /**
+   * Removes the keys of a range, or those that its `every` selects. However many there are, it takes little memory.
+   * @throws KeyInvalidError
+   */
   deleteRange(range: RangeDelete): void {
     if (this.#use.allowsEdit()) this.#batch.deleteRange(range);
   }
@@ -75,6 +73,7 @@ export class DraftMap {
   }
 
   async #get(key: Key): Promise<Value | undefined> {
+    if (this.#batch.isLong) await this.apply();
     const answer = this.#batch.get(key);
     if (answer === 'deleted') return undefined;
     if (answer === 'unknown') {
@@ -145,17 +144,21 @@ export class DraftMap {
 
   async #applyBatch(options: EditOptions | undefined): Promise<void> {
     if (this.#batch.isEmpty) return;
-    const edits = await this.#takeEdits();
-    this.#map = this.#defers
-      ? await deferEdits(this.#store, this.#map, edits, options)
-      : settledLayers(await editTree(this.#store, await this.#exactTree(), edits, options));
+    const applying = { ...options, defers: this.#defers };
+    const edits = await this.#takeEdits(applying);
+    this.#map = await applyEdits(this.#store, this.#map, edits, applying);
   }
 
-  /** What the batch comes to. The batch itself is let go before the long part, which needs the memory. */
-  #takeEdits(): Promise<LeafEdits> {
+  /**
+   * The batch's edits of single keys; its ranges are removed from the map already. The batch itself is let go before
+   * the long part, which needs the memory.
+   */
+  async #takeEdits(options: ApplyOptions): Promise<LeafEdits> {
     const batch = this.#batch;
     this.#batch = new EditBatch(batch.kind);
-    return batch.resolve(this.#store, this.#map);
+    const { map, rest } = await removeSets(this.#store, this.#map, batch.deletedSets, options);
+    this.#map = map;
+    return batch.resolve(this.#store, rest);
   }
 
   async #exact(): Promise<Tree> {

@@ -3,6 +3,7 @@ import { toHex } from '../tree/bytes.ts';
 import { encodeValue } from '../tree/canonical.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
 import { settle } from '../tree/defer.ts';
+import type { EditOptions } from '../tree/edit.ts';
 import { isSettled, type LayeredTree } from '../tree/layered.ts';
 import type { Node } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -28,12 +29,15 @@ export function stateTops(state: State): Node[] {
   );
 }
 
-/** The state with no edits waiting anywhere, in memory; the very same state where none are. */
-export async function settleState(store: NodeStore, state: State): Promise<State> {
+/**
+ * The state with no edits waiting anywhere; the very same state if none are. It is in memory, unless the options have
+ * leaves saved early.
+ */
+export async function settleState(store: NodeStore, state: State, options?: EditOptions): Promise<State> {
   if (isStateSettled(state)) return state;
   const maps: [string, LayeredTree][] = [];
   for (const [name, map] of state.maps) {
-    const settled = await settle(store, map);
+    const settled = await settle(store, map, options);
     if (settled.settled.top !== undefined) maps.push([name, settled]);
   }
   return { meta: state.meta, maps: new Map(maps) };

@@ -7,26 +7,19 @@ import { NumberColumn } from './column.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
 import { ascendingOrder } from './key-order.ts';
-import type { LayeredTree } from './layered.ts';
+import type { KeySet } from './key-set.ts';
 import type { NodeStore } from './node-store.ts';
-import { rangeSlices } from './read.ts';
+import { type RangeDelete, RangeDeletes } from './range-delete.ts';
 
 /** Values whose encoding is longer than this, in bytes, lie in chunks of their own. */
 export const LARGE_VALUE_BYTES = 4096;
-/** About what an edit takes in memory beside its value, in bytes. */
+/** About what an edit takes in memory beside its value, in bytes, and what its place among the newest edits takes. */
 const EDIT_BYTES = 32;
+const NEWEST_BYTES = 40;
 
-/** Deletes the keys from `from` up to but not including `to`, or those of them that `matches` accepts. */
-export interface RangeDelete {
-  readonly from: Key;
-  readonly to: Key;
-  readonly matches?: ((key: Key) => boolean) | undefined;
-}
-
-interface PlacedRangeDelete extends RangeDelete {
-  /** How many edits came before: those it outdoes, later ones outdo it. */
-  readonly after: number;
-}
+/** Of a batch with more edits or more ranges than these, finding a single key takes long. */
+const LONG_EDITS = 2 ** 20;
+const LONG_RANGES = 256;
 
 /** What a batch says of one key. */
 export type BatchAnswer = { readonly put: Value } | 'deleted' | 'unknown';
@@ -41,22 +34,36 @@ export class EditBatch {
   #weights: number[] | undefined;
   #ascending = true;
   #hasLargeValues = false;
-  #ranges: PlacedRangeDelete[] = [];
+  readonly #ranges: RangeDeletes;
   #bytes = new ByteWriter(1024);
+  /** What keys that are strings take, in bytes. */
+  #textBytes = 0;
   /** The newest edit of each key; made when it is first asked for. */
   #newest: Map<Key, number> | undefined;
 
   constructor(kind: KeyKind) {
     this.kind = kind;
+    this.#ranges = new RangeDeletes(kind);
   }
 
   get isEmpty(): boolean {
     return this.#keys.length === 0 && this.#ranges.length === 0;
   }
 
+  /** Whether it is better to apply the batch than to ask it for a key. */
+  get isLong(): boolean {
+    return this.#keys.length > LONG_EDITS || this.#ranges.length > LONG_RANGES;
+  }
+
   /** About how much memory the edits take, in bytes. */
   get heldBytes(): number {
-    return this.#bytes.length + (this.#keys.length + this.#ranges.length) * EDIT_BYTES;
+    const edits = this.#keys.length * EDIT_BYTES + (this.#newest?.size ?? 0) * NEWEST_BYTES;
+    return edits + this.#bytes.length + this.#textBytes + this.#ranges.heldBytes;
+  }
+
+  /** The keys that the ranges delete. */
+  get deletedSets(): readonly KeySet[] {
+    return this.#ranges.sets;
   }
 
   /** @throws KeyInvalidError, ValueUnsupportedError; the batch is then as it was */
@@ -79,8 +86,9 @@ export class EditBatch {
     this.#push(key, 1);
   }
 
+  /** @throws KeyInvalidError */
   deleteRange(range: RangeDelete): void {
-    this.#ranges.push({ ...range, after: this.#keys.length });
+    this.#ranges.add(range, this.#keys.length);
   }
 
   #push(key: Key, weight: number): void {
@@ -90,6 +98,7 @@ export class EditBatch {
     this.#keys.push(key);
     this.#ends.push(this.#bytes.length);
     this.#weights?.push(weight);
+    if (typeof key === 'string') this.#textBytes += 2 * key.length;
     this.#newest?.set(key, index);
   }
 
@@ -101,35 +110,22 @@ export class EditBatch {
   get(key: Key): BatchAnswer {
     this.#newest ??= new Map(this.#keys.map((each, index) => [each, index]));
     const index = this.#newest.get(key);
-    const outdone = this.#ranges.some((range) => range.after > (index ?? -1) && covers(range, key));
-    if (outdone) return 'deleted';
+    if (this.#ranges.deletes(key, (index ?? -1) + 1)) return 'deleted';
     if (index === undefined) return 'unknown';
     const [start, end] = [this.#start(index), this.#ends.at(index)];
     return start === end ? 'deleted' : { put: decodeValue(this.#bytes.bytes.subarray(start, end)) };
   }
 
   /**
-   * The edits that lead from a map to the map with this batch applied: the newest edit of each key, in order of key,
-   * with deletions of ranges spelled out. Large values are handed to the store.
+   * The newest edit of each key, in order of key, without edits that a later range deletes. The ranges themselves are
+   * not among them. Large values are handed to the store.
+   * @param more keys to delete too, ascending, each once; an edit of the same key wins
    */
-  async resolve(store: NodeStore, map: LayeredTree): Promise<LeafEdits> {
-    const order = this.#newestInOrder();
+  resolve(store: NodeStore, more: readonly Key[] = []): LeafEdits {
+    const order = this.#remainingInOrder();
     const edits: Columns = order === undefined ? this.#columns() : this.#columnsIn(order);
-    const { keys, starts, ends } = edits;
-    const extra = new Set<Key>();
-    for (const range of this.#ranges) {
-      for (let i = lowerBound(keys, range.from); i < keys.length && keyAt(keys, i) < range.to; i++) {
-        const index = order === undefined ? i : uint32At(order, i);
-        if (index < range.after && covers(range, keyAt(keys, i))) ends[i] = float64At(starts, i);
-      }
-      for (const tree of [map.settled, map.pending]) {
-        for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
-          for (let i = from; i < to; i++) if (covers(range, keyAt(leaf.keys, i))) extra.add(keyAt(leaf.keys, i));
-        }
-      }
-    }
-    if (this.#hasLargeValues) this.#moveLargeValues(store, starts, ends);
-    return { ...withDeletions(edits, extra), bytes: this.#bytes.bytes.subarray(0, this.#bytes.length) };
+    if (this.#hasLargeValues) this.#moveLargeValues(store, edits.starts, edits.ends);
+    return { ...withDeletions(edits, more), bytes: this.#bytes.bytes.subarray(0, this.#bytes.length) };
   }
 
   #columns(): Columns {
@@ -153,12 +149,16 @@ export class EditBatch {
     return { keys, starts, ends, weights: weights && Array.from(order, (index) => at(weights, index)) };
   }
 
-  /** Indexes of the newest edit of each key, in order of key; undefined where that is just the order they came in. */
-  #newestInOrder(): Uint32Array | undefined {
-    if (this.#ascending) return undefined;
+  /** Indexes of the edits that count, in order of key; undefined if these are all edits in the order they came in. */
+  #remainingInOrder(): Uint32Array | undefined {
+    if (this.#ascending && this.#ranges.length === 0) return undefined;
     const keys = this.#keys;
-    const order = ascendingOrder(keys);
-    return order.filter((index, i) => i + 1 === order.length || keys[index] !== keys[uint32At(order, i + 1)]);
+    const all = ascendingOrder(keys);
+    const newest = all.filter((index, i) => i + 1 === all.length || keys[index] !== keys[uint32At(all, i + 1)]);
+    if (this.#ranges.length === 0) return newest;
+    const inOrder = Array.from(newest, (index) => keyAt(keys, index));
+    const deleted = this.#ranges.mark(inOrder, (i) => uint32At(newest, i));
+    return newest.filter((_, i) => deleted[i] === 0);
   }
 
   #moveLargeValues(store: NodeStore, starts: Float64Array, ends: Float64Array): void {
@@ -174,10 +174,6 @@ export class EditBatch {
   }
 }
 
-function covers(range: RangeDelete, key: Key): boolean {
-  return key >= range.from && key < range.to && (range.matches?.(key) ?? true);
-}
-
 interface Columns {
   readonly keys: readonly Key[];
   readonly starts: Float64Array;
@@ -185,12 +181,10 @@ interface Columns {
   readonly weights: ArrayLike<number> | undefined;
 }
 
-/** The edits with a deletion for each extra key that they do not name themselves. */
-function withDeletions(edits: Columns, extra: ReadonlySet<Key>): Omit<LeafEdits, 'bytes'> {
-  const deletions = [...extra].filter((key) => edits.keys[lowerBound(edits.keys, key)] !== key);
+/** The edits with a deletion for each further key that they do not name themselves. */
+function withDeletions(edits: Columns, more: readonly Key[]): Omit<LeafEdits, 'bytes'> {
+  const deletions = more.filter((key) => edits.keys[lowerBound(edits.keys, key)] !== key);
   if (deletions.length === 0) return edits;
-  // Ranges may come in any order, but within each the keys ascend.
-  deletions.sort((a, b) => (a < b ? -1 : 1));
   const keys: Key[] = [];
   const [starts, ends, weights] = [new NumberColumn(), new NumberColumn(), new NumberColumn()];
   const push = (key: Key, start: number, end: number, weight: number): void => {

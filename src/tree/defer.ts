@@ -3,10 +3,10 @@ import { itemBytes, meanNodeBytes, type NodeShape } from './boundary.ts';
 import { ByteWriter } from './bytes.ts';
 import { NumberColumn } from './column.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
-import { type EditOptions, editTree, type LeafEdits } from './edit.ts';
+import { EDITS_AT_ONCE, type EditOptions, editTree, type LeafEdits } from './edit.ts';
 import type { Key } from './key.ts';
 import { lowerBound } from './key.ts';
-import { isTombstone, type LayeredTree, settledLayers, TOMBSTONE } from './layered.ts';
+import { isSettled, isTombstone, type LayeredTree, settledLayers, TOMBSTONE } from './layered.ts';
 import { isLeaf } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { type LeafSlice, rangeSlices } from './read.ts';
@@ -70,7 +70,24 @@ export async function deferEdits(
     settled: await editTree(store, map.settled, split.written, options),
     pending: split.waiting === undefined ? map.pending : await editTree(store, map.pending, split.waiting, options),
   };
-  return isSmall(deferred) ? settle(store, deferred) : deferred;
+  return settleSmall(store, deferred, options);
+}
+
+export interface ApplyOptions extends EditOptions {
+  /** Lets edits wait; see {@link deferEdits}. */
+  readonly defers?: boolean | undefined;
+}
+
+/** A map with edits applied: some of them may wait if the options allow it, otherwise nothing waits afterwards. */
+export async function applyEdits(
+  store: NodeStore,
+  map: LayeredTree,
+  edits: LeafEdits,
+  options: ApplyOptions = {},
+): Promise<LayeredTree> {
+  if (options.defers === true) return deferEdits(store, map, edits, options);
+  const { settled } = await settle(store, map, options);
+  return settledLayers(await editTree(store, settled, edits, options));
 }
 
 /** What happens to the edits of one leaf. */
@@ -115,10 +132,24 @@ function isSmall({ settled: { top } }: LayeredTree): boolean {
   return top === undefined || isLeaf(top);
 }
 
+/** A map without waiting edits if its tree is small enough for that, otherwise the map as it is. */
+export async function settleSmall(store: NodeStore, map: LayeredTree, options?: EditOptions): Promise<LayeredTree> {
+  return isSmall(map) ? settle(store, map, options) : map;
+}
+
 /** A map with all waiting edits written: the tree that a build from nothing gives. */
-export async function settle(store: NodeStore, map: LayeredTree): Promise<LayeredTree> {
-  const all = await waitingEdits(store, map.pending, {}, new EditArena());
-  return all === undefined ? map : settledLayers(await editTree(store, map.settled, all.edits()));
+export async function settle(store: NodeStore, map: LayeredTree, options?: EditOptions): Promise<LayeredTree> {
+  if (isSettled(map)) return map;
+  const atOnce = options?.editsAtOnce ?? EDITS_AT_ONCE;
+  let { settled } = map;
+  let part = new EditList(new EditArena());
+  for await (const slice of rangeSlices(store, map.pending)) {
+    part.addWaited(slice);
+    if (part.keys.length < atOnce) continue;
+    settled = await editTree(store, settled, part.edits(), options);
+    part = new EditList(new EditArena());
+  }
+  return settledLayers(await editTree(store, settled, part.edits(), options));
 }
 
 /** Groups edits by the leaf of the settled tree that they fall into. Reads inner nodes only. */

@@ -1,7 +1,7 @@
 import { at, float64At, keyAt, uint32At } from './array.ts';
 import type { NodeShape } from './boundary.ts';
 import { LevelCursor, type NodePlace } from './cursor.ts';
-import { type Key, lowerBound } from './key.ts';
+import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
 import { type Inner, isLeaf, itemWeight, type Leaf, type Node } from './node.ts';
 import { type EmitNode, InnerBuilder, LeafBuilder } from './node-builder.ts';
 import type { NodeRef } from './node-ref.ts';
@@ -34,7 +34,11 @@ interface Made {
 export interface EditOptions {
   /** Writes leaves as they are made, which bounds memory, for one who will save the tree anyway. */
   readonly savesEarly?: boolean | undefined;
+  /** How many edits that come from a tree are held at once, about; only tests give another number. */
+  readonly editsAtOnce?: number | undefined;
 }
+
+export const EDITS_AT_ONCE = 100_000;
 
 /**
  * One level's way of merging edits into a node. `merge` feeds the node's items and the edits from index `from` to `to`
@@ -67,13 +71,32 @@ export async function editTree(
     made.children.push(ref);
   };
   const save = options.savesEarly === true ? (refs: readonly NodeRef[]) => store.saveEarly(refs) : undefined;
-  let changes = await editLevel(store, tree.top, leafEditor(store.shape, edits, emit), { ...made, save });
-  for (let level = 1; level <= (tree.top?.level ?? 0); level++) {
-    if (changes.keys.length === 0) return tree;
+  const changes = await editLevel(store, tree.top, leafEditor(store.shape, edits, emit), { ...made, save });
+  return editFrom(store, tree, 1, changes);
+}
+
+/**
+ * The tree without the children of one level that have these keys (ascending), and without all items below them. Reads
+ * no child that goes.
+ */
+export async function removeChildren(store: NodeStore, tree: Tree, level: number, keys: readonly Key[]): Promise<Tree> {
+  return editFrom(store, tree, level, { keys, children: keys.map(() => undefined) });
+}
+
+/** Edits a tree from one inner level up to its top. */
+async function editFrom(store: NodeStore, tree: Tree, firstLevel: number, edits: InnerEdits): Promise<Tree> {
+  const topLevel = tree.top?.level ?? 0;
+  const made: Made = { keys: [], children: [] };
+  const emit = (key: Key, ref: NodeRef): void => {
+    made.keys.push(key);
+    made.children.push(ref);
+  };
+  let changes = edits;
+  for (let level = firstLevel; level <= topLevel && changes.keys.length > 0; level++) {
     changes = await editLevel(store, tree.top, innerEditor(store.shape, level, changes, emit), made);
   }
   if (changes.keys.length === 0) return tree;
-  return { kind: tree.kind, top: await growTop(store, changes, (tree.top?.level ?? 0) + 1) };
+  return { kind: tree.kind, top: await growTop(store, changes, topLevel + 1) };
 }
 
 /**
@@ -194,23 +217,6 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
       return changed;
     },
   };
-}
-
-/** As lowerBound, but looks close to `start` first, since edits often follow each other closely. */
-function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): number {
-  let step = 1;
-  let low = start;
-  while (low + step < keys.length && keyAt(keys, low + step) < key) {
-    low += step;
-    step *= 2;
-  }
-  let high = Math.min(keys.length, low + step);
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (keyAt(keys, middle) < key) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function sameItem(leaf: Leaf, index: number, edits: LeafEdits, edit: number): boolean {

@@ -36,3 +36,26 @@ export function lowerBound(keys: readonly Key[], key: Key): number {
   }
   return low;
 }
+
+/** As {@link lowerBound} from index `start` on, but looks close to `start` first, since keys often follow closely. */
+export function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): number {
+  let step = 1;
+  let low = start;
+  while (low + step < keys.length && (keys[low + step] as Key) < key) {
+    low += step;
+    step *= 2;
+  }
+  let high = Math.min(keys.length, low + step);
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((keys[middle] as Key) < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Sorts keys in place and returns each once. */
+export function sortedUnique(keys: Key[]): Key[] {
+  keys.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+  return keys.filter((key, i) => i === 0 || key !== keys[i - 1]);
+}

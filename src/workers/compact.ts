@@ -55,7 +55,7 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<Compac
   if (isStateSettled(root.state)) return { outcome: 'settled', position };
 
   const nodes = nodeStore(deps, log);
-  const state = await settleState(nodes, root.state);
+  const state = await settleState(nodes, root.state, { savesEarly: true });
   await saveState(nodes, state);
   const stateHash = layersHash(deps.platform, state);
   const settled: Root = { ...root, state, stateHash };

@@ -67,7 +67,7 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
 async function settledHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Promise<string> {
   if (root.stateHash !== undefined) return root.stateHash;
   const nodes = new NodeStore(chunks, deps.platform, deps.nodes);
-  const state = await settleState(nodes, root.state);
+  const state = await settleState(nodes, root.state, { savesEarly: true });
   await saveState(nodes, state);
   return layersHash(deps.platform, state);
 }

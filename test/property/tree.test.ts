@@ -8,15 +8,18 @@ import type { Key, KeyKind } from '../../src/tree/key.ts';
 import { settledLayers } from '../../src/tree/layered.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
+import type { RangeDelete } from '../../src/tree/range-delete.ts';
+import { removeSets } from '../../src/tree/range-removal.ts';
 import { getValue, itemAtOffset, rangeItems } from '../../src/tree/read.ts';
 import { emptyTree, type Tree, treeId, treeWeight } from '../../src/tree/tree.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { isInRange, rangeDelete } from '../support/range-deletes.ts';
 
 type Edit =
   | { readonly put: Key; readonly value: Value; readonly weight: number }
   | { readonly delete: Key }
-  | { readonly from: Key; readonly to: Key };
+  | RangeDelete;
 
 const numberKey = fc.oneof(fc.nat({ max: 400 }), fc.maxSafeNat());
 const stringKey = fc.oneof(fc.string({ maxLength: 2 }), fc.string({ unit: 'grapheme', maxLength: 12 }));
@@ -35,7 +38,7 @@ function edits(kind: KeyKind): fc.Arbitrary<Edit[]> {
     fc.oneof(
       { weight: 12, arbitrary: fc.record({ put: key, value, weight: fc.constantFrom(1, 1, 1, 2, 70_000) }) },
       { weight: 3, arbitrary: fc.record({ delete: key }) },
-      { weight: 1, arbitrary: fc.tuple(key, key).map(([a, b]) => (a < b ? { from: a, to: b } : { from: b, to: a })) },
+      { weight: 1, arbitrary: rangeDelete(key, kind) },
     ),
     { maxLength: 300, size: 'max' },
   );
@@ -46,7 +49,7 @@ type Model = Map<Key, { readonly value: Value; readonly weight: number }>;
 function applyToModel(model: Model, edit: Edit): void {
   if ('put' in edit) model.set(edit.put, { value: edit.value, weight: edit.weight });
   else if ('delete' in edit) model.delete(edit.delete);
-  else for (const key of [...model.keys()]) if (key >= edit.from && key < edit.to) model.delete(key);
+  else for (const key of [...model.keys()]) if (isInRange(edit, key)) model.delete(key);
 }
 
 async function apply(store: NodeStore, tree: Tree, list: readonly Edit[]): Promise<Tree> {
@@ -56,7 +59,8 @@ async function apply(store: NodeStore, tree: Tree, list: readonly Edit[]): Promi
     else if ('delete' in edit) batch.delete(edit.delete);
     else batch.deleteRange(edit);
   }
-  return editTree(store, tree, await batch.resolve(store, settledLayers(tree)));
+  const { map, rest } = await removeSets(store, settledLayers(tree), batch.deletedSets, { editsAtOnce: 20 });
+  return editTree(store, map.settled, batch.resolve(store, rest));
 }
 
 async function save(store: NodeStore, tree: Tree): Promise<Tree> {

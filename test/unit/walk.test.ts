@@ -5,7 +5,6 @@ import { at } from '../../src/tree/array.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import type { ChunkId, ChunkStore } from '../../src/tree/chunk.ts';
 import { editTree } from '../../src/tree/edit.ts';
-import { settledLayers } from '../../src/tree/layered.ts';
 import { type Inner, isLeaf, type Node, valueBytes } from '../../src/tree/node.ts';
 import { NodeRef } from '../../src/tree/node-ref.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
@@ -66,7 +65,7 @@ async function largeTree(): Promise<{ readonly chunks: MemoryChunks; readonly to
   const batch = new EditBatch('number');
   for (let key = 0; key < KEYS; key++) batch.put(key, valueAt(key), 1);
   const empty = emptyTree('number');
-  const { top } = await editTree(store, empty, await batch.resolve(store, settledLayers(empty)));
+  const { top } = await editTree(store, empty, batch.resolve(store));
   if (top === undefined || isLeaf(top)) throw new Error('the tree is too small');
   await store.save([top]);
   expect(top.level).toBeGreaterThan(2);

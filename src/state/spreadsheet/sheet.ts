@@ -71,11 +71,11 @@ export class Sheet {
   }
 
   async insertRows(position: number, count: number): Promise<void> {
-    await this.#dropRows(await this.rows.insert(position, count));
+    this.#dropRows(await this.rows.insert(position, count));
   }
 
   async deleteRows(position: number, count: number): Promise<void> {
-    await this.#dropRows(await this.rows.delete(position, count));
+    this.#dropRows(await this.rows.delete(position, count));
   }
 
   async insertColumns(position: number, count: number): Promise<void> {
@@ -140,26 +140,34 @@ export class Sheet {
     return positions;
   }
 
-  async #dropRows(runs: readonly Run[]): Promise<void> {
-    if (runs.length === 0) return;
-    for (const stripe of await this.#allStripes()) {
-      for (const { id, length } of runs) {
-        this.#cells.deleteRange({ from: rowStart(stripe, id), to: rowStart(stripe, id + length) });
+  /** One range for each run, however many stripes there are. */
+  #dropRows(runs: readonly Run[]): void {
+    for (const { id, length } of runs) {
+      const every = { period: stripeStart(1), from: rowStart(0, id), to: rowStart(0, id + length) };
+      this.#cells.deleteRange({ from: 0, to: stripeStart(STRIPES), every });
+    }
+  }
+
+  /** At most three ranges for each run: whole stripes, and a part of the first and of the last one. */
+  #dropColumns(runs: readonly Run[]): void {
+    for (const { id, length } of runs) {
+      const end = id + length;
+      const [first, last] = [Math.ceil(id / STRIPE_COLUMNS), Math.floor(end / STRIPE_COLUMNS)];
+      if (first > last) this.#dropInStripe(last, id, end);
+      else {
+        if (first < last) this.#cells.deleteRange({ from: stripeStart(first), to: stripeStart(last) });
+        this.#dropInStripe(first - 1, id, first * STRIPE_COLUMNS);
+        this.#dropInStripe(last, last * STRIPE_COLUMNS, end);
       }
     }
   }
 
-  #dropColumns(runs: readonly Run[]): void {
-    for (const run of runs) {
-      for (const [stripe, { from, to }] of stripeSpans(run)) {
-        const whole = to - from === STRIPE_COLUMNS;
-        this.#cells.deleteRange({
-          from: stripeStart(stripe),
-          to: stripeStart(stripe + 1),
-          matches: whole ? undefined : (key) => isBetween(keyColumn(Number(key)), from, to),
-        });
-      }
-    }
+  /** Drops the cells of some columns, by id, of one stripe. */
+  #dropInStripe(stripe: number, from: number, to: number): void {
+    if (from === to) return;
+    const start = stripe * STRIPE_COLUMNS;
+    const every = { period: STRIPE_COLUMNS, from: from - start, to: to - start };
+    this.#cells.deleteRange({ from: stripeStart(stripe), to: stripeStart(stripe + 1), every });
   }
 
   /** Every stripe that may hold cells, ascending. */
@@ -214,8 +222,4 @@ function* stripeSpans({ id, length }: Run): Generator<[number, Span]> {
     yield [stripe, { from, to }];
     from = to;
   }
-}
-
-function isBetween(value: number, from: number, to: number): boolean {
-  return value >= from && value < to;
 }

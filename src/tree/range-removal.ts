@@ -1,0 +1,112 @@
+import { keyAt } from './array.ts';
+import { childIndex, LevelCursor } from './cursor.ts';
+import { type ApplyOptions, applyEdits, settleSmall } from './defer.ts';
+import { EDITS_AT_ONCE, editTree, type LeafEdits, removeChildren } from './edit.ts';
+import { type Key, sortedUnique } from './key.ts';
+import { type KeySet, keysInSet, laterKey } from './key-set.ts';
+import type { LayeredTree } from './layered.ts';
+import { isLeaf } from './node.ts';
+import type { NodeStore } from './node-store.ts';
+import type { Tree } from './tree.ts';
+
+/** A map without most of the keys to delete. */
+export interface Removed {
+  readonly map: LayeredTree;
+  /** Keys that are still to be deleted: ascending, each once, and at most {@link EDITS_AT_ONCE}. */
+  readonly rest: readonly Key[];
+}
+
+/**
+ * Removes sets of keys from a map, from its tree and from its waiting edits. Nodes that lie whole in a set go unread;
+ * the keys at the borders are deleted like single keys, so they may wait. The last of these keys are left to the
+ * caller, who applies them with other edits.
+ */
+export async function removeSets(
+  store: NodeStore,
+  map: LayeredTree,
+  sets: readonly KeySet[],
+  options: ApplyOptions = {},
+): Promise<Removed> {
+  if (sets.length === 0) return { map, rest: [] };
+  const atOnce = options.editsAtOnce ?? EDITS_AT_ONCE;
+  let { settled, pending } = map;
+  for (const set of sets) {
+    settled = await removeWholeNodes(store, settled, set);
+    pending = await removeSet(store, pending, set, atOnce);
+  }
+  let remaining = await settleSmall(store, { kind: map.kind, settled, pending }, options);
+  let rest: Key[] = [];
+  for (const set of sets) {
+    for await (const keys of keysInSet(store, remaining.settled, set)) {
+      for (const key of keys) rest.push(key);
+      if (rest.length < atOnce) continue;
+      remaining = await applyEdits(store, remaining, deletions(sortedUnique(rest)), options);
+      rest = [];
+    }
+  }
+  return { map: remaining, rest: sets.length > 1 ? sortedUnique(rest) : rest };
+}
+
+/** A tree without the keys of a set. */
+async function removeSet(store: NodeStore, tree: Tree, set: KeySet, atOnce: number): Promise<Tree> {
+  let remaining = await removeWholeNodes(store, tree, set);
+  let keys: Key[] = [];
+  const removeKeys = async (): Promise<void> => {
+    remaining = await editTree(store, remaining, deletions(keys));
+    keys = [];
+  };
+  for await (const found of keysInSet(store, remaining, set)) {
+    for (const key of found) keys.push(key);
+    if (keys.length >= atOnce) await removeKeys();
+  }
+  await removeKeys();
+  return remaining;
+}
+
+function deletions(keys: readonly Key[]): LeafEdits {
+  const none = new Float64Array(keys.length);
+  return { keys, bytes: new Uint8Array(), starts: none, ends: none, weights: undefined };
+}
+
+/**
+ * A tree without the nodes that lie whole in a set of keys. What remains of the set lies in leaves at the borders of
+ * its spans. The time is proportional to the nodes at the borders: a node that goes is never read, and takes all nodes
+ * below it along. The result is the tree that a build from the remaining items gives, since nodes end where they ended.
+ */
+async function removeWholeNodes(store: NodeStore, tree: Tree, set: KeySet): Promise<Tree> {
+  let remaining = tree;
+  for (let level = tree.top?.level ?? 0; level > 0; level--) {
+    // With the upper levels done, few nodes of this one touch a span.
+    level = Math.min(level, remaining.top?.level ?? 0);
+    const keys = await wholeChildren(store, remaining, level, set);
+    if (keys.length > 0) remaining = await removeChildren(store, remaining, level, keys);
+  }
+  return remaining;
+}
+
+/** The keys of those children of a level's nodes that hold no key outside of a set. */
+async function wholeChildren(store: NodeStore, { top }: Tree, level: number, set: KeySet): Promise<Key[]> {
+  const whole: Key[] = [];
+  if (top === undefined || level === 0) return whole;
+  const cursor = new LevelCursor(store, top, level);
+  let from: Key | undefined = keyAt(top.keys, 0);
+  while (from !== undefined) {
+    const first = set.next(from);
+    if (first === undefined) break;
+    const start = laterKey(first.from, from);
+    const { node } = await cursor.seek(start);
+    if (isLeaf(node)) throw new Error('a level cursor above the leaves stands on a leaf');
+    const end = cursor.nextKey();
+    for (let i = childIndex(node, start); i < node.keys.length; ) {
+      const key = keyAt(node.keys, i);
+      const next = node.keys[i + 1] ?? end;
+      const span = set.next(key);
+      // Where the last child ends only the child itself could tell.
+      if (span === undefined || next === undefined) return whole;
+      if (span.from <= key && span.to >= next) whole.push(key);
+      i = span.from >= next ? Math.max(i + 1, childIndex(node, span.from)) : i + 1;
+    }
+    from = end;
+  }
+  return whole;
+}
