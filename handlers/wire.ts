@@ -39,7 +39,11 @@ export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: 
       platform,
       types: reservedTypes(settings),
     },
-    check: () => checkDeployment({ dynamodb, s3, entryTable, streamArn, segmentTable, bucket, ttl }),
+    check: () =>
+      checkDeployment({
+        ...{ dynamodb, s3, entryTable, streamArn, segmentTable, bucket, ttl },
+        onUnknown: (error) => logger.warn('the deployment could not be checked, and work goes on', { error }),
+      }),
   };
 }
 

@@ -6,7 +6,7 @@ import {
   type TableDescription,
 } from '@aws-sdk/client-dynamodb';
 import { HeadBucketCommand, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
-import { DeploymentInvalidError } from '../errors.ts';
+import { CredentialsError, DeploymentInvalidError, UsageError } from '../errors.ts';
 import { translateAwsError } from './aws-error.ts';
 import { translateDynamoDbError } from './dynamodb-error.ts';
 
@@ -21,28 +21,57 @@ export interface Deployment {
   readonly bucket: string;
   /** Whether entries are to expire by TTL, so that the Entry table must have it. */
   readonly ttl: boolean;
+  /** Told what could not be checked, and why: a request failed. */
+  readonly onUnknown: (error: unknown) => void;
+  /** For how long the check asks altogether, in milliseconds; 10 seconds by default. */
+  readonly limitMs?: number | undefined;
 }
 
 const KEYS = 'S (HASH, B), N (RANGE, N)';
 const TTL_ATTRIBUTE = 'X';
+const LIMIT_MS = 10_000;
 
-/**
- * Looks at the tables and the bucket, in three requests, or four where entries expire by TTL.
- * @throws DeploymentInvalidError naming the template's parameter, where one is missing or not as it must be
- * @throws CredentialsError, StoreUnavailableError where that cannot be said
- */
-export async function checkDeployment(deployment: Deployment): Promise<void> {
-  const { dynamodb, entryTable, segmentTable } = deployment;
-  const entries = await describeTable(dynamodb, 'EntryTableName', entryTable);
-  await describeTable(dynamodb, 'SegmentTableName', segmentTable);
-  requireStream(entries, entryTable);
-  requireLatestStream(entries, deployment);
-  if (deployment.ttl) await requireTtl(deployment);
-  await requireBucket(deployment);
+interface Limit {
+  readonly abortSignal: AbortSignal;
 }
 
-async function describeTable(client: DynamoDBClient, parameter: string, name: string): Promise<TableDescription> {
-  const table = await client.send(new DescribeTableCommand({ TableName: name })).catch((error: unknown) => {
+/**
+ * Looks at the tables and the bucket, in three requests, or four if entries expire by TTL. A request that is throttled,
+ * refused or not answered says nothing about the deployment: work does not need such requests, and goes on.
+ * @throws DeploymentInvalidError naming the template's parameter, if one is missing or not as it must be
+ * @throws UsageError if DynamoDB takes no such name for a table
+ */
+export async function checkDeployment(deployment: Deployment): Promise<void> {
+  const { entryTable, segmentTable, ttl, limitMs = LIMIT_MS } = deployment;
+  const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
+  const entries = await answerTo(deployment, () => describeTable(deployment, 'EntryTableName', entryTable, limit));
+  await answerTo(deployment, () => describeTable(deployment, 'SegmentTableName', segmentTable, limit));
+  if (entries !== undefined) {
+    requireStream(entries, entryTable);
+    requireLatestStream(entries, deployment);
+  }
+  if (ttl) await answerTo(deployment, () => requireTtl(deployment, limit));
+  await answerTo(deployment, () => requireBucket(deployment, limit));
+}
+
+/** @returns undefined if a request failed, so that nobody knows */
+async function answerTo<T>({ onUnknown }: Deployment, question: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await question();
+  } catch (error) {
+    if (error instanceof DeploymentInvalidError || error instanceof UsageError) throw error;
+    onUnknown(error);
+    return undefined;
+  }
+}
+
+async function describeTable(
+  { dynamodb }: Deployment,
+  parameter: string,
+  name: string,
+  limit: Limit,
+): Promise<TableDescription> {
+  const table = await dynamodb.send(new DescribeTableCommand({ TableName: name }), limit).catch((error: unknown) => {
     if (!(error instanceof ResourceNotFoundException)) throw translateDynamoDbError(error, [name]);
     throw new DeploymentInvalidError(parameter, `is '${name}', and there is no such table in this region`, {
       advice: 'Name a table of the region and account of the deployment',
@@ -87,9 +116,9 @@ function requireLatestStream(
   });
 }
 
-async function requireTtl({ dynamodb, entryTable }: Deployment): Promise<void> {
+async function requireTtl({ dynamodb, entryTable }: Deployment, limit: Limit): Promise<void> {
   const command = new DescribeTimeToLiveCommand({ TableName: entryTable });
-  const { TimeToLiveDescription: ttl } = await dynamodb.send(command).catch((error: unknown) => {
+  const { TimeToLiveDescription: ttl } = await dynamodb.send(command, limit).catch((error: unknown) => {
     throw translateDynamoDbError(error, [entryTable]);
   });
   const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
@@ -100,9 +129,9 @@ async function requireTtl({ dynamodb, entryTable }: Deployment): Promise<void> {
   });
 }
 
-async function requireBucket({ s3, bucket }: Deployment): Promise<void> {
+async function requireBucket({ s3, bucket }: Deployment, limit: Limit): Promise<void> {
   const here = await s3.config.region();
-  const region = await s3.send(new HeadBucketCommand({ Bucket: bucket })).then(
+  const region = await s3.send(new HeadBucketCommand({ Bucket: bucket }), limit).then(
     (answer) => answer.BucketRegion,
     (error: unknown) => regionFromError(error, { bucket, here }),
   );
@@ -119,7 +148,13 @@ function regionFromError(error: unknown, { bucket, here }: { readonly bucket: st
   if (region !== undefined && region !== here) return region;
   if (status === 301 || status === 307) throw invalidBucket(bucket, 'a bucket of another region', error);
   if (status === 404) throw invalidBucket(bucket, 'and there is no such bucket', error);
-  if (status === 403) throw invalidBucket(bucket, 'a bucket to which the functions have no access', error);
+  // It may be somebody else's bucket, or a policy of the organization that refuses this request for a while.
+  if (status === 403) {
+    throw new CredentialsError(`parameter BucketName is '${bucket}', a bucket to which the functions have no access`, {
+      advice: 'If jobs fail as well, name a bucket of this account, or allow the functions s3:ListBucket on it',
+      cause: error,
+    });
+  }
   throw translateAwsError(error, `bucket '${bucket}'`);
 }
 

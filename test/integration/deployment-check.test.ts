@@ -1,5 +1,5 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -11,7 +11,7 @@ import {
   UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { checkDeployment, type Deployment } from '../../src/adapters/deployment-check.ts';
 import { loadReducer } from '../../src/adapters/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
@@ -23,13 +23,19 @@ const BUCKET = 'snapshots';
 let engine: TestEngine;
 let aws: LocalAws;
 let right: Deployment;
+/** What the check could not tell. */
+let unknown: unknown[] = [];
 
 beforeAll(async () => {
   engine = await startTestEngine();
   aws = await startLocalAws();
   await aws.s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
   const tables = await engine.createTables();
-  right = { dynamodb: engine.client, s3: aws.s3, bucket: BUCKET, ...tables, ttl: false };
+  const onUnknown = (error: unknown): void => void unknown.push(error);
+  right = { dynamodb: engine.client, s3: aws.s3, bucket: BUCKET, ...tables, ttl: false, onUnknown };
+});
+beforeEach(() => {
+  unknown = [];
 });
 afterAll(async () => {
   await engine.stop();
@@ -67,6 +73,7 @@ async function streamOf(TableName: string): Promise<string> {
 describe('the check of a deployment', () => {
   test('finds nothing where all is right', async () => {
     await checkDeployment(right);
+    expect(unknown).toEqual([]);
   });
 
   test('names the table that is missing', async () => {
@@ -153,7 +160,6 @@ describe('the check of a deployment', () => {
     ['in another region, as S3 says of one', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'of region eu-west-1'],
     ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'while the functions run in us-east-1'],
     ['somewhere else', 301, {}, 'a bucket of another region'],
-    ["of somebody else's", 403, { 'x-amz-bucket-region': 'us-east-1' }, 'to which the functions have no access'],
   ])('names the bucket that is %s', async (_what, status, headers, reason) => {
     // The server for tests knows one region and no permissions, so here the answer is S3's, word for word.
     await withAnswer({ status, headers }, (s3) => expectInvalid({ s3 }, 'BucketName', reason));
@@ -164,14 +170,43 @@ describe('the check of a deployment', () => {
     await withAnswer(here, (s3) => checkDeployment({ ...right, s3 }));
   });
 
-  test('blames no parameter for what may pass', async () => {
+  test('lets work go on if DynamoDB cannot be asked, and still asks the rest', async () => {
     const unreachable = testClient('http://127.0.0.1:9');
-    await expect(checkDeployment({ ...right, dynamodb: unreachable })).rejects.toMatchObject({
-      code: 'STORE_UNAVAILABLE',
+    await checkDeployment({ ...right, dynamodb: unreachable, ttl: true });
+    expect(unknown).toMatchObject(Array(3).fill({ code: 'STORE_UNAVAILABLE' }));
+    await expectInvalid({ dynamodb: unreachable, bucket: 'nowhere' }, 'BucketName', 'there is no such bucket');
+  });
+
+  test.each([
+    ['refuses', 400, 'AccessDeniedException'],
+    ['throttles', 400, 'ThrottlingException'],
+    ['fails', 500, 'InternalServerError'],
+  ])('lets work go on while DynamoDB %s requests about tables', async (_what, status, name) => {
+    const answer = JSON.stringify({ __type: `com.amazonaws.dynamodb.v20120810#${name}`, message: 'not now' });
+    const server = await startServer((_, response) => {
+      response.writeHead(status, { 'content-type': 'application/x-amz-json-1.0' }).end(answer);
     });
-    await withAnswer({ status: 500, headers: {} }, async (s3) => {
-      await expect(checkDeployment({ ...right, s3 })).rejects.not.toMatchObject({ code: 'DEPLOYMENT_INVALID' });
-    });
+    await checkDeployment({ ...right, dynamodb: testClient(server.address), ttl: true, limitMs: 1_000 });
+    // The client asks again until the time is up for all, so that the bucket may not be asked for.
+    expect(unknown.length).toBeGreaterThanOrEqual(3);
+    await server.stop();
+  });
+
+  test.each([
+    ['refuses', 403],
+    ['fails', 500],
+  ])('lets work go on while S3 %s the request for the bucket', async (_what, status) => {
+    const headers = { 'x-amz-bucket-region': 'us-east-1' };
+    await withAnswer({ status, headers }, (s3) => checkDeployment({ ...right, s3 }));
+    expect(unknown).toHaveLength(1);
+  });
+
+  test('lets work go on if nobody answers in time', async () => {
+    const server = await startServer(() => {});
+    await checkDeployment({ ...right, dynamodb: testClient(server.address), ttl: true, limitMs: 50 });
+    // The time is up for all: the bucket is not asked for either.
+    expect(unknown).toHaveLength(4);
+    await server.stop();
   });
 });
 
@@ -225,12 +260,9 @@ async function withAnswer(
   answer: { readonly status: number; readonly headers: Record<string, string> },
   work: (s3: S3Client) => Promise<void>,
 ): Promise<void> {
-  const server: Server = createServer((_, response) => response.writeHead(answer.status, answer.headers).end());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const server = await startServer((_, response) => response.writeHead(answer.status, answer.headers).end());
   const s3 = new S3Client({
-    endpoint: `http://127.0.0.1:${port}`,
+    endpoint: server.address,
     region: 'us-east-1',
     credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
     forcePathStyle: true,
@@ -240,7 +272,18 @@ async function withAnswer(
     await work(s3);
   } finally {
     s3.destroy();
+    await server.stop();
+  }
+}
+
+async function startServer(onRequest: RequestListener): Promise<{ address: string; stop: () => Promise<void> }> {
+  const server = createServer(onRequest);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const stop = async (): Promise<void> => {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
-  }
+  };
+  return { address: `http://127.0.0.1:${port}`, stop };
 }
