@@ -8,6 +8,9 @@ import { instrumented, logger } from './instrument.ts';
 import { once } from './once.ts';
 import { wireJobs } from './wire.ts';
 
+/** For requests that a job can do without: it does not wait for a minute until they succeed. */
+const IMPATIENT = sdkConfig({ retries: { attempts: 4, baseMs: 100, capMs: 2_000 }, idleMs: 5_000 });
+
 /**
  * A function that does the jobs of a queue. What keeps it from working, as a parameter that makes no sense or a reducer
  * that cannot be loaded, is logged when it starts, and fails each job, which then waits as others do. If it ended the
@@ -25,7 +28,7 @@ export async function jobsHandler(
   });
   // Waited for here, since a start has more of the processor than an invocation.
   await wired().catch((error: unknown) => logger.error('the function cannot work', { error }));
-  const messages = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: process.env[queue] ?? '' });
-  const giveBack = (receipt: string, delayMs: number) => messages.changeVisibility(receipt, delayMs);
-  return instrumented((report) => jobsFunction({ jobs, report, giveBack }));
+  const messages = new SqsJobQueue({ client: new SQSClient(IMPATIENT), queueUrl: process.env[queue] ?? '' });
+  const changeVisibility = (receipt: string, ms: number) => messages.changeVisibility(receipt, ms);
+  return instrumented((report) => jobsFunction({ jobs, report, changeVisibility }));
 }

@@ -22,6 +22,11 @@ export class BilledQueue extends MemoryJobQueue {
     return super.depth();
   }
 
+  override async changeVisibility(receipt: string, visibilityMs: number): Promise<void> {
+    this.requests++;
+    await super.changeVisibility(receipt, visibilityMs);
+  }
+
   override async delete(receipt: string): Promise<void> {
     this.requests++;
     await super.delete(receipt);

@@ -100,7 +100,8 @@ export class Deployment {
     const sleep = async (): Promise<void> => undefined;
     this.#client = new LogClient({ ...jobs, sleep, newLogId: () => LOG });
     this.#onStream = streamFunction({ queue, report: failOnTrouble });
-    this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble });
+    const changeVisibility = (receipt: string, ms: number) => this.#queue.changeVisibility(receipt, ms);
+    this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble, changeVisibility });
     this.#onSchedule = sweepFunction({ ...jobs, queues, policy: model.policy, report: failOnTrouble });
   }
 
@@ -168,8 +169,11 @@ export class Deployment {
 
   async #sweep(): Promise<void> {
     const condemned = await Array.fromAsync(this.#objects.list(CONDEMNED_PREFIX));
+    const { puts } = this.#blobs.usage();
     await this.#during('sweep', () => this.#onSchedule({}, this.#invocation()));
-    this.#add('sweep', { ...NO_WORK, invocations: 1, listedKeys: condemned.length });
+    // A sweep writes at most one note, for all logs, and nothing else: so that counts as one, however many logs there are.
+    const notes = 1 + puts - this.#blobs.usage().puts;
+    this.#add('sweep', { ...NO_WORK, invocations: 1, listedKeys: condemned.length, puts: notes });
     await this.#doWork();
   }
 

@@ -46,8 +46,8 @@ export type JobEvent =
       readonly job: Job | undefined;
       readonly error: unknown;
     }
-  /** The queue could not be told when a message is to come again: it comes after its visibility timeout. */
-  | { readonly kind: 'not given back'; readonly delivery: Delivery; readonly error: unknown };
+  /** The queue could not be told when a message comes again: it comes after the visibility timeout that it has. */
+  | { readonly kind: 'visibility unchanged'; readonly delivery: Delivery; readonly error: unknown };
 
 /** Something that the sweep function did. `run` is the id of the request. */
 export type SweepEvent =

@@ -11,8 +11,14 @@ import type { Delivery, Invocation, JobEvent, SnapshotLag } from './function-eve
  */
 const MARGIN_MS = 60_000;
 
-/** The first and the longest pause before a failed job is given out again, in milliseconds; each is four times the last. */
+/**
+ * The first and the longest pause before a failed job is given out again, in milliseconds; each is four times the last. How
+ * often a job is tried is the queue's to say: docs/operations.md adds it up.
+ */
 const RETRY_MS = { first: 30_000, longest: 900_000 };
+
+/** Milliseconds for which a message stays hidden after the end of its invocation, so that no other begins before that. */
+const HIDDEN_MS = 60_000;
 
 export interface JobsFunctionDeps {
   /**
@@ -21,27 +27,29 @@ export interface JobsFunctionDeps {
    */
   readonly jobs: () => Promise<JobDeps>;
   readonly report: (event: JobEvent) => void;
-  /**
-   * Has the queue give a message out again after so many milliseconds. Left out where whoever calls the function sees to
-   * that; where nobody does, it comes again only after its visibility timeout, which is longer than the longest job.
-   */
-  readonly giveBack?: ((receipt: string, delayMs: number) => Promise<void>) | undefined;
+  /** Hides a message for so many milliseconds from now. Left out if the caller hides messages and gives them back. */
+  readonly changeVisibility?: ((receipt: string, visibilityMs: number) => Promise<void>) | undefined;
 }
 
 /**
  * A function that does the jobs which messages carry, of any kind. After a failure the rest of the batch waits, to keep
  * its order. A message that is no job fails as well: it is counted as received each time, so that it ends in the
  * dead-letter queue, without a pause, since its log's jobs wait behind it.
+ *
+ * First the function hides all its messages until a minute after its own end. The queue's visibility timeout is several times
+ * longer, for the time that messages wait with Lambda: if the function dies, their logs would wait for that long.
  */
 export function jobsFunction(
   deps: JobsFunctionDeps,
 ): (event: SQSEvent, invocation: Invocation) => Promise<SQSBatchResponse> {
   return async ({ Records }, invocation) => {
+    const hiddenMs = invocation.getRemainingTimeInMillis() + HIDDEN_MS;
+    await Promise.all(Records.map((record) => setVisibility(deps, record, hiddenMs)));
     for (const [i, record] of Records.entries()) {
       const retryMs = await handle(deps, record, invocation);
       if (retryMs === undefined) continue;
       const rest = Records.slice(i);
-      for (const each of rest) await giveBack(deps, each, each === record ? retryMs : 0);
+      for (const each of rest) await setVisibility(deps, each, each === record ? retryMs : 0);
       return { batchItemFailures: rest.map(({ messageId }) => ({ itemIdentifier: messageId })) };
     }
     return { batchItemFailures: [] };
@@ -83,12 +91,12 @@ async function lagOf({ tables, now }: JobDeps, { log }: Job, result: JobResult):
   };
 }
 
-async function giveBack(deps: JobsFunctionDeps, record: SQSRecord, delayMs: number): Promise<void> {
+async function setVisibility(deps: JobsFunctionDeps, record: SQSRecord, visibilityMs: number): Promise<void> {
   try {
-    await deps.giveBack?.(record.receiptHandle, delayMs);
+    await deps.changeVisibility?.(record.receiptHandle, visibilityMs);
   } catch (error) {
-    // It is not lost: the queue gives it out again by itself, only later.
-    deps.report({ kind: 'not given back', delivery: deliveryOf(record), error });
+    // The message is not lost: the queue gives it out again by itself, only later.
+    deps.report({ kind: 'visibility unchanged', delivery: deliveryOf(record), error });
   }
 }
 

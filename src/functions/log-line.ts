@@ -41,11 +41,15 @@ export function logLine(event: FunctionEvent): LogLine {
         error,
       });
     }
-    case 'not given back':
-      return line('warn', 'a message comes again only after its visibility timeout', {
-        ...correlationOf(event.delivery),
-        error: event.error,
-      });
+    case 'visibility unchanged':
+      return line(
+        'warn',
+        'the visibility timeout of a message was not changed: if it has to come again, it comes later',
+        {
+          ...correlationOf(event.delivery),
+          error: event.error,
+        },
+      );
     case 'due':
       return line('info', `the sweep asks for a job: ${event.why}`, {
         correlationId: event.run,

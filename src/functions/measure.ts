@@ -27,7 +27,7 @@ export function measures(event: FunctionEvent): Measure[] {
     case 'replayed':
       return [count('ReplaysDiffered', event.replayed.equal === false ? 1 : 0)];
     case 'routed':
-    case 'not given back':
+    case 'visibility unchanged':
     case 'due':
     case 'unswept':
       return [];

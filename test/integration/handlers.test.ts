@@ -216,6 +216,18 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     for (const { receipt } of messages) await queues.maintenance.delete(receipt);
   });
 
+  test('hide a message from others until a minute after their end', async () => {
+    const job: Job = { kind: 'collect', log: await newClient().createLog() };
+    await queues.maintenance.send({ group: job.log, deduplicationId: job.log, body: encodeJob(job) });
+    const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 10_000 });
+    expect(await maintain(toSqsEvent(messages), lambdaContext(30_000))).toEqual({ batchItemFailures: [] });
+    // Nobody deletes it. It comes again when the function must have ended, not when it was received.
+    const [receipt = ''] = messages.map((message) => message.receipt);
+    await sleep(10_000);
+    expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
+    await queues.maintenance.delete(receipt);
+  });
+
   test('have a job fail as long as the deployment is not as it must be, and do it once that is mended', async () => {
     vi.resetModules();
     vi.stubEnv('BUCKET', 'forgotten');

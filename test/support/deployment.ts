@@ -4,7 +4,13 @@ import { join } from 'node:path';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
-import { type Message, ReceiveMessageCommand, SQSClient } from '@aws-sdk/client-sqs';
+import {
+  GetQueueAttributesCommand,
+  type Message,
+  ReceiveMessageCommand,
+  SetQueueAttributesCommand,
+  SQSClient,
+} from '@aws-sdk/client-sqs';
 import { AwsGateway, type NeededRight } from './aws-gateway.ts';
 import { type Bundle, buildBundles } from './bundles.ts';
 import { type DeployedFunction, deployedFunctions } from './deployed-functions.ts';
@@ -169,6 +175,19 @@ export class Deployment {
     const QueueUrl = this.stack.ref(queue);
     const command = new ReceiveMessageCommand({ QueueUrl, MaxNumberOfMessages: 10, VisibilityTimeout: 0 });
     return (await this.aws.sqs.send(command)).Messages ?? [];
+  }
+
+  /** Has the queues give a message out so often at the most, instead of as often as the template says. */
+  async limitReceives(maxReceiveCount: number): Promise<void> {
+    for (const { queues } of this.functions.values()) {
+      for (const { queueArn } of queues) {
+        const QueueUrl = this.#queueUrl(queueArn);
+        const command = new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['RedrivePolicy'] });
+        const { Attributes } = await this.aws.sqs.send(command);
+        const RedrivePolicy = JSON.stringify({ ...JSON.parse(Attributes?.RedrivePolicy ?? '{}'), maxReceiveCount });
+        await this.aws.sqs.send(new SetQueueAttributesCommand({ QueueUrl, Attributes: { RedrivePolicy } }));
+      }
+    }
   }
 
   async stop(): Promise<void> {

@@ -43,6 +43,8 @@ class Deployment {
   readonly queues: Record<'snapshot' | 'maintenance', MemoryJobQueue>;
   /** How long each message that failed is to wait, in milliseconds, in order. */
   readonly waits: number[] = [];
+  /** How long messages were hidden before any work was done, in milliseconds, in order. */
+  readonly hidden: number[] = [];
   deps: Partial<JobDeps> = {};
   check: (() => Promise<void>) | undefined;
   report = (event: FunctionEvent): void => void this.events.push(event);
@@ -74,11 +76,11 @@ class Deployment {
       await check?.();
       return { ...sheet.deps, queue: jobQueues(this.queues), ...deps };
     };
-    const giveBack = async (receipt: string, delayMs: number): Promise<void> => {
-      this.waits.push(delayMs);
-      await queue.changeVisibility(receipt, delayMs);
+    const changeVisibility = async (receipt: string, ms: number): Promise<void> => {
+      (ms === remainingMs + 60_000 ? this.hidden : this.waits).push(ms);
+      await queue.changeVisibility(receipt, ms);
     };
-    const run = jobsFunction({ jobs, report, giveBack });
+    const run = jobsFunction({ jobs, report, changeVisibility });
     const answer = await run(toSqsEvent(messages), lambdaContext(remainingMs));
     const failed = new Set(answer.batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
     for (const { id, receipt } of messages) if (!failed.has(id)) await queue.delete(receipt);
@@ -355,7 +357,36 @@ describe('a function that does jobs', () => {
     await deployment.send({ kind: 'snapshot', log: newLogId(), position: START }, 'd');
     deployment.queues.snapshot.changeVisibility = () => Promise.reject(new Error('no answer'));
     expect(await deployment.deliver('snapshot')).toMatchObject({ batchItemFailures: [{}] });
-    expect(deployment.events.map(({ kind }) => kind)).toEqual(['failed', 'not given back']);
+    expect(deployment.events.map(({ kind }) => kind)).toEqual([
+      'visibility unchanged',
+      'failed',
+      'visibility unchanged',
+    ]);
+  });
+
+  test('does a job though its message cannot be hidden for so long', async () => {
+    const deployment = await Deployment.create();
+    await deployment.send({ kind: 'snapshot', log: LOG, position: START }, 'd');
+    deployment.queues.snapshot.changeVisibility = () => Promise.reject(new Error('throttled'));
+    expect(await deployment.deliver('snapshot')).toEqual({ batchItemFailures: [] });
+    expect(deployment.events).toMatchObject([
+      { kind: 'visibility unchanged', delivery: { receiveCount: 1 } },
+      { kind: 'job', result: { outcome: 'built' } },
+    ]);
+  });
+
+  test('hides all messages of its batch until a minute after its end, before it begins', async () => {
+    const deployment = await Deployment.create();
+    const log = newLogId();
+    for (const segment of [0, 1]) await deployment.send({ kind: 'archive', log, segment }, String(segment));
+    let begun: readonly number[] = [];
+    deployment.check = async () => {
+      begun = [...deployment.hidden];
+      throw new Error('not today');
+    };
+    await deployment.deliver('maintenance', { max: 2, remainingMs: 500_000 });
+    expect(begun).toEqual([560_000, 560_000]);
+    expect(deployment.waits).toEqual([30_000, 0]);
   });
 });
 

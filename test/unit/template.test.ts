@@ -316,7 +316,7 @@ describe('queues', () => {
         DeduplicationScope: 'messageGroup',
         FifoThroughputLimit: 'perMessageGroupId',
         SqsManagedSseEnabled: true,
-        RedrivePolicy: { deadLetterTargetArn: own.attribute(`Dead${id}`, 'Arn'), maxReceiveCount: 5 },
+        RedrivePolicy: { deadLetterTargetArn: own.attribute(`Dead${id}`, 'Arn'), maxReceiveCount: 60 },
       });
       expect(resourceOf(own, `Dead${id}`).properties).toEqual({
         FifoQueue: true,
