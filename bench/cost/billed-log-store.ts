@@ -1,7 +1,7 @@
 import type { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import type { ItemInvalidError } from '../../src/errors.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry, encodeSegment, entryPlace } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import type { LogId } from '../../src/log/log-id.ts';
@@ -77,9 +77,11 @@ export class BilledLogStore implements LogStore {
     yield* segments;
   }
 
-  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined> {
+  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
     const entry = await this.#inner.newestEntry(log, segment);
-    this.#read(entry === undefined ? 0 : itemBytes(encodeEntry(entry)), consistency);
+    // DynamoDB bills the whole item, whichever attributes it returns.
+    const item = entry && (await this.#entryItem(log, entry.position));
+    this.#read(item === undefined ? 0 : itemBytes(item), consistency);
     return entry;
   }
 

@@ -1,5 +1,6 @@
 import { encodeBody } from '../../src/log/body.ts';
 import type { NewEntry } from '../../src/log/client.ts';
+import { newEntryId } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
@@ -62,5 +63,6 @@ function bytesOf(edit: SheetEdit): number {
   const log = parseLogId('00000000-0000-4000-8000-000000000000');
   const body = { format: 'bytes', bytes: encodeBody(sheetBody(edit)) } as const;
   const position = { segment: 0, entry: 9999 };
-  return itemBytes(encodeEntry({ log, position, created: 1_700_000_000, type: edit.type, version: 1, body }));
+  const entry = { log, position, id: newEntryId(() => 0), created: 1_700_000_000, type: edit.type, version: 1, body };
+  return itemBytes(encodeEntry(entry));
 }

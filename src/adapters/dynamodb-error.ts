@@ -1,4 +1,5 @@
 import { TooLargeError, UsageError } from '../errors.ts';
+import type { StoredItem } from '../log/attribute.ts';
 import { translateAwsError } from './aws-error.ts';
 
 // Rejections before anything was written. Time-outs, lost connections and failures of the service are not here: the
@@ -33,8 +34,19 @@ export function conditionFailed(error: unknown): boolean {
   );
 }
 
+/** The items for which a condition did not hold, if the request asked for them. */
+export function existingItems(error: unknown): StoredItem[] {
+  if (!(error instanceof Error)) return [];
+  const failures: readonly unknown[] = [error, ...cancellations(error)];
+  return failures.flatMap((failure) => (hasItem(failure) ? [failure.Item] : []));
+}
+
+function hasItem(failure: unknown): failure is { readonly Item: StoredItem } {
+  return typeof failure === 'object' && failure !== null && 'Item' in failure && failure.Item !== undefined;
+}
+
 /** Whether the SDK sent the request again after a failure, so that an earlier sending may have been carried out. */
-export function sentMoreThanOnce(error: unknown): boolean {
+function sentMoreThanOnce(error: unknown): boolean {
   const metadata = error instanceof Error && '$metadata' in error ? error.$metadata : undefined;
   if (typeof metadata !== 'object' || metadata === null || !('attempts' in metadata)) return false;
   return typeof metadata.attempts === 'number' && metadata.attempts > 1;
@@ -67,19 +79,22 @@ function namesOf(tables: readonly string[]): string {
 /** What DynamoDB says is wrong with a request, or with the writes of a transaction. */
 function invalid(error: Error): string[] {
   if (error.name === 'ValidationException') return [error.message];
-  return cancellations(error).flatMap(({ code, message }) => (code === 'ValidationError' ? [message] : []));
+  return cancellations(error).flatMap(({ Code, Message }) => (Code === 'ValidationError' ? [String(Message)] : []));
 }
 
 function cancellationReasons(error: Error): string[] {
-  return cancellations(error).map(({ code }) => code);
+  return cancellations(error).map(({ Code }) => String(Code ?? 'None'));
 }
 
-/** Why a transaction was cancelled: one for each of its writes, with the code `None` where that one was in order. */
-function cancellations(error: Error): { readonly code: string; readonly message: string }[] {
+interface Cancellation {
+  readonly Code?: unknown;
+  readonly Message?: unknown;
+  readonly Item?: unknown;
+}
+
+/** Why a transaction was cancelled: one for each of its writes, with the code `None` if that one was in order. */
+function cancellations(error: Error): Cancellation[] {
   if (error.name !== 'TransactionCanceledException' || !('CancellationReasons' in error)) return [];
   const reasons: unknown = error.CancellationReasons;
-  if (!Array.isArray(reasons)) return [];
-  return reasons.map((reason: { readonly Code?: unknown; readonly Message?: unknown } | undefined) => {
-    return { code: String(reason?.Code ?? 'None'), message: String(reason?.Message ?? '') };
-  });
+  return Array.isArray(reasons) ? reasons.map((reason: Cancellation | undefined) => reason ?? {}) : [];
 }

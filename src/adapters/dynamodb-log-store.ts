@@ -1,15 +1,18 @@
-import type { DynamoDBClient, TransactWriteItem } from '@aws-sdk/client-dynamodb';
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { RetryLimits } from '../log/backoff.ts';
-import type { Entry } from '../log/entry.ts';
+import type { Entry, EntryHead } from '../log/entry.ts';
 import {
   decodeEntry,
+  decodeEntryHead,
   decodeSegment,
   decodeSegments,
   encodeEntry,
   encodeSegment,
   entryKey,
+  HEAD_ATTRIBUTES,
+  isOwnItem,
   rootAttribute,
   segmentKey,
 } from '../log/item-codec.ts';
@@ -20,7 +23,7 @@ import type { Position } from '../log/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { isRetryable } from './dynamodb-error.ts';
-import { DynamoDbRequests, type Meter, putNewItem } from './dynamodb-requests.ts';
+import { DynamoDbRequests, type Meter, type NewItem } from './dynamodb-requests.ts';
 import { DynamoDbSegmentLife } from './dynamodb-segment-life.ts';
 
 export { isRetryable } from './dynamodb-error.ts';
@@ -55,7 +58,7 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
-    const created = await this.#requests.transact([this.#newSegment(segment), this.#newEntry(first)]);
+    const created = await this.#create([this.#newSegment(segment), this.#newEntry(first)], [first]);
     if (!created) throw new EntryExistsError('the log exists already', { log: segment.log });
   }
 
@@ -93,10 +96,11 @@ export class DynamoDbLogStore implements LogStore {
     for await (const items of pages) yield* decodeSegments(items, onInvalid);
   }
 
-  async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<Entry | undefined> {
+  async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {
     const key = entryKey(log, { segment, entry: 0 });
-    const [item] = await this.#requests.newest(this.#entryTable, key, { limit: 1, consistent });
-    return item && decodeEntry(item);
+    const only = { limit: 1, consistent, attributes: HEAD_ATTRIBUTES };
+    const [item] = await this.#requests.newest(this.#entryTable, key, only);
+    return item && decodeEntryHead(item);
   }
 
   async getEntry(log: LogId, position: Position, { consistent }: Consistency): Promise<Entry | undefined> {
@@ -123,27 +127,19 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {
-    const items = entries.map(encodeEntry);
-    checkWriteSize(items);
+    const items = entries.map((entry) => this.#newEntry(entry));
+    checkWriteSize(items.map(({ item }) => item));
     const [entry] = entries;
-    const [item] = items;
-    if (entry === undefined || item === undefined) return;
+    if (entry === undefined || (await this.#create(items, entries))) return;
     const { log, position } = entry;
-    const where = { log, segment: position.segment, entry: position.entry };
-    if (items.length === 1) {
-      const put = { item, key: entryKey(log, position) };
-      const written = await this.#requests.putNew(this.#entryTable, put, decodeEntry);
-      if (!written) throw new EntryExistsError('the entry exists already', where);
-      return;
-    }
-    const written = await this.#requests.transact(items.map((each) => putNewItem(this.#entryTable, each)));
-    if (!written) throw new EntryExistsError('one of the entries exists already', where);
+    const reason = entries.length === 1 ? 'the entry exists already' : 'one of the entries exists already';
+    throw new EntryExistsError(reason, { log, segment: position.segment, entry: position.entry });
   }
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
     const { end, segment, first } = items;
     const puts = [this.#newEntry(end), this.#newSegment(segment), this.#newEntry(first)];
-    if (await this.#requests.transact(puts)) return;
+    if (await this.#create(puts, [end, first])) return;
     const where = { log: end.log, segment: end.position.segment };
     throw new EntryExistsError('the segment has gone on or ended already', where);
   }
@@ -246,11 +242,22 @@ export class DynamoDbLogStore implements LogStore {
     return isRetryable(error);
   }
 
-  #newEntry(entry: Entry): TransactWriteItem {
-    return putNewItem(this.#entryTable, encodeEntry(entry));
+  /**
+   * Creates items. If an earlier sending of the same request created them and its answer was lost, they are there: one
+   * entry with its own id proves it for all, since a transaction writes all or nothing. The token of a transaction is no
+   * substitute, since DynamoDB forgets it after ten minutes.
+   * @returns whether they are there now, written by this call
+   */
+  async #create(items: readonly NewItem[], entries: readonly Entry[]): Promise<boolean> {
+    const creation = await this.#requests.create(items);
+    return creation.written || creation.existing.some((item) => entries.some((entry) => isOwnItem(item, entry)));
   }
 
-  #newSegment(segment: Segment): TransactWriteItem {
-    return putNewItem(this.#segmentTable, encodeSegment(segment));
+  #newEntry(entry: Entry): NewItem {
+    return { table: this.#entryTable, item: encodeEntry(entry) };
+  }
+
+  #newSegment(segment: Segment): NewItem {
+    return { table: this.#segmentTable, item: encodeSegment(segment) };
   }
 }

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
 import {
   BatchWriteItemCommand,
   type ConsumedCapacity,
@@ -22,7 +21,7 @@ import { StoreUnavailableError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import { type RetryLimits, type RetryOptions, retry } from '../log/backoff.ts';
 import type { PrimaryKey } from '../log/item-codec.ts';
-import { conditionFailed, sentMoreThanOnce, translateDynamoDbError } from './dynamodb-error.ts';
+import { conditionFailed, existingItems, translateDynamoDbError } from './dynamodb-error.ts';
 
 /** What requests cost, in request units: told once for each request that succeeded, with DynamoDB's name for it. */
 export type Meter = (op: string, consumed: { readonly readUnits: number; readonly writeUnits: number }) => void;
@@ -42,10 +41,16 @@ const BATCH_RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
 /** DynamoDB took a batch and left some of it undone, for want of throughput. */
 class UnprocessedError extends StoreUnavailableError {}
 
-/** A write that creates an item, on the condition that there is none with its key. */
-export function putNewItem(table: string, item: Item): TransactWriteItem {
-  return { Put: { TableName: table, Item: item, ConditionExpression: NOT_EXISTS } };
+/** An item to create. */
+export interface NewItem {
+  readonly table: string;
+  readonly item: Item;
 }
+
+/** What became of items to create: all of them were written, or none and these items stand in the way. */
+export type Creation =
+  | { readonly written: true }
+  | { readonly written: false; readonly existing: readonly StoredItem[] };
 
 /** Requests to DynamoDB: metered, with errors as ours, and with conditions that do not hold as answers. */
 export class DynamoDbRequests {
@@ -66,16 +71,21 @@ export class DynamoDbRequests {
     return output.Item;
   }
 
-  /** The items with the highest sort keys beside the given one, highest first. */
+  /** The items with the highest sort keys beside the given one, highest first: all of each, or these attributes. */
   async newest(
     table: string,
     key: PrimaryKey,
-    { limit, consistent }: { readonly limit: number; readonly consistent: boolean },
+    {
+      limit,
+      consistent,
+      attributes,
+    }: { readonly limit: number; readonly consistent: boolean; readonly attributes?: readonly string[] },
   ): Promise<StoredItem[]> {
     const output = await this.#query({
       TableName: table,
       KeyConditionExpression: 'S = :s',
       ExpressionAttributeValues: { ':s': key.S },
+      ProjectionExpression: attributes?.join(', '),
       ScanIndexForward: false,
       Limit: limit,
       ConsistentRead: consistent,
@@ -104,33 +114,32 @@ export class DynamoDbRequests {
   }
 
   /**
-   * Writes an item where there is none with its key.
-   * @param decode what is compared of the item with one that is there already
-   * @returns whether it is there now as given and was not before
+   * Creates items, on the condition that there is none with any of their keys: one by itself, several in one
+   * transaction. DynamoDB returns the items that stand in the way, which costs no read units.
    */
-  async putNew(
-    table: string,
-    { item, key }: { readonly item: Item; readonly key: PrimaryKey },
-    decode: (item: StoredItem) => unknown,
-  ): Promise<boolean> {
-    const input = {
-      ...putNewItem(table, item).Put,
-      TableName: table,
-      Item: item,
-      ReturnConsumedCapacity: 'TOTAL',
-    } as const;
+  async create(items: readonly NewItem[]): Promise<Creation> {
     try {
-      const output = await this.#send([table], () => this.#client.send(new PutItemCommand(input)));
-      this.#count('PutItem', 'write', [output.ConsumedCapacity]);
-      return true;
+      await this.#putNew(items);
+      return { written: true };
     } catch (error) {
       if (!conditionFailed(error)) throw error;
-      // Where an answer was lost and the SDK sent the request again, the item that stands in the way is our own. Without
-      // this the caller would append an entry a second time. (A transaction has a token for the same purpose.)
-      if (!sentMoreThanOnce(error)) return false;
-      const stored = await this.get(table, key, true);
-      return stored !== undefined && isDeepStrictEqual(decode(stored), decode(item));
+      return { written: false, existing: existingItems(error) };
     }
+  }
+
+  async #putNew(items: readonly NewItem[]): Promise<void> {
+    const puts = items.map(({ table, item }) => ({
+      TableName: table,
+      Item: item,
+      ConditionExpression: NOT_EXISTS,
+      ReturnValuesOnConditionCheckFailure: 'ALL_OLD' as const,
+    }));
+    const [put, ...others] = puts;
+    if (put === undefined) return;
+    if (others.length > 0) return this.#transact(puts.map((Put) => ({ Put })));
+    const command = new PutItemCommand({ ...put, ReturnConsumedCapacity: 'TOTAL' });
+    const output = await this.#send([put.TableName], () => this.#client.send(command));
+    this.#count('PutItem', 'write', [output.ConsumedCapacity]);
   }
 
   /** @returns whether the condition held */
@@ -144,14 +153,16 @@ export class DynamoDbRequests {
 
   /** All of the writes or none. @returns whether all conditions held */
   async transact(writes: TransactWriteItem[]): Promise<boolean> {
+    return this.#ifConditionsHold(() => this.#transact(writes));
+  }
+
+  async #transact(writes: TransactWriteItem[]): Promise<void> {
     const tables = writes.map(({ Put, Update, Delete, ConditionCheck }) => {
       return (Put ?? Update ?? Delete ?? ConditionCheck)?.TableName ?? '';
     });
     const command = new TransactWriteItemsCommand({ TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' });
-    return this.#ifConditionsHold(async () => {
-      const output = await this.#send([...new Set(tables)], () => this.#client.send(command));
-      this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
-    });
+    const output = await this.#send([...new Set(tables)], () => this.#client.send(command));
+    this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
   }
 
   /**

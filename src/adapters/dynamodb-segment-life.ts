@@ -167,8 +167,7 @@ export class DynamoDbSegmentLife {
 
   /** As {@link LogStore.putSegment}. */
   async putSegment(segment: Segment): Promise<boolean> {
-    const key = segmentKey(segment.log, segment.segment);
-    return this.#requests.putNew(this.#segmentTable, { item: encodeSegment(segment), key }, decodeSegment);
+    return (await this.#requests.create([{ table: this.#segmentTable, item: encodeSegment(segment) }])).written;
   }
 
   async #stored({ log, segment }: Pick<Segment, 'log' | 'segment'>): Promise<Segment | undefined> {

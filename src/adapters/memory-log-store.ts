@@ -1,15 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
-import type { Entry } from '../log/entry.ts';
+import type { Entry, EntryHead } from '../log/entry.ts';
 import {
   decodeEntry,
+  decodeEntryHead,
   decodeSegment,
   decodeSegments,
   type EntryPlace,
   encodeEntry,
   encodeSegment,
   entryPlace,
+  isOwnItem,
   rootAttribute,
 } from '../log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../log/item-size.ts';
@@ -68,9 +70,11 @@ export class MemoryLogStore implements LogStore {
     }
   }
 
-  async newestEntry(log: LogId, segment: number): Promise<Entry | undefined> {
-    const entry = this.#entries.newest(entryPartition(log, segment));
-    return entry === undefined ? undefined : this.#entry(log, { segment, entry });
+  async newestEntry(log: LogId, segment: number): Promise<EntryHead | undefined> {
+    const partition = entryPartition(log, segment);
+    const sort = this.#entries.newest(partition);
+    const item = sort === undefined ? undefined : this.#entries.get({ partition, sort });
+    return item && decodeEntryHead(item);
   }
 
   async getEntry(log: LogId, position: Position): Promise<Entry | undefined> {
@@ -213,7 +217,7 @@ export class MemoryLogStore implements LogStore {
     return chosen;
   }
 
-  /** All of them or, where one exists already, none. */
+  /** All of them or, if one exists already, none. */
   #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
     const writes = [
       ...entries.map((entry) => {
@@ -228,6 +232,12 @@ export class MemoryLogStore implements LogStore {
       }),
     ];
     checkWriteSize(writes.map(({ item }) => item));
+    const own = (entry: Entry): boolean => {
+      const stored = this.#entries.get(placeOfEntry(entry.log, entry.position));
+      return stored !== undefined && isOwnItem(stored, entry);
+    };
+    // An earlier sending of the same request wrote all of them.
+    if (entries.some(own)) return;
     for (const { table, place, where } of writes) {
       if (table.has(place)) throw new EntryExistsError('the item exists already', where);
     }

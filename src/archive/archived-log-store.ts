@@ -1,7 +1,7 @@
 import type { ItemInvalidError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import type { Entry } from '../log/entry.ts';
-import { decodeEntry } from '../log/item-codec.ts';
+import type { Entry, EntryHead } from '../log/entry.ts';
+import { decodeEntry, decodeEntryHead } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
 import type {
   Consistency,
@@ -48,12 +48,13 @@ export class ArchivedLogStore implements LogStore {
   }
 
   /** The newest that is in the table, so not always the segment's last; that of the archive where the table has none. */
-  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined> {
+  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
     const entry = await this.#tables.newestEntry(log, segment, consistency);
     if (entry !== undefined) return entry;
     const archive = await this.#archiveOf(log, segment, consistency);
     if (archive === undefined) return undefined;
-    for await (const [item] of archive.items(archive.entries - 1, archive.entries)) return item && decodeEntry(item);
+    for await (const [item] of archive.items(archive.entries - 1, archive.entries))
+      return item && decodeEntryHead(item);
     return undefined;
   }
 

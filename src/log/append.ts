@@ -1,7 +1,7 @@
 import { EntryExistsError, EntryNotFoundError, TooLargeError, UsageError } from '../errors.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import type { Entry } from './entry.ts';
+import { type Entry, newEntryId } from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import { newerSnapshot } from './last-snapshot.ts';
 import type { LogId } from './log-id.ts';
@@ -116,7 +116,9 @@ function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
 
 async function draftEntry(context: ClientContext, log: LogId, entry: NewEntry): Promise<Omit<Entry, 'position'>> {
   const { type, version, created = nowSeconds(context) } = entry;
-  return { log, created, type, version, ...(await saveBody(context, log, entry.body ?? null)) };
+  // All attempts to write this entry share its id, wherever the log ends by then.
+  const id = newEntryId(context.random);
+  return { log, id, created, type, version, ...(await saveBody(context, log, entry.body ?? null)) };
 }
 
 /** The log's end, read as often as it takes to see `after`, where that is given. */

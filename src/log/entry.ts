@@ -8,10 +8,18 @@ export type StoredBody =
   | { readonly format: 'json'; readonly text: string }
   | { readonly format: 'native'; readonly value: Value };
 
+/** Bytes of an entry's id. It tells apart the writers that meet at one position, so few bytes are enough. */
+const ENTRY_ID_BYTES = 8;
+
 /** One item of the Entry table: an immutable change. */
 export interface Entry {
   readonly log: LogId;
   readonly position: Position;
+  /**
+   * Random bytes that only the writer of this entry knows before it writes: see {@link newEntryId}. Absent if another
+   * program or an older version wrote the entry.
+   */
+  readonly id?: Uint8Array | undefined;
   /** Epoch seconds. */
   readonly created: number;
   readonly type: string;
@@ -23,6 +31,20 @@ export interface Entry {
   readonly external?: string | undefined;
   /** Epoch seconds; present only once the entry may go. */
   readonly expires?: number | undefined;
+}
+
+/** What tells where a log ends: an entry's place and type, whatever else is wrong with its item. */
+export interface EntryHead extends Pick<Entry, 'log' | 'position'> {
+  /** Absent if the item has no type, or one that is not a String of at least one character. */
+  readonly type?: string | undefined;
+}
+
+/**
+ * An id for a new entry. The writer keeps it while it tries the same entry again, so that it recognizes its own entry.
+ * @param random from 0 up to but not including 1
+ */
+export function newEntryId(random: () => number): Uint8Array {
+  return Uint8Array.from({ length: ENTRY_ID_BYTES }, () => Math.floor(random() * 256));
 }
 
 /** The two types of entry that mean something to the log itself. They are configurable, since logs exist already. */

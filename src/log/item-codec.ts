@@ -7,7 +7,7 @@ import {
   type StoredItem,
   valueFromAttribute,
 } from './attribute.ts';
-import type { Entry, StoredBody } from './entry.ts';
+import type { Entry, EntryHead, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from './log-id.ts';
 import { MAX_NUMBER, type Position } from './position.ts';
@@ -35,7 +35,7 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 }
 
 /**
- * An entry's item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and where it has them `B` body,
+ * An entry's item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and if it has them `I` id, `B` body,
  * `E` external object, `X` expiry. Names have one letter since they count towards an item's size.
  * @throws ValueUnsupportedError where a native body is of a kind that DynamoDB would give back as another format
  */
@@ -46,6 +46,7 @@ export function encodeEntry(entry: Entry): Item {
     T: { S: entry.type },
     V: { N: String(entry.version) },
   };
+  if (entry.id !== undefined) item.I = { B: plainBytes(entry.id) };
   if (entry.body !== undefined) item.B = encodeStoredBody(entry.body);
   if (entry.external !== undefined) item.E = { S: entry.external };
   if (entry.expires !== undefined) item.X = { N: String(entry.expires) };
@@ -54,7 +55,8 @@ export function encodeEntry(entry: Entry): Item {
 
 /**
  * The inverse of {@link encodeEntry}. `B` may be anything: Binary and String are read as `bytes` and `json`, NULL as
- * no body, all else as `native`. Attributes that are none of ours are left alone.
+ * no body, all else as `native`. An `I` that is not Binary belongs to another program, so the entry has no id. Attributes
+ * that are none of ours are left alone.
  * @throws ItemInvalidError where an attribute is missing or malformed, or there is a body both inside and outside
  */
 export function decodeEntry(item: StoredItem): Entry {
@@ -65,12 +67,14 @@ export function decodeEntry(item: StoredItem): Entry {
     type: reader.string('T'),
     version: reader.integer('V'),
   };
+  const id = decodeEntryId(item);
   const body = reader.parsed('B', () => decodeStoredBody(item));
   const external = reader.optional('E', () => reader.string('E'));
   const expires = reader.optional('X', () => reader.integer('X'));
   if (body !== undefined && external !== undefined) reader.fail('B', "stands beside 'E', so there are two bodies");
   return {
     ...entry,
+    ...(id !== undefined && { id }),
     ...(body !== undefined && { body }),
     ...(external !== undefined && { external }),
     ...(expires !== undefined && { expires }),
@@ -83,6 +87,28 @@ export function decodeEntry(item: StoredItem): Entry {
  */
 export function entryPlace(item: StoredItem): EntryPlace {
   return readEntryPlace(new ItemReader(item));
+}
+
+/** The attributes that {@link decodeEntryHead} reads. */
+export const HEAD_ATTRIBUTES = ['S', 'N', 'T'] as const;
+
+/**
+ * An entry's place and type, whatever else is wrong with its item.
+ * @throws ItemInvalidError if its primary key is missing or malformed
+ */
+export function decodeEntryHead(item: StoredItem): EntryHead {
+  const { T } = item;
+  return { ...entryPlace(item), ...(T?.S !== undefined && T.S !== '' && { type: T.S }) };
+}
+
+/**
+ * Whether an item is this very entry, written by an earlier sending of the same request: the item carries the entry's id.
+ * Equal entries of two writers are two entries. An entry without an id never recognizes itself.
+ */
+export function isOwnItem(item: StoredItem, entry: Entry): boolean {
+  const found = decodeEntryId(item);
+  const { id } = entry;
+  return id !== undefined && found?.length === id.length && id.every((byte, i) => byte === found[i]);
 }
 
 /** The attribute of a Snapshot entry's item that carries a root. */
@@ -166,6 +192,10 @@ function readEntryPlace(reader: ItemReader): EntryPlace {
   const entry = reader.integer('N', MAX_NUMBER);
   reader.where = { log, segment, entry };
   return { log, position: { segment, entry } };
+}
+
+function decodeEntryId({ I }: StoredItem): Uint8Array | undefined {
+  return I?.B === undefined || I.B.length === 0 ? undefined : plainBytes(I.B);
 }
 
 function encodeStoredBody(body: StoredBody): AttributeValue {

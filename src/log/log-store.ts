@@ -1,6 +1,6 @@
 import type { ItemInvalidError } from '../errors.ts';
 import type { Item, StoredItem } from './attribute.ts';
-import type { Entry } from './entry.ts';
+import type { Entry, EntryHead } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { Position } from './position.ts';
 import type { RootRef } from './root-ref.ts';
@@ -46,8 +46,9 @@ export const MAX_BATCH_ITEMS = 25;
  */
 export interface LogStore {
   /**
-   * Writes a log's first segment and first entry in one transaction.
-   * @throws EntryExistsError where the log exists
+   * Writes a log's first segment and first entry in one transaction. Succeeds as well if an earlier sending of the same
+   * request did so: see {@link putEntries}.
+   * @throws EntryExistsError if the log exists
    */
   createLog(segment: Segment, first: Entry): Promise<void>;
 
@@ -66,8 +67,12 @@ export interface LogStore {
    */
   allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment>;
 
-  /** The entry with the highest number in a segment; undefined where the segment has none. */
-  newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined>;
+  /**
+   * Place and type of the entry with the highest number in a segment; undefined if the segment has none. Nothing else of
+   * the item is read: a malformed entry must not hide where the log ends.
+   * @throws ItemInvalidError if its number is malformed
+   */
+  newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined>;
 
   getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined>;
 
@@ -78,15 +83,18 @@ export interface LogStore {
   items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;
 
   /**
-   * Writes entries that do not exist yet: one by itself, several in one transaction, all or nothing.
-   * @throws EntryExistsError where one of them exists already
+   * Writes entries that do not exist yet: one by itself, several in one transaction, all or nothing. An entry that exists
+   * with the id of the given one is that entry: an earlier sending of the same request wrote it, and its answer was
+   * lost. Then the call succeeds and changes nothing. An equal entry with another id, or without one, is another entry.
+   * @throws EntryExistsError if another entry is at one of the positions
    * @throws TooLargeError where they are more or larger than one request may carry
    */
   putEntries(entries: readonly Entry[]): Promise<void>;
 
   /**
-   * Ends a segment and starts the next in one transaction.
-   * @throws EntryExistsError where one of the three items exists already
+   * Ends a segment and starts the next in one transaction. Succeeds as well if an earlier sending of the same request
+   * did so: see {@link putEntries}.
+   * @throws EntryExistsError if one of the three items exists already
    */
   startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void>;
 
@@ -169,7 +177,10 @@ export interface LogStore {
    */
   putItems(items: readonly Item[]): Promise<void>;
 
-  /** Writes a segment where there is none of its number. @returns whether it did */
+  /**
+   * Writes a segment if there is none of its number.
+   * @returns whether it did; false as well if an earlier sending of the same request did, whose answer was lost
+   */
   putSegment(segment: Segment): Promise<boolean>;
 
   /**

@@ -1,7 +1,7 @@
 import { EntryExistsError, SegmentWithoutSnapshotError } from '../errors.ts';
 import { checkRoom } from './append.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import { type Entry, RESERVED_VERSION } from './entry.ts';
+import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { Consistency } from './log-store.ts';
 import { type Newest, queryNewest } from './newest.ts';
@@ -18,10 +18,11 @@ export interface NewSegment {
 export async function createLog(context: ClientContext): Promise<LogId> {
   const log = context.newLogId();
   const created = nowSeconds(context);
+  const first = snapshotEntry(context, log, START);
   // An id that exists already is no conflict that trying again can mend.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   await writeWithRetries(context, log, options, async () => {
-    await context.store.createLog({ log, segment: START.segment, created }, snapshotEntry(context, log, START));
+    await context.store.createLog({ log, segment: START.segment, created }, first);
     context.newest.set(log, START);
   });
   return log;
@@ -35,6 +36,7 @@ export async function createLog(context: ClientContext): Promise<LogId> {
  */
 export async function startSegment(context: ClientContext, log: LogId): Promise<NewSegment> {
   const conflict = (error: unknown) => error instanceof EntryExistsError;
+  const id = newEntryId(context.random);
   return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
     const newest = await findCovered(context, log, consistency);
     const end = { segment: newest.position.segment, entry: newest.position.entry + 1 };
@@ -43,7 +45,7 @@ export async function startSegment(context: ClientContext, log: LogId): Promise<
     checkRoom(log, position);
     const created = nowSeconds(context);
     await context.store.startSegment({
-      end: { log, position: end, created, type: context.types.endSegment, version: RESERVED_VERSION },
+      end: { log, position: end, id, created, type: context.types.endSegment, version: RESERVED_VERSION },
       segment: { log, segment: position.segment, created },
       first: snapshotEntry(context, log, position),
     });
@@ -66,5 +68,6 @@ async function findCovered(context: ClientContext, log: LogId, consistency: Cons
 }
 
 function snapshotEntry(context: ClientContext, log: LogId, position: Position): Entry {
-  return { log, position, created: nowSeconds(context), type: context.types.snapshot, version: RESERVED_VERSION };
+  const id = newEntryId(context.random);
+  return { log, position, id, created: nowSeconds(context), type: context.types.snapshot, version: RESERVED_VERSION };
 }

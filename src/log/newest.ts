@@ -1,5 +1,6 @@
 import { EntryExistsError, EntryGapError, LogNotFoundError, SegmentGapError } from '../errors.ts';
-import type { Entry, ReservedTypes } from './entry.ts';
+import type { EntryHead, ReservedTypes } from './entry.ts';
+import { decodeEntryHead } from './item-codec.ts';
 import type { LogId } from './log-id.ts';
 import type { Consistency, LogStore } from './log-store.ts';
 import { MAX_NUMBER, type Position } from './position.ts';
@@ -74,6 +75,9 @@ export async function queryNewestSegments(
 
 /**
  * Where a log ends, in two queries; one that was too stale to be of use is repeated consistently.
+ *
+ * An entry without a type counts as the end if a consistent read shows no later segment. It cannot be an End Segment entry
+ * then: a segment ends in the same transaction that starts the next one.
  * @throws LogNotFoundError where the log does not exist
  * @throws EntryExistsError where the segment ended between the two queries
  * @throws EntryGapError where the newest segment has no entry
@@ -86,7 +90,8 @@ export async function queryNewest(
   const segments = await queryNewestSegments(source.store, log, consistency);
   const { segment } = segments[0];
   const entry = await source.store.newestEntry(log, segment, consistency);
-  if (entry !== undefined && entry.type !== source.types.endSegment) return { position: entry.position, segments };
+  const isEnd = entry?.type === undefined ? consistency.consistent : entry.type !== source.types.endSegment;
+  if (entry !== undefined && isEnd) return { position: entry.position, segments };
   if (!consistency.consistent) return queryNewest(source, log, CONSISTENT);
   if (entry === undefined) {
     throw new EntryGapError('the newest segment has no entry', {
@@ -100,18 +105,21 @@ export async function queryNewest(
 }
 
 /**
- * The last entry of a segment, also where the newest ones have left the table and only its archive has them. A query,
- * and one more where the segment has not ended or its end is not in the table.
+ * The last entry of a segment, also if the newest ones have left the table and only its archive has them. A query, and one
+ * more if the segment has not ended or its end is not in the table.
  */
 export async function queryLast(
   source: { readonly store: LogStore; readonly types: ReservedTypes },
   log: LogId,
   segment: number,
-): Promise<Entry | undefined> {
+): Promise<EntryHead | undefined> {
   let last = await source.store.newestEntry(log, segment, CONSISTENT);
   if (last === undefined || last.type === source.types.endSegment) return last;
   const behind = { segment, from: last.position.entry + 1, to: MAX_NUMBER + 1 };
-  for await (const page of source.store.entries(log, behind, CONSISTENT)) last = page.at(-1) ?? last;
+  for await (const page of source.store.items(log, behind, CONSISTENT)) {
+    const item = page.at(-1);
+    if (item !== undefined) last = decodeEntryHead(item);
+  }
   return last;
 }
 

@@ -1,4 +1,4 @@
-import { ItemInvalidError, LogfoldError } from '../errors.ts';
+import { type ItemInvalidError, LogfoldError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
@@ -128,14 +128,8 @@ export async function logsByAge(
 }
 
 async function entryCount(deps: StatusDeps, { log, segment, expired = 0 }: Segment): Promise<number> {
-  try {
-    const last = await queryLast({ store: deps.store, types: deps.types ?? RESERVED_TYPES }, log, segment);
-    return last === undefined ? expired : Math.max(expired, last.position.entry + 1);
-  } catch (error) {
-    // One that cannot be read counts as well: whoever folds it says what is wrong, and status must show the other logs.
-    if (error instanceof ItemInvalidError && error.entry !== undefined) return error.entry + 1;
-    throw error;
-  }
+  const last = await queryLast({ store: deps.store, types: deps.types ?? RESERVED_TYPES }, log, segment);
+  return last === undefined ? expired : Math.max(expired, last.position.entry + 1);
 }
 
 async function waitingIn(

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { translateDynamoDbError } from '../../src/adapters/dynamodb-error.ts';
@@ -11,16 +12,19 @@ import {
   ItemInvalidError,
   ResourceMissingError,
   SegmentNotFoundError,
+  SegmentWithoutSnapshotError,
   TooLargeError,
 } from '../../src/errors.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import type { LogClient } from '../../src/log/client.ts';
+import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
+import type { Position } from '../../src/log/position.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
-import { allEntries, entryAt, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -45,6 +49,8 @@ const snapshotAt = (log: LogId, segment: number, entry: number): Entry => {
 const endAt = (log: LogId, segment: number, entry: number): Entry => {
   return { log, position: { segment, entry }, created: NOON, type: 'End Segment', version: 1 };
 };
+
+const headOf = ({ log, position, type }: Entry): EntryHead => ({ log, position, type });
 
 async function createLog(store: LogStore): Promise<LogId> {
   const log = newLogId();
@@ -86,7 +92,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   test('creates a log once, with its first segment and entry', async () => {
     const log = await createLog(store);
     expect(await store.newestSegments(log, 2, CONSISTENT)).toEqual([segmentOf(log, 0)]);
-    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(snapshotAt(log, 0, 0));
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(headOf(snapshotAt(log, 0, 0)));
+    expect(await store.getEntry(log, FIRST, CONSISTENT)).toEqual(snapshotAt(log, 0, 0));
     await expect(store.createLog(segmentOf(log, 0), snapshotAt(log, 0, 0))).rejects.toThrow(EntryExistsError);
   });
 
@@ -128,13 +135,86 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.getEntry(log, first.position, CONSISTENT)).toEqual(first);
   });
 
+  const ID = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8);
+  const OTHER_ID = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 9);
+
+  test.each([1, 3])('recognizes %i entries that an earlier sending of the same request wrote', async (count) => {
+    const log = await createLog(store);
+    const numbers = Array.from({ length: count }, (_, i) => i + 1);
+    const entries = numbers.map((entry) => entryAt(log, { segment: 0, entry }, { id: ID.map((byte) => byte ^ entry) }));
+    await store.putEntries(entries);
+    await store.setEntryExpiry(log, { segment: 0, entry: 1 }, NOON);
+    const items = await itemsOf(log);
+    await store.putEntries(entries);
+    expect(await itemsOf(log)).toEqual(items);
+  });
+
+  test('takes no equal entry for its own: neither one with another id nor one without an id', async () => {
+    for (const [there, given] of [
+      [ID, OTHER_ID],
+      [ID, undefined],
+      [undefined, ID],
+      [undefined, undefined],
+    ]) {
+      const log = await createLog(store);
+      const numbers = [1, 2, 3];
+      const entries = (id: Uint8Array | undefined) =>
+        numbers.map((entry) => entryAt(log, { segment: 0, entry }, id && { id }));
+      await store.putEntries(entries(there));
+      await expect(store.putEntries(entries(given))).rejects.toThrow(EntryExistsError);
+      for (const entry of entries(given)) await expect(store.putEntries([entry])).rejects.toThrow(EntryExistsError);
+      expect(await allEntries(store.entries(log, { segment: 0, from: 1, to: 9 }, CONSISTENT))).toEqual(entries(there));
+    }
+  });
+
+  test('shows where a segment ends, whatever is wrong with the newest entry', async () => {
+    for (const [fault, type] of MALFORMED) {
+      const log = await createLog(store);
+      const position = { segment: 0, entry: 1 };
+      await store.putItems([malformedItem(log, position, fault)]);
+      expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual({ log, position, ...(type && { type }) });
+      if (fault !== 'a foreign attribute') {
+        await expect(store.getEntry(log, position, CONSISTENT)).rejects.toThrow(ItemInvalidError);
+      }
+    }
+  });
+
+  test('takes no attribute of another program for an id', async () => {
+    const log = await createLog(store);
+    const entry = entryAt(log, { segment: 0, entry: 1 });
+    await store.putItems([{ ...encodeEntry(entry), I: { S: 'theirs' } }]);
+    expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual(entry);
+    await expect(store.putEntries([{ ...entry, id: ID }])).rejects.toThrow(EntryExistsError);
+    expect((await itemsOf(log)).at(-1)?.I).toEqual({ S: 'theirs' });
+  });
+
+  test('recognizes its own log and its own segment, and no equal ones of another writer', async () => {
+    const log = newLogId();
+    const create = (id: Uint8Array | undefined) => store.createLog(segmentOf(log, 0), { ...snapshotAt(log, 0, 0), id });
+    await create(ID);
+    await create(ID);
+    for (const id of [OTHER_ID, undefined]) await expect(create(id)).rejects.toThrow(EntryExistsError);
+
+    const start = (id: Uint8Array | undefined) =>
+      store.startSegment({
+        end: { ...endAt(log, 0, 1), id },
+        segment: segmentOf(log, 1),
+        first: { ...snapshotAt(log, 1, 0), id },
+      });
+    await start(ID);
+    await start(ID);
+    for (const id of [OTHER_ID, undefined]) await expect(start(id)).rejects.toThrow(EntryExistsError);
+    expect(await numbersOf(log)).toEqual([0, 1]);
+    expect(await numbersOf(log, 1)).toEqual([0]);
+  });
+
   test('writes several entries all or nothing', async () => {
     const log = await createLog(store);
     const entries = [1, 2, 3].map((entry) => entryAt(log, { segment: 0, entry }));
     await store.putEntries(entries);
     const clash = [3, 4, 5].map((entry) => entryAt(log, { segment: 0, entry }, { type: 'Other' }));
     await expect(store.putEntries(clash)).rejects.toThrow(EntryExistsError);
-    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(entries[2]);
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(entries[2] && headOf(entries[2]));
   });
 
   test('takes 100 entries at once and refuses more, or larger ones', async () => {
@@ -180,8 +260,10 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = await createLog(store);
     const items = { end: endAt(log, 0, 1), segment: segmentOf(log, 1), first: snapshotAt(log, 1, 0) };
     await store.startSegment(items);
-    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(items.end);
-    expect(await store.newestEntry(log, 1, CONSISTENT)).toEqual(items.first);
+    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(headOf(items.end));
+    expect(await store.newestEntry(log, 1, CONSISTENT)).toEqual(headOf(items.first));
+    expect(await store.getEntry(log, items.end.position, CONSISTENT)).toEqual(items.end);
+    expect(await store.getEntry(log, items.first.position, CONSISTENT)).toEqual(items.first);
     expect(await store.newestSegments(log, 1, CONSISTENT)).toEqual([segmentOf(log, 1)]);
     expect(await store.newestSegments(log, 5, CONSISTENT)).toEqual([segmentOf(log, 1), segmentOf(log, 0)]);
 
@@ -810,6 +892,15 @@ describe('the dynamodb log store alone', () => {
     await expect(read).rejects.toMatchObject({ code: 'ITEM_INVALID', log, segment: 2, entry: 3 });
   });
 
+  test('does not guess where a segment ends if the newest entry has no whole number', async () => {
+    const store = new DynamoDbLogStore({ client: engine.client, ...tables });
+    const log = await createLog(store);
+    const item = { ...encodeEntry(entryAt(log, { segment: 0, entry: 1 })), N: { N: '1.5' } };
+    await engine.client.send(new PutItemCommand({ TableName: tables.entryTable, Item: item }));
+    const added = testLogClient({ store }).client.addEntry(log, set);
+    await expect(added).rejects.toMatchObject({ code: 'ITEM_INVALID', log, segment: 0 });
+  });
+
   test('names a table that does not exist', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...missing });
     const log = newLogId();
@@ -865,37 +956,128 @@ describe('the dynamodb log store alone', () => {
     ]);
   });
 
-  test('knows its own entry again where the answer was lost and the SDK sent it twice', async () => {
+  type Sending = (send: () => Promise<unknown>) => Promise<unknown>;
+  const lost = () => Object.assign(new Error('the connection broke'), { name: 'TimeoutError' });
+  const answerLost: Sending = async (send) => {
+    await send();
+    throw lost();
+  };
+
+  /**
+   * A store on which the next request meets this, whereupon the SDK sends it again.
+   * @param forgetful whether DynamoDB has forgotten the transaction's token by then, as it does after ten minutes
+   */
+  function resendingStore({ forgetful = false } = {}) {
     const client = testClient(engine.endpoint);
-    let breaks: 'before' | 'after' | 'never' = 'after';
-    const broken = Object.assign(new Error('the connection broke'), { name: 'TimeoutError' });
+    const next: { sending: Sending | undefined } = { sending: undefined };
     client.middlewareStack.add(
-      (next) => async (args) => {
-        const when = breaks;
-        breaks = 'never';
-        if (when === 'before') throw broken;
-        const answer = await next(args);
-        if (when === 'after') throw broken;
-        return answer;
+      (send) => async (args) => {
+        const { request } = args;
+        if (forgetful && hasBody(request)) {
+          const body = typeof request.body === 'string' ? request.body : Buffer.from(request.body).toString();
+          request.body = body.replace(/"ClientRequestToken":"[^"]*"/, `"ClientRequestToken":"${randomUUID()}"`);
+        }
+        const { sending } = next;
+        next.sending = undefined;
+        const answer: { value?: Awaited<ReturnType<typeof send>> } = {};
+        const sendOnce = async () => {
+          answer.value = await send(args);
+        };
+        await (sending === undefined ? sendOnce() : sending(sendOnce));
+        if (answer.value === undefined) throw lost();
+        return answer.value;
       },
-      { step: 'deserialize', priority: 'low' },
+      // Behind the SDK's retries, so that it is passed once for each sending.
+      { step: 'finalizeRequest', priority: 'low' },
     );
     const store = new DynamoDbLogStore({ client, ...tables });
-    const log = newLogId();
-    const entry = entryAt(log, { segment: 0, entry: 0 });
-    await store.putEntries([entry]);
-    expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual(entry);
+    return { store, next, close: () => client.destroy() };
+  }
 
-    breaks = 'after';
-    expect(await store.putSegment(segmentOf(log, 0))).toBe(true);
-    breaks = 'before';
-    expect(await store.putSegment({ ...segmentOf(log, 0), lastSnapshot: 1 })).toBe(false);
+  function hasBody(request: unknown): request is { body: string | Uint8Array } {
+    if (typeof request !== 'object' || request === null || !('body' in request)) return false;
+    return typeof request.body === 'string' || request.body instanceof Uint8Array;
+  }
 
-    breaks = 'before';
-    await expect(store.putEntries([{ ...entry, type: 'Other' }])).rejects.toThrow(EntryExistsError);
-    breaks = 'never';
-    await expect(store.putEntries([entry])).rejects.toThrow(EntryExistsError);
-    client.destroy();
+  const set = { type: 'Set', version: 1, body: ['equal'], created: NOON };
+  const WRITES: readonly (readonly [string, (client: LogClient, log: LogId) => Promise<Position>])[] = [
+    ['one entry', async (client, log) => (await client.addEntry(log, set)).position],
+    ['several entries', async (client, log) => (await client.addEntries(log, [set, set])).first],
+    ['a Snapshot entry', async (client, log) => (await client.addSnapshot(log)).position],
+    ['a new segment', async (client, log) => ({ segment: (await client.startSegment(log)).segment - 1, entry: 1 })],
+  ];
+
+  async function snapshotLog(store: LogStore): Promise<LogId> {
+    const log = await testLogClient({ store }).client.createLog();
+    await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+    return log;
+  }
+
+  test.each(WRITES)('writes %s once if the answer is lost and the SDK sends it again', async (what, write) => {
+    for (const forgetful of [false, true]) {
+      const { store, next, close } = resendingStore({ forgetful });
+      const log = await snapshotLog(store);
+      const { client } = testLogClient({ store });
+      // The client knows the end of the log, so its next request is the write.
+      await client.addEntry(log, { ...set, type: 'First' });
+      next.sending = answerLost;
+      const position = await write(client, log).then(({ segment, entry }) => ({ segment, entry }));
+      const { entries } = await client.query(log, { from: 'start' });
+      const written = (await allEntries(entries)).map((entry) => `${entry.position.segment}/${entry.position.entry}`);
+      expect(written.slice(0, 2)).toEqual(['0/0', '0/1']);
+      expect(position.segment).toBe(0);
+      expect(written).toHaveLength(what === 'several entries' || what === 'a new segment' ? 4 : 3);
+      close();
+    }
+  });
+
+  test('creates a log once if the answer is lost and the SDK sends it again', async () => {
+    for (const forgetful of [false, true]) {
+      const { store, next, close } = resendingStore({ forgetful });
+      next.sending = answerLost;
+      const log = await testLogClient({ store }).client.createLog();
+      expect(await collect(store.segments(log, CONSISTENT))).toHaveLength(1);
+      close();
+    }
+  });
+
+  test.each(WRITES)('tells one of two clients that %s is its own, not both', async (what, write) => {
+    const { store, next, close } = resendingStore();
+    const log = await snapshotLog(store);
+    const slow = testLogClient({ store });
+    const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
+    await slow.client.addEntry(log, { ...set, type: 'First' });
+    // The first sending never arrives. Before the second one, another client writes the very same there.
+    let taken: Position | undefined;
+    next.sending = async () => {
+      taken = await write(other.client, log);
+      throw lost();
+    };
+    const own = write(slow.client, log);
+    if (what === 'a new segment') {
+      await expect(own).rejects.toThrow(SegmentWithoutSnapshotError);
+    } else {
+      const mine = await own;
+      expect(mine).not.toEqual(taken);
+      const { entries } = await slow.client.query(log, { from: 'start' });
+      const numbers = (await allEntries(entries)).map(({ position }) => position.entry);
+      expect(numbers).toEqual(Array.from({ length: what === 'several entries' ? 6 : 4 }, (_, i) => i));
+    }
+    close();
+  });
+
+  test('refuses to add after an entry that an equal one of another client follows', async () => {
+    const { store, next, close } = resendingStore();
+    const log = await snapshotLog(store);
+    const slow = testLogClient({ store });
+    const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
+    const { position: after } = await slow.client.addEntry(log, { ...set, type: 'First' });
+    next.sending = async () => {
+      await other.client.addEntry(log, set, { after });
+      throw lost();
+    };
+    await expect(slow.client.addEntry(log, set, { after })).rejects.toThrow(EntryExistsError);
+    close();
   });
 
   test.each([

@@ -72,6 +72,7 @@ const entry: fc.Arbitrary<Entry> = fc
       created: seconds,
       type: fc.string({ minLength: 1 }),
       version: seconds,
+      id: fc.uint8Array({ minLength: 1, maxLength: 16 }).map((bytes) => Uint8Array.from(bytes)),
       expires: seconds,
     },
     { requiredKeys: ['log', 'position', 'created', 'type', 'version'], noNullPrototype: true },

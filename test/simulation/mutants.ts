@@ -247,4 +247,30 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'equal-entry-taken',
+    fault: 'a client takes any equal entry that it finds at its position for its own',
+    edits: [
+      {
+        file: 'log/item-codec.ts',
+        from: '  const found = decodeEntryId(item);\n  const { id } = entry;\n',
+        to: `  const bare = ({ I: _, X: __, ...rest }: StoredItem) => JSON.stringify(Object.entries(rest).sort());
+  if (bare(item) === bare(encodeEntry(entry))) return true;
+  const found = decodeEntryId(item);
+  const { id } = entry;
+`,
+      },
+    ],
+  },
+  {
+    name: 'own-entry-unknown',
+    fault: 'a client whose request was sent again does not recognize the entry that the first sending wrote',
+    edits: [
+      {
+        file: 'log/item-codec.ts',
+        from: 'found?.length === id.length',
+        to: 'found?.length === -1',
+      },
+    ],
+  },
 ];

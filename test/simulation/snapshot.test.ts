@@ -29,7 +29,7 @@ describe('logs, a stream and workers that fail in every way', () => {
   if (asked === undefined) {
     test('every kind of fault, poison and outcome occurs in them', () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
-      const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'twin'];
+      const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'twin', 'equal'];
       const outcomes = ['built', 'progress', 'present', 'stopped', 'compacted', 'settled', 'passed', 'foreign', 'due'];
       const lives = ['archived', 'waiting', 'expired', 'gone', 'collected', 'rebuilt'];
       const others = [
@@ -49,7 +49,7 @@ describe('logs, a stream and workers that fail in every way', () => {
 });
 
 const KINDS =
-  /crashBefore|crashAfter|throttle|timeout|delay|twin|poison \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
+  /crashBefore|crashAfter|throttle|timeout|delay|resend|twin|equal|poison \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
 
 function count(lines: readonly string[]): void {
   for (const [kind] of lines.join('\n').matchAll(KINDS)) happened.set(kind, (happened.get(kind) ?? 0) + 1);

@@ -109,6 +109,7 @@ class History {
       throttle: rate,
       timeout: rate,
       delay: rate,
+      resend: rate,
     };
     this.#world.streamFaults = random.chance(0.7) ? { lost: 0.15, twice: 0.2 } : { lost: 0, twice: 0 };
     for (const plan of this.#plans) {

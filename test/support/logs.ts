@@ -1,7 +1,9 @@
 import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type LogClientDeps } from '../../src/log/client.ts';
 import type { Entry } from '../../src/log/entry.ts';
+import { encodeEntry } from '../../src/log/item-codec.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import type { Position } from '../../src/log/position.ts';
@@ -23,6 +25,45 @@ export function newLogId(): LogId {
 export function entryAt(log: LogId, position: Position, overrides: Partial<Entry> = {}): Entry {
   const body = { format: 'bytes', bytes: Uint8Array.of(0x93, position.entry % 128, 2, 3) } as const;
   return { log, position, created: NOON, type: 'Set', version: 1, body, ...overrides };
+}
+
+/** What another program may do wrong with an entry's item, and the type that the item has all the same. */
+export const MALFORMED = [
+  ['no version', 'Set'],
+  ['a time that is no integer', 'Set'],
+  ['a time before 1970', 'Set'],
+  ['two bodies', 'Set'],
+  ['a body that cannot be read', 'Set'],
+  ['a foreign attribute', 'Set'],
+  ['no type', undefined],
+  ['an empty type', undefined],
+  ['a type that is no text', undefined],
+] as const;
+
+/** An entry's item with something wrong with it. */
+export function malformedItem(log: LogId, position: Position, fault: (typeof MALFORMED)[number][0]): Item {
+  const { V: _, T: __, ...item } = encodeEntry(entryAt(log, position));
+  const whole: Item = { ...item, T: { S: 'Set' }, V: { N: '1' } };
+  switch (fault) {
+    case 'no version':
+      return { ...item, T: { S: 'Set' } };
+    case 'a time that is no integer':
+      return { ...whole, C: { S: 'yesterday' } };
+    case 'a time before 1970':
+      return { ...whole, C: { N: '-86400' } };
+    case 'two bodies':
+      return { ...whole, E: { S: 'logs/somewhere/else' } };
+    case 'a body that cannot be read':
+      return { ...whole, B: { N: '0.12345678901234567890123456789012345678' } };
+    case 'a foreign attribute':
+      return { ...whole, other: { S: 'theirs' } };
+    case 'no type':
+      return { ...item, V: { N: '1' } };
+    case 'an empty type':
+      return { ...whole, T: { S: '' } };
+    case 'a type that is no text':
+      return { ...whole, T: { N: '5' } };
+  }
 }
 
 export interface TestClient {

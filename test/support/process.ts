@@ -14,9 +14,33 @@ export interface FaultRates {
   readonly timeout: number;
   /** The operation or its answer takes up to two minutes. */
   readonly delay: number;
+  /** The operation takes effect, its answer is lost, and the SDK sends it again. Only writes are sent again. */
+  readonly resend: number;
 }
 
-export const NO_FAULTS: FaultRates = { crashBefore: 0, crashAfter: 0, throttle: 0, timeout: 0, delay: 0 };
+export const NO_FAULTS: FaultRates = { crashBefore: 0, crashAfter: 0, throttle: 0, timeout: 0, delay: 0, resend: 0 };
+
+/** Writes that are one request each, which an SDK sends again. */
+const RESENT = new Set([
+  'putEntries',
+  'startSegment',
+  'completeSnapshot',
+  'replaceRoot',
+  'advanceLastSnapshot',
+  'setArchive',
+  'setExpiration',
+  'setEntryExpiry',
+  'deleteEntries',
+  'letEntriesGo',
+  'keepEntries',
+  'putItems',
+  'putSegment',
+  'put',
+  'delete',
+]);
+
+/** How long the SDK waits at most for an answer before it sends a request again, in milliseconds. */
+const RESEND_MS = 30_000;
 
 /** A fault that a history puts in on purpose. */
 export class InjectedFault extends Error {
@@ -79,7 +103,8 @@ export class Process {
       const alive = (settle: () => void) => () => {
         if (!this.#dead) settle();
       };
-      const fault = this.#fault();
+      const drawn = this.#fault();
+      const fault = drawn === 'resend' && !RESENT.has(operation) ? undefined : drawn;
       const answer = async (): Promise<void> => {
         if (this.#dead) return;
         if (fault !== undefined) this.#note(`${operation}: ${fault}`);
@@ -94,13 +119,18 @@ export class Process {
         if (fault === 'timeout') return reject(new InjectedFault(operation, false));
         scheduler.after(this.#latency(fault === 'delay'), alive(settle));
       };
-      scheduler.after(this.#latency(fault === 'delay'), answer);
+      const send = async (): Promise<void> => {
+        if (fault !== 'resend' || this.#dead) return answer();
+        await effect().catch(() => undefined);
+        scheduler.after(random.integer(1, RESEND_MS), answer);
+      };
+      scheduler.after(this.#latency(fault === 'delay'), send);
     });
 
   #fault(): keyof FaultRates | undefined {
     const { faults, random } = this.#options;
     let rest = random.next();
-    for (const name of ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay'] as const) {
+    for (const name of ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend'] as const) {
       rest -= faults()[name];
       if (rest < 0) return name;
     }

@@ -1,6 +1,6 @@
 import type { ItemInvalidError } from '../../src/errors.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import type {
@@ -73,13 +73,15 @@ export class RecordedLogStore implements LogStore {
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {
+    const there = await this.#anyExists(entries);
     await this.#inner.putEntries(entries);
-    this.#inserted(entries);
+    if (!there) this.#inserted(entries);
   }
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+    const there = await this.#anyExists([items.end]);
     await this.#inner.startSegment(items);
-    this.#inserted([items.end, items.first], items.segment);
+    if (!there) this.#inserted([items.end, items.first], items.segment);
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
@@ -193,7 +195,7 @@ export class RecordedLogStore implements LogStore {
     return all.flatMap((segment) => this.#asOf(segment, horizon) ?? []).slice(0, limit);
   }
 
-  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<Entry | undefined> {
+  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
     for (const { entry } of this.#shown(log, segment, this.#horizon(consistency)).reverse()) {
       const stored = await this.#inner.getEntry(log, entry.position, consistency);
       if (stored !== undefined) return stored;
@@ -255,6 +257,12 @@ export class RecordedLogStore implements LogStore {
 
   async #exists({ log, position }: EntryPlace): Promise<boolean> {
     return (await this.#inner.getEntry(log, position, { consistent: true })) !== undefined;
+  }
+
+  /** Whether there is one already, so that a write which succeeds has changed nothing: an earlier sending did. */
+  async #anyExists(places: readonly EntryPlace[]): Promise<boolean> {
+    const there = await Promise.all(places.map((place) => this.#exists(place)));
+    return there.includes(true);
   }
 
   async #modified(log: LogId, position: Position): Promise<void> {

@@ -56,19 +56,40 @@ function pauseMs(random: Random): number {
 async function act(world: World, ports: Ports, client: LogClient, plan: ClientPlan): Promise<void> {
   const choice = world.random.next();
   const { log } = plan;
-  if (choice < 0.14) await client.addSnapshot(log);
-  else if (choice < 0.22) await client.startSegment(log);
-  else if (choice < 0.36) await loadAndCheck(world, ports, log);
+  const { name } = ports.process;
+  if (choice < 0.14) {
+    const { position } = await client.addSnapshot(log);
+    world.tell(name, log, position, [{ type: RESERVED_TYPES.snapshot }]);
+  } else if (choice < 0.22) {
+    const { position } = await client.startSegment(log);
+    world.tell(name, log, position, [{ type: RESERVED_TYPES.snapshot }]);
+  } else if (choice < 0.36) await loadAndCheck(world, ports, log);
   else {
     const count = world.random.chance(0.8) ? 1 : world.random.integer(2, 6);
     const edits = plan.edits.slice(plan.next, plan.next + count);
     const poisoned = plan.poisonAt !== undefined && plan.poisonAt >= plan.next && plan.poisonAt < plan.next + count;
     plan.next += count;
     if (poisoned) await poisonLog(world, log);
-    await client.addEntries(
-      log,
-      edits.map((edit) => newEntry(world, enlarge(world, edit))),
-    );
+    await addEntries(world, { client, name, log }, edits);
+  }
+}
+
+/** Adds edits. If another client is just adding some to the same log, it may be that both write equal entries. */
+async function addEntries(
+  world: World,
+  { client, name, log }: { readonly client: LogClient; readonly name: string; readonly log: LogId },
+  edits: readonly SheetEdit[],
+): Promise<void> {
+  const others = world.adding.get(log);
+  const equal = others !== undefined && world.random.chance(0.5);
+  if (equal) world.trace(`${world.scheduler.now()} ${name} adds equal entries`);
+  const entries = equal ? others : edits.map((edit) => newEntry(world, enlarge(world, edit)));
+  world.adding.set(log, entries);
+  try {
+    const { first } = await client.addEntries(log, entries);
+    world.tell(name, log, first, entries);
+  } finally {
+    if (world.adding.get(log) === entries) world.adding.delete(log);
   }
 }
 

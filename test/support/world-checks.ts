@@ -171,6 +171,8 @@ export type Repair = 'late snapshot' | 'redelivery' | 'sweep';
 
 /** What must hold of a log once nothing is left to do. */
 export async function checkSettledLog(world: World, log: LogId, repair: Repair): Promise<void> {
+  const ids = world.tables.history(log).flatMap(({ entry }) => (entry.id === undefined ? [] : [toHex(entry.id)]));
+  assert.equal(new Set(ids).size, ids.length, `an entry of ${log} was appended twice`);
   const poison = firstPoison(world, log);
   const asked = snapshotEntries(world, log);
   const isBuildable = (position: Position): boolean =>

@@ -3,10 +3,11 @@ import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import { LogClient } from '../../src/log/client.ts';
+import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import { type EntryPlace, entryPlace } from '../../src/log/item-codec.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
+import { comparePositions, formatPosition, type Position } from '../../src/log/position.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
@@ -65,6 +66,10 @@ export class World {
   /** By the number that an entry carries as its time of creation: what it says, known from nowhere but here. */
   readonly edits = new Map<number, SheetEdit>();
   readonly poisons = new Map<number, Poison>();
+  /** Which client was told that the entry at a place is its own, by the place. */
+  readonly #told = new Map<string, string>();
+  /** Entries that a client is just adding to a log: another one may add equal ones. */
+  readonly adding = new Map<LogId, readonly NewEntry[]>();
   /** One line for each thing that happened. */
   readonly lines: string[] = [];
   /** The reducer's version that is deployed at this moment. */
@@ -112,6 +117,24 @@ export class World {
     if (gone.length === 0) return;
     this.trace(`${this.scheduler.now()} TTL removes ${gone.length} entries`);
     this.tables.removed(gone);
+  }
+
+  /**
+   * Notes that a client was told of entries which it appended, from one place on.
+   * @throws Error if one of them does not exist, is not as the client wrote it, or was another client's
+   */
+  tell(name: string, log: LogId, first: Position, entries: readonly Pick<NewEntry, 'type' | 'created'>[]): void {
+    for (const [i, { type, created }] of entries.entries()) {
+      const position = { segment: first.segment, entry: first.entry + i };
+      const place = `${log}/${formatPosition(position)}`;
+      const other = this.#told.get(place);
+      if (other !== undefined) throw new Error(`${name} was told that ${place} is its own, and so was ${other}`);
+      this.#told.set(place, name);
+      const written = this.tables.history(log).find(({ entry }) => comparePositions(entry.position, position) === 0);
+      if (written === undefined) throw new Error(`${name} was told of ${place}, which does not exist`);
+      if (written.entry.type === type && (created === undefined || written.entry.created === created)) continue;
+      throw new Error(`${name} was told that ${place} is its own, and it holds another entry`);
+    }
   }
 
   /** A number that stands for one entry. */

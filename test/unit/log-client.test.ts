@@ -12,10 +12,11 @@ import {
   ValueUnsupportedError,
 } from '../../src/errors.ts';
 import { loadBody } from '../../src/log/body.ts';
+import type { Entry } from '../../src/log/entry.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
-import { allEntries, entryAt, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 
 const CONSISTENT = { consistent: true };
 const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });
@@ -28,10 +29,10 @@ class StaleStore extends MemoryLogStore {
   async freeze(log: LogId): Promise<void> {
     const copy = new MemoryLogStore();
     for await (const segment of super.segments(log)) {
-      const entries = await allEntries(super.entries(log, { segment: segment.segment, from: 0, to: 1000 }));
-      const [first, ...rest] = entries;
-      if (first !== undefined) await copy.createLog(segment, first);
-      for (const entry of rest) await copy.putEntries([entry]);
+      await copy.putSegment(segment);
+      for await (const items of super.items(log, { segment: segment.segment, from: 0, to: 1000 })) {
+        for (const item of items) await copy.putItems([item]);
+      }
     }
     this.#frozen = copy;
   }
@@ -72,9 +73,10 @@ describe('creating a log', () => {
     const log = await client.createLog();
     expect(requests).toEqual(['createLog']);
     expect(await store.newestSegments(log, 2, CONSISTENT)).toEqual([{ log, segment: 0, created: NOON }]);
-    expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual({
+    expect(await store.getEntry(log, at(0, 0), CONSISTENT)).toEqual({
       log,
       position: at(0, 0),
+      id: expect.any(Uint8Array),
       created: NOON,
       type: 'Snapshot',
       version: 1,
@@ -113,15 +115,45 @@ describe('adding an entry', () => {
     expect(requests).toEqual(['putEntries', 'putEntries']);
   });
 
+  test('gives each entry an id, which all attempts to write that entry carry', async () => {
+    const tries: (readonly Entry[])[] = [];
+    class Watched extends FailingStore {
+      override async putEntries(entries: readonly Entry[]): Promise<void> {
+        tries.push(entries);
+        return super.putEntries(entries);
+      }
+    }
+    const store = new Watched();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    await testLogClient({ store }).client.addEntry(log, set(0));
+    store.failures = [conflict()];
+    await client.addEntries(log, [set(1), set(1)]);
+    const [, refused, written] = tries.map((entries) => entries.map(({ id }) => id));
+    expect(written).toEqual(refused);
+    const ids = (await allEntries(store.entries(log, { segment: 0, from: 0, to: 9 }))).map(({ id }) => String(id));
+    expect(ids.map((id) => id.split(',').length)).toEqual([8, 8, 8, 8]);
+    expect(new Set(ids).size).toBe(4);
+  });
+
   test('writes body, type, version and time', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await client.addEntry(log, { type: 'A', version: 7, body: 1 });
     await client.addEntry(log, { type: 'B', version: 0, body: null, created: 5 });
     const bytes = Uint8Array.of(1);
-    const first = { log, position: at(0, 1), created: NOON, type: 'A', version: 7, body: { format: 'bytes', bytes } };
+    const id = expect.any(Uint8Array);
+    const first = {
+      log,
+      position: at(0, 1),
+      id,
+      created: NOON,
+      type: 'A',
+      version: 7,
+      body: { format: 'bytes', bytes },
+    };
     expect(await store.getEntry(log, at(0, 1), CONSISTENT)).toEqual(first);
-    const second = { log, position: at(0, 2), created: 5, type: 'B', version: 0 };
+    const second = { log, position: at(0, 2), id, created: 5, type: 'B', version: 0 };
     expect(await store.getEntry(log, at(0, 2), CONSISTENT)).toEqual(second);
   });
 
@@ -225,6 +257,34 @@ describe('adding an entry', () => {
     requests.length = 0;
     await client.addEntry(log, set(1));
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+  });
+
+  test.each(MALFORMED)('goes on behind an entry with %s', async (fault) => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await store.advanceLastSnapshot(log, at(0, 0));
+    const spoil = (entry: number) => store.putItems([malformedItem(log, at(0, entry), fault)]);
+    const fresh = () => testLogClient({ store }).client;
+    await spoil(1);
+    expect((await fresh().addEntry(log, set(1))).position).toEqual(at(0, 2));
+    await spoil(3);
+    expect((await fresh().addEntries(log, [set(1), set(2)], { after: at(0, 3) })).last).toEqual(at(0, 5));
+    await spoil(6);
+    expect((await fresh().addSnapshot(log)).position).toEqual(at(0, 7));
+    await spoil(8);
+    expect((await fresh().startSegment(log)).position).toEqual(at(1, 0));
+  });
+
+  test('goes on behind an entry without a type only if a consistent read shows no later segment', async () => {
+    const store = new StaleStore();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    await store.putItems([malformedItem(log, at(0, 1), 'no type')]);
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await store.freeze(log);
+    await testLogClient({ store }).client.startSegment(log);
+    await store.deleteEntries(log, 0, [2]);
+    expect((await testLogClient({ store }).client.addEntry(log, set(1))).position).toEqual(at(1, 1));
   });
 
   test('refuses what is no entry, and changes nothing', async () => {
