@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
@@ -18,8 +19,9 @@ import { sdkConfig } from '../adapters/sdk-config.ts';
 import { readTtlAttribute, readWriteCapacity } from '../adapters/table-settings.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
-import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
+import { type CheckpointStore, checkpointPath, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { givenEndpoint, joinEngine } from '../local/engine.ts';
+import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
@@ -77,6 +79,8 @@ export interface TableSettings {
   readonly writeCapacity: () => Promise<number>;
   /** The attribute by which its items expire; undefined where they do not. */
   readonly ttlAttribute: () => Promise<string | undefined>;
+  /** Whether items stay though they have expired, since the engine only takes the setting. */
+  readonly ignoresTtl: boolean;
 }
 
 const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
@@ -123,7 +127,7 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
       },
       streams: new DynamoDBStreamsClient(config),
       streamArn: () => describeStream(dynamodb, names.entryTable),
-      checkpoints: (streamArn) => new FileCheckpointStore(join(dir, 'stream-checkpoint.json'), streamArn),
+      checkpoints: (streamArn) => new FileCheckpointStore(checkpointPath(dir), streamArn),
       lost: engine.lost,
       endpoint: engine.endpoint,
       close: () => engine.leave(),
@@ -190,6 +194,7 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects }:
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
     ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),
+    ignoresTtl: place.local !== undefined && existsSync(dataPath('dynoxide', place.local)),
   };
   return { tables, blobs, client, deps, requireReducer: reducerGuard(deps, chosen), settings };
 }

@@ -67,13 +67,20 @@ export async function paceOf(environment: Environment, share: number): Promise<P
 }
 
 /**
- * Makes sure that what is stamped to expire does.
- * @param log whose policy wants it; left out where it is the deployment's
- * @throws UsageError where the Entry table has no TTL on attribute `X`
+ * Checks that DynamoDB deletes entries that have an expiry, and notes that the embedded engine deletes none.
+ * @param log whose policy wants it; left out if it is the deployment's
+ * @throws UsageError if the Entry table has no TTL on attribute `X`
  */
-export async function requireTtl(environment: Environment, log?: LogId): Promise<void> {
+export async function requireTtl(environment: Environment, output: Output, log?: LogId): Promise<void> {
   const attribute = await environment.settings.ttlAttribute();
-  if (attribute === 'X') return;
+  if (attribute === 'X') {
+    if (environment.settings.ignoresTtl) {
+      output.note(
+        'The embedded engine deletes no expired entries. To see entries leave the table, use --expire delete.',
+      );
+    }
+    return;
+  }
   const now = attribute === undefined ? 'is switched off' : `looks at attribute '${attribute}'`;
   throw new UsageError(`the TTL of the Entry table ${now}, so entries that are stamped would never go`, {
     log,

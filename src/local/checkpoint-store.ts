@@ -1,5 +1,5 @@
 import { open, readFile, rename } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { EngineError } from '../errors.ts';
 
@@ -19,6 +19,36 @@ const schema = z.object({
   position: z.record(z.string(), z.string().regex(/^\d+$/)),
 });
 
+/** How far which stream has been read. */
+export type StreamCheckpoint = Readonly<z.infer<typeof schema>>;
+
+/** Where the checkpoint of a data directory lies. */
+export function checkpointPath(dir: string): string {
+  return join(dir, 'stream-checkpoint.json');
+}
+
+/**
+ * What was saved last, whatever stream it is of; undefined if nothing was.
+ * @throws EngineError if the file is not what `save` wrote
+ */
+export async function readCheckpoint(path: string): Promise<StreamCheckpoint | undefined> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new EngineError(`${path} is damaged`, {
+      advice: 'Delete it: the stream is then read from its beginning, and work that is done already is not redone',
+      cause,
+    });
+  }
+}
+
 /**
  * Remembers a stream's position in a file, synced to the disk. It counts for this very stream only: a table that was
  * deleted and created again has another one, which is read from its beginning.
@@ -34,22 +64,8 @@ export class FileCheckpointStore implements CheckpointStore {
 
   /** @throws EngineError where the file is there but not what `save` wrote */
   async load(): Promise<StreamPosition> {
-    let text: string;
-    try {
-      text = await readFile(this.#path, 'utf8');
-    } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
-      throw error;
-    }
-    try {
-      const { streamArn, position } = schema.parse(JSON.parse(text));
-      return streamArn === this.#streamArn ? position : {};
-    } catch (cause) {
-      throw new EngineError(`${this.#path} is damaged`, {
-        advice: 'Delete it: the stream is then read from its beginning, and work that is done already is not redone',
-        cause,
-      });
-    }
+    const checkpoint = await readCheckpoint(this.#path);
+    return checkpoint?.streamArn === this.#streamArn ? checkpoint.position : {};
   }
 
   async save(position: StreamPosition): Promise<void> {

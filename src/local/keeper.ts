@@ -6,11 +6,12 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, type Socket } from 'node:net';
 import { LogfoldError, textOf } from '../errors.ts';
+import { checkpointPath, readCheckpoint } from './checkpoint-store.ts';
 import { chooseEngine, dataPath } from './engine-program.ts';
 import { removeEngineState, writeEngineState } from './engine-state.ts';
 import { type KeeperWord, onLines } from './lease.ts';
 import { RunningEngine } from './running-engine.ts';
-import { indexStreamRecords } from './stream-index.ts';
+import { indexStreamRecords, trimStreamRecords } from './stream-records.ts';
 
 class Keeper {
   readonly #dir: string;
@@ -36,7 +37,7 @@ class Keeper {
     const program = await chooseEngine(this.#dir, process.env.LOGFOLD_ENGINE);
     this.#engine = RunningEngine.start(program, this.#dir);
     const engine = await this.#engine;
-    if (program.name === 'dynoxide') this.#speedUp();
+    if (program.name === 'dynoxide') await this.#keepStreamSmall();
     void engine.ended.then((how) => this.#end('lost', `the engine ended (${how})`));
     const port = await this.#listen();
     await writeEngineState(this.#dir, {
@@ -51,12 +52,15 @@ class Keeper {
     this.#endUnlessNeeded();
   }
 
-  /** Without its index the engine is as right as with it, so a failure is for the log alone. */
-  #speedUp(): void {
+  /** The engine is as right without an index and with old records, so a failure is for the log alone. */
+  async #keepStreamSmall(): Promise<void> {
+    const path = dataPath('dynoxide', this.#dir);
     try {
-      indexStreamRecords(dataPath('dynoxide', this.#dir));
+      indexStreamRecords(path);
+      const checkpoint = await readCheckpoint(checkpointPath(this.#dir));
+      if (checkpoint !== undefined) trimStreamRecords(path, checkpoint, Date.now());
     } catch (error) {
-      console.error(`keeper ${process.pid}: no index for stream records:`, error);
+      console.error(`keeper ${process.pid}: stream records are not indexed or trimmed:`, error);
     }
   }
 

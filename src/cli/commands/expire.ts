@@ -42,7 +42,7 @@ export function expireCommand() {
         const own = await policyOfLog(environment, log, policyChanges(options));
         const policy = checkPolicy({ ...own, expire: own.expire === 'never' ? 'ttl' : own.expire }, log);
         const numbers = number === undefined ? await dueSegments(environment, log, policy, 'expire') : [number];
-        if (policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment, log);
+        if (policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment, output, log);
         if (numbers.length > 0) warnOfShortGrace(policy, output);
         const results: ExpireResult[] = [];
         await withProgress(output, 'Entries done', async (onEntries) => {

@@ -26,7 +26,7 @@ export function policyCommandOfLogs() {
         if (log !== undefined && (sets || options.clear)) {
           const change = (own: PolicyChanges) => (options.clear ? undefined : { ...own, ...changes });
           const before = (await readPolicies(deps.blobs, DEFAULT_POLICY)).ownOf(log);
-          if (change(before)?.expire === 'ttl') await requireTtl(environment, log);
+          if (change(before)?.expire === 'ttl') await requireTtl(environment, output, log);
           await writePolicy(deps.blobs, DEFAULT_POLICY, { log, change });
         }
         const policies = await readPolicies(deps.blobs, DEFAULT_POLICY);

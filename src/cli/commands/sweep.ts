@@ -47,9 +47,9 @@ export function sweepCommand() {
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
         const policies = await readPolicies(environment.deps.blobs, everywhere);
-        if (everywhere.expire === 'ttl') await requireTtl(environment);
+        if (everywhere.expire === 'ttl') await requireTtl(environment, output);
         const byTtl = (log === undefined ? policies.logs() : [log]).find((of) => policies.ownOf(of).expire === 'ttl');
-        if (byTtl !== undefined) await requireTtl(environment, byTtl);
+        if (byTtl !== undefined) await requireTtl(environment, output, byTtl);
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const policyOf = (of: LogId) => policies.of(of);
         const pace = await paceOf(environment, options.capacityShare);
