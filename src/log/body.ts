@@ -12,6 +12,7 @@ import {
 } from '../errors.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
+import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES } from './decoded-size.ts';
 import type { Entry, StoredBody } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import { decodeForeignValue } from './message-pack.ts';
@@ -22,6 +23,9 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Encoded bodies larger than this many bytes go to the blob store: from there on S3 is cheaper to read. */
 export const EXTERNAL_BODY_BYTES = 16 * 1024;
+
+/** Larger bodies are refused before they are fetched: decoded, they would not fit into a function's memory. */
+export const MAX_BODY_BYTES = 64 * 1024 * 1024;
 
 /**
  * A value as MessagePack. {@link decodeBody} gives it back, but for two things that MessagePack does not tell apart:
@@ -56,18 +60,47 @@ export function decodeBody(stored: StoredBody): Value {
 }
 
 /**
- * An entry's body, fetched where it lies in an external object. null where the entry has none.
- * @throws ExternalMissingError where the object does not exist
- * @throws ExternalCorruptError where the key says what the object hashes to, and it does not
- * @throws BodyUndecodableError where the body cannot be decoded
+ * An entry's body, fetched if it lies in an external object. null if the entry has none.
+ * @throws ExternalMissingError if the object does not exist
+ * @throws ExternalCorruptError if the key says what the object hashes to, and it does not
+ * @throws BodyUndecodableError if the body cannot be decoded, or is too large to be
  */
 export async function loadBody(blobs: BlobStore, entry: Entry): Promise<Value> {
-  const where: Where = { log: entry.log, segment: entry.position.segment, entry: entry.position.entry };
+  const { external } = entry;
+  return external === undefined
+    ? decodeEntryBody(entry)
+    : decodeExternalBody(entry, external, await blobs.get(external));
+}
+
+/**
+ * The body that lies inside of an entry. null if there is none.
+ * @throws BodyUndecodableError if the body cannot be decoded
+ */
+export function decodeEntryBody(entry: Entry): Value {
+  const { body } = entry;
+  return body === undefined ? null : placed(entry, () => decodeBody(body));
+}
+
+/**
+ * The body that an object holds, whose bytes were fetched.
+ * @throws ExternalMissingError, ExternalCorruptError, BodyUndecodableError: see {@link loadBody}
+ */
+export function decodeExternalBody(entry: Entry, key: string, bytes: Uint8Array | undefined): Value {
+  return placed(entry, () => decodeBody({ format: 'bytes', bytes: checkExternal(key, bytes) }));
+}
+
+/** @throws BodyUndecodableError if a body of so many bytes is too large to be decoded */
+export function checkBodyBytes(bytes: number): void {
+  if (bytes <= MAX_BODY_BYTES) return;
+  throw new BodyUndecodableError(`the body has ${bytes} bytes, over the limit of ${MAX_BODY_BYTES}`, {
+    advice: 'Replace the entry by several with smaller bodies',
+  });
+}
+
+function placed<T>({ log, position }: Entry, decode: () => T): T {
+  const where: Where = { log, segment: position.segment, entry: position.entry };
   try {
-    if (entry.external !== undefined) {
-      return decodeBody({ format: 'bytes', bytes: await fetchExternal(blobs, entry.external) });
-    }
-    return entry.body === undefined ? null : decodeBody(entry.body);
+    return decode();
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }
@@ -91,13 +124,13 @@ export async function saveBody(
   return { external };
 }
 
-async function fetchExternal(blobs: BlobStore, key: string): Promise<Uint8Array> {
-  const bytes = await blobs.get(key);
+function checkExternal(key: string, bytes: Uint8Array | undefined): Uint8Array {
   if (bytes === undefined) {
     throw new ExternalMissingError(`the object '${key}' with the body does not exist`, {
       advice: 'Restore it, from a version or a backup of the bucket',
     });
   }
+  checkBodyBytes(bytes.length);
   const parsed = parseKey(key);
   if (parsed?.kind === 'body' && parsed.id !== bytesToHex(sha256(bytes))) {
     throw new ExternalCorruptError(`the object '${key}' with the body does not hash to its name`, {
@@ -114,10 +147,39 @@ function decodeBytes(bytes: Uint8Array): Value {
 }
 
 function parseJson(text: string): Value {
+  checkJsonSize(text);
   const value: unknown = JSON.parse(text);
   checkValue(value);
   return value;
 }
+
+/** JSON text up to this length, in UTF-16 code units, takes little memory whatever it says. */
+const SMALL_JSON = 1_000_000;
+
+/** Estimates what a text takes once it is decoded, by its brackets and commas outside of strings. */
+function checkJsonSize(text: string): void {
+  if (text.length <= SMALL_JSON) return;
+  let bytes = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) i = endOfString(text, i);
+    else if (code === COMMA) bytes += ITEM_BYTES;
+    else if (code === BRACKET || code === BRACE) bytes += CONTAINER_BYTES + ITEM_BYTES;
+  }
+  checkDecodedBytes(bytes);
+}
+
+/** Where a JSON string ends whose quote stands at an index: at its last quote, or at the end of the text. */
+function endOfString(text: string, start: number): number {
+  for (let i = start + 1; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) return i;
+    if (code === BACKSLASH) i++;
+  }
+  return text.length;
+}
+
+const [QUOTE, COMMA, BRACKET, BRACE, BACKSLASH] = [0x22, 0x2c, 0x5b, 0x7b, 0x5c];
 
 // A Map is written by its entries alone, whereas msgpackr asks an object for `constructor` and `toJSON`.
 function packable(value: Value): unknown {

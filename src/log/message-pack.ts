@@ -1,5 +1,6 @@
-import { ChunkCorruptError } from '../errors.ts';
+import { ChunkCorruptError, ValueUnsupportedError } from '../errors.ts';
 import { plainBytes } from './attribute.ts';
+import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES } from './decoded-size.ts';
 import { MAX_VALUE_DEPTH, type Value } from './value.ts';
 
 const EXACT = 2n ** 53n;
@@ -13,6 +14,8 @@ export class ByteReader {
   readonly view: DataView;
   /** Whether another program may have written the bytes, see {@link decodeForeignValue}. */
   readonly foreign: boolean;
+  /** About how much memory everything takes that was read, in bytes. */
+  decodedBytes = 0;
   offset: number;
 
   constructor(bytes: Uint8Array, offset = 0, foreign = false) {
@@ -174,6 +177,7 @@ function readText(reader: ByteReader, length: number): string {
 
 function readArray(reader: ByteReader, length: number, depth: number): Value[] {
   checkDepth(depth);
+  countItems(reader, length);
   const items: Value[] = [];
   for (let i = 0; i < length; i++) items.push(readValue(reader, depth + 1));
   return items;
@@ -181,6 +185,7 @@ function readArray(reader: ByteReader, length: number, depth: number): Value[] {
 
 function readMap(reader: ByteReader, length: number, depth: number): Value {
   checkDepth(depth);
+  countItems(reader, 2 * length);
   const map: Record<string, Value> = {};
   for (let i = 0; i < length; i++) {
     const key = readKey(reader, depth);
@@ -202,6 +207,17 @@ function readKey(reader: ByteReader, depth: number): string {
   if (!reader.foreign || !isInteger)
     throw corrupt(`a key of a map is not a string${reader.foreign ? ' or an integer' : ''}`);
   return String(key);
+}
+
+function countItems(reader: ByteReader, items: number): void {
+  // Each item has a byte at least, so a length alone makes nobody reserve memory.
+  if (items > reader.bytes.length - reader.offset) throw corrupt('a value reaches past the end');
+  reader.decodedBytes += CONTAINER_BYTES + items * ITEM_BYTES;
+  try {
+    checkDecodedBytes(reader.decodedBytes);
+  } catch (error) {
+    throw error instanceof ValueUnsupportedError ? corrupt(error.reason) : error;
+  }
 }
 
 function checkDepth(depth: number): void {

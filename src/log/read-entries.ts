@@ -12,9 +12,9 @@ export interface EntrySource {
   readonly store: LogStore;
   /** {@link RESERVED_TYPES} by default. */
   readonly types?: ReservedTypes | undefined;
-  /** Entries of one request, and so of a page at most; 500 by default. Bodies lie inside up to 16 KB, so this bounds memory too. */
+  /** Entries of one range, and so of a page at most; 500 by default. Ranges become shorter if their entries are large. */
   readonly rangeEntries?: number | undefined;
-  /** Requests under way at once, 4 by default. */
+  /** Ranges of which the first page is on its way or held at once, 4 by default. A page has 1 MB of items at most. */
   readonly concurrency?: number | undefined;
 }
 
@@ -84,13 +84,16 @@ async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean):
   // The entry before is read too: it shows a reader who has come to the end whether the segment ended there, and
   // one who is beyond the end that nothing is there.
   const from = Math.max(0, start.entry - 1);
-  const first = await readDense(reading, { segment, from, to: from + rangeEntries }, 1);
-  const wanted = first.slice(start.entry - from);
-  if (wanted.length > 0) yield wanted;
-  let last = first.at(-1);
-  let next = from + first.length;
+  let last: Entry | undefined;
+  let next = from;
+  for await (const page of readDense(reading, { segment, from, to: from + rangeEntries }, 1)) {
+    last = page.at(-1);
+    const wanted = page.slice(Math.max(0, start.entry - next));
+    next += page.length;
+    if (wanted.length > 0) yield wanted;
+  }
 
-  if (first.length === rangeEntries && last?.type !== reading.endSegment) {
+  if (next - from === rangeEntries && last?.type !== reading.endSegment) {
     const newest = await store.newestEntry(log, segment, { consistent: false });
     for await (const page of readNumbers(reading, { segment, from: next, to: (newest?.position.entry ?? 0) + 1 })) {
       yield page;
@@ -117,51 +120,85 @@ async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean):
   });
 }
 
-/** Entries that must exist, by ranges in parallel, handed out in order. */
+/**
+ * Entries that must exist, by ranges in parallel, handed out in order. Only the first page of each range is read ahead, so
+ * memory is bounded whatever the size of entries; ranges are cut to what a page holds, so that nearly all is read ahead.
+ */
 async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): AsyncGenerator<Entry[]> {
-  const running: Promise<Entry[]>[] = [];
+  const running: AheadPages[] = [];
   let next = from;
+  let length = reading.rangeEntries;
   while (next < to || running.length > 0) {
     while (next < to && running.length < reading.concurrency) {
-      const end = Math.min(next + reading.rangeEntries, to);
-      const page = readDense(reading, { segment, from: next, to: end }, end - next);
-      // Each is awaited below in its turn: a failure before that must not count as unhandled.
-      page.catch(() => undefined);
-      running.push(page);
+      const end = Math.min(next + length, to);
+      running.push(new AheadPages(readDense(reading, { segment, from: next, to: end }, end - next)));
       next = end;
     }
-    const page = await running.shift();
-    if (page !== undefined) yield page;
+    const range = running.shift();
+    let pages = 0;
+    let longest = 0;
+    for await (const page of range?.pages() ?? []) {
+      pages++;
+      longest = Math.max(longest, page.length);
+      yield page;
+    }
+    length = pages > 1 ? Math.max(1, longest) : Math.min(length * 2, reading.rangeEntries);
+  }
+}
+
+/** Pages of which the first is asked for now, and the others when their turn comes. */
+class AheadPages {
+  readonly #pages: AsyncGenerator<Entry[]>;
+  readonly #first: Promise<IteratorResult<Entry[]>>;
+
+  constructor(pages: AsyncGenerator<Entry[]>) {
+    this.#pages = pages;
+    this.#first = pages.next();
+    // Awaited in its turn: a failure before that must not count as unhandled.
+    this.#first.catch(() => undefined);
+  }
+
+  async *pages(): AsyncGenerator<Entry[]> {
+    const first = await this.#first;
+    if (first.done === true) return;
+    yield first.value;
+    yield* this.#pages;
   }
 }
 
 /**
- * The entries of one range, without gap from its first number on.
+ * Entries of one range in pages that are never empty, without gap from its first number on.
  * @param atLeast how many of them must exist
  */
-async function readDense({ store, log }: Reading, numbers: Numbers, atLeast: number): Promise<Entry[]> {
-  const { segment, from } = numbers;
-  const seen = await collect(store.entries(log, numbers, { consistent: false }));
-  const dense = seen.slice(0, countDense(seen, from));
-  if (dense.length === seen.length && dense.length >= atLeast) return dense;
+async function* readDense(
+  { store, log }: Reading,
+  { segment, from, to }: Numbers,
+  atLeast: number,
+): AsyncGenerator<Entry[]> {
+  let next = from;
+  let isWhole = true;
+  for await (const page of store.entries(log, { segment, from, to }, { consistent: false })) {
+    const dense = countDense(page, next);
+    isWhole = dense === page.length;
+    next += dense;
+    if (dense > 0) yield isWhole ? page : page.slice(0, dense);
+    if (!isWhole) break;
+  }
+  if (isWhole && next - from >= atLeast) return;
 
-  const next = from + dense.length;
-  const again = await collect(store.entries(log, { ...numbers, from: next }, { consistent: true }));
-  const more = countDense(again, next);
-  if (more < again.length || dense.length + more < atLeast) throw missing({ log }, segment, next + more);
-  return [...dense, ...again];
+  for await (const page of store.entries(log, { segment, from: next, to }, { consistent: true })) {
+    const dense = countDense(page, next);
+    next += dense;
+    if (dense > 0) yield page.slice(0, dense);
+    if (dense < page.length) throw missing({ log }, segment, next);
+  }
+  if (next - from < atLeast) throw missing({ log }, segment, next);
 }
 
 /** How many entries follow one another from a number on. */
 function countDense(entries: readonly Entry[], from: number): number {
   const gap = entries.findIndex((entry, i) => entry.position.entry !== from + i);
   return gap === -1 ? entries.length : gap;
-}
-
-async function collect(pages: AsyncIterable<Entry[]>): Promise<Entry[]> {
-  const all: Entry[] = [];
-  for await (const page of pages) all.push(...page);
-  return all;
 }
 
 const ADVICE = 'Restore the Entry table from a backup, or the segment from its archive';

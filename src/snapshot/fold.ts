@@ -1,5 +1,5 @@
 import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type Where } from '../errors.ts';
-import { loadBody } from '../log/body.ts';
+import { BodiesAhead } from '../log/bodies-ahead.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import type { Value } from '../log/value.ts';
 import type { Draft } from '../state/draft.ts';
@@ -8,9 +8,6 @@ import type { Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-
-/** External bodies that are held at once, on their way or there: each may be large. */
-const BODIES_AHEAD = 16;
 
 /** Ends folds that would never end. This folder has no clock, so somebody else brings one. */
 export interface FoldWatch {
@@ -49,9 +46,9 @@ export async function foldEntries(
     let count = 0;
     for await (const page of pages) {
       const changes = page.filter(({ type }) => type !== options.types.snapshot && type !== options.types.endSegment);
-      const bodyOf = loadsAhead(options.blobs, changes);
+      const bodies = new BodiesAhead(options.blobs, changes);
       for (const entry of changes) {
-        await foldOne(draft, options.reducer, entry, bodyOf);
+        await foldOne(draft, options.reducer, entry, bodies);
         if (entry.external !== undefined) await options.keepBounded?.(draft);
       }
       count += page.length;
@@ -69,34 +66,12 @@ export async function foldEntries(
   }
 }
 
-type LoadBody = (entry: Entry) => Promise<Value>;
-
-/** Loads the bodies of entries that are asked for in order; the next few external ones are on their way by then. */
-function loadsAhead(blobs: BlobStore, entries: readonly Entry[]): LoadBody {
-  const external = entries.filter((entry) => entry.external !== undefined);
-  const ahead = new Map<Entry, Promise<Value>>();
-  let next = 0;
-  return (entry) => {
-    if (entry.external === undefined) return loadBody(blobs, entry);
-    for (const each of external.slice(next, next + BODIES_AHEAD - ahead.size)) {
-      const body = loadBody(blobs, each);
-      // Awaited in its entry's turn: a failure before that must not count as unhandled.
-      body.catch(() => undefined);
-      ahead.set(each, body);
-      next++;
-    }
-    const body = ahead.get(entry) ?? loadBody(blobs, entry);
-    ahead.delete(entry);
-    return body;
-  };
-}
-
-async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodyOf: LoadBody): Promise<void> {
+async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> {
   const { log, position, created, type, version } = entry;
   const where = { log, ...position, type };
   let body: Value;
   try {
-    body = await bodyOf(entry);
+    body = await bodies.load(entry);
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }

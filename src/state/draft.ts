@@ -13,6 +13,11 @@ import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { DraftMeta, DraftUse } from './draft-use.ts';
 import { EMPTY_STATE, type State } from './state.ts';
 
+/** A state has no more maps than this: its root carries the top node of each. */
+export const MAX_MAPS = 10_000;
+/** About what a map with waiting edits takes in memory beside them, in bytes. */
+const MAP_BYTES = 2048;
+
 /**
  * A map that is being changed. Puts and deletes are held in a batch and reach the tree together; what reads by key sees
  * them at once, and what reads by order applies them first. Nothing is written to the store.
@@ -43,7 +48,7 @@ export class DraftMap {
 
   /** About how much memory the waiting edits take, in bytes. */
   get heldBytes(): number {
-    return this.#batch.heldBytes;
+    return this.#batch.isEmpty ? 0 : this.#batch.heldBytes + MAP_BYTES;
   }
 
   /**
@@ -199,10 +204,16 @@ export class Draft {
 
   /**
    * The map of a name, empty if it is new.
-   * @throws KeyInvalidError where the map exists with keys of the other kind
+   * @throws KeyInvalidError if the map exists with keys of the other kind, or there are {@link MAX_MAPS} others
    */
   map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
-    const map = this.#maps.get(name) ?? new DraftMap(this.#store, emptyLayers(kind), this.use);
+    const known = this.#maps.get(name);
+    if (known === undefined && this.#maps.size >= MAX_MAPS) {
+      throw new KeyInvalidError(`a state has at most ${MAX_MAPS} maps, and map '${name}' is one more`, {
+        advice: 'Put the items of several maps into one, under keys that begin with what was the name',
+      });
+    }
+    const map = known ?? new DraftMap(this.#store, emptyLayers(kind), this.use);
     if (map.kind !== kind) throw new KeyInvalidError(`map '${name}' has ${map.kind} keys, not ${kind} keys`);
     if (options.defers === true) map.defer();
     this.#maps.set(name, map);

@@ -29,13 +29,13 @@ export class EditBatch {
   readonly kind: KeyKind;
   #keys: Key[] = [];
   /** Where each value ends in the bytes; it starts where the one before ends. A deletion has no bytes. */
-  readonly #ends = new NumberColumn();
+  readonly #ends = new NumberColumn(16);
   /** Absent as long as every item weighs 1. */
   #weights: number[] | undefined;
   #ascending = true;
   #hasLargeValues = false;
   readonly #ranges: RangeDeletes;
-  #bytes = new ByteWriter(1024);
+  #bytes = new ByteWriter(64);
   /** What keys that are strings take, in bytes. */
   #textBytes = 0;
   /** The newest edit of each key; made when it is first asked for. */

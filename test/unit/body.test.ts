@@ -228,3 +228,36 @@ describe('external bodies', () => {
     await expect(senseless).rejects.toMatchObject(place);
   });
 });
+
+describe('a body that would take too much memory once it is decoded', () => {
+  const MANY = 8_000_000;
+
+  test.each([
+    ['empty arrays in MessagePack', () => array(MANY, 0x90)],
+    ['empty maps in MessagePack', () => array(MANY, 0x80)],
+    ['numbers in MessagePack', () => array(5 * MANY, 0x01)],
+    ['empty arrays in JSON', () => new TextEncoder().encode(`[${'[],'.repeat(MANY)}[]]`)],
+    ['numbers in JSON', () => new TextEncoder().encode(`[${'1,'.repeat(5 * MANY)}1]`)],
+  ])('is refused: %s', (_, bytes) => {
+    expect(() => decodeBody({ format: 'bytes', bytes: bytes() })).toThrow('bytes of memory');
+  });
+
+  test('is not one whose text only looks so', () => {
+    const text = '[{,"\\'.repeat(2_000_000);
+    const bytes = new TextEncoder().encode(JSON.stringify([text]));
+    expect(decodeBody({ format: 'bytes', bytes })).toEqual([text]);
+  });
+
+  test('is refused by its length alone if there are no items', () => {
+    expect(() => decodeBody({ format: 'bytes', bytes: Uint8Array.of(0xdd, 0xff, 0xff, 0xff, 0xff) })).toThrow(
+      'past the end',
+    );
+  });
+
+  function array(items: number, item: number): Uint8Array {
+    const bytes = new Uint8Array(5 + items).fill(item);
+    bytes[0] = 0xdd;
+    new DataView(bytes.buffer).setUint32(1, items);
+    return bytes;
+  }
+});

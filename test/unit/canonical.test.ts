@@ -160,3 +160,9 @@ describe('reading damaged bytes', () => {
     }
   });
 });
+
+test('bytes that stand for too many items to fit into memory are refused', () => {
+  const bytes = new Uint8Array(5 + 10_000_000).fill(0x90);
+  bytes.set([0xdd, 0x00, 0x98, 0x96, 0x80]);
+  expect(() => decodeValue(bytes)).toThrow('bytes of memory');
+});

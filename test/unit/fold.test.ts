@@ -2,12 +2,12 @@ import { setImmediate } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import { BodyInvalidError, StoreUnavailableError } from '../../src/errors.ts';
-import { encodeBody } from '../../src/log/body.ts';
+import { BodyInvalidError, KeyInvalidError, StoreUnavailableError } from '../../src/errors.ts';
+import { encodeBody, MAX_BODY_BYTES } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { Value } from '../../src/log/value.ts';
 import { foldEntries, saveWhenOver } from '../../src/snapshot/fold.ts';
-import { Draft } from '../../src/state/draft.ts';
+import { Draft, MAX_MAPS } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { saveState } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
@@ -276,4 +276,52 @@ test('an error of the store reaches the job also if the reducer catches it, or t
     }
     await expect(foldEntries(draft, pages(), { reducer, blobs, types: RESERVED_TYPES })).rejects.toBe(unavailable);
   }
+});
+
+test.each([
+  [100_000, 16],
+  [3_000_000, 11],
+  [20_000_000, 3],
+  [50_000_000, 2],
+])('of bodies of %i bytes, few enough are held at once, and each is decoded in its turn', async (bytes, atMost) => {
+  const blobs = new MemoryBlobStore();
+  const stored = encodeBody('x'.repeat(bytes));
+  const page: Entry[] = [];
+  for (let entry = 0; entry < 20; entry++) {
+    await blobs.put(`bodies/${entry}`, stored);
+    const external = `bodies/${entry}`;
+    page.push({ log: LOG, position: { segment: 0, entry }, created: 1, type: 'Set', version: 1, external });
+  }
+  // Parts of large objects are small: only whole objects are counted.
+  let [given, folded, most] = [0, 0, 0];
+  const counted = aroundBlobStore(blobs, async (name, effect) => {
+    if (name === 'get' || stored.length <= 131_072) most = Math.max(most, ++given - folded);
+    return effect();
+  });
+  await fold(counted, [page], async () => {
+    for (let i = 0; i < 5; i++) await setImmediate();
+    folded++;
+  });
+  expect(given).toBe(20);
+  expect(most).toBeLessThanOrEqual(atMost);
+  expect(most).toBeGreaterThan(0);
+});
+
+test('a body that is too large is refused before it is fetched', async () => {
+  const { page } = await pageOf(3, (entry) => entry === 1);
+  class Huge extends MemoryBlobStore {
+    override getRange = async () => ({ bytes: new Uint8Array(131_072), size: MAX_BODY_BYTES + 1 });
+    override get = () => Promise.reject(new Error('fetched'));
+  }
+  const huge = new Huge();
+  const folding = fold(huge, [page], () => undefined);
+  await expect(folding).rejects.toMatchObject({ code: 'BODY_UNDECODABLE', log: LOG, segment: 3, entry: 1 });
+});
+
+test('maps count in what a draft holds, and there is a limit to their number', async () => {
+  const draft = new Draft(nodeStore());
+  for (let i = 0; i < MAX_MAPS; i++) draft.map(`map ${i}`, 'number').put(1, 1);
+  expect(draft.heldBytes).toBeGreaterThan(MAX_MAPS * 2000);
+  expect(() => draft.map('another', 'number')).toThrow(KeyInvalidError);
+  expect(draft.map('map 7', 'number').kind).toBe('number');
 });

@@ -258,3 +258,30 @@ test('what lies backwards or in no log is refused', async () => {
   await build(store, [3, 5]);
   await expect(read(store, { from: at(1, 0), to: at(0, 2) })).rejects.toThrow(PositionInvalidError);
 });
+
+test('of large entries, a page of each range at most is read ahead', async () => {
+  const pageItems = 3;
+  let given = 0;
+  class CountedStore extends MemoryLogStore {
+    override async *entries(log: LogId, range: Parameters<LogStore['entries']>[1]): AsyncGenerator<Entry[]> {
+      for await (const page of super.entries(log, range)) {
+        given += page.length;
+        yield page;
+      }
+    }
+  }
+  const store = new CountedStore({ pageItems });
+  await build(store, [400]);
+  let read = 0;
+  let ahead = 0;
+  const concurrency = 4;
+  const pages = readEntries({ store, rangeEntries: 50, concurrency }, log, { from: at(0, 0), to: at(0, 400) });
+  for await (const page of pages) {
+    for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
+    ahead = Math.max(ahead, given - read);
+    read += page.length;
+  }
+  expect(read).toBe(400);
+  // The page that was just handed out is one of them.
+  expect(ahead).toBe(concurrency * pageItems);
+});

@@ -1,0 +1,89 @@
+import type { BlobPart, BlobStore } from '../store/blob-store.ts';
+import { checkBodyBytes, decodeEntryBody, decodeExternalBody } from './body.ts';
+import type { Entry } from './entry.ts';
+import type { Value } from './value.ts';
+
+/** Objects that are asked for ahead of their entries' turns. */
+const OBJECTS_AHEAD = 16;
+/** The first request for an object asks for so many bytes and learns the object's size. Most bodies end within them. */
+const FIRST_BYTES = 128 * 1024;
+/** Bytes that are held, or on their way, ahead of their entries' turns. */
+const BYTES_AHEAD = 32 * 1024 * 1024;
+
+interface Ahead {
+  readonly key: string;
+  readonly first: Promise<BlobPart | undefined>;
+  /** The whole object, if it is longer than the first request and the limit has room for it. */
+  whole: Promise<Uint8Array | undefined> | undefined;
+  /** What the object takes of the limit, in bytes. */
+  reserved: number;
+}
+
+/**
+ * Loads the bodies of entries that are asked for in order. The next few external bodies are on their way by then, as
+ * bytes. Each is decoded in its entry's turn only, since a decoded body may take ten times the memory.
+ */
+export class BodiesAhead {
+  readonly #blobs: BlobStore;
+  readonly #external: readonly Entry[];
+  readonly #ahead = new Map<Entry, Ahead>();
+  #next = 0;
+  #reserved = 0;
+
+  constructor(blobs: BlobStore, entries: readonly Entry[]) {
+    this.#blobs = blobs;
+    this.#external = entries.filter((entry) => entry.external !== undefined);
+  }
+
+  /** @throws what {@link decodeExternalBody} and {@link decodeEntryBody} throw, and what the store throws */
+  async load(entry: Entry): Promise<Value> {
+    if (entry.external === undefined) return decodeEntryBody(entry);
+    this.#ask();
+    const ahead = this.#ahead.get(entry) ?? this.#start(entry, entry.external);
+    try {
+      const first = await ahead.first;
+      const isWhole = first === undefined || first.size <= first.bytes.length;
+      const bytes = isWhole ? first?.bytes : await (ahead.whole ?? this.#get(ahead.key, first.size));
+      return decodeExternalBody(entry, ahead.key, bytes);
+    } finally {
+      this.#ahead.delete(entry);
+      this.#reserved -= ahead.reserved;
+    }
+  }
+
+  #ask(): void {
+    while (this.#ahead.size < OBJECTS_AHEAD && this.#reserved + FIRST_BYTES <= BYTES_AHEAD) {
+      const entry = this.#external[this.#next];
+      if (entry?.external === undefined) return;
+      this.#next++;
+      this.#start(entry, entry.external);
+    }
+  }
+
+  #start(entry: Entry, key: string): Ahead {
+    const first = this.#blobs.getRange(key, { from: 0, to: FIRST_BYTES });
+    const ahead: Ahead = { key, first, whole: undefined, reserved: FIRST_BYTES };
+    this.#ahead.set(entry, ahead);
+    this.#reserved += FIRST_BYTES;
+    // Failures are met in the entry's turn, and must not count as unhandled before.
+    first.then((part) => this.#sizeKnown(entry, ahead, part?.size ?? 0)).catch(() => undefined);
+    return ahead;
+  }
+
+  #sizeKnown(entry: Entry, ahead: Ahead, size: number): void {
+    if (this.#ahead.get(entry) !== ahead) return;
+    const fits = this.#reserved - ahead.reserved + size <= BYTES_AHEAD;
+    if (size > FIRST_BYTES && !fits) return;
+    this.#reserved += size - ahead.reserved;
+    ahead.reserved = size;
+    if (size <= FIRST_BYTES) return;
+    ahead.whole = this.#get(ahead.key, size);
+    ahead.whole.catch(() => undefined);
+  }
+
+  /** The whole object, in one request: two parts might be of two objects, if somebody replaces it. */
+  async #get(key: string, size: number): Promise<Uint8Array | undefined> {
+    checkBodyBytes(size);
+    return this.#blobs.get(key);
+  }
+}
