@@ -74,7 +74,7 @@ export async function readRecords(blobs: BlobStore, log: LogId): Promise<Collect
 }
 
 /** @throws ObjectInvalidError where the object cannot be read */
-async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
+export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
   const note = await readJson(blobs, noteOf(log, collectedKey(log), collectedSchema));
   return note ?? { bodies: 0, dropped: [] };
 }

@@ -1,13 +1,17 @@
 import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
+import { RESERVED_TYPES } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
+import { rootOf } from '../log/root-ref.ts';
 import { type BuildDeps, buildState, otherReducer } from '../snapshot/build.ts';
+import { keepsRoot } from '../snapshot/kept-roots.ts';
 import type { Root } from '../snapshot/root.ts';
 import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../snapshot/snapshots.ts';
 import { layersHash, saveState, settleState } from '../state/state.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
 import { NodeStore } from '../tree/node-store.ts';
+import { readCollected } from './collection-record.ts';
 
 export interface ReplayDeps extends BuildDeps {
   /** Where the replay's own chunks go, so that the log's own are not touched. */
@@ -19,8 +23,8 @@ export interface Replayed {
   /** State hash of the log folded from its beginning. */
   readonly replayed: string;
   /**
-   * State hash of the stored snapshot, or of the newest one before the position with the entries since; null where
-   * nothing is stored to compare with.
+   * State hash of the snapshot that is stored at the position. If there is none: of the snapshot before it that Last
+   * Snapshot leads to, with the entries since. Null if there is no such snapshot either.
    */
   readonly stored: string | null;
   /** Null where nothing was compared: that is no difference, and proves nothing. */
@@ -39,7 +43,8 @@ export interface Replayed {
  */
 export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promise<Replayed> {
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
-  const found = await findSnapshot(deps.store, log, at ?? { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER });
+  const end = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
+  const found = (at && (await snapshotAt(deps, log, at))) ?? (await findSnapshot(deps.store, log, at ?? end));
   const position = at ?? found?.position;
   if (position === undefined) {
     throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
@@ -61,6 +66,19 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
     : (await buildState({ ...deps, chunks: scratch }, log, { at: position, only: base })).root;
   const storedHash = await settledHash(deps, scratch, stored);
   return { ...result, stored: storedHash, equal: replayedHash === storedHash, snapshot: base.position };
+}
+
+/** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
+async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
+  const { snapshot } = deps.types ?? RESERVED_TYPES;
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  const ref = entry?.type === snapshot ? rootOf(entry) : undefined;
+  if (ref === undefined) return undefined;
+  const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
+  // What was let go less than a grace period ago is still there.
+  const dropped = new Map((await readCollected(deps.blobs, log)).dropped);
+  if (segment === undefined || !keepsRoot(segment, position.entry, { keepSnapshots: 'all', dropped })) return undefined;
+  return { position, ref };
 }
 
 /** The state hash of a root, settled in scratch where edits wait. */

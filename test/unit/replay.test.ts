@@ -5,6 +5,7 @@ import { encodeRoot } from '../../src/snapshot/root.ts';
 import { logPrefix } from '../../src/store/keys.ts';
 import { type Replayed, replay } from '../../src/workers/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { collectAfterEachGrace, refill } from '../support/collecting.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
@@ -52,6 +53,36 @@ describe('replay', () => {
     expect(await replayed(sheet, first)).toMatchObject({ position: first, equal: true, snapshot: first, entries: 2 });
     const after = { segment: end.segment, entry: end.entry + 1 };
     expect(await replayed(sheet, after)).toMatchObject({ position: after, equal: true, snapshot: second, entries: 7 });
+  });
+
+  test('compares with the snapshot that is stored at the position, also where Last Snapshot is past it', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
+    const good = await sheet.completed();
+    await sheet.edit({ type: 'Set', cells: [[0, 1, 'b']] });
+    const bad = await sheet.snapshot();
+    await forge(sheet, bad, good);
+    await sheet.segment();
+    const last = await sheet.snapshot();
+    await sheet.complete(last);
+    expect(await replayed(sheet, good)).toMatchObject({ position: good, equal: true, snapshot: good });
+    const { stateHash } = await sheet.root(good);
+    expect(await replayed(sheet, bad)).toMatchObject({ equal: false, stored: stateHash, snapshot: bad });
+  });
+
+  test('does not ask for a snapshot that the policy let go: its objects may have been collected', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    const positions: Position[] = [];
+    for (const text of ['a', 'b']) {
+      await refill(sheet, text);
+      positions.push(await sheet.completed());
+    }
+    await sheet.covered();
+    await sheet.archive();
+    await collectAfterEachGrace(sheet, 3, { keepSnapshots: 'all' });
+    const [first, second] = positions;
+    expect(await replayed(sheet, first)).toMatchObject({ position: first, equal: null, snapshot: null });
+    expect(await replayed(sheet, second)).toMatchObject({ position: second, equal: true, snapshot: second });
   });
 
   test('shows a snapshot that is not the fold of its log, and those that were built on it', async () => {
