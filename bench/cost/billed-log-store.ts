@@ -161,6 +161,21 @@ export class BilledLogStore implements LogStore {
     return set;
   }
 
+  async replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    const before = await this.#segmentItem(log, number);
+    const place = { segment: number, entry: lastSnapshot ?? 0 };
+    const isRootReplaced = lastSnapshot !== undefined && archive.root !== undefined;
+    const entry = isRootReplaced ? await this.getEntry(log, place, CONSISTENT) : undefined;
+    const entryBefore = entry && (await this.#entryItem(log, place));
+    const named = await this.#inner.replaceArchive(segment, archive);
+    const units = [changeUnits(before, await this.#segmentItem(log, number))];
+    if (entry !== undefined) units.push(changeUnits(entryBefore, await this.#entryItem(log, place)));
+    this.#transact(units);
+    if (!named) await this.getSegment(log, number, CONSISTENT);
+    return named;
+  }
+
   async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
     const { log, segment: number } = segment;
     const before = await this.#segmentItem(log, number);

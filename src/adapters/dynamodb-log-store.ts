@@ -24,7 +24,7 @@ import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { isRetryable } from './dynamodb-error.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './dynamodb-requests.ts';
-import { DynamoDbSegmentLife } from './dynamodb-segment-life.ts';
+import { DynamoDbSegmentLife, rootChange } from './dynamodb-segment-life.ts';
 
 export { isRetryable } from './dynamodb-error.ts';
 export type { Meter } from './dynamodb-requests.ts';
@@ -164,16 +164,7 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
-    const [old, fresh] = [rootAttribute(from), rootAttribute(to)];
-    const replace = {
-      TableName: this.#entryTable,
-      Key: entryKey(log, position),
-      // An item that has both attributes has two bodies, and is invalid.
-      UpdateExpression: old.name === fresh.name ? 'SET #to = :to' : 'SET #to = :to REMOVE #from',
-      ConditionExpression: '#from = :from',
-      ExpressionAttributeNames: { '#from': old.name, '#to': fresh.name },
-      ExpressionAttributeValues: { ':from': old.value, ':to': fresh.value },
-    };
+    const replace = { TableName: this.#entryTable, Key: entryKey(log, position), ...rootChange(from, to) };
     const notArchived = {
       TableName: this.#segmentTable,
       Key: segmentKey(log, position.segment),
@@ -208,6 +199,10 @@ export class DynamoDbLogStore implements LogStore {
 
   setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
     return this.#life.setArchive(segment, archive);
+  }
+
+  replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+    return this.#life.replaceArchive(segment, archive);
   }
 
   setExpiration(segment: Segment, to: Expiration): Promise<boolean> {

@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { AttributeValue as SdkAttributeValue, TransactWriteItem } from '@aws-sdk/client-dynamodb';
+import type { AttributeValue as SdkAttributeValue, TransactWriteItem, Update } from '@aws-sdk/client-dynamodb';
 import type { Item } from '../log/attribute.ts';
 import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../log/item-codec.ts';
 import { checkBatchItems } from '../log/item-size.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { Expiration, LeavingSegment, LogStore } from '../log/log-store.ts';
 import type { Position } from '../log/position.ts';
+import type { RootRef } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { equalBytes } from '../tree/bytes.ts';
 import { isRetryable } from './dynamodb-error.ts';
@@ -57,6 +58,37 @@ export class DynamoDbSegmentLife {
           ExpressionAttributeValues: { ':root': value },
         },
       });
+    }
+    if (await this.#requests.transact(writes)) return true;
+    const stored = await this.#stored(segment);
+    return stored?.archiveHash !== undefined && stored.archive === key && equalBytes(stored.archiveHash, hash);
+  }
+
+  /** As {@link LogStore.replaceArchive}. */
+  async replaceArchive(
+    segment: Segment,
+    { key, hash, root }: Parameters<LogStore['replaceArchive']>[1],
+  ): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    if (segment.archive === undefined) return false;
+    const same = sameAttributes(encodeSegment(segment), ['L', 'A', 'H']);
+    const writes: TransactWriteItem[] = [
+      {
+        Update: {
+          TableName: this.#segmentTable,
+          Key: segmentKey(log, number),
+          UpdateExpression: 'SET A = :a, H = :h',
+          ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
+          ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
+        },
+      },
+    ];
+    if (lastSnapshot !== undefined && root !== undefined) {
+      const entry = entryKey(log, { segment: number, entry: lastSnapshot });
+      // If a restore brings the entry back meanwhile, it has the old root, and the next rebuild replaces that as well.
+      if ((await this.#requests.get(this.#entryTable, entry, true)) !== undefined) {
+        writes.push({ Update: { TableName: this.#entryTable, Key: entry, ...rootChange(root.from, root.to) } });
+      }
     }
     if (await this.#requests.transact(writes)) return true;
     const stored = await this.#stored(segment);
@@ -174,6 +206,23 @@ export class DynamoDbSegmentLife {
     const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), true);
     return item && decodeSegment(item);
   }
+}
+
+/** The update of a Snapshot entry that puts one root in the place of another, if the entry carries that. */
+export function rootChange(
+  from: RootRef,
+  to: RootRef,
+): Pick<Update, 'ConditionExpression' | 'ExpressionAttributeNames' | 'ExpressionAttributeValues'> & {
+  readonly UpdateExpression: string;
+} {
+  const [old, fresh] = [rootAttribute(from), rootAttribute(to)];
+  return {
+    // An item that has both attributes has two bodies, and is invalid.
+    UpdateExpression: old.name === fresh.name ? 'SET #to = :to' : 'SET #to = :to REMOVE #from',
+    ConditionExpression: '#from = :from',
+    ExpressionAttributeNames: { '#from': old.name, '#to': fresh.name },
+    ExpressionAttributeValues: { ':from': old.value, ':to': fresh.value },
+  };
 }
 
 /** A condition that an item's attributes of these names are as in `item`, absent ones absent. */

@@ -146,6 +146,33 @@ export class MemoryLogStore implements LogStore {
     return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
   }
 
+  async replaceArchive(
+    segment: Segment,
+    { key, hash, root }: Parameters<LogStore['replaceArchive']>[1],
+  ): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    const stored = this.#segment(log, number);
+    if (stored?.archive === undefined || stored.archiveHash === undefined || segment.archiveHash === undefined) {
+      return false;
+    }
+    const isSame =
+      stored.archive === segment.archive &&
+      equalBytes(stored.archiveHash, segment.archiveHash) &&
+      stored.lastSnapshot === lastSnapshot;
+    if (!isSame) return stored.archive === key && equalBytes(stored.archiveHash, hash);
+    if (lastSnapshot !== undefined && root !== undefined) {
+      const position = { segment: number, entry: lastSnapshot };
+      const entry = this.#entry(log, position);
+      const carried = entry && rootOf(entry);
+      if (entry !== undefined && (carried === undefined || !sameRoot(carried, root.from))) return false;
+      const { name, value } = rootAttribute(root.to);
+      if (entry !== undefined) {
+        this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
+      }
+    }
+    return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
+  }
+
   async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
     const stored = this.#segment(segment.log, segment.segment);
     if (stored === undefined) return false;

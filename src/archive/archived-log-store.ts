@@ -177,6 +177,10 @@ export class ArchivedLogStore implements LogStore {
     return this.#tables.setArchive(segment, archive);
   }
 
+  replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+    return this.#tables.replaceArchive(segment, archive);
+  }
+
   setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
     return this.#tables.setExpiration(segment, to);
   }

@@ -136,6 +136,21 @@ export interface LogStore {
   ): Promise<boolean>;
 
   /**
+   * Names another archive in the place of the one that `segment` names, on the condition that Last Snapshot and archive are
+   * still as in `segment`. If `root` is given, the entry that Last Snapshot names gets `to`; if that entry is in the table,
+   * it must carry `from`.
+   * @returns whether the segment names this archive afterwards, also if it did so before; if not, nothing was changed
+   */
+  replaceArchive(
+    segment: Segment,
+    archive: {
+      readonly key: string;
+      readonly hash: Uint8Array;
+      readonly root?: { readonly from: RootRef; readonly to: RootRef } | undefined;
+    },
+  ): Promise<boolean>;
+
+  /**
    * Writes when a segment's entries go, on the condition that it still is as in `segment`.
    * @returns whether it is as in `to` afterwards, also where it was so before
    */

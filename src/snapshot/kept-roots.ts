@@ -88,8 +88,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     }
     const mayBeGone = archive === undefined && expires !== undefined;
     if (lastSnapshot !== undefined && !last && !mayBeGone) {
-      const advice = 'Restore the entry from its archive or a backup; until then nothing of this log is collected';
-      throw lastWithoutRoot(log, { segment: segment.segment, entry: lastSnapshot }, advice);
+      throw lastWithoutRoot(segment);
     }
   }
   for await (const { key } of deps.blobs.list(rootPrefix(log))) {

@@ -1,13 +1,16 @@
-import { ChunkMissingError, RootInvalidError } from '../errors.ts';
+import { BlobKeyInvalidError, ChunkMissingError, RootInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import { type RootRef, rootOf } from '../log/root-ref.ts';
+import type { Segment } from '../log/segment.ts';
+import { stateTops } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { chunkKey, parseKey, rootKey } from '../store/keys.ts';
-import type { ChunkPlatform, ChunkStore } from '../tree/chunk.ts';
+import type { ChunkId, ChunkPlatform, ChunkStore } from '../tree/chunk.ts';
 import { chunkId, unpackChunk } from '../tree/chunk-codec.ts';
 import { NodeStore, type NodeStoreOptions } from '../tree/node-store.ts';
+import { walkChunks } from '../tree/walk.ts';
 import { decodeRoot, type EncodedRoot, type Root } from './root.ts';
 
 /** A root that is no longer than this, in bytes, travels in its Snapshot entry: writing it costs no more than an object. */
@@ -73,17 +76,53 @@ export async function loadRoot(
 ): Promise<Root> {
   const { log, position } = place;
   if ('inline' in ref) return decodeRoot(stores.platform, ref.inline, { log, position });
-  const stored = await stores.blobs.get(ref.key);
+  const stored = await stores.blobs.get(ref.key).catch((error: unknown) => {
+    if (!(error instanceof BlobKeyInvalidError)) throw error;
+    throw new RootInvalidError(`'${ref.key}' is not the key of a root`, {
+      log,
+      ...position,
+      advice: rebuildAdvice(log),
+    });
+  });
   if (stored === undefined) {
     throw new ChunkMissingError(`the root '${ref.key}' is not in the blob store`, {
       log,
       ...position,
-      advice: 'Restore the object, or replay the log to write it anew',
+      advice: rebuildAdvice(log),
     });
   }
   const parsed = parseKey(ref.key);
   const named = parsed?.kind === 'root' || parsed?.kind === 'progress';
   return decodeRoot(stores.platform, stored, { log, position, id: named ? parsed.id : undefined });
+}
+
+/**
+ * Reads a snapshot whole: the root that its entry names, and every chunk below.
+ * @param seen nodes that need not be read again; the nodes that were read are added
+ * @throws ChunkMissingError, ChunkCorruptError, RootInvalidError if a part is missing or damaged
+ */
+export async function readWhole(
+  stores: SnapshotStores,
+  place: { readonly log: LogId; readonly position: Position },
+  ref: RootRef,
+  seen: Set<ChunkId> = new Set(),
+): Promise<Root> {
+  const root = await loadRoot(stores, place, ref);
+  const nodes = nodeStore(stores, place.log);
+  const read = new Set<ChunkId>();
+  for (const top of stateTops(root.state)) {
+    for await (const { id, holds } of walkChunks(nodes, top, { values: true, skip: (each) => seen.has(each) })) {
+      if (holds === 'value') await nodes.loadValue(id);
+      else read.add(id);
+    }
+  }
+  for (const id of read) seen.add(id);
+  return root;
+}
+
+/** What to do if a snapshot, or a part of one, cannot be read. */
+export function rebuildAdvice(log: LogId): string {
+  return `Restore the object from a version or a backup of the bucket, or run 'logfold sweep --rebuild --log ${log}'`;
 }
 
 /** A completed snapshot: its Snapshot entry and the root which that carries. */
@@ -105,22 +144,28 @@ export async function findSnapshot(
 ): Promise<CompletedSnapshot | undefined> {
   for (let number = notAfter.segment; number >= 0; number--) {
     const segment = await store.getSegment(log, number, { consistent: true });
-    const last = segment?.lastSnapshot;
-    if (last === undefined) continue;
-    const position = { segment: number, entry: last };
+    if (segment?.lastSnapshot === undefined) continue;
+    const position = { segment: number, entry: segment.lastSnapshot };
     if (comparePositions(position, notAfter) > 0) continue;
     const entry = await store.getEntry(log, position, { consistent: true });
     // Entries of old segments expire, and their snapshots with them: then an older one is of no more use.
     if (entry === undefined) return undefined;
     const ref = rootOf(entry);
     if (ref !== undefined) return { position, ref };
-    const advice = 'Something else than logfold changed the entry; replay the log to write its root anew';
-    throw lastWithoutRoot(log, position, advice);
+    throw lastWithoutRoot(segment);
   }
   return undefined;
 }
 
-/** The error where Last Snapshot leads to no root: the entry carries none, or is gone although it may not be. */
-export function lastWithoutRoot(log: LogId, position: Position, advice: string): RootInvalidError {
-  return new RootInvalidError('Last Snapshot names an entry that carries no root', { log, ...position, advice });
+/** The error if Last Snapshot names an entry that carries no root, or an entry that is not there although it must be. */
+export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment): RootInvalidError {
+  return new RootInvalidError('Last Snapshot names an entry that carries no root', {
+    log,
+    segment,
+    entry: lastSnapshot,
+    advice:
+      archive === undefined
+        ? `Something else than logfold changed the entry. Run 'logfold sweep --rebuild --log ${log}' to write the root again`
+        : 'Something else than logfold changed the entry. Delete it from the table: then it is read from its archive',
+  });
 }

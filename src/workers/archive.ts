@@ -4,6 +4,7 @@ import { type WrittenArchive, writeArchive } from '../archive/writer.ts';
 import { SegmentStateError } from '../errors.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { rootAttribute } from '../log/item-codec.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { type RootRef, rootOf } from '../log/root-ref.ts';
@@ -14,7 +15,7 @@ import { archiveKey, randomHex } from '../store/keys.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
 import { askForCollection } from './collection-record.ts';
 import type { ArchiveJob } from './job.ts';
-import { requireCovered } from './segment-state.ts';
+import { changedMeanwhile, requireCovered } from './segment-state.ts';
 
 /** How often an archive is written before it is given up, where the segment's last snapshot is replaced meanwhile. */
 const ATTEMPTS = 3;
@@ -53,14 +54,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     requireNoneLeaves(segment);
     const root = await lastRoot(deps, segment);
     const key = archiveKey(log, number, randomHex(deps.random, 32));
-    const written = await write(deps, segment, key);
-    const named = { ...segment, archive: key, archiveHash: written.hash };
-    try {
-      await compare(deps, named);
-    } catch (error) {
-      await deps.blobs.delete([key]);
-      throw error;
-    }
+    const written = await writeAndCompare(deps, segment, key, (done) => pages(deps, segment, done));
     // Before it is true that roots are no longer kept: whoever dies right behind it asks for no collection.
     await askForCollection(deps.blobs, log);
     if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
@@ -88,7 +82,7 @@ export async function planArchive(
   if (segment.archive !== undefined) return undefined;
   requireNoneLeaves(segment);
   await lastRoot(deps, segment);
-  const bytes = archiveOf(deps, segment);
+  const bytes = archiveOf(deps, segment, pages(deps, segment));
   for (;;) {
     const next = await bytes.next();
     if (next.done === true) return next.value;
@@ -104,28 +98,72 @@ function requireNoneLeaves({ log, segment, expires }: Segment): void {
   });
 }
 
-async function write(deps: ArchiveDeps, segment: Segment, key: string): Promise<WrittenArchive> {
+/**
+ * Writes the archive of an archived segment again, and names it in the place of the one before: from the tables, if the
+ * archive is lost; or with another root on the entry that Last Snapshot names, if the archived one cannot be read.
+ * @param source where the entries are read
+ * @throws EntryGapError if the source lacks an entry, SegmentStateError if the segment changed meanwhile
+ */
+export async function rearchiveSegment(
+  deps: ArchiveDeps,
+  segment: Segment,
+  { source, root }: { readonly source: LogStore; readonly root?: { readonly from: RootRef; readonly to: RootRef } },
+): Promise<Segment> {
+  const key = archiveKey(segment.log, segment.segment, randomHex(deps.random, 32));
+  const items = (done?: number) => withRoot(pages({ ...deps, tables: source }, segment, done), segment, root?.to);
+  const { hash } = await writeAndCompare(deps, segment, key, items);
+  // The old object is the collector's.
+  if (await deps.tables.replaceArchive(segment, { key, hash, root })) {
+    return { ...segment, archive: key, archiveHash: hash };
+  }
+  await deps.blobs.delete([key]);
+  throw changedMeanwhile(segment);
+}
+
+async function* withRoot(
+  items: Pages,
+  { lastSnapshot }: Segment,
+  root: RootRef | undefined,
+): AsyncGenerator<readonly StoredItem[]> {
+  const attribute = root && rootAttribute(root);
+  for await (const page of items) {
+    yield page.map((item) => {
+      if (attribute === undefined || item.N?.N !== String(lastSnapshot)) return item;
+      const { B: _, E: __, ...bare } = item;
+      return { ...bare, [attribute.name]: attribute.value };
+    });
+  }
+}
+
+type Pages = AsyncIterable<readonly StoredItem[]>;
+
+/** Writes an archive and reads it back. @param items the segment's items; how many entries are done already */
+async function writeAndCompare(
+  deps: ArchiveDeps,
+  segment: Segment,
+  key: string,
+  items: (done?: number) => Pages,
+): Promise<WrittenArchive> {
   let written: WrittenArchive | undefined;
   async function* stream(): AsyncGenerator<Uint8Array> {
-    written = yield* archiveOf(deps, segment);
+    written = yield* archiveOf(deps, segment, items());
   }
   await deps.blobs.putStream(key, stream());
   if (written === undefined) throw new Error('a stream was stored that did not end');
+  try {
+    const named = { ...segment, archive: key, archiveHash: written.hash };
+    const archive = await openArchive(deps, named);
+    await verifyArchive(archive, items(archive.entries), { segment: named, types: deps.types ?? RESERVED_TYPES });
+  } catch (error) {
+    await deps.blobs.delete([key]);
+    throw error;
+  }
   return written;
 }
 
-function archiveOf(deps: ArchiveDeps, segment: Segment): AsyncGenerator<Uint8Array, WrittenArchive> {
+function archiveOf(deps: ArchiveDeps, segment: Segment, items: Pages): AsyncGenerator<Uint8Array, WrittenArchive> {
   const { endSegment } = deps.types ?? RESERVED_TYPES;
-  return writeArchive(deps.platform, { log: segment.log, segment: segment.segment, endSegment }, pages(deps, segment));
-}
-
-/** Reads all of an archive and all of its segment, side by side. */
-async function compare(deps: ArchiveDeps, segment: Segment): Promise<void> {
-  const archive = await openArchive(deps, segment);
-  await verifyArchive(archive, pages(deps, segment, archive.entries), {
-    segment,
-    types: deps.types ?? RESERVED_TYPES,
-  });
+  return writeArchive(deps.platform, { log: segment.log, segment: segment.segment, endSegment }, items);
 }
 
 async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): AsyncGenerator<readonly StoredItem[]> {
@@ -138,14 +176,12 @@ async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): A
 }
 
 /** The root that the segment's last snapshot has. */
-async function lastRoot(
-  { tables }: ArchiveDeps,
-  { log, segment, lastSnapshot }: Segment,
-): Promise<RootRef | undefined> {
+async function lastRoot({ tables }: ArchiveDeps, segment: Segment): Promise<RootRef | undefined> {
+  const { log, lastSnapshot } = segment;
   if (lastSnapshot === undefined) return undefined;
-  const position = { segment, entry: lastSnapshot };
+  const position = { segment: segment.segment, entry: lastSnapshot };
   const entry = await tables.getEntry(log, position, { consistent: true });
   const root = entry && rootOf(entry);
   if (root !== undefined) return root;
-  throw lastWithoutRoot(log, position, 'Rebuild the log, or restore the entry from a backup of the table');
+  throw lastWithoutRoot(segment);
 }

@@ -528,6 +528,44 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
+  test('names another archive in the place of one, with another root on the entry of Last Snapshot', async () => {
+    const to: RootRef = { inline: Uint8Array.of(9, 9) };
+    const other = { key: 'logs/x/archives/2', hash: OTHER_HASH };
+    const log = await createSnapshotLog();
+    const open = await segmentNow(log);
+    expect(await store.replaceArchive(open, other)).toBe(false);
+    await store.setArchive(open, ARCHIVE);
+    const archived = await segmentNow(log);
+    const stale: readonly Segment[] = [
+      open,
+      { ...archived, archive: 'logs/x/archives/3' },
+      { ...archived, archiveHash: OTHER_HASH },
+      { ...archived, lastSnapshot: 1 },
+    ];
+    for (const segment of stale) {
+      expect(await store.replaceArchive(segment, { ...other, root: { from: ROOT, to } })).toBe(false);
+    }
+    expect(await store.replaceArchive(archived, { ...other, root: { from: to, to: ROOT } })).toBe(false);
+    expect(await segmentNow(log)).toEqual(archived);
+    expect((await store.getEntry(log, FIRST, CONSISTENT))?.external).toBe(ROOT.key);
+
+    expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
+    const renamed = { ...archived, archive: other.key, archiveHash: OTHER_HASH };
+    expect(await segmentNow(log)).toEqual(renamed);
+    const entry = await store.getEntry(log, FIRST, CONSISTENT);
+    expect([entry?.external, entry?.body]).toEqual([undefined, { format: 'bytes', bytes: to.inline }]);
+    // Whoever lost the answer asks again.
+    expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
+
+    await store.deleteEntries(log, 0, [0]);
+    const back = { ...ARCHIVE, root: { from: to, to: ROOT } };
+    expect(await store.replaceArchive(renamed, back)).toBe(true);
+    expect(await segmentNow(log)).toEqual(archived);
+    expect(await store.getEntry(log, FIRST, CONSISTENT)).toBeUndefined();
+    expect(await store.replaceArchive(archived, other)).toBe(true);
+    expect(await segmentNow(log)).toEqual(renamed);
+  });
+
   test('writes when entries go, step by step and back again', async () => {
     const log = await createSnapshotLog();
     await store.setArchive(await segmentNow(log), ARCHIVE);

@@ -29,6 +29,7 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
     advanceLastSnapshot: (log, position) =>
       around('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position)),
     setArchive: (segment, archive) => around('setArchive', () => inner.setArchive(segment, archive)),
+    replaceArchive: (segment, archive) => around('replaceArchive', () => inner.replaceArchive(segment, archive)),
     setExpiration: (segment, to) => around('setExpiration', () => inner.setExpiration(segment, to)),
     setEntryExpiry: (log, position, expires) =>
       around('setEntryExpiry', () => inner.setEntryExpiry(log, position, expires)),

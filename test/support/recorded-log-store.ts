@@ -108,6 +108,14 @@ export class RecordedLogStore implements LogStore {
     return named;
   }
 
+  async replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+    const named = await this.#inner.replaceArchive(segment, archive);
+    await this.#segmentChanged(segment.log, segment.segment);
+    const position = { segment: segment.segment, entry: segment.lastSnapshot ?? 0 };
+    if (named && archive.root !== undefined) await this.#modified(segment.log, position);
+    return named;
+  }
+
   async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
     const set = await this.#inner.setExpiration(segment, to);
     this.stamps++;
