@@ -72,3 +72,8 @@ export function stopHolds(stop: Stop, reducer: ReducerId, snapshot: Position): b
 export function contains(snapshot: Position, { segment, entry }: Stop): boolean {
   return segment === null || entry === null || comparePositions({ segment, entry }, snapshot) < 0;
 }
+
+/** Whether the entry that stopped the log is the Snapshot entry at a position: its own root was wrong. */
+export function isAt(snapshot: Position, { segment, entry }: Stop): boolean {
+  return segment === snapshot.segment && entry === snapshot.entry;
+}

@@ -1,14 +1,22 @@
-import { EntryNotFoundError, MessageInvalidError, SnapshotMismatchError } from '../errors.ts';
+import {
+  EntryNotFoundError,
+  type LogfoldError,
+  MessageInvalidError,
+  RootInvalidError,
+  SnapshotMismatchError,
+} from '../errors.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { rootAttribute } from '../log/item-codec.ts';
 import { lastSnapshotOf } from '../log/last-snapshot.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { formatPosition, type Position } from '../log/position.ts';
-import type { RootRef } from '../log/root-ref.ts';
+import { type RootRef, rootOf } from '../log/root-ref.ts';
 import { otherReducer } from '../snapshot/build.ts';
+import { isDamage } from '../snapshot/progress.ts';
 import type { Root } from '../snapshot/root.ts';
-import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { loadRoot, readWhole, type SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 
 /** Where a job's Snapshot entry is. */
@@ -60,8 +68,33 @@ export async function newestSnapshot(store: LogStore, log: LogId): Promise<Posit
 }
 
 /**
+ * The root that a Snapshot entry carries; undefined while its snapshot is not completed.
+ * @throws RootInvalidError if the entry has a body that cannot be a root
+ */
+export function carriedRoot(entry: Entry): RootRef | undefined {
+  const carried = rootOf(entry);
+  if (carried === undefined && entry.body !== undefined) throw foreignRoot(entry, 'B', 'it is not Binary');
+  return carried;
+}
+
+/**
+ * Moves Last Snapshot to a snapshot whose root another process put onto the entry: after that snapshot was read whole, so
+ * that Last Snapshot never names a snapshot that cannot be read. Reads nothing if Last Snapshot does not move.
+ * @throws RootInvalidError if the snapshot cannot be read whole; Last Snapshot stays as it is
+ */
+export async function advanceToCarried(deps: SnapshotStores, place: SnapshotPlace, carried: RootRef): Promise<void> {
+  const { log, position } = place;
+  const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
+  if (segment?.archive !== undefined || segment?.expires !== undefined) return;
+  if ((segment?.lastSnapshot ?? -1) >= position.entry) return;
+  await readCarried(place, carried, () => readWhole(deps, place, carried));
+  await deps.store.advanceLastSnapshot(log, position);
+}
+
+/**
  * The root that a twin was faster to put onto a Snapshot entry. Both say the same state, or something is wrong; only
  * where a new version of the reducer is being deployed, and the twin was of the old one, nothing is to be compared.
+ * @throws RootInvalidError if the root cannot be read
  * @throws SnapshotMismatchError where the states differ
  */
 export async function loadTwin(
@@ -70,7 +103,7 @@ export async function loadTwin(
   carried: RootRef,
 ): Promise<Root> {
   const { log, position } = own;
-  const twin = await loadRoot(deps, { log, position }, carried);
+  const twin = await readCarried(own, carried, () => loadRoot(deps, { log, position }, carried));
   if (otherReducer(twin, deps.reducer) !== undefined || !differ(twin, own)) return twin;
   throw new SnapshotMismatchError(
     `two roots of the snapshot at ${formatPosition(position)} have different states: ${own.stateHash} and ${twin.stateHash}`,
@@ -85,4 +118,28 @@ export async function loadTwin(
 /** Whether two roots surely say different states; where edits wait in one, only a replay can tell. */
 function differ(a: Root, b: Root): boolean {
   return a.stateHash !== undefined && b.stateHash !== undefined && a.stateHash !== b.stateHash;
+}
+
+async function readCarried(place: SnapshotPlace, carried: RootRef, read: () => Promise<Root>): Promise<Root> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+    const { name } = rootAttribute(carried);
+    throw foreignRoot(place, name, `the snapshot cannot be read whole (${error.code}: ${error.reason})`, error);
+  }
+}
+
+function foreignRoot(
+  { log, position }: SnapshotPlace,
+  name: 'B' | 'E',
+  reason: string,
+  cause?: LogfoldError,
+): RootInvalidError {
+  return new RootInvalidError(`attribute '${name}' of the Snapshot entry is no root of this snapshot: ${reason}`, {
+    log,
+    ...position,
+    advice: `Nothing was changed. Remove attribute '${name}' from the item and run 'logfold resume ${log}', or restore the objects; then find out what wrote it`,
+    cause,
+  });
 }

@@ -1,14 +1,21 @@
 import { HistoryGoneError } from '../errors.ts';
 import { comparePositions, type Position } from '../log/position.ts';
-import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
+import { type RootRef, sameRoot } from '../log/root-ref.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
 import { type CompactionDue, compactionDue } from '../snapshot/compaction.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../snapshot/progress.ts';
 import { type EncodedRoot, encodeRoot, type Root } from '../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../snapshot/snapshots.ts';
-import { clearStop, contains } from '../snapshot/stop.ts';
+import { clearStop, contains, isAt } from '../snapshot/stop.ts';
 import type { SnapshotJob } from './job.ts';
-import { checkSnapshotEntry, loadTwin, newestSnapshot, type SnapshotPlace } from './snapshot-entry.ts';
+import {
+  advanceToCarried,
+  carriedRoot,
+  checkSnapshotEntry,
+  loadTwin,
+  newestSnapshot,
+  type SnapshotPlace,
+} from './snapshot-entry.ts';
 import { type Stopped, unlessStopped } from './stopping.ts';
 
 export interface SnapshotDeps extends BuildDeps {
@@ -78,7 +85,9 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
       return { outcome: 'gone', position: job.position };
     });
     const folded = result.outcome === 'progress' ? result.reached : job.position;
-    if (stop !== undefined && contains(folded, stop)) await clearStop(deps.blobs, job.log);
+    if (stop !== undefined && (contains(folded, stop) || (result.outcome === 'built' && isAt(job.position, stop)))) {
+      await clearStop(deps.blobs, job.log);
+    }
     return result;
   });
 }
@@ -87,9 +96,9 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   if (entry === undefined && (await isGone(deps, { log, position }))) return { outcome: 'gone', position };
   const snapshotEntry = checkSnapshotEntry(deps, { log, position }, entry);
-  const present = rootOf(snapshotEntry);
+  const present = carriedRoot(snapshotEntry);
   if (present !== undefined) {
-    await deps.store.advanceLastSnapshot(log, position);
+    await advanceToCarried(deps, { log, position }, present);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     return { outcome: 'present', position, compaction: await dueIfNewest(deps, { log, position }, present) };
   }
@@ -110,7 +119,8 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   const ref = await saveRoot(deps.blobs, { log, position }, encoded);
   const carried = await deps.store.completeSnapshot(log, position, ref);
   const twin = sameRoot(ref, carried) ? undefined : await loadTwin(deps, root, carried);
-  await deps.store.advanceLastSnapshot(log, position);
+  if (twin === undefined) await deps.store.advanceLastSnapshot(log, position);
+  else await advanceToCarried(deps, { log, position }, carried);
   await clearProgress(deps.blobs, obsoleteProgress(built, position));
   if (twin !== undefined) return { outcome: 'present', position, compaction: due(deps, twin) };
   return {

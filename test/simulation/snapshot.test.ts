@@ -41,7 +41,8 @@ describe('logs, a stream and workers that fail in every way', () => {
         'redelivery',
         'sweep since',
       ];
-      for (const kind of [...poisons, ...faults, ...outcomes, ...lives, ...others]) {
+      const foreign = Array.from({ length: 5 }, (_, i) => `foreign root ${i}`);
+      for (const kind of [...poisons, ...foreign, ...faults, ...outcomes, ...lives, ...others]) {
         expect(happened.get(kind) ?? 0, kind).toBeGreaterThan(0);
       }
     });
@@ -49,7 +50,7 @@ describe('logs, a stream and workers that fail in every way', () => {
 });
 
 const KINDS =
-  /crashBefore|crashAfter|throttle|timeout|delay|resend|twin|equal|poison \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
+  /crashBefore|crashAfter|throttle|timeout|delay|resend|twin|equal|poison \d|foreign root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
 
 function count(lines: readonly string[]): void {
   for (const [kind] of lines.join('\n').matchAll(KINDS)) happened.set(kind, (happened.get(kind) ?? 0) + 1);

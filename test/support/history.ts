@@ -1,5 +1,11 @@
 import fc from 'fast-check';
 import { SegmentStateError } from '../../src/errors.ts';
+import type { Item } from '../../src/log/attribute.ts';
+import type { Entry } from '../../src/log/entry.ts';
+import { decodeEntry } from '../../src/log/item-codec.ts';
+import { rootOf } from '../../src/log/root-ref.ts';
+import { isDamage } from '../../src/snapshot/progress.ts';
+import { readWhole } from '../../src/snapshot/snapshots.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import { route } from '../../src/workers/route.ts';
 import type { StreamRecord } from '../../src/workers/stream-record.ts';
@@ -155,6 +161,7 @@ class History {
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await this.#idle();
+    await this.#mendForeignRoots();
     world.trace(`${world.scheduler.now()} repair by ${repair === 'sweep' ? 'sweep since 0' : repair}`);
     if (repair === 'late snapshot') {
       const client = world.client(world);
@@ -171,6 +178,38 @@ class History {
     await this.#idle();
     await this.#comeToRest();
     this.#pipeline.closing = true;
+  }
+
+  /** A person does as the error says: removes what is no root, and has the log go on. */
+  async #mendForeignRoots(): Promise<void> {
+    const { tables, foreignRoots, blobs, scheduler } = this.#world;
+    if (foreignRoots.length === 0) return;
+    // Slow workers may still stop the log because of what they have read.
+    await scheduler.sleep(FORGOTTEN_MS);
+    for (const { log, position } of foreignRoots.splice(0)) {
+      const { archive } = (await tables.getSegment(log, position.segment, { consistent: true })) ?? {};
+      const range = { segment: position.segment, from: position.entry, to: position.entry + 1 };
+      for await (const items of tables.items(log, range, { consistent: true })) {
+        for (const item of items) {
+          const { B: _, E: __, ...bare } = item;
+          // A rebuild may have put the right root there.
+          if (archive === undefined && !(await this.#isWhole(decodeEntry(item)))) await tables.putItems([bare as Item]);
+        }
+      }
+      await clearStop(blobs, log);
+    }
+  }
+
+  async #isWhole(entry: Entry): Promise<boolean> {
+    const ref = rootOf(entry);
+    if (ref === undefined) return entry.body === undefined;
+    return readWhole(this.#world.deps(), entry, ref).then(
+      () => true,
+      (error: unknown) => {
+        if (isDamage(error)) return false;
+        throw error;
+      },
+    );
   }
 
   /** Sweeps, and lets grace periods and holds pass, until nothing is left to be done. */

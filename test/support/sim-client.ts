@@ -1,17 +1,24 @@
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import {
   AttemptsExhaustedError,
+  EntryExistsError,
+  HistoryGoneError,
   LogfoldError,
   SegmentWithoutSnapshotError,
   StoreUnavailableError,
 } from '../../src/errors.ts';
 import type { LogClient, NewEntry } from '../../src/log/client.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
+import type { EntryPlace } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { comparePositions } from '../../src/log/position.ts';
+import { buildState } from '../../src/snapshot/build.ts';
 import { loadState } from '../../src/snapshot/load.ts';
+import { encodeRoot } from '../../src/snapshot/root.ts';
 import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
-import { bodyKey } from '../../src/store/keys.ts';
-import { firstPoison, rowsAfter } from './log-truth.ts';
+import { bodyKey, rootKey } from '../../src/store/keys.ts';
+import { MemoryChunks } from './chunks.ts';
+import { firstPoison, isHealthy, rowsAfter } from './log-truth.ts';
 import { InjectedFault } from './process.ts';
 import type { Random } from './random.ts';
 import { STALE_MS } from './recorded-log-store.ts';
@@ -57,7 +64,8 @@ async function act(world: World, ports: Ports, client: LogClient, plan: ClientPl
   const choice = world.random.next();
   const { log } = plan;
   const { name } = ports.process;
-  if (choice < 0.14) {
+  if (choice < 0.008) await plantForeignRoot(world, log);
+  else if (choice < 0.14) {
     const { position } = await client.addSnapshot(log);
     world.tell(name, log, position, [{ type: RESERVED_TYPES.snapshot }]);
   } else if (choice < 0.22) {
@@ -137,6 +145,47 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
     await put(2, undefined, { type: 'Insert Rows', body: { format: 'json', text: '[0,0]' } });
     store.lose(log, { segment: end.position.segment, entry: end.position.entry + 1 });
   }
+}
+
+/** Appends a Snapshot entry that carries something else than its root, as another program or a restored item may. */
+async function plantForeignRoot(world: World, log: LogId): Promise<void> {
+  const { tables: store, random } = world;
+  const [newest] = await store.newestSegments(log, 1, { consistent: true });
+  const end = newest && (await store.newestEntry(log, newest.segment, { consistent: true }));
+  if (end === undefined || end.type === RESERVED_TYPES.endSegment) return;
+  const position = { segment: end.position.segment, entry: end.position.entry + 1 };
+  const kind = random.integer(0, 4);
+  const carried = await foreignRoot(world, { log, position }, kind);
+  const created = world.nextSerial();
+  try {
+    await store.putEntries([{ log, position, created, type: RESERVED_TYPES.snapshot, version: 1, ...carried }]);
+  } catch (error) {
+    if (error instanceof EntryExistsError) return;
+    throw error;
+  }
+  world.foreignRoots.push({ log, position });
+  world.trace(`${world.scheduler.now()} foreign root ${kind} for ${log} ${position.segment}/${position.entry}`);
+}
+
+async function foreignRoot(
+  world: World,
+  { log, position }: EntryPlace,
+  kind: number,
+): Promise<Pick<Entry, 'body' | 'external'>> {
+  const bytes = (bytes: Uint8Array): Pick<Entry, 'body'> => ({ body: { format: 'bytes', bytes } });
+  if (kind === 1) return { body: { format: 'json', text: '{}' } };
+  if (kind === 2) return { external: rootKey(log, position, '0'.repeat(64)) };
+  if (kind > 2 && isHealthy(world, log)) {
+    // The root of another snapshot; or the right one, whose chunks were collected long ago.
+    const at = kind === 3 ? { segment: 0, entry: 0 } : position;
+    const deps = { ...world.deps(world, versionedSheet(world.version)), chunks: new MemoryChunks() };
+    const built = await buildState(deps, log, { at, only: 'beginning' }).catch((error: unknown) => {
+      // Without an archive, what has left the table cannot be folded any more.
+      if (!(error instanceof HistoryGoneError)) throw error;
+    });
+    if (built !== undefined) return bytes(encodeRoot(nativePlatform, built.root).stored);
+  }
+  return bytes(Uint8Array.of(1, 2, 3));
 }
 
 /** Loads as a client does, and compares with the plain fold of as many entries as it says to have taken in. */

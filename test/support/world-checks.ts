@@ -111,12 +111,14 @@ export class StepChecks {
       for await (const page of tables.entries(log, range, { consistent: true })) {
         for (const entry of page) {
           if (entry.type !== RESERVED_TYPES.snapshot || rootOf(entry) === undefined) continue;
+          if (this.#isForeign(log, entry.position)) continue;
           await this.#isReadable(log, entry.position);
         }
       }
     }
     if (!policy.archive && policy.expire !== 'never') return;
     for (const { entry } of tables.history(log)) {
+      if (entry.type === RESERVED_TYPES.snapshot) continue;
       const poisoned = this.#world.poisons.has(entry.created);
       if (entry.external === undefined || poisoned || (await blobs.get(entry.external)) !== undefined) continue;
       throw new Error(`the body of ${log}/${formatPosition(entry.position)} is gone`);
@@ -126,7 +128,15 @@ export class StepChecks {
   async #noStopWithoutReason(log: LogId): Promise<void> {
     const stop = await readStop(this.#world.blobs, log);
     if (stop === undefined || !isHealthy(this.#world, log)) return;
+    const { segment, entry } = stop;
+    if (stop.code === 'ROOT_INVALID' && segment !== null && entry !== null) {
+      if (this.#isForeign(log, { segment, entry })) return;
+    }
     throw new Error(`${log} is stopped though nothing is wrong with it: ${stop.message}`);
+  }
+
+  #isForeign(log: LogId, position: Position): boolean {
+    return this.#world.foreignRoots.some((each) => each.log === log && comparePositions(each.position, position) === 0);
   }
 
   async #isReadable(log: LogId, position: Position): Promise<void> {

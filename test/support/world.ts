@@ -70,6 +70,8 @@ export class World {
   readonly #told = new Map<string, string>();
   /** Entries that a client is just adding to a log: another one may add equal ones. */
   readonly adding = new Map<LogId, readonly NewEntry[]>();
+  /** Snapshot entries that got what is no root of theirs, until somebody mends them. */
+  foreignRoots: EntryPlace[] = [];
   /** One line for each thing that happened. */
   readonly lines: string[] = [];
   /** The reducer's version that is deployed at this moment. */
