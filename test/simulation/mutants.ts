@@ -129,7 +129,11 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'archive-not-read-back',
     fault: 'an archive is named on its segment without having been read back, and an entry in it is altered',
     edits: [
-      { file: 'workers/archive.ts', from: '      await compare(deps, named);\n', to: '' },
+      {
+        file: 'workers/archive.ts',
+        from: '    await verifyArchive(archive, items(archive.entries), { segment: named, types: deps.types ?? RESERVED_TYPES });\n',
+        to: '',
+      },
       {
         file: 'workers/archive.ts',
         from: '    yield page;\n',
@@ -270,6 +274,29 @@ export const MUTANTS: readonly Mutant[] = [
         file: 'log/item-codec.ts',
         from: 'found?.length === id.length',
         to: 'found?.length === -1',
+      },
+    ],
+  },
+  {
+    name: 'unread-root',
+    fault: 'Last Snapshot moves to a root that another program wrote, without reading the snapshot',
+    edits: [
+      {
+        file: 'workers/snapshot-entry.ts',
+        from: '  await readCarried(place, carried, () => readWhole(deps, place, carried));\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'frozen-snapshot-lost',
+    fault: 'a rebuild leaves the snapshot of an archived segment incomplete if its chunks are no longer made',
+    test: 'test/unit/rebuild-worker.test.ts',
+    edits: [
+      {
+        file: 'workers/rebuild.ts',
+        from: '    return await readWhole(deps, root, frozen, seen);\n',
+        to: '    return await loadRoot(deps, root, frozen);\n',
       },
     ],
   },

@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { LogNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import type { Position } from '../../src/log/position.ts';
+import { rootOf } from '../../src/log/root-ref.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { readWhole } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
-import { chunkPrefix, progressPrefix, rootPrefix } from '../../src/store/keys.ts';
+import { chunkKey, chunkPrefix, progressPrefix, rootPrefix } from '../../src/store/keys.ts';
+import type { ChunkId } from '../../src/tree/chunk.ts';
 import { expireSegment } from '../../src/workers/expire.ts';
 import type { RebuildJob } from '../../src/workers/job.ts';
 import { type RebuildResult, rebuildLog } from '../../src/workers/rebuild.ts';
@@ -14,7 +17,7 @@ import { unexpireSegment } from '../../src/workers/unexpire.ts';
 import { verify } from '../../src/workers/verify.ts';
 import type { Around } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
-import { collectAfterEachGrace, refill } from '../support/collecting.ts';
+import { collect, collectAfterEachGrace, refill } from '../support/collecting.ts';
 import { withByte } from '../support/damage.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { newLogId } from '../support/logs.ts';
@@ -271,17 +274,18 @@ describe('a log whose old segments are archived', () => {
     const contents = await sheet.contents();
     for (const key of await sheet.keys(chunkPrefix(sheet.log))) await sheet.blobs.delete([key]);
     const result = await rebuild(sheet);
-    expect(result).toMatchObject({ outcome: 'rebuilt', snapshots: 2, replaced: 0, differed: [] });
+    expect(result).toMatchObject({ outcome: 'rebuilt', snapshots: 3, replaced: 0, differed: [] });
     expect(await hashes(sheet, positions.slice(2))).toEqual(before.slice(2));
     const after = await sheet.contents();
     expect([after.entries, after.segments]).toEqual([contents.entries, contents.segments]);
+    await expectWhole(sheet);
   });
 
   test('keeps the roots of those as they are, with a new reducer too', async () => {
     const { sheet, positions } = await builtSheet();
     await sheet.archive(0);
     const before = await sheet.items(0);
-    expect(await rebuild(sheet, { reducer: versionedSheet(2) })).toMatchObject({ snapshots: 2, replaced: 2 });
+    expect(await rebuild(sheet, { reducer: versionedSheet(2) })).toMatchObject({ snapshots: 3, replaced: 2 });
     expect(await sheet.items(0)).toEqual(before);
     const versions = positions.map(async (position) => (await sheet.root(position)).reducer.version);
     expect(await Promise.all(versions)).toEqual([1, 1, 2, 2]);
@@ -294,6 +298,195 @@ describe('a log whose old segments are archived', () => {
     sheet.tables.expireEntries(sheet.nowMs / 1000);
     await sheet.blobs.delete([key]);
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'stopped', stop: { code: 'ARCHIVE_MISSING', segment: 0 } });
+  });
+});
+
+describe('what an archived segment lost', () => {
+  const GONE = 'its entries being in the archive only';
+  const where = ['its entries being in the table too', GONE] as const;
+
+  /** A log whose first segment is archived with a snapshot of this kind, and what of its objects only that snapshot has. */
+  async function archivedSheet(
+    entries: (typeof where)[number],
+    kind: 'settled' | 'waiting' | 'older reducer' = 'settled',
+  ): Promise<{ readonly sheet: SheetLog; readonly own: readonly string[]; readonly last: Position }> {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    await refill(sheet, 'a');
+    await sheet.completed();
+    if (kind !== 'settled') {
+      await refill(sheet, 'b', 150);
+      await sheet.completed();
+      // Few edits for each leaf, so that they wait; built on another snapshot than a rebuild builds on.
+      for (let i = 0; i < 6; i++) await sheet.edit(set(i * 20, 1, `late ${i}`));
+      await sheet.snapshot();
+      for (let i = 0; i < 6; i++) await sheet.edit(set(i * 20 + 7, 1, `later ${i}`));
+    }
+    const reducer = kind === 'older reducer' ? sheet.deps.reducer : versionedSheet(1);
+    const last = await sheet.completed({ reducer });
+    if (kind === 'waiting') expect((await sheet.root(last)).stateHash).toBeUndefined();
+    await refill(sheet, 'c', 150);
+    await sheet.covered();
+    await sheet.archive();
+    await collectAfterEachGrace(sheet, 3);
+    if (entries === GONE) {
+      await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
+      sheet.tables.expireEntries(sheet.nowMs / 1000);
+      expect(await sheet.items(0)).toEqual([]);
+    }
+    const newest = new Set(await reachedBy(sheet, { segment: 1, entry: 0 }));
+    const own = (await reachedBy(sheet, last)).filter((key) => !newest.has(key));
+    expect(own.length).toBeGreaterThan(2);
+    return { sheet, own, last };
+  }
+
+  /** Keys of the objects that a snapshot consists of. */
+  async function reachedBy(sheet: SheetLog, position: Position): Promise<string[]> {
+    const entry = await sheet.deps.store.getEntry(sheet.log, position, { consistent: true });
+    const ref = entry && rootOf(entry);
+    if (ref === undefined) throw new Error('there is no snapshot');
+    const seen = new Set<ChunkId>();
+    await readWhole(sheet.deps, { log: sheet.log, position }, ref, seen);
+    return [...seen].map((id) => chunkKey(sheet.log, id)).concat('key' in ref ? [ref.key] : []);
+  }
+
+  /** Nothing is wrong, and collections go on and remove nothing that is needed. */
+  async function expectMended(sheet: SheetLog): Promise<void> {
+    await expectWhole(sheet);
+    expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0 });
+    await collectAfterEachGrace(sheet, 3);
+    await expectWhole(sheet);
+    for (const { archive } of await Array.fromAsync(sheet.tables.segments(sheet.log))) {
+      if (archive !== undefined) expect(await sheet.blobs.get(archive)).toBeDefined();
+    }
+  }
+
+  test.each(where)('is made again byte for byte if a build makes the same, %s', async (entries) => {
+    const { sheet, own } = await archivedSheet(entries);
+    const before = await sheet.contents();
+    for (const key of own) {
+      await sheet.blobs.delete([key]);
+      expect((await verify(sheet.deps, sheet.log)).problems.length).toBeGreaterThan(0);
+      await expect(collect(sheet)).rejects.toMatchObject({ code: 'CHUNK_MISSING' });
+      expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', differed: [] });
+      const { objects, ...tables } = await sheet.contents();
+      expect(tables).toEqual({ entries: before.entries, segments: before.segments });
+      expect(objects[key]).toBe(before.objects[key]);
+      await expectWhole(sheet);
+    }
+    await expectMended(sheet);
+  });
+
+  test.each(where)(
+    'is the chunk of a snapshot with waiting edits: the segment gets another archive, %s',
+    async (entries) => {
+      const { sheet, own, last } = await archivedSheet(entries, 'waiting');
+      const state = await replayedAt(sheet, last);
+      const archive = (await sheet.segmentItem()).archive;
+      for (const key of own.slice(0, 3)) await sheet.blobs.delete([key]);
+      expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 1, differed: [] });
+      expect((await sheet.segmentItem()).archive).not.toBe(archive);
+      expect((await sheet.segmentItem()).lastSnapshot).toBe(last.entry);
+      expect(await sheet.items(0)).toHaveLength(entries === GONE ? 0 : (await sheet.items(0)).length);
+      expect(await replayedAt(sheet, last)).toEqual(state);
+      await expectMended(sheet);
+    },
+  );
+
+  test.each(where)('is the chunk of a snapshot that an older reducer made, %s', async (entries) => {
+    const { sheet, own, last } = await archivedSheet(entries, 'older reducer');
+    await sheet.blobs.delete([own[0] ?? '']);
+    const reducer = versionedSheet(2);
+    expect(await rebuild(sheet, { reducer })).toMatchObject({ outcome: 'rebuilt', differed: [] });
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+    const replaying = replay({ ...sheet.deps, reducer, scratch: new MemoryChunks() }, sheet.log, last);
+    expect(await replaying).toMatchObject({ equal: true, snapshot: last });
+    await collectAfterEachGrace(sheet, 3);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test.each(['removed', 'damaged'])(
+    'is its archive, %s, and all entries are in the table: it is written again',
+    async (how) => {
+      const { sheet } = await archivedSheet(where[0]);
+      const { archive = '' } = await sheet.segmentItem();
+      const bytes = (await sheet.blobs.get(archive)) ?? Uint8Array.of();
+      if (how === 'removed') await sheet.blobs.delete([archive]);
+      else await sheet.blobs.put(archive, withByte(bytes, 20, (bytes[20] ?? 0) ^ 1));
+      expect((await verify(sheet.deps, sheet.log)).problems).toMatchObject([{ part: 'archive' }]);
+      expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0 });
+      await expectMended(sheet);
+    },
+  );
+
+  test('is said if it cannot be made again: an archive whose entries have left the table, an external body', async () => {
+    const { sheet } = await archivedSheet(GONE);
+    const { archive = '' } = await sheet.segmentItem();
+    await sheet.blobs.delete([archive]);
+    const result = await rebuild(sheet);
+    expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'ARCHIVE_MISSING', segment: 0 } });
+
+    const other = await archivedSheet(where[0]);
+    const position = await other.sheet.fill(1, 1, 20_000);
+    const body = (await other.sheet.store.getEntry(sheet.log, position, { consistent: true }))?.external ?? '';
+    await other.sheet.completed();
+    await other.sheet.blobs.delete([body]);
+    const stopped = await rebuild(other.sheet);
+    expect(stopped).toMatchObject({ outcome: 'stopped', stop: { code: 'EXTERNAL_MISSING', ...position } });
+  });
+
+  test('is mended wherever a rebuild before died', async () => {
+    const prepared = async (): Promise<SheetLog> => {
+      const { sheet, own } = await archivedSheet(where[0], 'waiting');
+      for (const key of own.slice(0, 3)) await sheet.blobs.delete([key]);
+      return sheet;
+    };
+    for (const { death, operation } of deathsDuringRearchiving()) {
+      const sheet = await prepared();
+      await expect(rebuild(sheet, depsAround(sheet, death))).rejects.toThrow('died');
+      expect(await rebuild(sheet), operation).toMatchObject({ outcome: 'rebuilt' });
+      await expectWhole(sheet);
+      await collectAfterEachGrace(sheet, 3);
+      await expectWhole(sheet);
+    }
+  });
+
+  /** Before and after each write with which a segment gets another archive. */
+  function deathsDuringRearchiving(): { readonly death: Around; readonly operation: string }[] {
+    return ['putStream', 'replaceArchive'].flatMap((operation) => [
+      {
+        operation: `before ${operation}`,
+        death: (name, effect) => (name === operation ? Promise.reject(new Error('it died')) : effect()),
+      },
+      {
+        operation: `after ${operation}`,
+        death: async (name, effect) => {
+          const answer = await effect();
+          if (name === operation) throw new Error('it died');
+          return answer;
+        },
+      },
+    ]);
+  }
+
+  /** The state hash of the stored snapshot and of the fold. */
+  async function replayedAt(sheet: SheetLog, at: Position): Promise<unknown> {
+    const { replayed, stored, equal } = await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, at);
+    expect(equal).toBe(true);
+    return { replayed, stored };
+  }
+
+  test('comes to its end in turns of one page each, archived segments included', async () => {
+    const { sheet, own } = await archivedSheet(GONE, 'waiting');
+    await sheet.blobs.delete([own[0] ?? '']);
+    let job: Partial<RebuildJob> = {};
+    for (let turn = 1; ; turn++) {
+      expect(turn).toBeLessThan(60);
+      const result = await rebuild(sheet, { rangeEntries: 2, deadline: sheet.nowMs }, job);
+      if (result.outcome === 'rebuilt') break;
+      if (result.outcome !== 'progress') throw new Error(result.outcome);
+      job = { after: result.after, turn };
+    }
+    await expectMended(sheet);
   });
 });
 
