@@ -4,7 +4,15 @@ import { EditBatch } from '../tree/batch.ts';
 import { type ApplyOptions, applyEdits, settle } from '../tree/defer.ts';
 import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { Key, KeyKind } from '../tree/key.ts';
-import { emptyLayers, getLayered, type LayeredTree, layeredItems, layeredValues } from '../tree/layered.ts';
+import { type KeySet, keysInSet } from '../tree/key-set.ts';
+import {
+  emptyLayers,
+  getLayered,
+  type LayeredTree,
+  layeredItems,
+  layeredKeys,
+  layeredValues,
+} from '../tree/layered.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
 import { removeSets } from '../tree/range-removal.ts';
@@ -130,11 +138,42 @@ export class DraftMap {
     }
   }
 
+  /** The keys of a map in order, a part at a time. No value is decoded or fetched. */
+  async *keys(): AsyncGenerator<Key[]> {
+    const parts = await this.#use.run(async () => layeredKeys(this.#store, await this.apply()));
+    try {
+      for (;;) {
+        const step = await this.#use.run(() => parts.next());
+        if (step.done === true) return;
+        yield step.value;
+      }
+    } finally {
+      await parts.return(undefined);
+    }
+  }
+
   /** The first key at or after the given one. */
   firstKey(from: Key): Promise<Key | undefined> {
     return this.#use.run(async () => {
       for await (const { key } of layeredItems(this.#store, await this.apply(), { from })) return key;
       return undefined;
+    });
+  }
+
+  /**
+   * The first key in each span of a set, in no promised order. Passes over spans that hold no key, however many they
+   * are. May tell a key that is deleted, or more than one key of a span, as long as edits wait.
+   */
+  firstKeys(set: KeySet): Promise<Key[]> {
+    return this.#use.run(async () => {
+      const { settled, pending } = await this.apply();
+      const found: Key[] = [];
+      for (const tree of [settled, pending]) {
+        for await (const keys of keysInSet(this.#store, tree, set, { firsts: true })) {
+          for (const key of keys) found.push(key);
+        }
+      }
+      return found;
     });
   }
 

@@ -83,6 +83,20 @@ export async function* layeredItems(
   for (; edit !== undefined; edit = (await waiting.next()).value) if (!isDeletion(edit)) yield edit;
 }
 
+/** How many keys {@link layeredKeys} yields at once. */
+const KEYS_AT_ONCE = 1000;
+
+/** All keys in order, waiting edits considered, a part at a time. */
+export async function* layeredKeys(store: NodeStore, map: LayeredTree): AsyncGenerator<Key[]> {
+  let keys: Key[] = [];
+  for await (const { key } of layeredItems(store, map)) {
+    if (keys.push(key) < KEYS_AT_ONCE) continue;
+    yield keys;
+    keys = [];
+  }
+  yield keys;
+}
+
 /** The items of a range in order of key, waiting edits considered. */
 export async function* layeredValues(store: NodeStore, map: LayeredTree, range: KeyRange = {}): AsyncGenerator<Item> {
   for await (const { key, leaf, index } of layeredItems(store, map, range)) {

@@ -8,11 +8,15 @@ export interface Run {
   readonly length: number;
 }
 
-interface PlacedRun extends Run {
-  /** Key in the map. */
-  readonly key: string;
+/** A run with its place on the axis. */
+export interface PositionedRun extends Run {
   /** Position of its first id. */
   readonly start: number;
+}
+
+interface PlacedRun extends PositionedRun {
+  /** Key in the map. */
+  readonly key: string;
 }
 
 /** Keys grow by a character for about every six runs that come between the same two; past this many, all are dealt anew. */
@@ -50,13 +54,20 @@ export class Axis {
   }
 
   /** The runs that cover positions `from` up to but not including `to`, in order, trimmed to that range. */
-  async *runs(from = 0, to = this.size): AsyncGenerator<Run & { readonly start: number }> {
-    let position = from;
-    while (position < to) {
-      const run = (await this.#find(position)) ?? { id: 0, length: this.size, start: 0 };
-      const end = Math.min(run.start + run.length, to);
-      yield { id: run.id + position - run.start, length: end - position, start: position };
-      position = end;
+  async *runs(from = 0, to = this.size): AsyncGenerator<PositionedRun> {
+    if (from >= to) return;
+    const first = await this.#find(from);
+    if (first === undefined) {
+      yield { id: from, length: to - from, start: from };
+      return;
+    }
+    let { start } = first;
+    for await (const { key, value } of this.#map.items({ from: first.key })) {
+      if (start >= to) return;
+      const { id, length } = placedRun({ key, value, start });
+      const [begin, end] = [Math.max(start, from), Math.min(start + length, to)];
+      yield { id: id + begin - start, length: end - begin, start: begin };
+      start += length;
     }
   }
 
@@ -169,7 +180,7 @@ export class Axis {
   }
 }
 
-function placedRun({ key, value, start }: WeighedItem): PlacedRun {
+function placedRun({ key, value, start }: Omit<WeighedItem, 'weight'>): PlacedRun {
   if (typeof key === 'string' && Array.isArray(value)) {
     const [id, length] = value;
     if (typeof id === 'number' && typeof length === 'number') return { key, id, length, start };

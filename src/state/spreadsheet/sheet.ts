@@ -1,6 +1,9 @@
 import type { Value } from '../../log/value.ts';
+import { at } from '../../tree/array.ts';
+import type { Key } from '../../tree/key.ts';
+import type { KeySet, KeySpan } from '../../tree/key-set.ts';
 import type { Draft, DraftMap } from '../draft.ts';
-import { Axis, type Run } from './axis.ts';
+import { Axis, type PositionedRun, type Run } from './axis.ts';
 import {
   cellKey,
   keyColumn,
@@ -27,16 +30,14 @@ export interface Span {
 }
 
 const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
+/** So many runs of rows in stripes are walked without a look at which of them hold cells. */
+const FEW_WALKS = 64;
 
 /** A spreadsheet in a draft: cells under stable row and column ids, and an axis each way from positions to ids. */
 export class Sheet {
   readonly rows: Axis;
   readonly columns: Axis;
   readonly #cells: DraftMap;
-  /** Stripes that may hold cells; known once all of them have been looked up. */
-  #stripes: Set<number> | undefined;
-  readonly #touched = new Set<number>();
-  #latestStripe = -1;
 
   constructor(draft: Draft) {
     this.#cells = draft.map('cells', 'number', { defers: true });
@@ -62,11 +63,6 @@ export class Sheet {
 
   #put(key: number, value: Value): void {
     if (value === null || value === '') return this.#cells.delete(key);
-    const stripe = keyStripe(key);
-    if (stripe !== this.#latestStripe) {
-      this.#latestStripe = stripe;
-      this.#touched.add(stripe);
-    }
     this.#cells.put(key, value);
   }
 
@@ -91,30 +87,59 @@ export class Sheet {
     rows: Span = { from: 0, to: MAX_ROWS },
     columns: Span = { from: 0, to: MAX_COLUMNS },
   ): AsyncGenerator<Cell> {
-    const positions = await this.#columnPositions(columns);
-    for await (const run of this.rows.runs(rows.from, rows.to)) {
-      const walks = await Promise.all(Array.from(positions.keys(), (stripe) => this.#walk(stripe, run)));
-      for (;;) {
-        const row = Math.min(...walks.map((walk) => walk.row));
-        if (row === Number.POSITIVE_INFINITY) break;
-        for (const walk of walks) {
-          for (; walk.row === row; await walk.advance()) {
-            const column = positions.get(walk.stripe)?.get(walk.column);
-            if (column !== undefined) yield { row: run.start + row - run.id, column, value: walk.value };
-          }
+    const rowRuns = await Array.fromAsync(this.rows.runs(rows.from, rows.to));
+    const columnRuns = new IdRuns(await Array.fromAsync(this.columns.runs(columns.from, columns.to)));
+    for (const { run, stripes } of await this.#occupied(rowRuns, columnRuns)) {
+      const walks = await Promise.all(stripes.map((stripe) => this.#walk(stripe, run)));
+      // A binary heap: the first walk has the least row, and of several the least stripe.
+      walks.sort((a, b) => (isBefore(a, b) ? -1 : 1));
+      for (let first = walks[0]; first !== undefined && first.row !== Number.POSITIVE_INFINITY; first = walks[0]) {
+        const { row } = first;
+        for (; first.row === row; await first.advance()) {
+          const column = columnRuns.position(first.column);
+          if (column !== undefined) yield { row: run.start + row - run.id, column, value: first.value };
         }
+        siftDown(walks);
       }
     }
   }
 
-  /** How many rows and how many columns it takes to show every cell that is not empty; 0 of both if there is none. */
+  /**
+   * How many rows and how many columns it takes to show every cell that is not empty; 0 of both if there is none.
+   * Reads every key, but no value.
+   */
   async usedRange(): Promise<{ readonly rows: number; readonly columns: number }> {
+    const rowRuns = new IdRuns(await Array.fromAsync(this.rows.runs()));
+    const columnRuns = new IdRuns(await Array.fromAsync(this.columns.runs()));
     let [rows, columns] = [0, 0];
-    for await (const { row, column } of this.cells()) {
-      rows = Math.max(rows, row + 1);
-      columns = Math.max(columns, column + 1);
+    for await (const keys of this.#cells.keys()) {
+      for (const key of keys) {
+        rows = Math.max(rows, (rowRuns.position(keyRow(Number(key))) ?? -1) + 1);
+        columns = Math.max(columns, (columnRuns.position(keyColumn(Number(key))) ?? -1) + 1);
+      }
     }
     return { rows, columns };
+  }
+
+  /** The runs of rows that may hold cells, in order, with the stripes in which they may. */
+  async #occupied(rows: readonly PositionedRun[], columns: IdRuns): Promise<readonly OccupiedRun[]> {
+    const keys = new RectangleKeys(rows, columns);
+    // To walk a few stripes that have no cells costs no more than to find that out, and they are read side by side.
+    if (rows.length * keys.stripeCount <= FEW_WALKS) {
+      const stripes = [...keys.stripes()];
+      return rows.map((run) => ({ run, stripes }));
+    }
+    const stripesOf = new Map<PositionedRun, Set<number>>();
+    for (const key of await this.#cells.firstKeys(keys)) {
+      const run = keys.rowRun(Number(key));
+      if (run === undefined) continue;
+      const stripes = stripesOf.get(run) ?? new Set();
+      stripesOf.set(run, stripes.add(keyStripe(Number(key))));
+    }
+    return rows.flatMap((run) => {
+      const stripes = stripesOf.get(run);
+      return stripes === undefined ? [] : [{ run, stripes: [...stripes].sort((a, b) => a - b) }];
+    });
   }
 
   async #walk(stripe: number, run: Run): Promise<StripeWalk> {
@@ -122,22 +147,6 @@ export class Sheet {
     const walk = new StripeWalk(stripe, this.#cells.items(range));
     await walk.advance();
     return walk;
-  }
-
-  /** For each stripe that a span of positions touches and that may hold cells: from column id to position. */
-  async #columnPositions(columns: Span): Promise<Map<number, Map<number, number>>> {
-    // Few columns lie in few stripes, and to walk one that has no cells costs no more than to find that out.
-    const used = columns.to - columns.from > STRIPE_COLUMNS ? new Set(await this.#allStripes()) : undefined;
-    const positions = new Map<number, Map<number, number>>();
-    for await (const run of this.columns.runs(columns.from, columns.to)) {
-      for (const [stripe, span] of stripeSpans(run)) {
-        if (used?.has(stripe) === false) continue;
-        const known = positions.get(stripe) ?? new Map<number, number>();
-        positions.set(stripe, known);
-        for (let id = span.from; id < span.to; id++) known.set(id, run.start + id - run.id);
-      }
-    }
-    return positions;
   }
 
   /** One range for each run, however many stripes there are. */
@@ -169,23 +178,118 @@ export class Sheet {
     const every = { period: STRIPE_COLUMNS, from: from - start, to: to - start };
     this.#cells.deleteRange({ from: stripeStart(stripe), to: stripeStart(stripe + 1), every });
   }
+}
 
-  /** Every stripe that may hold cells, ascending. */
-  async #allStripes(): Promise<number[]> {
-    if (this.#stripes === undefined) {
-      this.#stripes = new Set();
-      for (let stripe = 0; stripe < STRIPES; ) {
-        const key = await this.#cells.firstKey(stripeStart(stripe));
-        if (key === undefined) break;
-        this.#stripes.add(keyStripe(Number(key)));
-        stripe = keyStripe(Number(key)) + 1;
-      }
-    }
-    for (const stripe of this.#touched) this.#stripes.add(stripe);
-    this.#touched.clear();
-    this.#latestStripe = -1;
-    return [...this.#stripes].sort((a, b) => a - b);
+/** A run of rows and the stripes in which it may hold cells. */
+interface OccupiedRun {
+  readonly run: PositionedRun;
+  readonly stripes: readonly number[];
+}
+
+/** Runs in order of id, to find the run of an id. */
+class IdRuns {
+  readonly runs: readonly PositionedRun[];
+  #latest: PositionedRun | undefined;
+
+  constructor(runs: readonly PositionedRun[]) {
+    this.runs = runs.toSorted((a, b) => a.id - b.id);
   }
+
+  /** The position of an id; undefined if no run holds it. */
+  position(id: number): number | undefined {
+    const latest = this.#latest;
+    if (latest !== undefined && id >= latest.id && id < latest.id + latest.length) return latest.start + id - latest.id;
+    const run = this.endingAfter(id);
+    if (run === undefined || run.id > id) return undefined;
+    this.#latest = run;
+    return run.start + id - run.id;
+  }
+
+  /** The run that holds an id, otherwise the first run behind it. */
+  endingAfter(id: number): PositionedRun | undefined {
+    return this.runs[firstIndex(this.runs, ({ id: start, length }) => start + length > id)];
+  }
+}
+
+/** The keys of all cells of a rectangle, as one span for each run of rows in each stripe. */
+class RectangleKeys implements KeySet {
+  readonly stripeCount: number;
+  readonly #rows: IdRuns;
+  /** Stripes that follow each other, ascending. */
+  readonly #stripes: Span[] = [];
+
+  constructor(rows: readonly PositionedRun[], columns: IdRuns) {
+    this.#rows = new IdRuns(rows);
+    for (const { id, length } of columns.runs) {
+      const from = Math.floor(id / STRIPE_COLUMNS);
+      const to = Math.floor((id + length - 1) / STRIPE_COLUMNS) + 1;
+      const last = this.#stripes.at(-1);
+      if (last === undefined || last.to < from) this.#stripes.push({ from, to });
+      else this.#stripes[this.#stripes.length - 1] = { from: last.from, to };
+    }
+    this.stripeCount = this.#stripes.reduce((total, { from, to }) => total + to - from, 0);
+  }
+
+  *stripes(): Generator<number> {
+    for (const { from, to } of this.#stripes) for (let stripe = from; stripe < to; stripe++) yield stripe;
+  }
+
+  /** The run of rows that holds a key. */
+  rowRun(key: number): PositionedRun | undefined {
+    return this.#rows.endingAfter(keyRow(key));
+  }
+
+  next(key: Key): KeySpan | undefined {
+    const stripe = this.#stripeFrom(keyStripe(Number(key)));
+    if (stripe === undefined) return undefined;
+    const row = stripe === keyStripe(Number(key)) ? keyRow(Number(key)) : 0;
+    const run = this.#rows.endingAfter(row);
+    if (run !== undefined) return rowsOf(stripe, run);
+    const [first, next] = [this.#rows.runs[0], this.#stripeFrom(stripe + 1)];
+    return first === undefined || next === undefined ? undefined : rowsOf(next, first);
+  }
+
+  /** The first stripe of the rectangle at or behind another one. */
+  #stripeFrom(stripe: number): number | undefined {
+    const span = this.#stripes[firstIndex(this.#stripes, ({ to }) => to > stripe)];
+    return span === undefined ? undefined : Math.max(span.from, stripe);
+  }
+}
+
+function rowsOf(stripe: number, { id, length }: Run): KeySpan {
+  return { from: rowStart(stripe, id), to: rowStart(stripe, id + length) };
+}
+
+/** The index of the first item for which a test holds; it must hold for all items behind it too. */
+function firstIndex<T>(items: readonly T[], holds: (item: T) => boolean): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (holds(at(items, middle))) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** Brings the first item of a heap to its place. */
+function siftDown(heap: StripeWalk[]): void {
+  const item = at(heap, 0);
+  let index = 0;
+  for (;;) {
+    let child = 2 * index + 1;
+    const [left, right] = [heap[child], heap[child + 1]];
+    if (left === undefined) break;
+    if (right !== undefined && isBefore(right, left)) child++;
+    if (!isBefore(at(heap, child), item)) break;
+    heap[index] = at(heap, child);
+    index = child;
+  }
+  heap[index] = item;
+}
+
+function isBefore(a: StripeWalk, b: StripeWalk): boolean {
+  return a.row < b.row || (a.row === b.row && a.stripe < b.stripe);
 }
 
 /** Cells of one stripe in order of row. `row` is infinite past the last one. */
@@ -211,15 +315,5 @@ class StripeWalk {
     this.row = keyRow(key);
     this.column = keyColumn(key);
     this.value = next.value.value;
-  }
-}
-
-/** The stripes that a run of column ids touches, each with the ids in it. */
-function* stripeSpans({ id, length }: Run): Generator<[number, Span]> {
-  for (let from = id; from < id + length; ) {
-    const stripe = Math.floor(from / STRIPE_COLUMNS);
-    const to = Math.min(id + length, (stripe + 1) * STRIPE_COLUMNS);
-    yield [stripe, { from, to }];
-    from = to;
   }
 }
