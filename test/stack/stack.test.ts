@@ -34,9 +34,8 @@ const PARAMETERS = {
   GraceSeconds: '3600',
   SweepSchedule: 'rate(1 minute)',
 };
-/** Where `sam build` and `.ci/run` have put things. */
+/** The SAM CLI's program, which `.ci/run` installs. */
 const sam = setting('LOGFOLD_SAM');
-const build = setting('LOGFOLD_BUILD');
 
 describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK', () => {
   let emulator: AwsEmulator;
@@ -53,7 +52,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     s3 = new S3Client({ ...options, forcePathStyle: true });
     sqs = new SQSClient(options);
     lambda = new LambdaClient(options);
-    outputs = await deployStack({ emulator, sam, build, parameters: PARAMETERS });
+    outputs = await deployStack({ emulator, sam, parameters: PARAMETERS });
     // The emulator leaves that out of a table which CloudFormation makes.
     await dynamodb.send(
       new UpdateTimeToLiveCommand({
@@ -160,7 +159,6 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     outputs = await deployStack({
       emulator,
       sam,
-      build,
       parameters: PARAMETERS,
       change: ({ ReplayFunctionRole, ...others }) => ({
         ...others,

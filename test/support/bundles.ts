@@ -1,95 +1,63 @@
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { build } from 'esbuild';
+import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
+import { buildFunctions } from '../../handlers/bundle.ts';
 import type { Stack } from './template.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
+/** The folder that `npm run build` fills, and that the template takes the functions' code from. */
+const BUILD = join(ROOT, 'build');
 
-/** What the SAM CLI hands on to esbuild, by its names in the template. */
-const buildSchema = z.strictObject({
-  BuildMethod: z.literal('esbuild'),
-  BuildProperties: z.strictObject({
-    EntryPoints: z.tuple([z.string()]),
-    Format: z.enum(['esm', 'cjs']),
-    Target: z.string(),
-    MainFields: z.string(),
-    Minify: z.boolean(),
-    Sourcemap: z.boolean(),
-    SourcesContent: z.boolean(),
-    OutExtension: z.array(z.string()),
-    External: z.array(z.string()),
-    Banner: z.array(z.string()),
-  }),
+const mapSchema = z.strictObject({
+  version: z.literal(3),
+  sources: z.array(z.string()),
+  mappings: z.string(),
+  names: z.array(z.string()),
 });
-
-const mapSchema = z.object({ version: z.literal(3), sources: z.array(z.string()) });
 
 /** A function's code as it is deployed. */
 export interface Bundle {
   readonly file: string;
   readonly bytes: number;
+  /** The length of its source map. */
+  readonly mapBytes: number;
   /** The files of which its source map names places. */
   readonly sources: readonly string[];
-  /** How many of its bytes come from each file, by the file's path from where the function's code is. */
+  /** How many of its bytes come from each file, by the file's path in the repository. */
   readonly parts: ReadonlyMap<string, number>;
   /** What it asks Node for when it runs. */
   readonly imports: readonly string[];
 }
 
 /**
- * Bundles every function of a stack as `sam build` does, which calls the same esbuild with the same settings.
- * @param directory where it puts them; outside of the repository, or they would find modules that are not deployed
+ * Bundles every function of a stack as `npm run build` does.
+ * @param directory outside of the repository, or the bundles would find modules that are not deployed
  * @returns by the functions' names in the template
+ * @throws Error if a function's code lies where `npm run build` puts none
  */
 export async function buildBundles(stack: Stack, directory: string): Promise<ReadonlyMap<string, Bundle>> {
-  const functions = stack.ofType('AWS::Serverless::Function');
-  const bundles = functions.map(async ({ id, properties, metadata }): Promise<[string, Bundle]> => {
-    const code = join(ROOT, z.string().parse(properties.CodeUri));
-    return [id, await buildBundle(metadata, code, join(directory, id))];
-  });
+  const { outputs } = await buildFunctions(directory);
+  const bundles = stack
+    .ofType('AWS::Serverless::Function')
+    .map(async ({ id, properties }): Promise<[string, Bundle]> => {
+      const { CodeUri, Handler } = z.object({ CodeUri: z.string(), Handler: z.string() }).parse(properties);
+      const code = relative(BUILD, resolve(ROOT, CodeUri));
+      const file = join(directory, code, `${Handler.slice(0, Handler.lastIndexOf('.'))}.mjs`);
+      const output = outputs[relative(ROOT, file)];
+      if (output === undefined) throw new Error(`npm run build does not make ${CodeUri} with the handler ${Handler}`);
+      const map = await readFile(`${file}.map`);
+      const { sources } = mapSchema.parse(JSON.parse(map.toString()));
+      return [
+        id,
+        {
+          file,
+          bytes: output.bytes,
+          mapBytes: map.length,
+          sources,
+          parts: new Map(Object.entries(output.inputs).map(([input, { bytesInOutput }]) => [input, bytesInOutput])),
+          imports: [...new Set(output.imports.map((each) => each.path))].sort(),
+        },
+      ];
+    });
   return new Map(await Promise.all(bundles));
-}
-
-async function buildBundle(metadata: unknown, code: string, outdir: string): Promise<Bundle> {
-  const { BuildProperties: given } = buildSchema.parse(metadata);
-  const built = await build({
-    absWorkingDir: code,
-    entryPoints: given.EntryPoints.map((file) => join(code, file)),
-    outdir,
-    bundle: true,
-    platform: 'node',
-    format: given.Format,
-    target: given.Target,
-    mainFields: given.MainFields.split(','),
-    minify: given.Minify,
-    sourcemap: given.Sourcemap,
-    sourcesContent: given.SourcesContent,
-    outExtension: pairs(given.OutExtension),
-    external: given.External,
-    banner: pairs(given.Banner),
-    metafile: true,
-    logLevel: 'silent',
-  });
-  const [file, output] = Object.entries(built.metafile.outputs).find(([name]) => !name.endsWith('.map')) ?? [];
-  if (file === undefined || output === undefined) throw new Error(`nothing was bundled of ${given.EntryPoints}`);
-  const path = join(code, file);
-  const { sources } = mapSchema.parse(JSON.parse(await readFile(`${path}.map`, 'utf8')));
-  return {
-    file: path,
-    bytes: output.bytes,
-    sources,
-    parts: new Map(Object.entries(output.inputs).map(([input, { bytesInOutput }]) => [input, bytesInOutput])),
-    imports: [...new Set(output.imports.map((each) => each.path))].sort(),
-  };
-}
-
-/** `name=value`, as on esbuild's command line. */
-function pairs(texts: readonly string[]): Record<string, string> {
-  return Object.fromEntries(
-    texts.map((text) => {
-      const equals = text.indexOf('=');
-      return [text.slice(0, equals), text.slice(equals + 1)];
-    }),
-  );
 }

@@ -46,12 +46,12 @@ export interface Schedule {
 
 /** A function as it would be deployed. */
 export interface DeployedFunction {
-  /** Its name in the template, and that of its directory under `.aws-sam/build`. */
+  /** Its name in the template. */
   readonly id: string;
   /** `<module>.<export>`: the bundle is `<module>.mjs`. */
   readonly handler: string;
-  /** The file that its bundle is made from, within `handlers/`. */
-  readonly entryPoint: string;
+  /** The folder with its code, relative to the repository. */
+  readonly code: string;
   readonly runtime: string;
   readonly architectures: readonly string[];
   readonly memoryMb: number;
@@ -147,7 +147,7 @@ const scheduleSchema = z.object({
   Input: z.string(),
 });
 const functionSchema = z.object({
-  CodeUri: z.literal('handlers'),
+  CodeUri: z.string(),
   Handler: z.string(),
   Runtime: z.string(),
   Architectures: z.array(z.string()),
@@ -163,9 +163,8 @@ const functionSchema = z.object({
     .record(z.string(), z.strictObject({ Type: z.enum(['DynamoDB', 'SQS', 'ScheduleV2']), Properties: z.unknown() }))
     .default({}),
 });
-const buildSchema = z.object({ BuildProperties: z.object({ EntryPoints: z.tuple([z.string()]) }) });
 
-function toFunction({ id, properties, metadata }: Resource, stack: Stack): DeployedFunction {
+function toFunction({ id, properties }: Resource, stack: Stack): DeployedFunction {
   const of = functionSchema.parse(properties);
   const events = (type: string): [string, unknown][] =>
     Object.entries(of.Events)
@@ -174,7 +173,7 @@ function toFunction({ id, properties, metadata }: Resource, stack: Stack): Deplo
   return {
     id,
     handler: of.Handler,
-    entryPoint: buildSchema.parse(metadata).BuildProperties.EntryPoints[0],
+    code: of.CodeUri,
     runtime: of.Runtime,
     architectures: of.Architectures,
     memoryMb: of.MemorySize,

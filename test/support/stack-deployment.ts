@@ -7,7 +7,8 @@ import * as z from 'zod';
 import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION } from './aws-emulator.ts';
 import { parseTemplate } from './cloudformation.ts';
 
-const SAM_CONFIG = join(import.meta.dirname, '../../samconfig.toml');
+const ROOT = join(import.meta.dirname, '../..');
+const SAM_CONFIG = join(ROOT, 'samconfig.toml');
 /** What `dev` in samconfig.toml calls the stack. */
 const STACK_NAME = 'logfold-dev';
 
@@ -30,24 +31,22 @@ export interface StackDeployment {
   readonly emulator: AwsEmulator;
   /** The SAM CLI's program. */
   readonly sam: string;
-  /** What `sam build` has made. */
-  readonly build: string;
   readonly parameters: Readonly<Record<string, string>>;
   /** Changes resources before they are deployed. */
   readonly change?: ((resources: Resources) => Resources) | undefined;
 }
 
 /**
- * What `sam deploy --config-env dev` does after `sam build`, with an emulator in the place of AWS; where the stack is there
+ * What `sam deploy --config-env dev` does after `npm run build`, with an emulator in the place of AWS; where the stack is there
  * already, it is updated. Two things are changed that the emulator knows no better: see {@link emulated}.
  * @returns the stack's outputs
  * @throws Error with the SAM CLI's own words where the deployment fails
  */
 export async function deployStack(deployment: StackDeployment): Promise<ReadonlyMap<string, string>> {
-  const { emulator, sam, build, parameters, change = (resources) => resources } = deployment;
+  const { emulator, sam, parameters, change = (resources) => resources } = deployment;
   const file = join(emulator.directory, 'template.json');
-  const built = template.parse(parseTemplate(await readFile(join(build, 'template.yaml'), 'utf8')));
-  await writeFile(file, JSON.stringify({ ...built, Resources: change(emulated(built.Resources, build)) }));
+  const source = template.parse(parseTemplate(await readFile(join(ROOT, 'template.yaml'), 'utf8')));
+  await writeFile(file, JSON.stringify({ ...source, Resources: change(emulated(source.Resources)) }));
   const overrides = Object.entries(parameters).map(([name, value]) => `${name}="${value}"`);
   const options = ['--template-file', file, '--config-file', SAM_CONFIG, '--config-env', 'dev'];
   await run(sam, ['deploy', ...options, '--parameter-overrides', ...overrides], {
@@ -71,14 +70,14 @@ export async function deployStack(deployment: StackDeployment): Promise<Readonly
  * Resources as the emulator takes them. It serves HTTP only, so whatever insists on TLS would refuse everything; and it has
  * no metric math, of which the first metric stays, so that what refers to an alarm finds one.
  */
-function emulated(resources: Resources, build: string): Resources {
+function emulated(resources: Resources): Resources {
   const kept = Object.entries(resources).filter(([, { Type }]) => Type !== 'AWS::S3::BucketPolicy');
   return Object.fromEntries(
     kept.map(([id, { Properties, ...others }]) => {
       if (others.Type === 'AWS::CloudWatch::Alarm') return [id, { ...others, Properties: withoutMath(Properties) }];
       const { CodeUri } = Properties;
       if (typeof CodeUri !== 'string') return [id, { ...others, Properties }];
-      return [id, { ...others, Properties: { ...Properties, CodeUri: join(build, CodeUri) } }];
+      return [id, { ...others, Properties: { ...Properties, CodeUri: join(ROOT, CodeUri) } }];
     }),
   );
 }

@@ -33,7 +33,6 @@ export interface Resource {
   readonly id: string;
   readonly type: string;
   readonly properties: JsonObject;
-  readonly metadata: JsonObject;
   readonly deletionPolicy: string | undefined;
   readonly updateReplacePolicy: string | undefined;
 }
@@ -177,7 +176,6 @@ function toResource(id: string, resource: JsonObject, scope: Scope): Resource {
     id,
     type: String(resource.Type),
     properties: asObject(resolve(resource.Properties ?? {}, scope), id),
-    metadata: asObject(resource.Metadata ?? {}, id),
     deletionPolicy: text(resource.DeletionPolicy),
     updateReplacePolicy: text(resource.UpdateReplacePolicy),
   };

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { FUNCTIONS } from '../../handlers/bundle.ts';
 import * as environment from '../../handlers/environment.ts';
 import { PRICES } from '../../src/cli/prices.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
@@ -57,9 +58,9 @@ function resourceOf(stack: Stack, id: string): Resource {
 }
 
 /** The schema by which a handler reads its environment, as its source says. */
-function schemaOf({ entryPoint }: DeployedFunction) {
+function schemaOf(of: DeployedFunction) {
   const handler = (file: string): string => readFileSync(join(ROOT, 'handlers', file), 'utf8');
-  const entry = handler(entryPoint);
+  const entry = handler(of.handler.replace(/\.handler$/, '.ts'));
   const source = entry.includes('jobsHandler(') ? handler('jobs-handler.ts') : entry;
   const name = /readEnvironment\((\w+), process\.env\)/.exec(source)?.[1];
   const { streamEnvironment, workEnvironment, replayEnvironment } = environment;
@@ -72,7 +73,7 @@ function schemaOf({ entryPoint }: DeployedFunction) {
     ['replayEnvironment', replayEnvironment],
   ]);
   const schema = schemas.get(name);
-  if (schema === undefined) throw new Error(`${entryPoint} reads its environment in a way that is not known here`);
+  if (schema === undefined) throw new Error(`${of.id} reads its environment in a way that is not known here`);
   return schema;
 }
 
@@ -217,12 +218,18 @@ describe('functions', () => {
     );
     for (const each of functions) {
       expect(each).toMatchObject({ runtime: 'nodejs24.x', architectures: ['arm64'], tracing: 'Active' });
-      expect(each.entryPoint).toBe(each.handler.replace(/\.handler$/, '.ts'));
       const group = own
         .ofType('AWS::Logs::LogGroup')
         .find(({ properties }) => properties.LogGroupName === each.logGroup);
       expect(group?.properties.RetentionInDays).toBe('30');
     }
+  });
+
+  test('have the code that `npm run build` makes, and nothing else', () => {
+    const functions = [...deployedFunctions(own).values()];
+    expect(functions.map(({ code, handler }) => [code, handler])).toEqual(
+      FUNCTIONS.map((name) => [`build/${name}`, `${name}.handler`]),
+    );
   });
 
   test('that work on jobs get one at a time, and no more at once than asked for', () => {
