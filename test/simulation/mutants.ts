@@ -5,6 +5,8 @@ export interface Mutant {
   readonly fault: string;
   /** The test file that finds it, relative to the repository. The simulation finds it if this is absent. */
   readonly test?: string;
+  /** The vitest project that runs the test. Every project that has the test runs it if this is absent. */
+  readonly project?: 'sources' | 'bundles';
   readonly edits: readonly {
     /** Relative to `src`. */
     readonly file: string;
@@ -297,6 +299,24 @@ export const MUTANTS: readonly Mutant[] = [
         file: 'workers/rebuild.ts',
         from: '    return await readWhole(deps, root, frozen, seen);\n',
         to: '    return await loadRoot(deps, root, frozen);\n',
+      },
+    ],
+  },
+  {
+    name: 'addon-decodes',
+    fault: 'bodies are read with msgpackr, which keeps a byte order mark only if its native addon is there',
+    test: 'test/property/text.test.ts',
+    project: 'bundles',
+    edits: [
+      {
+        file: 'log/body.ts',
+        from: "import { Packr } from 'msgpackr/pack';\n",
+        to: "import { Packr, Unpackr } from 'msgpackr';\n",
+      },
+      {
+        file: 'log/body.ts',
+        from: '=== 1) return decodeForeignValue(bytes);\n',
+        to: '=== 1) return new Unpackr({ useRecords: false }).unpack(bytes);\n',
       },
     ],
   },

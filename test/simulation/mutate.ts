@@ -82,7 +82,7 @@ async function tryMutant(mutant: Mutant, histories: number): Promise<Trial> {
       const path = join(directory, 'src', edit.file);
       await writeFile(path, plant(await readFile(path, 'utf8'), edit));
     }
-    return mutant.test === undefined ? await simulate(directory, histories) : await runTest(directory, mutant.test);
+    return mutant.test === undefined ? await simulate(directory, histories) : await runTest(directory, mutant);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
@@ -98,8 +98,9 @@ async function simulate(directory: string, histories: number): Promise<Trial> {
   return { found: first !== undefined, seconds, told: first ?? last };
 }
 
-async function runTest(directory: string, test: string): Promise<Trial> {
+async function runTest(directory: string, { test = '', project }: Mutant): Promise<Trial> {
   const words = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', test];
+  if (project !== undefined) words.push('--project', project);
   const { printed, troubles, seconds } = await run(directory, words);
   const [json] = /^\{"num.*$/m.exec(printed) ?? [];
   const tests =

@@ -1,0 +1,63 @@
+import { globSync, mkdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
+import type { Plugin } from 'vitest/config';
+import { BUNDLE_OPTIONS } from '../../handlers/bundle.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+/** What a test may import: the folders without side effects, and the adapters that need nothing from outside. */
+const MODULES = globSync(
+  [
+    'src/errors.ts',
+    'src/{log,store,tree,state,snapshot,archive}/**/*.ts',
+    'src/adapters/{memory-*,metered-blob-store,native-platform,wasm-platform}.ts',
+  ],
+  { cwd: ROOT },
+).sort();
+const VIRTUAL = '\0bundled:';
+
+/** Stands in the place of the sources in tests. */
+export interface BundledSources {
+  readonly plugin: Plugin;
+  /** The bundle. It lies outside of the repository, so that it finds no modules that are not deployed either. */
+  readonly file: string;
+}
+
+/**
+ * Lets tests run against a bundle of the sources, made with the options of the deployed bundles. Every import of a file below
+ * `src` gives that module as it is in the bundle. Bundles when a test first asks.
+ */
+export function bundledSources(): BundledSources {
+  const directory = join(tmpdir(), `logfold-bundled-sources-${process.pid}`);
+  const file = join(directory, 'stdin.mjs');
+  let bundled: Promise<Readonly<Record<string, object>>> | undefined;
+  const plugin: Plugin = {
+    name: 'bundled-sources',
+    enforce: 'pre',
+    resolveId(source, importer) {
+      if (importer === undefined || !source.startsWith('.')) return undefined;
+      const path = relative(ROOT, resolve(dirname(importer), source));
+      return path.startsWith('src/') ? VIRTUAL + path : undefined;
+    },
+    async load(id) {
+      if (!id.startsWith(VIRTUAL)) return undefined;
+      const index = MODULES.indexOf(id.slice(VIRTUAL.length));
+      if (index < 0) throw new Error(`${id.slice(VIRTUAL.length)} is not in the bundle of the tests`);
+      bundled ??= bundle(directory, file);
+      const names = Object.keys((await bundled)[`m${index}`] ?? {});
+      const lines = names.map((name) => `export const ${name} = m${index}.${name};`);
+      return [`import { m${index} } from ${JSON.stringify(file)};`, ...lines].join('\n');
+    },
+  };
+  return { plugin, file };
+}
+
+async function bundle(directory: string, file: string): Promise<Readonly<Record<string, object>>> {
+  mkdirSync(directory);
+  process.once('exit', () => rmSync(directory, { recursive: true, force: true }));
+  const contents = MODULES.map((path, i) => `export * as m${i} from './${path}';`).join('\n');
+  await build({ ...BUNDLE_OPTIONS, stdin: { contents, resolveDir: ROOT }, outdir: directory });
+  return await import(pathToFileURL(file).href);
+}
