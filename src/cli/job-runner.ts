@@ -1,10 +1,15 @@
+import type { LogId } from '../log/log-id.ts';
 import { decodeJob, type Job } from '../workers/job.ts';
 import { type JobDeps, type JobResult, runJob } from '../workers/run-job.ts';
 
-/** Does jobs in this process, each with those that follow from it. */
+/**
+ * Does jobs in this process, each with those that follow from it. Collections that follow are put off, since a collection reads
+ * all of a log: so one per log makes up for many jobs.
+ */
 export class JobRunner {
   readonly #deps: Omit<JobDeps, 'queue'>;
   readonly #onResult: (job: Job, result: JobResult) => void;
+  readonly #collections = new Map<LogId, Job>();
 
   constructor(deps: Omit<JobDeps, 'queue'>, onResult: (job: Job, result: JobResult) => void) {
     this.#deps = deps;
@@ -16,9 +21,12 @@ export class JobRunner {
     const waiting = [job];
     const queue: JobDeps['queue'] = {
       send: async ({ body }) => {
-        waiting.push(decodeJob(body));
+        const next = decodeJob(body);
+        if (next.kind === 'collect' && job.kind !== 'collect') this.#collections.set(next.log, next);
+        else waiting.push(next);
       },
     };
+    if (job.kind === 'collect') this.#collections.delete(job.log);
     let changed = false;
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
       const result = await runJob({ ...this.#deps, queue }, next);
@@ -26,6 +34,13 @@ export class JobRunner {
       this.#onResult(next, result);
     }
     return changed;
+  }
+
+  /** The collections that were put off and are to be done now, one for each log. */
+  takeCollections(): Job[] {
+    const jobs = [...this.#collections.values()];
+    this.#collections.clear();
+    return jobs;
   }
 }
 

@@ -100,9 +100,15 @@ export class SheetLogs {
 
   /** Does jobs, each with those that follow from it; how each ended. */
   async run(...jobs: readonly Job[]): Promise<JobResult[]> {
+    return this.runWith(this.deps, jobs);
+  }
+
+  /** Does jobs with other adapters. */
+  async runWith(deps: Omit<JobDeps, 'queue'>, jobs: readonly Job[]): Promise<JobResult[]> {
     const results: JobResult[] = [];
-    const runner = new JobRunner(this.deps, (_, result) => results.push(result));
+    const runner = new JobRunner(deps, (_, result) => results.push(result));
     for (const job of jobs) await runner.run(job);
+    for (const job of runner.takeCollections()) await runner.run(job);
     return results;
   }
 

@@ -8,7 +8,9 @@ import type { LogId } from '../../src/log/log-id.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import { condemnedKey, SWEEP_KEY } from '../../src/store/keys.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
+import { jobQueues } from '../../src/workers/job-queues.ts';
 import { writePolicy } from '../../src/workers/policies.ts';
+import { runJob } from '../../src/workers/run-job.ts';
 import type { SweepResult } from '../../src/workers/sweep.ts';
 import { type AskedNote, readSweepNote } from '../../src/workers/sweep-note.ts';
 import { aroundLogStore } from '../support/around.ts';
@@ -247,6 +249,30 @@ describe('the sweep function', () => {
     expect(run(HOUR_MS)).toEqual([]);
     due = due.slice(10);
     expect(run(2 * HOUR_MS)).toEqual(Array.from({ length: 10 }, (_, i) => 1_000 + i));
+  });
+
+  test.each([
+    ['2 seconds each', 2_000, 1],
+    ['20 seconds each', 20_000, 5],
+  ])('has 60 segments of a log archived, %s, and collects every five minutes at the most', async (_what, ms, most) => {
+    const swept = new Swept();
+    swept.policy = EAGER;
+    const { sheets, queues } = swept;
+    await sheets.atRest(61);
+    await swept.run();
+    const done: string[] = [];
+    for (let jobs = await swept.take(queues.maintenance, 1); jobs.length > 0; ) {
+      for (const job of jobs) {
+        await runJob({ ...sheets.deps, policyOf: () => EAGER, queue: jobQueues(queues) }, job);
+        done.push(job.kind);
+        sheets.nowMs += ms;
+      }
+      jobs = await swept.take(queues.maintenance, 1);
+    }
+    expect(done.slice(0, 60)).toEqual(Array(60).fill('archive'));
+    expect(done.slice(60).every((kind) => kind === 'collect')).toBe(true);
+    expect(done.length - 60).toBeGreaterThan(0);
+    expect(done.length - 60).toBeLessThanOrEqual(most);
   });
 
   test('remembers what it sent if it fails later', async () => {

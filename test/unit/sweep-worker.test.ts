@@ -50,6 +50,41 @@ function dieBefore(name: string): Around {
   return (operation, effect) => (operation === name ? Promise.reject(new Error('the process died')) : effect());
 }
 
+describe('doing what a sweep asks for', () => {
+  test.each([
+    ['archives', STRICT],
+    ['lets segments go without archives', { ...STRICT, keepDays: 1, archive: false, expire: 'delete' as const }],
+  ])('takes requests in proportion to the segments that are due: %s', async (_what, policy) => {
+    const requestsFor = async (due: number): Promise<number> => {
+      const sheets = new SheetLogs();
+      await sheets.atRest(due + 1);
+      sheets.policy = policy;
+      sheets.nowMs += 2 * DAY * 1000;
+      let requests = 0;
+      const count: Around = (name, effect) => {
+        // In DynamoDB one request for segments brings thousands of them.
+        if (name !== 'segments') requests++;
+        return effect();
+      };
+      const deps = {
+        ...sheets.deps,
+        tables: aroundLogStore(sheets.tables, count),
+        blobs: aroundBlobStore(sheets.blobs, count),
+      };
+      for (let pass = 0; pass < 3; pass++) {
+        const { asked } = await sheets.ask();
+        await sheets.runWith(deps, asked);
+        sheets.nowMs += DAY * 1000;
+      }
+      expect((await sheets.ask()).asked).toEqual([]);
+      return requests;
+    };
+    const [few, more, most] = [await requestsFor(10), await requestsFor(20), await requestsFor(40)];
+    // Twice as many more cost twice as much more: it would be four times if each segment cost as much as all of them.
+    expect((most - more) / (more - few)).toBeLessThan(2.2);
+  });
+});
+
 describe('a sweep asks for nothing', () => {
   test('and writes nothing where every log is at rest', async () => {
     const sheets = new SheetLogs();

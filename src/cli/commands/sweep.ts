@@ -82,6 +82,8 @@ export function sweepCommand() {
             },
             how,
           );
+          for (const job of runner.takeCollections())
+            await send(job, 'a segment was archived, or left without an archive');
           return changed;
         };
         const passes = async (how: SweepOptions): Promise<void> => {
