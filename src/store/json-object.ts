@@ -50,11 +50,23 @@ export async function createJson(blobs: BlobStore, key: string, document: unknow
 function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T | undefined {
   const { key, log, schema, advice } = object;
   if (bytes === undefined) return undefined;
+  const invalid = (reason: string, cause: unknown) =>
+    new ObjectInvalidError(`the object '${key}' cannot be read: ${reason}`, { log, advice, cause });
+  let json: unknown;
   try {
-    return schema.parse(JSON.parse(utf8.decode(bytes)));
+    json = JSON.parse(utf8.decode(bytes));
   } catch (cause) {
-    throw new ObjectInvalidError(`the object '${key}' cannot be read: ${textOf(cause)}`, { log, advice, cause });
+    throw invalid(`it is not JSON: ${textOf(cause)}`, cause);
   }
+  const parsed = schema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  throw invalid(parsed.error.issues.map(describeIssue).join('; '), parsed.error);
+}
+
+/** What a schema finds wrong, for a person. */
+function describeIssue({ path, message }: z.core.$ZodIssue): string {
+  const place = path.length === 0 ? 'it' : `'${path.map(String).join('.')}'`;
+  return `${place} is wrong (${message})`;
 }
 
 /** @param indent spaces, for objects that people are asked to look at */

@@ -169,3 +169,20 @@ describe('an object that cannot be read', () => {
     expect((await readPolicies(blobs, DEFAULT_POLICY)).of(LOG).keepDays).toBe(3);
   });
 });
+
+test.each([
+  ['{', 'it is not JSON'],
+  ['[]', 'it is wrong'],
+  ['{"format":2,"logs":{}}', "'format' is wrong"],
+  [`{"format":1,"logs":{"${LOG}":{"keepDays":"7"}}}`, `'logs.${LOG}.keepDays' is wrong`],
+  [`{"format":1,"logs":{"${LOG}":{"expire":"soon","archive":1}}}`, `'logs.${LOG}.archive' is wrong`],
+  [`{"format":1,"logs":{"${LOG}":{"keepDay":7}}}`, 'keepDay'],
+])('%s is refused in one sentence that names the object, the key and what to do', async (text, about) => {
+  const refusal = await readPolicies(await storing(text), DEFAULT_POLICY).catch((error: unknown) => error);
+  expect(refusal).toBeInstanceOf(ObjectInvalidError);
+  const { message } = refusal as ObjectInvalidError;
+  expect(message).toContain(`the object '${POLICIES_KEY}' cannot be read: `);
+  expect(message).toContain(about);
+  expect(message).toContain('Correct it, or remove it');
+  expect(message).not.toMatch(/[\n{[]/);
+});
