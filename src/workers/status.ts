@@ -1,18 +1,24 @@
+import { openArchive } from '../archive/reader.ts';
 import { type ItemInvalidError, LogfoldError } from '../errors.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
-import { queryLast, querySegments } from '../log/newest.ts';
+import { querySegments } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { waitingEdits } from '../snapshot/compaction.ts';
+import { HELD } from '../snapshot/retention.ts';
 import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { readStop, type Stop } from '../snapshot/stop.ts';
 import { chunkPrefix } from '../store/keys.ts';
 
-export type StatusDeps = Pick<SnapshotStores, 'store' | 'blobs' | 'platform'> & {
+export type StatusDeps = Pick<SnapshotStores, 'blobs' | 'platform'> & {
+  /** The tables themselves: a store that reads archives too would open one for each segment whose entries are gone. */
+  readonly store: LogStore;
   readonly types?: ReservedTypes | undefined;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
 };
 
 export interface LogStatus {
@@ -20,8 +26,10 @@ export interface LogStatus {
   readonly segments: number;
   /** Segments that have an archive. */
   readonly archived: number;
-  /** Segments whose entries leave the table, or have left it. */
+  /** Segments whose entries leave the table, or are about to. */
   readonly expiring: number;
+  /** Segments whose entries have left the table. */
+  readonly expired: number;
   /** All that were ever written, wherever they are now. */
   readonly entries: number;
   readonly lastSnapshot: Position | null;
@@ -43,8 +51,10 @@ export interface SegmentStatus {
   /** Number of the newest entry with a completed snapshot. */
   readonly lastSnapshot: number | null;
   readonly archived: boolean;
-  /** Epoch seconds from which on the entries leave the table, or have left it; null while they stay. */
+  /** Epoch seconds from which on the entries leave the table; null while they stay. */
   readonly expires: number | null;
+  /** Whether the entries have left the table, or may have at any moment. */
+  readonly expired: boolean;
 }
 
 /**
@@ -54,9 +64,15 @@ export interface SegmentStatus {
 export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<SegmentStatus[]> {
   const segments = await querySegments(deps.store, log, { consistent: false });
   const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
-  return segments.map(({ segment, lastSnapshot = null, archive, expires = null }, i) => {
-    return { segment, entries: entries[i] ?? 0, lastSnapshot, archived: archive !== undefined, expires };
-  });
+  const now = deps.now();
+  return segments.map(({ segment, lastSnapshot = null, archive, expires = null, expired }, i) => ({
+    segment,
+    entries: entries[i] ?? 0,
+    lastSnapshot,
+    archived: archive !== undefined,
+    expires,
+    expired: expired !== undefined && expires !== null && expires !== HELD && expires * 1000 <= now,
+  }));
 }
 
 /**
@@ -84,7 +100,8 @@ export async function logStatus(
     log,
     segments: segments.length,
     archived: segments.filter(({ archived }) => archived).length,
-    expiring: segments.filter(({ expires }) => expires !== null).length,
+    expiring: segments.filter(({ expires, expired }) => expires !== null && !expired).length,
+    expired: segments.filter(({ expired }) => expired).length,
     entries,
     lastSnapshot,
     lagEntries: entries - folded,
@@ -127,9 +144,25 @@ export async function logsByAge(
   return [...begun].sort(([, a], [, b]) => a - b).map(([log]) => log);
 }
 
-async function entryCount(deps: StatusDeps, { log, segment, expired = 0 }: Segment): Promise<number> {
-  const last = await queryLast({ store: deps.store, types: deps.types ?? RESERVED_TYPES }, log, segment);
-  return last === undefined ? expired : Math.max(expired, last.position.entry + 1);
+/** How many entries a segment has, wherever they are: in one query, or none once all were counted as they left. */
+async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
+  if (segment.expired !== undefined) return segment.expired;
+  const newest = await deps.store.newestEntry(segment.log, segment.segment, { consistent: true });
+  const inTable = newest === undefined ? 0 : newest.position.entry + 1;
+  const isWhole = newest?.type === (deps.types ?? RESERVED_TYPES).endSegment;
+  // The end is missing while entries are put back from the archive, which then knows.
+  if (isWhole || segment.archive === undefined) return inTable;
+  return Math.max(inTable, (await archivedCount(deps, segment)) ?? 0);
+}
+
+/** How many entries the archive of a segment has; undefined if it cannot be read, which a verification names. */
+async function archivedCount(deps: StatusDeps, segment: Segment): Promise<number | undefined> {
+  try {
+    return (await openArchive(deps, segment)).entries;
+  } catch (error) {
+    if (error instanceof LogfoldError && error.stopsLog) return undefined;
+    throw error;
+  }
 }
 
 async function waitingIn(

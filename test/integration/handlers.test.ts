@@ -150,7 +150,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     // A stream gives records again: nothing is done twice for it.
     expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
     expect(await drain()).toEqual(['snapshot', 'snapshot']);
-    expect(await logStatus({ store, blobs, platform: nativePlatform }, log)).toMatchObject({
+    expect(await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
       lastSnapshot: position,
       lagEntries: 0,
       stopped: null,
@@ -176,7 +176,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const { position, jobs } = await work(cells(4, () => 'x'));
     // One snapshot, and what follows from it: the queue drops the others' second jobs.
     expect(jobs).toEqual(['snapshot', 'compact']);
-    const status = await logStatus({ store, blobs, platform: nativePlatform }, log);
+    const status = await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log);
     expect(status).toMatchObject({ lastSnapshot: position, waiting: 0, stopped: null });
   });
 
@@ -188,7 +188,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const answer = await stream({ Records: [malformed, ...event.Records] }, lambdaContext());
     expect(answer).toEqual({ batchItemFailures: [{ itemIdentifier: '7' }] });
     await drain();
-    expect(await logStatus({ store, blobs, platform: nativePlatform }, log)).toMatchObject({
+    expect(await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
       lastSnapshot: { segment: 0, entry: 0 },
     });
   });
@@ -243,7 +243,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await aws.s3.send(new CreateBucketCommand({ Bucket: 'forgotten' }));
     expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual({ batchItemFailures: [] });
     for (const { receipt } of messages) await queues.snapshot.delete(receipt);
-    const status = await logStatus({ store, blobs, platform: nativePlatform }, log);
+    const status = await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log);
     expect(status).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
   });
 

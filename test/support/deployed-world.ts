@@ -106,7 +106,7 @@ export class DeployedWorld {
 
   /** How it stands with a log. */
   status(log: LogId) {
-    return logStatus({ ...this, platform: nativePlatform }, log);
+    return logStatus({ ...this, platform: nativePlatform, now: Date.now }, log);
   }
 
   /** Lets a grace period pass, then what is on a schedule happens, and what follows from it. */

@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { allLogs, logStatus, logsByAge } from '../../src/workers/status.ts';
+import { allLogs, logStatus, logsByAge, segmentStatuses } from '../../src/workers/status.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
@@ -25,6 +26,7 @@ describe('status', () => {
       segments: 1,
       archived: 0,
       expiring: 0,
+      expired: 0,
       entries: 3,
       lastSnapshot: null,
       lagEntries: 3,
@@ -89,6 +91,64 @@ describe('status', () => {
     });
     await clearStop(sheet.blobs, sheet.log);
     expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ stopped: null });
+  });
+
+  describe('of a log with archives', () => {
+    const DAY = 24 * 3600;
+
+    /** Ten segments. The entries of the first five are gone, those of the sixth leave tomorrow. */
+    async function leaving() {
+      const sheet = await SheetLog.create();
+      for (let segment = 0; segment < 10; segment++) {
+        await sheet.completed();
+        await sheet.edit(cell);
+        await sheet.complete(await sheet.segment());
+        await sheet.archive(segment);
+      }
+      for (let segment = 0; segment < 6; segment++) {
+        const expires = NOON + (segment === 5 ? DAY : -DAY);
+        const before = await sheet.segmentItem(segment);
+        await sheet.tables.setExpiration(before, { expires });
+        const items = await sheet.items(segment);
+        await sheet.tables.setExpiration(await sheet.segmentItem(segment), { expires, expired: items.length });
+        if (segment < 5) await sheet.tables.deleteEntries(sheet.log, segment, [...items.keys()]);
+      }
+      const deps = { ...sheet.deps, store: sheet.tables };
+      return { sheet, deps };
+    }
+
+    test('opens none of them, and is not bothered by one that is missing', async () => {
+      const { sheet, deps } = await leaving();
+      const usage = new MeteredBlobStore(sheet.blobs);
+      const whole = await logStatus({ ...deps, blobs: usage }, sheet.log);
+      // The note that says why a log is stopped; the newest root lies in its entry.
+      expect(usage.usage().gets).toBe(1);
+      const { archive = '' } = await sheet.segmentItem(1);
+      await sheet.blobs.delete([archive]);
+      expect(await logStatus(deps, sheet.log)).toEqual(whole);
+      expect(whole).toMatchObject({ segments: 11, archived: 10, lagEntries: 0 });
+    });
+
+    test('tells segments that leave from those that are gone', async () => {
+      const { sheet, deps } = await leaving();
+      expect(await logStatus(deps, sheet.log)).toMatchObject({ expiring: 1, expired: 5 });
+      const segments = await segmentStatuses(deps, sheet.log);
+      expect(segments.map(({ expired }) => expired)).toEqual([...Array(5).fill(true), ...Array(6).fill(false)]);
+      sheet.nowMs += DAY * 1000;
+      expect(await logStatus(deps, sheet.log)).toMatchObject({ expiring: 0, expired: 6 });
+    });
+
+    test('counts what an archive has where entries are being put back', async () => {
+      const { sheet, deps } = await leaving();
+      const { expires: _, expired: entries, ...restored } = await sheet.segmentItem(2);
+      await sheet.tables.setExpiration(await sheet.segmentItem(2), { expires: NOON + DAY });
+      const [first] = await segmentStatuses(deps, sheet.log);
+      const segments = await segmentStatuses(deps, sheet.log);
+      expect(segments[2]).toMatchObject({ entries, expired: false });
+      expect(first).toMatchObject({ expired: true });
+      await sheet.blobs.delete([restored.archive ?? '']);
+      expect((await segmentStatuses(deps, sheet.log))[2]).toMatchObject({ entries: 0, archived: true });
+    });
   });
 
   test('says so where the log does not exist', async () => {

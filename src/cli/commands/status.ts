@@ -15,7 +15,8 @@ export function statusCommand() {
   return command('status', 'Show how a log and each of its segments stand, or how all logs do.')
     .argument('[log]', 'the log; all of them where it is left out', parse.log)
     .action((log, options) =>
-      inEnvironment(options, async ({ deps }, output) => {
+      inEnvironment(options, async (environment, output) => {
+        const deps = { ...environment.deps, store: environment.deps.tables };
         if (log !== undefined) {
           const segments = await segmentStatuses(deps, log);
           const status = await logStatus(deps, log, segments);
@@ -66,6 +67,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       'segments',
       'archived',
       'expiring',
+      'expired',
       'entries',
       'last snapshot',
       'lag',
@@ -80,6 +82,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     segments,
     archived,
     expiring,
+    expired,
     entries,
     lastSnapshot,
     lagEntries,
@@ -95,6 +98,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       segments,
       archived,
       expiring,
+      expired,
       entries,
       last,
       lagEntries,
@@ -110,14 +114,15 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {
-  const table = new Table({ ...PLAIN, head: ['segment', 'entries', 'last snapshot', 'archived', 'leaves from'] });
-  for (const { segment, entries, lastSnapshot, archived, expires } of segments) {
-    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeLeave(expires)]);
+  const table = new Table({ ...PLAIN, head: ['segment', 'entries', 'last snapshot', 'archived', 'leaves'] });
+  for (const { segment, entries, lastSnapshot, archived, ...leave } of segments) {
+    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeLeave(leave)]);
   }
   return table.toString();
 }
 
-function describeLeave(expires: number | null): string {
+function describeLeave({ expires, expired }: Pick<SegmentStatus, 'expires' | 'expired'>): string {
   if (expires === null) return '-';
-  return expires === HELD ? 'is being taken back' : formatDate(expires);
+  if (expires === HELD) return 'is being taken back';
+  return `${expired ? 'gone since' : 'from'} ${formatDate(expires)}`;
 }
