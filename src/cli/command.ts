@@ -66,7 +66,7 @@ export async function inEnvironment(
   run: (environment: Environment, output: Output, stop: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const environment = await untilInterrupted(() => openEnvironment(options));
-  const output = new Output(options.json);
+  const output = new Output(options.json, () => requestsOf(environment));
   const command = (): Promise<void> => run(environment, output, interrupted());
   try {
     await (options.endsItself === true ? command() : untilInterrupted(command));
@@ -80,6 +80,12 @@ export async function inEnvironment(
   } finally {
     await environment.close();
   }
+}
+
+/** Requests to tables and bucket so far. */
+function requestsOf({ tables, blobs }: Environment): number {
+  const { gets, puts, lists, deletes } = blobs.usage();
+  return tables.requests + gets + puts + lists + deletes;
 }
 
 /** Parsers for arguments; commander shows their errors as they are. */

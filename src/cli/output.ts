@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { SingleBar } from 'cli-progress';
 import { removeAtExit } from '../adapters/temporary-paths.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError, type Where } from '../errors.ts';
+import { count } from './count.ts';
 import { formatDuration } from './duration.ts';
 import { isBrokenPipe, isSystemError } from './system-error.ts';
 
@@ -15,10 +16,13 @@ let answered = false;
 /** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
 export class Output {
   readonly json: boolean;
+  readonly #requests: (() => number) | undefined;
   #closed = false;
 
-  constructor(json: boolean) {
+  /** @param requests how many were sent so far: progress shows them, since they go on whatever a command counts */
+  constructor(json: boolean, requests?: () => number) {
     this.json = json;
+    this.#requests = requests;
   }
 
   /**
@@ -61,7 +65,17 @@ export class Output {
 
   /** A progress bar on standard error; nothing for a machine. */
   progress(what: string, total?: number): Progress {
-    return new Progress(this.json || this.#closed ? undefined : what, total);
+    return new Progress(this.json || this.#closed ? undefined : what, total, { requests: this.#requests });
+  }
+
+  /** Shows how far something is while it is done. */
+  async during<T>(what: string, run: (progress: Progress) => Promise<T>): Promise<T> {
+    const progress = this.progress(what);
+    try {
+      return await run(progress);
+    } finally {
+      progress.stop();
+    }
   }
 
   /** Says nothing more, although what it was made for goes on. */
@@ -181,6 +195,13 @@ export function outputFailed(what: string, cause: unknown): unknown {
 /** How often a line says how far a command is, where there is no terminal, in milliseconds. */
 const LINE_MS = 2000;
 
+export interface ProgressOptions {
+  /** Standard error by default. */
+  readonly stream?: NodeJS.WriteStream | undefined;
+  /** How many requests were sent so far. They are shown where nobody knows how much there is to do. */
+  readonly requests?: (() => number) | undefined;
+}
+
 /**
  * How far a command is. On a terminal a bar, elsewhere a line every two seconds: a short command says nothing there. The
  * bar changes no mode of the terminal, neither cursor nor line wrap, so that nothing is left to restore however the process
@@ -192,15 +213,18 @@ export class Progress {
   readonly #what: string | undefined;
   readonly #total: number;
   readonly #stream: NodeJS.WriteStream;
+  readonly #requests: (() => number) | undefined;
   #bar: SingleBar | undefined;
   #timer: NodeJS.Timeout | undefined;
   #value = 0;
+  #detail = '';
 
   /** @param what is counted; nothing is said where it is left out */
-  constructor(what: string | undefined, total = 0, stream: NodeJS.WriteStream = process.stderr) {
+  constructor(what: string | undefined, total = 0, { stream = process.stderr, requests }: ProgressOptions = {}) {
     this.#what = what;
     this.#total = total;
     this.#stream = stream;
+    this.#requests = requests;
     this.start();
   }
 
@@ -211,7 +235,10 @@ export class Progress {
     if (stream.isTTY) {
       Progress.shown?.stop();
       Progress.shown = this;
-      const format = total === 0 ? `${what}: {value}` : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
+      const format =
+        total === 0
+          ? () => `${what}: ${this.#value}${this.#beside()}`
+          : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
       this.#bar = new SingleBar({ format, stream, hideCursor: false, linewrap: true });
       this.#bar.start(total, this.#value);
       // The shell's prompt begins on a line of its own.
@@ -221,13 +248,16 @@ export class Progress {
     const started = performance.now();
     const say = (): void => {
       const seconds = (performance.now() - started) / 1000;
-      stream.write(`${what.trimEnd()}: ${this.#value}${total === 0 ? '' : `/${total}${this.#left(total, seconds)}`}\n`);
+      const rest = total === 0 ? this.#beside() : `/${total}${this.#left(total, seconds)}`;
+      stream.write(`${what.trimEnd()}: ${this.#value}${rest}\n`);
     };
     this.#timer = setInterval(say, LINE_MS).unref();
   }
 
-  update(value: number): void {
+  /** @param detail what is done beside it, for a person */
+  update(value: number, detail = ''): void {
     this.#value = value;
+    this.#detail = detail === '' ? '' : `, ${detail}`;
     this.#bar?.update(value);
   }
 
@@ -237,6 +267,10 @@ export class Progress {
     if (Progress.shown === this) Progress.shown = undefined;
     clearInterval(this.#timer);
   };
+
+  #beside(): string {
+    return this.#requests === undefined ? this.#detail : `${this.#detail}, ${count(this.#requests(), 'request')}`;
+  }
 
   #left(total: number, seconds: number): string {
     if (this.#value === 0) return '';

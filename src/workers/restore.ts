@@ -72,7 +72,9 @@ export async function restoreSegment(
         if (!left) missing.push(item);
       }
     }
-    if (!dryRun) await putItems(deps, into, missing);
+    // Those of the page that are there already are done.
+    const done = (written: number): void => deps.onEntries?.(entries + page.length - missing.length + written);
+    if (!dryRun) await putItems(deps, into, { items: missing, onWritten: done });
     restored += missing.length;
     entries += page.length;
     deps.onEntries?.(entries);
@@ -117,11 +119,16 @@ async function itemsByNumber(
   return found;
 }
 
-async function putItems(deps: ExpireDeps, into: LogStore, items: readonly Item[]): Promise<void> {
+async function putItems(
+  deps: ExpireDeps,
+  into: LogStore,
+  { items, onWritten }: { readonly items: readonly Item[]; readonly onWritten: (items: number) => void },
+): Promise<void> {
   for (let start = 0; start < items.length; start += MAX_BATCH_ITEMS) {
     const batch = items.slice(start, start + MAX_BATCH_ITEMS);
     await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
     await into.putItems(batch);
+    onWritten(start + batch.length);
   }
 }
 

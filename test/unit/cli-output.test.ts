@@ -1,5 +1,6 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Progress } from '../../src/cli/output.ts';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { Output, Progress } from '../../src/cli/output.ts';
+import { UsageError } from '../../src/errors.ts';
 
 let written: string[];
 
@@ -15,13 +16,13 @@ afterEach(() => {
 function pipe(): NodeJS.WriteStream {
   const stream = Object.create(process.stderr);
   return Object.defineProperties(stream, {
-    isTTY: { value: false },
+    isTTY: { value: false, configurable: true },
     write: { value: (text: string) => written.push(text) },
   });
 }
 
 test('a short command says nothing of its progress where there is no terminal', () => {
-  const progress = new Progress('Lines', 3, pipe());
+  const progress = new Progress('Lines', 3, { stream: pipe() });
   progress.update(1);
   vi.advanceTimersByTime(1900);
   progress.update(3);
@@ -31,7 +32,7 @@ test('a short command says nothing of its progress where there is no terminal', 
 });
 
 test('a long one says every two seconds how far it is and how long it takes, and ends without an empty line', () => {
-  const progress = new Progress('Lines', 4, pipe());
+  const progress = new Progress('Lines', 4, { stream: pipe() });
   vi.advanceTimersByTime(2000);
   progress.update(1);
   vi.advanceTimersByTime(2000);
@@ -40,9 +41,73 @@ test('a long one says every two seconds how far it is and how long it takes, and
 });
 
 test.each([[undefined], [0]])('of how much nobody knows (%s), no time is said to be left', (total) => {
-  const progress = new Progress('Logs', total, pipe());
+  const progress = new Progress('Logs', total, { stream: pipe() });
   progress.update(7);
   vi.advanceTimersByTime(2000);
   progress.stop();
   expect(written).toEqual(['Logs: 7\n']);
+});
+
+test('requests and other work show that it goes on while what is counted stays the same', () => {
+  let requests = 1;
+  const progress = new Progress('Logs', 0, { stream: pipe(), requests: () => requests });
+  vi.advanceTimersByTime(2000);
+  requests = 57;
+  progress.update(0, '3 jobs done');
+  vi.advanceTimersByTime(2000);
+  progress.stop();
+  expect(written).toEqual(['Logs: 0, 1 request\n', 'Logs: 0, 3 jobs done, 57 requests\n']);
+});
+
+describe('on a terminal', () => {
+  /** What a terminal shows: the lines, after cursor and erase sequences were obeyed. */
+  function screen(): string[] {
+    const lines = [''];
+    let [row, column, saved] = [0, 0, { row: 0, column: 0 }];
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what terminals are told with
+    for (const [part, sequence] of written.join('').matchAll(/\x1b(\[[0-9;?]*[A-Za-z]|[78])|[^\x1b]/gs)) {
+      if (part === '\n') [row, column] = [row + 1, 0];
+      else if (part === '\r' || sequence === '[1G') column = 0;
+      else if (sequence === '7') saved = { row, column };
+      else if (sequence === '8') ({ row, column } = saved);
+      else if (sequence === '[0K' || sequence === '[2K')
+        lines[row] = (lines[row] ?? '').slice(0, sequence === '[2K' ? 0 : column);
+      else if (sequence !== undefined) throw new Error(`a sequence that is not known: ${sequence}`);
+      else {
+        lines[row] = (lines[row] ?? '').padEnd(column).slice(0, column) + part + (lines[row] ?? '').slice(column + 1);
+        column++;
+      }
+    }
+    return lines;
+  }
+
+  function terminal(): NodeJS.WriteStream {
+    return Object.defineProperties(pipe(), { isTTY: { value: true }, columns: { value: 80 } });
+  }
+
+  test.each([[0], [4]])('what is said meanwhile stands on lines of its own, and no mode is changed: of %s', (total) => {
+    vi.spyOn(process.stderr, 'write').mockImplementation((text) => written.push(String(text)) > 0);
+    const progress = new Progress('Lines', total, { stream: terminal() });
+    progress.update(1);
+    vi.advanceTimersByTime(500);
+    new Output(false).note('a word');
+    progress.update(2);
+    vi.advanceTimersByTime(500);
+    new Output(false).error(new UsageError('the end'));
+    vi.restoreAllMocks();
+    const lines = screen();
+    expect(lines).toContain('a word');
+    expect(lines).toContain('logfold: USAGE: the end');
+    expect(lines.find((line) => /^Lines.*\b2\b/.test(line))).toBeDefined();
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what terminals are told with
+    expect(written.join('')).not.toMatch(/\x1b\[\?/);
+  });
+
+  test('an exit in between leaves the prompt a line of its own', () => {
+    const progress = new Progress('Lines', 4, { stream: terminal() });
+    progress.update(1);
+    process.listeners('exit').at(-1)?.call(process, 0);
+    expect(written.join('')).toMatch(/\n$/);
+    expect(Progress.shown).toBeUndefined();
+  });
 });

@@ -139,7 +139,10 @@ describe('a segment is restored', () => {
     const items = await sheet.items();
     for (let entry = 0; entry < items.length; entry++) await sheet.tables.deleteEntries(sheet.log, 0, [entry]);
     const taken: number[] = [];
-    await restore(sheet, {}, { pace: { take: async (units) => void taken.push(units) } });
+    const reached: number[] = [];
+    const onEntries = (entries: number): void => void reached.push(entries);
+    await restore(sheet, {}, { pace: { take: async (units) => void taken.push(units) }, onEntries });
+    expect(reached).toEqual([MAX_BATCH_ITEMS, 2 * MAX_BATCH_ITEMS, items.length, items.length]);
     const units = items.map(writeUnits);
     const batches = [0, 1, 2].map((i) => units.slice(i * MAX_BATCH_ITEMS, (i + 1) * MAX_BATCH_ITEMS));
     expect(taken).toEqual(batches.map((batch) => batch.reduce((sum, each) => sum + each, 0)));

@@ -19,7 +19,9 @@ export function compactCommand() {
             advice: 'Run the pipeline first',
           });
         }
-        const result = await compactSnapshot(deps, { kind: 'compact', log, position });
+        const result = await output.during('Snapshots settled', () =>
+          compactSnapshot(deps, { kind: 'compact', log, position }),
+        );
         output.result({ log, ...result }, describe(result));
         // Neither is settled: the one must not be, the other cannot.
         if (result.outcome === 'stopped' || result.outcome === 'foreign') process.exitCode = 1;

@@ -6,7 +6,6 @@ import { unexpireSegment } from '../../workers/unexpire.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { countEntries } from '../count.ts';
 import { formatDate } from '../duration.ts';
-import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { capacityShareOption, dueSegments, paceOf, policyOfLog, requireTtl, warnOfShortGrace } from '../retention.ts';
 
@@ -31,8 +30,12 @@ export function expireCommand() {
             });
           }
           const { expires } = await requireSegment(deps.tables, { log, segment: number });
-          const result = await withProgress(output, 'Entries looked at', (onEntries) =>
-            unexpireSegment({ ...deps, onEntries }, { log, segment: number }, { dryRun }),
+          const result = await output.during('Entries looked at', (progress) =>
+            unexpireSegment(
+              { ...deps, onEntries: (entries) => progress.update(entries) },
+              { log, segment: number },
+              { dryRun },
+            ),
           );
           const would = dryRun ? 'would stay: from' : 'stays: from';
           const text = `segment ${number} ${would} ${countEntries(result.entries)} ${result.entries === 1 ? 'its' : 'their'} expiry is taken away`;
@@ -45,7 +48,8 @@ export function expireCommand() {
         if (policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment, output, log);
         if (numbers.length > 0) warnOfShortGrace(policy, output);
         const results: ExpireResult[] = [];
-        await withProgress(output, 'Entries done', async (onEntries) => {
+        await output.during('Entries done', async (progress) => {
+          const onEntries = (entries: number): void => progress.update(entries);
           for (const segment of numbers) {
             const how = { byHand: true, dryRun };
             results.push(await expireSegment({ ...deps, onEntries }, { log, segment }, policy, how));
@@ -56,20 +60,6 @@ export function expireCommand() {
         output.result({ log, dryRun, segments: results }, lines.length === 0 ? none : lines.join('\n'));
       }),
     );
-}
-
-/** Shows how far something is while it is done. */
-async function withProgress<T>(
-  output: Output,
-  what: string,
-  run: (onEntries: (entries: number) => void) => Promise<T>,
-): Promise<T> {
-  const progress = output.progress(what);
-  try {
-    return await run((entries) => progress.update(entries));
-  } finally {
-    progress.stop();
-  }
 }
 
 function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonly deletes: boolean }): string {

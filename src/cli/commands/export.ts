@@ -34,9 +34,8 @@ export function exportCommand() {
       inEnvironment(options, async ({ deps }, output) => {
         requireSheets(deps.reducer, 'export');
         if (at !== undefined) await requirePosition(deps, log, at);
-        const { draft, end, snapshot = null } = await loadState(deps, log, at);
-        const sheet = sheetOf(draft);
-        const part = await usedPart(sheet, span, allRows);
+        const { draft, end, snapshot = null } = await output.during('Snapshots loaded', () => loadState(deps, log, at));
+        const part = await output.during('Used rows found', () => usedPart(sheetOf(draft), span, allRows));
         const head = { log, position: at ?? end, snapshot };
         if (csv === undefined && output.json) {
           await writeStandardOutput(documentOf(head, part));

@@ -134,8 +134,12 @@ class Summary {
 
   readonly onLogs = (logs: number): void => {
     this.#logs = Math.max(this.#logs, this.#before + logs);
-    this.#progress?.update(this.#logs);
+    this.#show();
   };
+
+  #show(): void {
+    this.#progress?.update(this.#logs, `${count(this.#jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`);
+  }
 
   /** What is looked at next are other logs. */
   endOfLogs(): void {
@@ -158,12 +162,14 @@ class Summary {
     if (this.#seen.has(text)) return false;
     this.#seen.add(text);
     if (this.#dryRun) this.#jobs.push({ job, why });
+    this.#show();
     return true;
   }
 
   done(job: Job, result: JobResult): void {
     const text = describeJobResult(job, result);
     this.#jobs.push({ job, why: '', outcome: result.outcome, text });
+    this.#show();
     if (result.outcome === 'stopped' || result.outcome === 'refused') {
       const { code, message } = result.outcome === 'stopped' ? result.stop : result.error;
       this.#failures.push({ log: job.log, code, message });
