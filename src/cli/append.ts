@@ -7,6 +7,7 @@ import { sheetOf } from '../state/spreadsheet/reducer.ts';
 import { sheetRows } from '../state/spreadsheet/rows.ts';
 import type { EditLine } from './edit-line.ts';
 import type { Environment } from './environment.ts';
+import { withPauses } from './pauses.ts';
 
 /** A new segment that is refused is tried again after this many entries. */
 const SEGMENT_RETRY_ENTRIES = 16;
@@ -34,6 +35,8 @@ export class Appender {
   readonly counts: AppendCounts = { entries: 0, snapshots: 0, segments: 0, checks: 0, unchecked: 0 };
   /** The last entry that was appended. */
   last: Position | undefined;
+  /** Number of the line that was begun last; 0 if none was. */
+  line = 0;
   readonly #environment: Environment;
   readonly #log: LogId;
   readonly #options: AppendOptions;
@@ -50,14 +53,15 @@ export class Appender {
   }
 
   async append(line: EditLine, number: number): Promise<void> {
+    this.line = number;
     switch (line.kind) {
       case 'edit':
         await this.#addEdit(line);
         return;
       case 'snapshot':
-        return this.#addSnapshot();
+        return this.#addSnapshot(line.time);
       case 'segment':
-        return this.#startSegment();
+        return this.#startSegment(line.time);
       case 'check':
         if (this.#options.check) return this.#check(line, number);
         this.counts.unchecked++;
@@ -72,9 +76,9 @@ export class Appender {
     this.#added(position);
     const { segmentEvery, snapshotEvery } = this.#options;
     if (segmentEvery !== undefined && this.#inSegment >= segmentEvery && this.#inSegment >= this.#nextSegmentTry) {
-      await this.#tryStartSegment();
+      await this.#tryStartSegment(time);
     }
-    if (snapshotEvery !== undefined && this.#sinceSnapshot >= snapshotEvery) await this.#addSnapshot();
+    if (snapshotEvery !== undefined && this.#sinceSnapshot >= snapshotEvery) await this.#addSnapshot(time);
   }
 
   #added(position: Position): void {
@@ -82,24 +86,24 @@ export class Appender {
     this.last = position;
   }
 
-  async #addSnapshot(): Promise<void> {
-    const { position } = await this.#environment.client.addSnapshot(this.#log);
+  async #addSnapshot(created: number | undefined): Promise<void> {
+    const { position } = await this.#environment.client.addSnapshot(this.#log, { created });
     this.#added(position);
     this.#sinceSnapshot = 0;
     this.counts.snapshots++;
   }
 
-  async #tryStartSegment(): Promise<void> {
+  async #tryStartSegment(created: number | undefined): Promise<void> {
     try {
-      await this.#startSegment();
+      await this.#startSegment(created);
     } catch (error) {
       if (!(error instanceof SegmentWithoutSnapshotError)) throw error;
       this.#nextSegmentTry = this.#inSegment + SEGMENT_RETRY_ENTRIES;
     }
   }
 
-  async #startSegment(): Promise<void> {
-    const { position } = await this.#environment.client.startSegment(this.#log);
+  async #startSegment(created: number | undefined): Promise<void> {
+    const { position } = await this.#environment.client.startSegment(this.#log, { created });
     this.#added(position);
     this.#nextSegmentTry = 0;
     this.#sinceSnapshot = 0;
@@ -110,13 +114,12 @@ export class Appender {
   async #check({ rows, sha256 }: Extract<EditLine, { kind: 'check' }>, number: number): Promise<void> {
     const at = this.last === undefined ? undefined : { segment: this.last.segment, entry: this.last.entry + 1 };
     const { draft, snapshot } = await loadState(this.#environment.deps, this.#log, at);
-    const sheet = await Array.fromAsync(sheetRows(sheetOf(draft)));
-    const found = createHash('sha256').update(JSON.stringify(sheet)).digest('hex');
+    const { height, hash: found } = await hashRows(sheetRows(sheetOf(draft)));
     this.counts.checks++;
-    if (found === sha256 && sheet.length === rows) return;
+    if (found === sha256 && height === rows) return;
     throw new CheckFailedError(
       number,
-      `the sheet has ${sheet.length} rows and hashes to ${found}, not ${rows} and ${sha256}`,
+      `the sheet has ${height} rows and hashes to ${found}, not ${rows} and ${sha256}`,
       {
         log: this.#log,
         ...this.last,
@@ -127,4 +130,12 @@ export class Appender {
       },
     );
   }
+}
+
+/** The hash of rows as `JSON.stringify` writes an array of them, which may be longer than a string can be. */
+async function hashRows(rows: AsyncIterable<string[]>): Promise<{ readonly height: number; readonly hash: string }> {
+  const hash = createHash('sha256').update('[');
+  let height = 0;
+  for await (const row of withPauses(rows)) hash.update(`${height++ === 0 ? '' : ','}${JSON.stringify(row)}`);
+  return { height, hash: hash.update(']').digest('hex') };
 }

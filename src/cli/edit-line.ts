@@ -29,8 +29,8 @@ const TYPES = {
 export type EditLine =
   | { readonly kind: 'edit'; readonly time: number | undefined; readonly edit: SheetEdit; readonly body: Value }
   | { readonly kind: 'check'; readonly rows: number; readonly sha256: string }
-  | { readonly kind: 'snapshot' }
-  | { readonly kind: 'segment' };
+  | { readonly kind: 'snapshot'; readonly time?: number | undefined }
+  | { readonly kind: 'segment'; readonly time?: number | undefined };
 
 /**
  * Reads one line of an edits file.
@@ -40,7 +40,7 @@ export type EditLine =
 export function parseEditLine(text: string, number: number): EditLine {
   const line = parseLine(text, number);
   if (line.op === 'check') return { kind: 'check', rows: line.rows, sha256: line.sha256 };
-  if (line.op === 'snapshot' || line.op === 'segment') return { kind: line.op };
+  if (line.op === 'snapshot' || line.op === 'segment') return { kind: line.op, time: line.time };
   try {
     const edit: SheetEdit =
       line.op === 'set' ? parseSheetEdit('Set', line.cells) : parseSheetEdit(TYPES[line.op], [line.at, line.count]);

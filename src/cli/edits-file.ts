@@ -1,69 +1,170 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { type BigIntStats, createReadStream, createWriteStream, fstatSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
+import { makeTemporaryDirectory } from '../adapters/temporary-paths.ts';
 import { EditLineInvalidError, UsageError } from '../errors.ts';
 import { type EditLine, parseEditLine } from './edit-line.ts';
+import { outputFailed } from './output.ts';
 import { isSystemError } from './system-error.ts';
+
+/** The longest line, in bytes. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+const STANDARD_INPUT = 0;
+const ADVICE = 'Name a file of edits, or - for standard input';
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+
+interface NumberedLine {
+  /** From 1. */
+  readonly number: number;
+  readonly line: EditLine;
+}
 
 /** A file of edits that has been read through once and found good, so that appending it fails at no line's form. */
 export interface EditsFile {
   /** Lines that are not blank. */
   readonly count: number;
-  /** The lines again, each with its number from 1. */
-  lines(): AsyncGenerator<{ readonly number: number; readonly line: EditLine }>;
-  close(): Promise<void>;
+  /**
+   * The lines again.
+   * @throws UsageError if something has written to the file since it was opened
+   */
+  lines(): AsyncGenerator<NumberedLine>;
+  close(): void;
 }
 
 /**
- * Opens a file of edits, `-` for standard input, which is kept in a temporary file meanwhile.
+ * Opens a file of edits, `-` for standard input. What can be read only once, such as a pipe, is kept in a temporary file
+ * meanwhile.
  * @throws UsageError where there is no such file
  * @throws EditLineInvalidError for the first line that is malformed
  */
 export async function openEdits(file: string): Promise<EditsFile> {
-  const { path, close } = file === '-' ? await spool() : { path: file, close: async () => {} };
+  const { path, close } = await readableTwice(file);
   try {
+    const before = await look(path, file);
     let count = 0;
-    for await (const _ of readLines(path)) count++;
-    return { count, lines: () => readLines(path), close };
+    for await (const _ of readLines(path, file)) count++;
+    const requireSame = async (): Promise<void> => {
+      const now = await look(path, file);
+      if (now.ino === before.ino && now.size === before.size && now.mtimeNs === before.mtimeNs) return;
+      throw new UsageError(`'${file}' changed while it was read`, {
+        advice: 'Copy it first. The end of the log shows what was appended of it',
+      });
+    };
+    async function* lines(): AsyncGenerator<NumberedLine> {
+      await requireSame();
+      let left = count;
+      try {
+        for await (const line of readLines(path, file)) {
+          if (left-- === 0) break;
+          yield line;
+        }
+      } finally {
+        // Better than what is wrong with half a line.
+        await requireSame();
+      }
+    }
+    return { count, lines, close };
   } catch (error) {
-    await close();
+    close();
     throw error;
   }
 }
 
-async function spool(): Promise<{ readonly path: string; readonly close: () => Promise<void> }> {
-  const directory = await mkdtemp(join(tmpdir(), 'logfold-append-'));
-  const path = join(directory, 'edits.ndjson');
-  await pipeline(process.stdin, createWriteStream(path));
-  return { path, close: () => rm(directory, { recursive: true }) };
+interface Source {
+  readonly path: string;
+  readonly close: () => void;
 }
 
-async function* readLines(path: string): AsyncGenerator<{ readonly number: number; readonly line: EditLine }> {
-  // Latin-1 keeps every byte apart, so that lines end at line feeds alone and not at U+2028, which JSON may contain.
-  const lines = createInterface({ input: createReadStream(path, 'latin1'), crlfDelay: Number.POSITIVE_INFINITY });
+async function readableTwice(file: string): Promise<Source> {
+  // The latter cannot be opened where it is a socket.
+  if (file === '-' || file === '/dev/stdin') return spool(standardInput(), file);
+  const stats = await look(file, file);
+  return stats.isFile() || stats.isDirectory() ? { path: file, close: () => {} } : spool(createReadStream(file), file);
+}
+
+/** @throws UsageError if it is a directory, which Node takes for an empty stream */
+function standardInput(): NodeJS.ReadableStream {
+  if (!fstatSync(STANDARD_INPUT).isDirectory()) return process.stdin;
+  throw new UsageError('standard input cannot be read: it is a directory', { advice: ADVICE });
+}
+
+async function spool(input: NodeJS.ReadableStream, file: string): Promise<Source> {
+  const { path: directory, remove } = makeTemporaryDirectory('logfold-append-');
+  try {
+    const path = join(directory, 'edits.ndjson');
+    await pipeline(input, createWriteStream(path));
+    return { path, close: remove };
+  } catch (error) {
+    remove();
+    const isWrite = isSystemError(error) && error.syscall === 'write';
+    throw isWrite ? outputFailed(`a copy of '${file}' in '${directory}'`, error) : cannotBeRead(file, error);
+  }
+}
+
+async function look(path: string, file: string): Promise<BigIntStats> {
+  try {
+    return await stat(path, { bigint: true });
+  } catch (cause) {
+    throw cannotBeRead(file, cause);
+  }
+}
+
+/** @param file as the caller named it */
+async function* readLines(path: string, file: string): AsyncGenerator<NumberedLine> {
   let number = 0;
   try {
-    for await (const bytes of lines) {
-      number++;
-      const text = decodeLine(bytes, number);
+    for await (const bytes of splitLines(createReadStream(path))) {
+      const text = decodeLine(bytes, ++number);
       if (text.trim() !== '') yield { number, line: parseEditLine(text, number) };
     }
   } catch (cause) {
-    if (!isSystemError(cause)) throw cause;
-    throw new UsageError(`'${path}' cannot be read: ${cause.message}`, {
-      advice: 'Name a file of edits, or - for standard input',
-      cause,
-    });
+    throw cannotBeRead(file, cause);
   }
 }
 
-function decodeLine(bytes: string, number: number): string {
+/** Lines end at line feeds alone, and not at U+2028, which JSON may contain. */
+async function* splitLines(parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let number = 1;
+  let begun: Buffer[] = [];
+  let length = 0;
+  const add = (part: Buffer): void => {
+    length += part.length;
+    if (length > MAX_LINE_BYTES) {
+      throw new EditLineInvalidError(number, `it is longer than ${MAX_LINE_BYTES} bytes`, {
+        advice: 'Write several lines instead of this one',
+      });
+    }
+    begun.push(part);
+  };
+  for await (const part of parts) {
+    let from = 0;
+    for (let end = part.indexOf(LINE_FEED); end !== -1; end = part.indexOf(LINE_FEED, from)) {
+      add(part.subarray(from, end));
+      yield Buffer.concat(begun);
+      [begun, length, from] = [[], 0, end + 1];
+      number++;
+    }
+    add(part.subarray(from));
+  }
+  if (length > 0) yield Buffer.concat(begun);
+}
+
+function decodeLine(bytes: Buffer, number: number): string {
+  const text = bytes.at(-1) === CARRIAGE_RETURN ? bytes.subarray(0, -1) : bytes;
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes, 'latin1'));
+    // It takes away the byte order mark that some editors put before the first line.
+    return new TextDecoder('utf-8', { fatal: true }).decode(text);
   } catch (cause) {
     throw new EditLineInvalidError(number, 'it is not UTF-8', { advice: 'Save the file as UTF-8', cause });
   }
+}
+
+function cannotBeRead(file: string, cause: unknown): unknown {
+  if (!isSystemError(cause)) return cause;
+  return new UsageError(`${file === '-' ? 'standard input' : `'${file}'`} cannot be read: ${cause.message}`, {
+    advice: ADVICE,
+    cause,
+  });
 }

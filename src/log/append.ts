@@ -108,10 +108,14 @@ function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
     if (type === '') throw new UsageError('an entry needs a type', { log });
     if (!Number.isSafeInteger(version) || version < 0)
       throw new UsageError(`version ${version} is no integer`, { log });
-    if (!Number.isSafeInteger(created) || created < 0) {
-      throw new UsageError(`created ${created} is no time in epoch seconds`, { log });
-    }
+    checkTime(log, created);
   }
+}
+
+/** @throws UsageError if it is no time in epoch seconds */
+export function checkTime(log: LogId, created: number): void {
+  if (Number.isSafeInteger(created) && created >= 0) return;
+  throw new UsageError(`created ${created} is no time in epoch seconds`, { log });
 }
 
 async function draftEntry(context: ClientContext, log: LogId, entry: NewEntry): Promise<Omit<Entry, 'position'>> {

@@ -19,6 +19,12 @@ export interface AddedEntry {
   readonly lastSnapshot?: Position | undefined;
 }
 
+/** When what is added is said to be made. */
+export interface EntryTime {
+  /** Epoch seconds; now by default. */
+  readonly created?: number | undefined;
+}
+
 export interface AddedEntries {
   /** Positions of the first and the last new entry; all of them are in one segment, without gap. */
   readonly first: Position;
@@ -75,15 +81,15 @@ export class LogClient {
   }
 
   /** Appends a Snapshot entry, which asks for a snapshot of everything before it: see {@link append} for the errors. */
-  async addSnapshot(log: LogId): Promise<AddedEntry> {
-    const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION };
+  async addSnapshot(log: LogId, { created }: EntryTime = {}): Promise<AddedEntry> {
+    const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
     const { first } = await append(this.#context, log, [entry]);
     return { position: first };
   }
 
   /** Ends the log's newest segment and starts the next: see {@link startSegment} for the errors. */
-  startSegment(log: LogId): Promise<NewSegment> {
-    return startSegment(this.#context, log);
+  startSegment(log: LogId, { created }: EntryTime = {}): Promise<NewSegment> {
+    return startSegment(this.#context, log, created);
   }
 
   /** Reads a run of entries, page by page, across segments: see {@link query} for the errors. */

@@ -1,5 +1,5 @@
 import { EntryExistsError, SegmentWithoutSnapshotError } from '../errors.ts';
-import { checkRoom } from './append.ts';
+import { checkRoom, checkTime } from './append.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
 import type { LogId } from './log-id.ts';
@@ -18,7 +18,7 @@ export interface NewSegment {
 export async function createLog(context: ClientContext): Promise<LogId> {
   const log = context.newLogId();
   const created = nowSeconds(context);
-  const first = snapshotEntry(context, log, START);
+  const first = snapshotEntry(context, { log, position: START, created });
   // An id that exists already is no conflict that trying again can mend.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   await writeWithRetries(context, log, options, async () => {
@@ -30,11 +30,14 @@ export async function createLog(context: ClientContext): Promise<LogId> {
 
 /**
  * Ends a log's newest segment and starts the next, in one transaction.
+ * @param time of the segment and of both entries, in epoch seconds; now by default
+ * @throws UsageError if the time makes no sense
  * @throws LogNotFoundError where the log does not exist
  * @throws SegmentWithoutSnapshotError where the newest segment has no completed snapshot yet
  * @throws AttemptsExhaustedError where others were faster every time
  */
-export async function startSegment(context: ClientContext, log: LogId): Promise<NewSegment> {
+export async function startSegment(context: ClientContext, log: LogId, time?: number): Promise<NewSegment> {
+  if (time !== undefined) checkTime(log, time);
   const conflict = (error: unknown) => error instanceof EntryExistsError;
   const id = newEntryId(context.random);
   return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
@@ -43,11 +46,11 @@ export async function startSegment(context: ClientContext, log: LogId): Promise<
     const position = { segment: end.segment + 1, entry: 0 };
     checkRoom(log, end);
     checkRoom(log, position);
-    const created = nowSeconds(context);
+    const created = time ?? nowSeconds(context);
     await context.store.startSegment({
       end: { log, position: end, id, created, type: context.types.endSegment, version: RESERVED_VERSION },
       segment: { log, segment: position.segment, created },
-      first: snapshotEntry(context, log, position),
+      first: snapshotEntry(context, { log, position, created }),
     });
     context.newest.set(log, position);
     return { segment: position.segment, position };
@@ -67,7 +70,6 @@ async function findCovered(context: ClientContext, log: LogId, consistency: Cons
   });
 }
 
-function snapshotEntry(context: ClientContext, log: LogId, position: Position): Entry {
-  const id = newEntryId(context.random);
-  return { log, position, id, created: nowSeconds(context), type: context.types.snapshot, version: RESERVED_VERSION };
+function snapshotEntry(context: ClientContext, place: Pick<Entry, 'log' | 'position' | 'created'>): Entry {
+  return { ...place, id: newEntryId(context.random), type: context.types.snapshot, version: RESERVED_VERSION };
 }

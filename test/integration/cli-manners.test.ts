@@ -115,6 +115,7 @@ describe('the documents that --json prints', () => {
           segments: 1,
           archived: 0,
           expiring: 0,
+          expired: 0,
           entries: 3,
           lastSnapshot: null,
           lagEntries: 3,
@@ -125,7 +126,7 @@ describe('the documents that --json prints', () => {
         },
       ],
       failures: [],
-      segments: [{ segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null }],
+      segments: [{ segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null, expired: false }],
     });
     const end = { segment: 0, entry: 3 };
     expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });
@@ -150,6 +151,7 @@ describe('the documents that --json prints', () => {
           segments: 2,
           archived: 0,
           expiring: 0,
+          expired: 0,
           entries: 6,
           lastSnapshot: end,
           lagEntries: 2,
@@ -229,7 +231,7 @@ describe('what a person sees', () => {
     expect((await say('work', '--until-idle')).stdout).toMatch(/^\d+ snapshots? built from /);
     const status = await say('status', log);
     expect(status.stdout).toContain(log);
-    expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ leaves from │/);
+    expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ leaves │/);
     expect(status.stdout).toMatch(/│ 0 +│ 2 +│ 0 +│ - +│ - +│/);
     const all = await say('status');
     expect(all.stdout).toContain(log);
@@ -514,6 +516,89 @@ test('a file that export replaces is as it was until all is written', async () =
   expect(await readFile(file, 'utf8')).toBe('a\n');
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   expect((await readdir(place.directory)).filter((name) => name.includes('.csv.'))).toEqual([]);
+});
+
+describe('edits that can be read only once', () => {
+  const line = JSON.stringify({ op: 'set', cells: [[0, 0, 'from a pipe']] });
+  let file: string;
+  let temporary: string;
+
+  beforeAll(async () => {
+    file = join(place.directory, 'once.ndjson');
+    await writeFile(file, `${line}\n${line}\n`);
+    temporary = await mkdtemp(join(tmpdir(), 'logfold-once-'));
+  });
+  afterAll(() => rm(temporary, { recursive: true }));
+
+  test.each([
+    ['a pipe that the shell names', 'logfold append $log <(cat "$file") "$@"'],
+    ['a pipe as /dev/stdin', 'cat "$file" | logfold append $log /dev/stdin "$@"'],
+    ['a file as /dev/stdin', 'logfold append $log /dev/stdin "$@" < "$file"'],
+    ['a pipe as -', 'cat "$file" | logfold append $log - "$@"'],
+  ])('are appended, and no copy of them stays: %s', async (_, words) => {
+    const log = await place.log();
+    const answer = await runShell(`export TMPDIR=${temporary} log=$1 file=$2; shift 2; ${words}`, [
+      log,
+      file,
+      ...place.words,
+    ]);
+    expect(answer, answer.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^2 entries,/) });
+    expect(await readdir(temporary)).toEqual([]);
+  });
+
+  test.each([
+    [
+      'a directory',
+      'logfold append $log - "$@" < /',
+      2,
+      /^logfold: USAGE: standard input cannot be read: it is a directory/,
+    ],
+    [
+      'more than the disk takes',
+      'ulimit -f 8; head -c 100000 /dev/zero | logfold append $log - "$@"',
+      1,
+      /^logfold: OUTPUT_FAILED: a copy of '-' in '.+' cannot be written/,
+    ],
+  ])('are refused in one line, and no copy stays: %s', async (_, words, code, message) => {
+    const log = await place.log();
+    const answer = await runShell(`export TMPDIR=${temporary} log=$1 file=$2; shift 2; ${words}`, [
+      log,
+      file,
+      ...place.words,
+    ]);
+    expectNoTrace(answer);
+    expect(answer).toMatchObject({ code, stdout: '', stderr: expect.stringMatching(message) });
+    expect(answer.stderr).toMatch(/^[^\n]+\n$/);
+    expect(await readdir(temporary)).toEqual([]);
+  });
+});
+
+test('the time of a line is that of its entry, whatever the line asks for', async () => {
+  const log = await place.log();
+  const lines = [
+    { op: 'set', time: 1_000, cells: [[0, 0, 'a']] },
+    { op: 'snapshot', time: 2_000 },
+  ].map((each) => JSON.stringify(each));
+  await runCli(['append', log, '-', ...place.words], { input: lines.join('\n') });
+  await place.json('work', '--until-idle');
+  const rest = [
+    { op: 'segment', time: 3_000 },
+    { op: 'set', time: 4_000, cells: [[0, 0, 'b']] },
+  ].map((each) => JSON.stringify(each));
+  await runCli(['append', log, '-', '--snapshot-every', '1', ...place.words], { input: rest.join('\n') });
+  const times: (string | undefined)[] = [];
+  for (const position of [
+    [0, 1],
+    [0, 2],
+    [0, 3],
+    [1, 0],
+    [1, 1],
+    [1, 2],
+  ] as const) {
+    times.push((await place.getItem(log, { segment: position[0], entry: position[1] })).C?.N);
+  }
+  expect(times).toEqual(['1000', '2000', '3000', '3000', '4000', '4000']);
+  expect(await place.tables.getSegment(log, 1, { consistent: true })).toMatchObject({ created: 3_000 });
 });
 
 describe('an output that takes nothing more', () => {
