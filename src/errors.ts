@@ -23,8 +23,17 @@ function describeWhere(where: Where): string {
 }
 
 function describe(reason: string, details: ErrorDetails): string {
-  return `${reason}${describeWhere(details)}${details.advice === undefined ? '' : `. ${details.advice}`}`;
+  const advice = named(details.advice, details.log);
+  return `${reason}${describeWhere(details)}${advice === undefined ? '' : `. ${advice}`}`;
 }
+
+function named(advice: string | undefined, log: string | undefined): string | undefined {
+  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, log);
+}
+
+/** What to do if an object of a snapshot is missing or damaged. */
+export const REBUILD_ADVICE =
+  "Restore the object from a version or a backup of the bucket, or run 'logfold sweep --rebuild --log LOG'; 'logfold verify LOG' says what else is wrong";
 
 /**
  * The base of every error that logfold throws on purpose. `code` never changes once released; `message` says what
@@ -41,9 +50,9 @@ export abstract class LogfoldError extends Error {
   segment: number | undefined;
   entry: number | undefined;
   type: string | undefined;
-  readonly advice: string | undefined;
   /** What happened, without place and advice. */
   readonly reason: string;
+  readonly #advice: string | undefined;
 
   constructor(reason: string, details: ErrorDetails = {}) {
     super(describe(reason, details), details.cause === undefined ? undefined : { cause: details.cause });
@@ -53,7 +62,12 @@ export abstract class LogfoldError extends Error {
     this.segment = details.segment;
     this.entry = details.entry;
     this.type = details.type;
-    this.advice = details.advice;
+    this.#advice = details.advice;
+  }
+
+  /** What to do next; `LOG` in it is the log's id once that is known, so that a command in it can be pasted. */
+  get advice(): string | undefined {
+    return named(this.#advice, this.log);
   }
 
   /** Adds the place to an error that was thrown without one, where only its catcher knows it. */

@@ -126,7 +126,7 @@ export class Appender {
         advice:
           snapshot === undefined
             ? 'It was folded from the beginning of the log: compare the file with what the log held before'
-            : `It was loaded from the snapshot at ${snapshot.segment}/${snapshot.entry}: replay the log to compare`,
+            : `It was loaded from the snapshot at ${snapshot.segment}/${snapshot.entry}. Run 'logfold replay LOG' to compare`,
       },
     );
   }

@@ -1,4 +1,4 @@
-import { ChunkCorruptError, ValueUnsupportedError } from '../errors.ts';
+import { ChunkCorruptError, REBUILD_ADVICE, ValueUnsupportedError } from '../errors.ts';
 import { plainBytes } from './attribute.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES } from './decoded-size.ts';
 import { MAX_VALUE_DEPTH, type Value } from './value.ts';
@@ -50,7 +50,7 @@ export class ByteReader {
 }
 
 function corrupt(reason: string): ChunkCorruptError {
-  return new ChunkCorruptError(reason, { advice: 'Run verify to see which chunks are damaged, then replay the log' });
+  return new ChunkCorruptError(reason, { advice: REBUILD_ADVICE });
 }
 
 /**

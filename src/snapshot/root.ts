@@ -1,4 +1,4 @@
-import { ChunkCorruptError, LogfoldError, RootInvalidError, textOf } from '../errors.ts';
+import { ChunkCorruptError, LogfoldError, REBUILD_ADVICE, RootInvalidError, textOf } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
 import { decodeValue } from '../log/message-pack.ts';
 import { comparePositions, formatPosition, type Position } from '../log/position.ts';
@@ -73,12 +73,12 @@ export function decodeRoot(
   try {
     const canonical = unpackChunk(platform, stored);
     if (expected.id !== undefined && chunkId(platform, canonical) !== expected.id) {
-      throw new ChunkCorruptError('the root does not hash to its name', { advice: REPAIR });
+      throw new ChunkCorruptError('the root does not hash to its name', { advice: REBUILD_ADVICE });
     }
     const { hash, ...root } = parseRoot(decodeValue(canonical));
     if (root.log !== expected.log || comparePositions(root.position, expected.position) !== 0) {
       throw new RootInvalidError(`the root is that of log ${root.log} at ${formatPosition(root.position)}`, {
-        advice: 'Objects of the bucket were exchanged or copied; restore them, or replay the log',
+        advice: REBUILD_ADVICE,
       });
     }
     if (layersHash(platform, root.state) !== hash) throw invalid('its state does not hash to what it says');
@@ -87,8 +87,6 @@ export function decodeRoot(
     throw error instanceof LogfoldError ? error.at({ log: expected.log, ...expected.position }) : error;
   }
 }
-
-const REPAIR = 'Run verify to see how much is damaged; restore the object, or replay the log to write it anew';
 
 function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: string } {
   const fields = asRecord(value);
@@ -156,5 +154,5 @@ function isRecord(value: Value | undefined): value is { readonly [key: string]: 
 }
 
 function invalid(reason: string): RootInvalidError {
-  return new RootInvalidError(`the root cannot be read: ${reason}`, { advice: REPAIR });
+  return new RootInvalidError(`the root cannot be read: ${reason}`, { advice: REBUILD_ADVICE });
 }

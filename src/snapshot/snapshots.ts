@@ -1,4 +1,4 @@
-import { BlobKeyInvalidError, ChunkMissingError, RootInvalidError } from '../errors.ts';
+import { BlobKeyInvalidError, ChunkMissingError, REBUILD_ADVICE, RootInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { comparePositions, type Position } from '../log/position.ts';
@@ -81,14 +81,14 @@ export async function loadRoot(
     throw new RootInvalidError(`'${ref.key}' is not the key of a root`, {
       log,
       ...position,
-      advice: rebuildAdvice(log),
+      advice: REBUILD_ADVICE,
     });
   });
   if (stored === undefined) {
     throw new ChunkMissingError(`the root '${ref.key}' is not in the blob store`, {
       log,
       ...position,
-      advice: rebuildAdvice(log),
+      advice: REBUILD_ADVICE,
     });
   }
   const parsed = parseKey(ref.key);
@@ -118,11 +118,6 @@ export async function readWhole(
   }
   for (const id of read) seen.add(id);
   return root;
-}
-
-/** What to do if a snapshot, or a part of one, cannot be read. */
-export function rebuildAdvice(log: LogId): string {
-  return `Restore the object from a version or a backup of the bucket, or run 'logfold sweep --rebuild --log ${log}'`;
 }
 
 /** A completed snapshot: its Snapshot entry and the root which that carries. */
@@ -165,7 +160,7 @@ export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment
     entry: lastSnapshot,
     advice:
       archive === undefined
-        ? `Something else than logfold changed the entry. Run 'logfold sweep --rebuild --log ${log}' to write the root again`
+        ? "Something else than logfold changed the entry; if it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again"
         : 'Something else than logfold changed the entry. Delete it from the table: then it is read from its archive',
   });
 }

@@ -1,4 +1,4 @@
-import { ChunkCorruptError, LogfoldError } from '../errors.ts';
+import { ChunkCorruptError, LogfoldError, REBUILD_ADVICE } from '../errors.ts';
 import { toHex } from './bytes.ts';
 import type { ChunkId, ChunkPlatform } from './chunk.ts';
 import { frameBytes } from './zstd-frame.ts';
@@ -91,7 +91,7 @@ function readPayload(platform: ChunkPlatform, stored: Uint8Array, length: number
 
 function damaged(reason: string, cause?: unknown): ChunkCorruptError {
   return new ChunkCorruptError(`the stored bytes are damaged: ${reason}`, {
-    advice: 'Run verify to see how much is damaged; restore the object, or replay the log to write it anew',
+    advice: REBUILD_ADVICE,
     cause,
   });
 }

@@ -1,5 +1,12 @@
 import pLimit from 'p-limit';
-import { ChunkMissingError, LogfoldError, StoreUnavailableError, textOf, type Where } from '../errors.ts';
+import {
+  ChunkMissingError,
+  LogfoldError,
+  REBUILD_ADVICE,
+  StoreUnavailableError,
+  textOf,
+  type Where,
+} from '../errors.ts';
 import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { NODE_SHAPE, type NodeShape } from './boundary.ts';
@@ -181,7 +188,7 @@ export class NodeStore {
     const stored = await this.#limit(() => this.#read(id));
     if (stored === undefined) {
       throw new ChunkMissingError(`chunk ${id} is not in the blob store`, {
-        advice: 'Run verify to see what else is missing; restore the object, or replay the log to write it anew',
+        advice: REBUILD_ADVICE,
       });
     }
     this.counts.read++;

@@ -110,7 +110,8 @@ export async function loadTwin(
     {
       log,
       ...position,
-      advice: 'The reducer is not deterministic, or stored objects were changed: replay the log to see which is right',
+      advice:
+        "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to see which is right",
     },
   );
 }
@@ -139,7 +140,7 @@ function foreignRoot(
   return new RootInvalidError(`attribute '${name}' of the Snapshot entry is no root of this snapshot: ${reason}`, {
     log,
     ...position,
-    advice: `Nothing was changed. Remove attribute '${name}' from the item and run 'logfold resume ${log}', or restore the objects; then find out what wrote it`,
+    advice: `Nothing was changed. Remove attribute '${name}' from the item and run 'logfold resume LOG', or restore the objects; then find out what wrote it`,
     cause,
   });
 }

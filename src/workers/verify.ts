@@ -10,7 +10,7 @@ import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
 import { keepsRoot } from '../snapshot/kept-roots.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
-import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { stateTops } from '../state/state.ts';
 import { at } from '../tree/array.ts';
 import type { ChunkId } from '../tree/chunk.ts';
@@ -18,6 +18,7 @@ import { isLeaf, type Node, valueBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { referencedId } from '../tree/read.ts';
 import { readRecords } from './collection-record.ts';
+import { carriedRoot } from './snapshot-entry.ts';
 
 export interface VerifyDeps extends SnapshotStores {
   readonly types?: ReservedTypes | undefined;
@@ -94,6 +95,11 @@ class Verification {
   }
 
   async segment(segment: Segment, next: Segment | undefined): Promise<void> {
+    await this.#entries(segment, next);
+    await this.#last(segment);
+  }
+
+  async #entries(segment: Segment, next: Segment | undefined): Promise<void> {
     if (segment.archive !== undefined) await this.#archive(segment);
     else if (segment.expires !== undefined) await this.#leaving(segment);
     else {
@@ -103,6 +109,19 @@ class Verification {
         for (const entry of page) await this.#entry(segment, entry);
       }
     }
+  }
+
+  /** Last Snapshot names a Snapshot entry with a root: a load starts there. */
+  async #last(segment: Segment): Promise<void> {
+    const { lastSnapshot, archive, expires } = segment;
+    if (lastSnapshot === undefined || (archive === undefined && expires !== undefined)) return;
+    if (this.#problems.some(({ part, snapshot }) => part === 'archive' && snapshot.segment === segment.segment)) return;
+    const snapshot = { segment: segment.segment, entry: lastSnapshot };
+    await this.#check({ snapshot, part: 'root' }, async () => {
+      const entry = await this.#deps.store.getEntry(this.#log, snapshot, { consistent: true });
+      const isNamed = entry?.type === this.#types.snapshot && (rootOf(entry) ?? entry.body) !== undefined;
+      if (!isNamed) throw lastWithoutRoot(segment);
+    });
   }
 
   /** What is still there: without an archive, nobody can tell what the others were. */
@@ -131,13 +150,14 @@ class Verification {
   }
 
   async #entry(segment: Segment, entry: Entry): Promise<void> {
-    const ref = entry.type === this.#types.snapshot ? rootOf(entry) : undefined;
-    if (ref === undefined) return;
+    if (entry.type !== this.#types.snapshot || (rootOf(entry) === undefined && entry.body === undefined)) return;
     const { keepSnapshots = 'all' } = this.#deps;
     const snapshot = entry.position;
     if (!keepsRoot(segment, snapshot.entry, { keepSnapshots, dropped: this.#dropped })) return;
     this.#snapshots++;
     await this.#check({ snapshot, part: 'root' }, async () => {
+      const ref = carriedRoot(entry);
+      if (ref === undefined) return;
       const root = await loadRoot(this.#deps, { log: this.#log, position: snapshot }, ref);
       const check: Check = (part, read) => this.#check({ snapshot, part }, read);
       for (const top of stateTops(root.state)) await checkBelow(this.#nodes, top, this.#seen, check);

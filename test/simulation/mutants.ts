@@ -320,4 +320,10 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'last-root-unverified',
+    fault: 'verify does not look at the entry that Last Snapshot names if that carries no root',
+    test: 'test/unit/verify.test.ts',
+    edits: [{ file: 'workers/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
+  },
 ];

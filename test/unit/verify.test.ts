@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { parseLogId } from '../../src/log/log-id.ts';
+import { loadState } from '../../src/snapshot/load.ts';
 import { parseKey } from '../../src/store/keys.ts';
+import { rebuildLog } from '../../src/workers/rebuild.ts';
 import { describeProblem, type Problem, verify } from '../../src/workers/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import { SheetLog } from '../support/sheet-log.ts';
+import { SheetLog, set } from '../support/sheet-log.ts';
 
 /** A log with three snapshots over two segments, and chunks of all kinds: leaves, inner nodes and values. */
 async function threeSnapshots(): Promise<{ sheet: SheetLog; keys: string[] }> {
@@ -44,6 +46,44 @@ describe('verify', () => {
       problems: [],
     });
     expect(progress.at(-1)).toBe(keys.length);
+  });
+
+  test.each([
+    ['has no root', false],
+    ['is not there', true],
+  ])('finds that the entry which Last Snapshot names %s; a rebuild mends it', async (_, isGone) => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(set(0, 0, 'a'));
+    const { segment, entry } = await sheet.completed();
+    const { B: __, ...bare } =
+      (await sheet.items()).find(({ N }) => N !== undefined && 'N' in N && N.N === String(entry)) ?? {};
+    if (isGone) await sheet.tables.deleteEntries(sheet.log, segment, [entry]);
+    else await sheet.tables.putItems([bare]);
+    const { problems } = await verify(sheet.deps, sheet.log);
+    expect(problems).toMatchObject([{ snapshot: { segment, entry }, part: 'root', code: 'ROOT_INVALID' }]);
+    expect(problems[0]?.message).toContain(`logfold sweep --rebuild --log ${sheet.log}`);
+    if (isGone) await sheet.tables.putItems([bare]);
+    else await expect(loadState(sheet.deps, sheet.log)).rejects.toThrow('carries no root');
+    expect(await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).toMatchObject({ outcome: 'rebuilt' });
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+    expect((await loadState(sheet.deps, sheet.log)).snapshot).toEqual({ segment, entry });
+  });
+
+  test('finds that the entry which Last Snapshot names has no root where its archive has one', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(set(0, 0, 'a'));
+    const { segment, entry } = await sheet.completed();
+    await sheet.covered();
+    await sheet.archive();
+    const { B: __, ...bare } =
+      (await sheet.items()).find(({ N }) => N !== undefined && 'N' in N && N.N === String(entry)) ?? {};
+    await sheet.tables.putItems([bare]);
+    const { problems } = await verify(sheet.deps, sheet.log);
+    expect(problems).toMatchObject([{ snapshot: { segment, entry }, part: 'root', code: 'ROOT_INVALID' }]);
+    expect(problems[0]?.message).toContain('Delete it from the table');
+    await expect(rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).rejects.toThrow('Delete the entry');
+    await sheet.tables.deleteEntries(sheet.log, segment, [entry]);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
   test('finds each single chunk that is gone, and goes on', async () => {
