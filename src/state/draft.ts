@@ -13,7 +13,7 @@ import {
   layeredKeys,
   layeredValues,
 } from '../tree/layered.ts';
-import type { NodeStore } from '../tree/node-store.ts';
+import { type NodeStore, unsavedBytes } from '../tree/node-store.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
 import { removeSets } from '../tree/range-removal.ts';
 import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';
@@ -34,6 +34,8 @@ export class DraftMap {
   readonly #store: NodeStore;
   #map: LayeredTree;
   #batch: EditBatch;
+  /** The map as it was when all of its nodes were found saved. */
+  #saved: LayeredTree | undefined;
   #defers = false;
   #applied: Promise<void> = Promise.resolve();
   readonly #use: DraftUse;
@@ -54,9 +56,18 @@ export class DraftMap {
     this.#defers = true;
   }
 
-  /** About how much memory the waiting edits take, in bytes. */
+  /** About how much memory the waiting edits take, and the nodes that applied edits made and nobody saved, in bytes. */
   get heldBytes(): number {
-    return this.#batch.isEmpty ? 0 : this.#batch.heldBytes + MAP_BYTES;
+    return this.#unsavedBytes() + (this.#batch.isEmpty ? 0 : this.#batch.heldBytes + MAP_BYTES);
+  }
+
+  /** A map that was found saved stays so until edits are applied, so that a look at many maps is fast. */
+  #unsavedBytes(): number {
+    if (this.#map === this.#saved) return 0;
+    const tops = [this.#map.settled.top, this.#map.pending.top].filter((top) => top !== undefined);
+    const bytes = tops.reduce((total, top) => total + unsavedBytes(top), 0);
+    if (bytes === 0) this.#saved = this.#map;
+    return bytes;
   }
 
   /**
@@ -259,9 +270,9 @@ export class Draft {
     return map;
   }
 
-  /** About how much memory the waiting edits take, in bytes. */
+  /** About how much memory edits, nodes and large values take until the draft is saved, in bytes. */
   get heldBytes(): number {
-    let total = 0;
+    let total = this.#store.heldValueBytes;
     for (const map of this.#maps.values()) total += map.heldBytes;
     return total;
   }

@@ -55,6 +55,7 @@ export class NodeStore {
   readonly #where: Where;
   readonly #cache = new Map<ChunkId, Cached>();
   readonly #values = new Map<ChunkId, Uint8Array>();
+  #valueBytes = 0;
   #cachedBytes = 0;
   readonly #early = new Set<Promise<void>>();
   /** Chunks that are still on their way, or did not get there: whoever reads them meanwhile finds them here. */
@@ -98,9 +99,15 @@ export class NodeStore {
     return this.#placed(async () => decodeValue(this.#values.get(id) ?? (await this.#fetch(id))));
   }
 
+  /** Bytes of large values that wait for the next {@link save}. */
+  get heldValueBytes(): number {
+    return this.#valueBytes;
+  }
+
   /** Takes in a value that is too large for a leaf; it is written by the next {@link save}. */
   addValue(canonical: Uint8Array): ChunkId {
     const id = chunkId(this.platform, canonical);
+    if (!this.#values.has(id)) this.#valueBytes += canonical.length;
     this.#values.set(id, canonical);
     return id;
   }
@@ -116,6 +123,7 @@ export class NodeStore {
     await Promise.all([...writes, ...this.#early]);
     if (this.#earlyFailure !== undefined) throw this.#earlyFailure.error;
     this.#values.clear();
+    this.#valueBytes = 0;
   }
 
   #saveChildren(node: Node, writes: Promise<void>[]): void {
@@ -225,6 +233,16 @@ export class NodeStore {
       this.#cachedBytes -= freed;
     }
   }
+}
+
+/** About how much memory the nodes below a node take that are not saved yet, in bytes. */
+export function unsavedBytes(node: Node): number {
+  if (isLeaf(node)) return 0;
+  let bytes = 0;
+  for (const { node: child } of node.children) {
+    if (child !== undefined) bytes += memoryBytes(child) + unsavedBytes(child);
+  }
+  return bytes;
 }
 
 /** About how much memory a node takes. */

@@ -8,6 +8,7 @@ import { formatPosition, MAX_NUMBER, type Position } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
+import { IdSet } from '../snapshot/id-set.ts';
 import { keepsRoot } from '../snapshot/kept-roots.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
 import { lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
@@ -74,7 +75,7 @@ class Verification {
   readonly #types: ReservedTypes;
   readonly #nodes: NodeStore;
   /** Nodes and values apart: a value may have the very bytes of a node, and nobody looks below it. */
-  readonly #seen: Seen = { nodes: new Set(), values: new Set() };
+  readonly #seen: Seen = { nodes: new IdSet(), values: new IdSet() };
   readonly #problems: Problem[] = [];
   #snapshots = 0;
   #archived = 0;
@@ -176,8 +177,8 @@ class Verification {
 }
 
 interface Seen {
-  readonly nodes: Set<ChunkId>;
-  readonly values: Set<ChunkId>;
+  readonly nodes: IdSet;
+  readonly values: IdSet;
 }
 
 type Check = (chunk: ChunkId, read: () => Promise<void>) => Promise<void>;
@@ -186,8 +187,7 @@ async function checkBelow(nodes: NodeStore, node: Node, seen: Seen, check: Check
   if (isLeaf(node)) {
     for (let i = 0; i < node.keys.length; i++) {
       const id = referencedId(valueBytes(node, i));
-      if (id === undefined || seen.values.has(id)) continue;
-      seen.values.add(id);
+      if (id === undefined || !seen.values.add(id)) continue;
       await check(id, async () => {
         await nodes.loadValue(id);
       });
@@ -196,8 +196,7 @@ async function checkBelow(nodes: NodeStore, node: Node, seen: Seen, check: Check
   }
   for (let i = 0; i < node.children.length; i++) {
     const child = at(node.children, i);
-    if (child.id === undefined || seen.nodes.has(child.id)) continue;
-    seen.nodes.add(child.id);
+    if (child.id === undefined || !seen.nodes.add(child.id)) continue;
     await check(child.id, async () => checkBelow(nodes, await nodes.load(child), seen, check));
   }
 }
