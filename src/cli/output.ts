@@ -239,7 +239,9 @@ export class Progress {
         total === 0
           ? () => `${what}: ${this.#value}${this.#beside()}`
           : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
-      this.#bar = new SingleBar({ format, stream, hideCursor: false, linewrap: true });
+      // How many requests it took matters to nobody once it is done.
+      const clearOnComplete = total === 0;
+      this.#bar = new SingleBar({ format, stream, clearOnComplete, hideCursor: false, linewrap: true });
       this.#bar.start(total, this.#value);
       // The shell's prompt begins on a line of its own.
       process.on('exit', this.stop);
