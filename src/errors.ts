@@ -383,6 +383,11 @@ export class ReducerForeignError extends UsageError {
   override readonly code = 'REDUCER_FOREIGN';
 }
 
+/** The clock of this machine shows a time that no item can carry, so nothing was written. */
+export class ClockInvalidError extends LogfoldError {
+  override readonly code = 'CLOCK_INVALID';
+}
+
 /** A retention policy contradicts itself. */
 export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';

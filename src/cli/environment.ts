@@ -24,7 +24,7 @@ import { givenEndpoint, joinEngine } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
-import { RESERVED_TYPES } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -87,6 +87,7 @@ const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' 
 
 /** @throws UsageError, EngineError, ResourceMissingError */
 export async function openEnvironment(place: Place): Promise<Environment> {
+  checkTypes(typesOf(place));
   const chosen = await chooseReducer(place.reducer);
   const endpoint = givenEndpoint();
   if (endpoint !== undefined) await requireDynamoDb(endpoint);
@@ -199,6 +200,10 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects }:
   return { tables, blobs, client, deps, requireReducer: reducerGuard(deps, chosen), settings };
 }
 
+function typesOf({ snapshotType, endSegmentType }: Place): ReservedTypes {
+  return { snapshot: snapshotType, endSegment: endSegmentType };
+}
+
 function jobDeps(place: Place, reducer: Reducer, tables: DynamoDbLogStore, blobs: MeteredBlobStore) {
   const platform = nativePlatform;
   return {
@@ -208,7 +213,7 @@ function jobDeps(place: Place, reducer: Reducer, tables: DynamoDbLogStore, blobs
     platform,
     reducer,
     watch: foldWatchOf(process.env),
-    types: { ...RESERVED_TYPES, snapshot: place.snapshotType, endSegment: place.endSegmentType },
+    types: typesOf(place),
     now: Date.now,
     random: Math.random,
   };

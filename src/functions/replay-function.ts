@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { UsageError } from '../errors.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import { parsePosition } from '../log/position.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
@@ -35,8 +35,7 @@ export function replayFunction(
 ): (event: unknown, invocation: Pick<Invocation, 'awsRequestId'>) => Promise<Replayed & { readonly log: LogId }> {
   return async (event, { awsRequestId: run }) => {
     const { log, at } = parseEvent(event);
-    const { store, types = RESERVED_TYPES } = deps;
-    if (at !== undefined) await requirePosition({ store, types }, log, at);
+    if (at !== undefined) await requirePosition({ store: deps.store, types: checkTypes(deps.types) }, log, at);
     const replayed = await deps.withScratch(log, (scratch) => replay({ ...deps, scratch }, log, at));
     deps.report({ kind: 'replayed', run, log, replayed });
     return { log, ...replayed };

@@ -6,7 +6,7 @@ import { jobsFunction } from '../functions/jobs-function.ts';
 import { toSqsEvent } from '../functions/sqs-event.ts';
 import { toLambdaRecord } from '../functions/stream-event.ts';
 import { streamFunction } from '../functions/stream-function.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/consume.ts';
 import { jobQueues } from '../workers/job-queues.ts';
@@ -55,7 +55,7 @@ export interface PipelineOptions {
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { snapshot, endSegment } = options.types ?? RESERVED_TYPES;
+  const { snapshot, endSegment } = checkTypes(options.types);
   // As the deployed event source mapping filters: an item without a type must not hold up the shard.
   const reserved: (string | undefined)[] = [snapshot, endSegment];
   const onStream = streamFunction({ queue: toQueue(queue), types: options.types, report: options.onEvent });

@@ -49,6 +49,7 @@ export interface Appended {
  * @throws EntryExistsError where `after` is not the newest entry any more
  * @throws EntryNotFoundError where `after` does not exist
  * @throws AttemptsExhaustedError where others were faster every time
+ * @throws ClockInvalidError if the clock shows a time before 1970
  */
 export async function append(
   context: ClientContext,
@@ -58,7 +59,8 @@ export async function append(
 ): Promise<Appended> {
   checkEntries(log, entries);
   const { after, snapshot } = options;
-  const drafts = await Promise.all(entries.map((entry) => draftEntry(context, log, entry)));
+  const now = nowSeconds(context);
+  const drafts = await Promise.all(entries.map((entry) => draftEntry(context, log, entry, now)));
   let segments: readonly Segment[] | undefined;
   // Only a warm cache makes this a request of its own: otherwise the append asks for the segments anyway.
   const asked = snapshot !== undefined && context.newest.get(log) !== undefined ? ask(context, log) : undefined;
@@ -118,8 +120,13 @@ export function checkTime(log: LogId, created: number): void {
   throw new UsageError(`created ${created} is no time in epoch seconds`, { log });
 }
 
-async function draftEntry(context: ClientContext, log: LogId, entry: NewEntry): Promise<Omit<Entry, 'position'>> {
-  const { type, version, created = nowSeconds(context) } = entry;
+async function draftEntry(
+  context: ClientContext,
+  log: LogId,
+  entry: NewEntry,
+  now: number,
+): Promise<Omit<Entry, 'position'>> {
+  const { type, version, created = now } = entry;
   // All attempts to write this entry share its id, wherever the log ends by then.
   const id = newEntryId(context.random);
   return { log, id, created, type, version, ...(await saveBody(context, log, entry.body ?? null)) };

@@ -1,6 +1,7 @@
 import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
 import type { ReservedTypes } from './entry.ts';
+import { epochSeconds } from './epoch.ts';
 import type { LogId } from './log-id.ts';
 import type { LogStore } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
@@ -39,9 +40,12 @@ export interface WriteOptions {
   readonly conflict: (error: unknown) => boolean;
 }
 
-/** Epoch seconds. */
+/**
+ * Epoch seconds.
+ * @throws ClockInvalidError if the clock shows a time before 1970
+ */
 export function nowSeconds(context: ClientContext): number {
-  return Math.floor(context.now() / 1000);
+  return epochSeconds(context.now());
 }
 
 /**

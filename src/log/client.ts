@@ -1,7 +1,7 @@
 import { UsageError } from '../errors.ts';
 import { type AppendOptions, append, type NewEntry } from './append.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { checkTypes, RESERVED_VERSION } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache } from './newest.ts';
@@ -40,9 +40,10 @@ export interface AddedEntries {
 export class LogClient {
   readonly #context: ClientContext;
 
+  /** @throws UsageError if the types of Snapshot and End Segment entries are empty or the same */
   constructor(deps: LogClientDeps) {
-    const { types = RESERVED_TYPES, retries = DEFAULT_RETRIES } = deps;
-    this.#context = { ...deps, types, retries, newest: new NewestCache(deps.now) };
+    const { retries = DEFAULT_RETRIES } = deps;
+    this.#context = { ...deps, types: checkTypes(deps.types), retries, newest: new NewestCache(deps.now) };
   }
 
   /**

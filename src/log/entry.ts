@@ -1,3 +1,4 @@
+import { UsageError } from '../errors.ts';
 import type { LogId } from './log-id.ts';
 import type { Position } from './position.ts';
 import type { Value } from './value.ts';
@@ -54,6 +55,23 @@ export interface ReservedTypes {
 }
 
 export const RESERVED_TYPES: ReservedTypes = { snapshot: 'Snapshot', endSegment: 'End Segment' };
+
+/**
+ * Resolves the names of the reserved types.
+ * @param types {@link RESERVED_TYPES} by default
+ * @throws UsageError if one is empty or both are the same: then no entry would tell a snapshot from the end of a segment
+ */
+export function checkTypes(types: ReservedTypes = RESERVED_TYPES): ReservedTypes {
+  const { snapshot, endSegment } = types;
+  if (snapshot !== '' && endSegment !== '' && snapshot !== endSegment) return types;
+  const reason =
+    snapshot === endSegment
+      ? `Snapshot and End Segment entries have the same type '${snapshot}'`
+      : `the type of ${snapshot === '' ? 'Snapshot' : 'End Segment'} entries is empty`;
+  throw new UsageError(reason, {
+    advice: `Give the types that the log's entries have; the defaults are '${RESERVED_TYPES.snapshot}' and '${RESERVED_TYPES.endSegment}'`,
+  });
+}
 
 /** Version of the reserved types' entries: they have no body of their own. */
 export const RESERVED_VERSION = 1;

@@ -1,5 +1,5 @@
 import { EntryGapError, PositionInvalidError } from '../errors.ts';
-import { type Entry, RESERVED_TYPES, type ReservedTypes } from './entry.ts';
+import { checkTypes, type Entry, type ReservedTypes } from './entry.ts';
 import type { LogId } from './log-id.ts';
 import type { LogStore } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
@@ -53,8 +53,8 @@ interface Numbers {
  * @throws LogNotFoundError where `to` is `end` and the log does not exist
  */
 export async function* readEntries(source: EntrySource, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
-  const { store, types = RESERVED_TYPES, rangeEntries = RANGE_ENTRIES, concurrency = 4 } = source;
-  const reading: Reading = { store, log, endSegment: types.endSegment, rangeEntries, concurrency };
+  const { store, rangeEntries = RANGE_ENTRIES, concurrency = 4 } = source;
+  const reading: Reading = { store, log, endSegment: checkTypes(source.types).endSegment, rangeEntries, concurrency };
   const { from, to } = range;
   let next = from;
   if (to === 'end') {

@@ -1,5 +1,5 @@
 import { EntryGapError, HistoryGoneError } from '../errors.ts';
-import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, type Position, START } from '../log/position.ts';
 import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
@@ -150,7 +150,7 @@ async function buildFrom(
     where: { log },
   });
   const draft = new Draft(nodes, base?.state);
-  const types = deps.types ?? RESERVED_TYPES;
+  const types = checkTypes(deps.types);
   const from = base?.position ?? START;
   const source = { store: deps.store, types, rangeEntries: deps.rangeEntries };
   let reached = at;

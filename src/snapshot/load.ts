@@ -1,4 +1,4 @@
-import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { type Position, START } from '../log/position.ts';
@@ -30,7 +30,7 @@ export interface Loaded {
  * @throws LogNotFoundError, EntryGapError, and whatever stops a log
  */
 export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Promise<Loaded> {
-  const types = deps.types ?? RESERVED_TYPES;
+  const types = checkTypes(deps.types);
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
   const anywhere = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
   const found = await findSnapshot(deps.store, log, at ?? anywhere);

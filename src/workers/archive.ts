@@ -3,7 +3,7 @@ import { openArchive } from '../archive/reader.ts';
 import { type WrittenArchive, writeArchive } from '../archive/writer.ts';
 import { SegmentStateError } from '../errors.ts';
 import type { StoredItem } from '../log/attribute.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import { rootAttribute } from '../log/item-codec.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
@@ -153,7 +153,7 @@ async function writeAndCompare(
   try {
     const named = { ...segment, archive: key, archiveHash: written.hash };
     const archive = await openArchive(deps, named);
-    await verifyArchive(archive, items(archive.entries), { segment: named, types: deps.types ?? RESERVED_TYPES });
+    await verifyArchive(archive, items(archive.entries), { segment: named, types: checkTypes(deps.types) });
   } catch (error) {
     await deps.blobs.delete([key]);
     throw error;
@@ -162,7 +162,7 @@ async function writeAndCompare(
 }
 
 function archiveOf(deps: ArchiveDeps, segment: Segment, items: Pages): AsyncGenerator<Uint8Array, WrittenArchive> {
-  const { endSegment } = deps.types ?? RESERVED_TYPES;
+  const { endSegment } = checkTypes(deps.types);
   return writeArchive(deps.platform, { log: segment.log, segment: segment.segment, endSegment }, items);
 }
 

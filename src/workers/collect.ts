@@ -1,5 +1,5 @@
 import { LogfoldError } from '../errors.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { findKeptRoots, type KeptRoot, listProgressRoots } from '../snapshot/kept-roots.ts';
@@ -90,7 +90,7 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   const builds = await listProgressRoots(deps, log);
   const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
   const { roots, dropped, externals } = await findKeptRoots(
-    { ...deps, types: deps.types ?? RESERVED_TYPES },
+    { ...deps, types: checkTypes(deps.types) },
     {
       log,
       segments,

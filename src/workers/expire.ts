@@ -2,7 +2,8 @@ import { compareWithArchive } from '../archive/compare.ts';
 import { type Archive, openArchive } from '../archive/reader.ts';
 import { ArchiveDiffersError, SegmentStateError } from '../errors.ts';
 import type { StoredItem } from '../log/attribute.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
+import { epochSeconds } from '../log/epoch.ts';
 import type { LeavingSegment, LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
@@ -95,7 +96,7 @@ export async function expireSegment(
     if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
     // Not right behind the end: another turn could not tell that what follows is behind it.
-    const atEnd = lastType === (deps.types ?? RESERVED_TYPES).endSegment;
+    const atEnd = lastType === checkTypes(deps.types).endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
       return { outcome: 'progress', segment: number, reached, expires };
   }
@@ -130,7 +131,7 @@ async function announce(
 ): Promise<Leaving> {
   // What somebody held who died while taking it back is not held for ever.
   if (segment.expires !== undefined && segment.expires !== HELD) return { ...segment, expires: segment.expires };
-  const expires = Math.floor(deps.now() / 1000) + graceSeconds;
+  const expires = epochSeconds(deps.now()) + graceSeconds;
   if (dryRun === true || (await deps.tables.setExpiration(segment, { expires }))) return { ...segment, expires };
   throw changedMeanwhile(segment);
 }
@@ -144,7 +145,7 @@ async function checkPage(
   }: { readonly segment: Leaving; readonly archive: Archive | undefined; readonly lastType: string | undefined },
   page: readonly StoredItem[],
 ): Promise<void> {
-  const types = deps.types ?? RESERVED_TYPES;
+  const types = checkTypes(deps.types);
   if (archive !== undefined) return compareWithArchive(archive, page, { segment, types });
   const end = [lastType, ...page.map(({ T }) => T?.S)].indexOf(types.endSegment);
   if (end === -1 || end === page.length) return;

@@ -6,7 +6,7 @@ import {
   EntryGapError,
   SegmentStateError,
 } from '../errors.ts';
-import { type Entry, RESERVED_TYPES } from '../log/entry.ts';
+import { checkTypes, type Entry } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { querySegments } from '../log/newest.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../log/position.ts';
@@ -186,7 +186,7 @@ async function* targets(
   { log, segments }: Pick<WholeLog, 'log' | 'segments'>,
   after: Position | undefined,
 ): AsyncGenerator<Target> {
-  const types = deps.types ?? RESERVED_TYPES;
+  const types = checkTypes(deps.types);
   for (const segment of segments) {
     if (segment.segment < (after?.segment ?? 0)) continue;
     const from = segment.segment === after?.segment ? after.entry + 1 : 0;

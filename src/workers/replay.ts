@@ -1,5 +1,5 @@
 import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
-import { RESERVED_TYPES } from '../log/entry.ts';
+import { checkTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { comparePositions, type Position } from '../log/position.ts';
@@ -70,7 +70,7 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
 
 /** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
 async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
-  const { snapshot } = deps.types ?? RESERVED_TYPES;
+  const { snapshot } = checkTypes(deps.types);
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   const ref = entry?.type === snapshot ? rootOf(entry) : undefined;
   if (ref === undefined) return undefined;

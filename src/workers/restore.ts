@@ -2,7 +2,8 @@ import { sameEntry } from '../archive/compare.ts';
 import { openArchive } from '../archive/reader.ts';
 import { ArchiveDiffersError, SegmentStateError } from '../errors.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import { RESERVED_TYPES } from '../log/entry.ts';
+import { checkTypes } from '../log/entry.ts';
+import { epochSeconds } from '../log/epoch.ts';
 import { writeUnits } from '../log/item-size.ts';
 import { type LogStore, MAX_BATCH_ITEMS } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
@@ -54,7 +55,7 @@ export async function restoreSegment(
   }
   const archive = await openArchive(deps, segment);
   if (!dryRun) await prepare(deps, segment, into, options.holdSeconds);
-  const types = deps.types ?? RESERVED_TYPES;
+  const types = checkTypes(deps.types);
   let [entries, restored, unexpired] = [0, 0, 0];
   for await (const page of archive.items(0, archive.entries)) {
     const [first, last] = [entries, entries + page.length - 1];
@@ -91,7 +92,7 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, ho
   const there = await requireSegment(into, segment);
   if (there.expires === undefined) return;
   // A second more where all is back: see `stillLeaves`.
-  const expires = Math.floor(now() / 1000) + holdSeconds - 1;
+  const expires = epochSeconds(now()) + holdSeconds - 1;
   if (!(await into.setExpiration(there, { expires }))) throw changedMeanwhile(segment);
 }
 

@@ -1,4 +1,4 @@
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import { ItemReader } from '../log/item-reader.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { decodeSegmentId } from '../log/segment-id.ts';
@@ -30,7 +30,7 @@ export interface RouteDeps {
  * @returns the records that failed, in order; Lambda gives everything from the first one on again
  */
 export async function route(deps: RouteDeps, records: readonly StreamRecord[]): Promise<StreamBatchResponse> {
-  const types = deps.types ?? RESERVED_TYPES;
+  const types = checkTypes(deps.types);
   const batchItemFailures: { itemIdentifier: string }[] = [];
   const fail = (record: StreamRecord, error: unknown): void => {
     deps.report(record, error);

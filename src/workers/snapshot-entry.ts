@@ -5,7 +5,7 @@ import {
   RootInvalidError,
   SnapshotMismatchError,
 } from '../errors.ts';
-import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
 import { rootAttribute } from '../log/item-codec.ts';
 import { lastSnapshotOf } from '../log/last-snapshot.ts';
 import type { LogId } from '../log/log-id.ts';
@@ -50,7 +50,7 @@ export function checkSnapshotEntry(
       advice: 'The log or its segment was removed, or the job belongs to another deployment',
     });
   }
-  if (entry.type !== (deps.types ?? RESERVED_TYPES).snapshot) {
+  if (entry.type !== checkTypes(deps.types).snapshot) {
     throw new MessageInvalidError(`a job is for a Snapshot entry where there is one of type '${entry.type}'`, {
       ...where,
       advice: 'Check that router and worker are configured with the same type names',

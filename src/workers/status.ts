@@ -1,6 +1,6 @@
 import { openArchive } from '../archive/reader.ts';
 import { type ItemInvalidError, LogfoldError } from '../errors.ts';
-import { RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import { type LogId, parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { querySegments } from '../log/newest.ts';
@@ -149,7 +149,7 @@ async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
   if (segment.expired !== undefined) return segment.expired;
   const newest = await deps.store.newestEntry(segment.log, segment.segment, { consistent: true });
   const inTable = newest === undefined ? 0 : newest.position.entry + 1;
-  const isWhole = newest?.type === (deps.types ?? RESERVED_TYPES).endSegment;
+  const isWhole = newest?.type === checkTypes(deps.types).endSegment;
   // The end is missing while entries are put back from the archive, which then knows.
   if (isWhole || segment.archive === undefined) return inTable;
   return Math.max(inTable, (await archivedCount(deps, segment)) ?? 0);

@@ -1,4 +1,4 @@
-import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
@@ -24,9 +24,11 @@ export interface UncompletedQuestion {
 
 /** The Snapshot entries of a segment that carry no root, or one that Last Snapshot does not know of; in order. */
 export async function findUncompleted(
-  { tables, types = RESERVED_TYPES }: UncompletedDeps,
+  deps: UncompletedDeps,
   { segment, next, since }: UncompletedQuestion,
 ): Promise<Entry[]> {
+  const { tables } = deps;
+  const types = checkTypes(deps.types);
   const { log, lastSnapshot, archive, expires } = segment;
   if (archive !== undefined || expires !== undefined) return [];
   const thorough = since !== undefined && (next === undefined || next.created >= since);

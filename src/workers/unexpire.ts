@@ -1,6 +1,6 @@
 import { SegmentStateError } from '../errors.ts';
 import type { StoredItem } from '../log/attribute.ts';
-import { RESERVED_TYPES } from '../log/entry.ts';
+import { checkTypes } from '../log/entry.ts';
 import type { LeavingSegment } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import { HELD } from '../snapshot/retention.ts';
@@ -78,7 +78,7 @@ async function pass(
     if (held !== undefined) await keep(deps, held, leaving);
     deps.onEntries?.(next);
   }
-  return { stamped, whole: dense && lastType === (deps.types ?? RESERVED_TYPES).endSegment };
+  return { stamped, whole: dense && lastType === checkTypes(deps.types).endSegment };
 }
 
 /** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */

@@ -1,6 +1,6 @@
 import { openArchive } from '../archive/reader.ts';
 import { LogfoldError } from '../errors.ts';
-import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../log/entry.ts';
+import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import type { LogId } from '../log/log-id.ts';
 import { querySegments, requireDense } from '../log/newest.ts';
@@ -85,7 +85,7 @@ class Verification {
     this.#deps = deps;
     this.#log = log;
     this.#dropped = dropped;
-    this.#types = deps.types ?? RESERVED_TYPES;
+    this.#types = checkTypes(deps.types);
     this.#nodes = nodeStore(deps, log);
   }
 

@@ -410,3 +410,26 @@ describe('a place that is not there', () => {
     }
   });
 });
+
+test('types of entries that are empty or the same are refused before anything is read', async () => {
+  const same = ['--snapshot-type', 'Mark', '--end-segment-type', 'Mark'];
+  const empty = ['--snapshot-type', ''];
+  const commands = [
+    ['create'],
+    ['status'],
+    ['replay', UNKNOWN],
+    ['snapshot', UNKNOWN],
+    ['sweep'],
+    ['work', '--until-idle'],
+  ];
+  const refusals = await place.refusals(
+    ...commands.flatMap((words) => [same, empty].map((types) => [...words, ...types])),
+  );
+  for (const refusal of refusals) {
+    expect(refusal).toMatchObject({
+      code: 'USAGE',
+      message: expect.stringMatching(/same type 'Mark'|is empty/),
+      advice: ADVICE,
+    });
+  }
+});

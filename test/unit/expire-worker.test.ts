@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
-import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
+import { ArchiveDiffersError, ClockInvalidError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
 import { condemnedKey } from '../../src/store/keys.ts';
@@ -639,4 +639,15 @@ describe('unexpireSegment', () => {
       expect(await sheet.contents(), `died ${death.when} ${death.name} (${death.operation})`).toEqual(contents);
     }
   });
+});
+
+test('no segment is given a time before 1970, whatever the clock shows', async () => {
+  const expiring = await archivedSheet();
+  const gone = await announcedSheet(DELETE);
+  const segmentOf = ({ tables, log }: SheetLog) => tables.getSegment(log, 0);
+  const segments = [await segmentOf(expiring), await segmentOf(gone)];
+  for (const sheet of [expiring, gone]) sheet.nowMs = -1e12;
+  await expect(expire(expiring, TTL, { options: { byHand: true } })).rejects.toThrow(ClockInvalidError);
+  await expect(restoreFirst(gone)).rejects.toThrow(ClockInvalidError);
+  expect([await segmentOf(expiring), await segmentOf(gone)]).toEqual(segments);
 });

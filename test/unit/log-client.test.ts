@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import {
   AttemptsExhaustedError,
+  ClockInvalidError,
   EntryExistsError,
   EntryGapError,
   EntryNotFoundError,
@@ -16,6 +18,11 @@ import type { Entry } from '../../src/log/entry.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
+import { readEntries } from '../../src/log/read-entries.ts';
+import { loadState } from '../../src/snapshot/load.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { completeSnapshot } from '../../src/workers/snapshot.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 
 const CONSISTENT = { consistent: true };
@@ -93,6 +100,46 @@ describe('creating a log', () => {
     await expect(client.addEntry(log, { type: 'end', version: 1 })).rejects.toThrow(UsageError);
     expect(await client.addEntry(log, { type: 'Snapshot', version: 1 })).toEqual({ position: at(1, 1) });
   });
+
+  test.each([
+    ['the same', { snapshot: 'Mark', endSegment: 'Mark' }],
+    ['without a name', { snapshot: '', endSegment: 'End Segment' }],
+    ['without a name at the end', { snapshot: 'Snapshot', endSegment: '' }],
+  ])('is refused with types that are %s, and so is loading', async (_what, types) => {
+    expect(() => testLogClient({ types })).toThrow(UsageError);
+    const { client, store, blobs } = testLogClient();
+    const log = await client.createLog();
+    const deps = { store, blobs, platform: nativePlatform, reducer: spreadsheet, types };
+    await expect(loadState(deps, log)).rejects.toThrow(UsageError);
+    await expect(allEntries(readEntries(deps, log, { from: at(0, 0), to: 'end' }))).rejects.toThrow(UsageError);
+    const job = completeSnapshot({ ...deps, now: Date.now }, { kind: 'snapshot', log, position: at(0, 0) });
+    await expect(job).rejects.toThrow(UsageError);
+    expect(await readStop(blobs, log)).toBeUndefined();
+  });
+
+  test.each([-1, -86_400_000, Number.NaN, Number.POSITIVE_INFINITY])(
+    'and every other write is refused while the clock shows %d',
+    async (ms) => {
+      const { client, store, blobs, requests, clock } = testLogClient();
+      const log = await client.createLog();
+      await store.advanceLastSnapshot(log, at(0, 0));
+      clock.ms = ms;
+      requests.length = 0;
+      const large = { type: 'Set', version: 1, body: 'x'.repeat(20_000) };
+      for (const write of [
+        () => client.createLog(),
+        () => client.addEntry(log, large),
+        () => client.addEntries(log, [large, { ...large, created: NOON }]),
+        () => client.addSnapshot(log),
+        () => client.startSegment(log),
+      ]) {
+        await expect(write()).rejects.toThrow(ClockInvalidError);
+      }
+      expect(requests.filter((name) => !name.startsWith('newest'))).toEqual([]);
+      expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 0));
+      expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
+    },
+  );
 
   test('never writes over a log that exists', async () => {
     const id = newLogId();
