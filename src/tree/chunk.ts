@@ -13,7 +13,7 @@ export interface ChunkStore {
 export interface ChunkPlatform {
   /** A Zstandard frame that states its content size; or, where compressing is of no use, the bytes as they are. */
   readonly compress: (bytes: Uint8Array) => Uint8Array;
-  /** What a frame holds; throws where it is damaged or holds more than `limit` bytes. */
+  /** What a frame holds; throws if it is damaged, states no content size, or holds more than `limit` bytes. */
   readonly decompress: (frame: Uint8Array, limit: number) => Uint8Array;
   /** The 32 bytes of the SHA-256. */
   readonly sha256: (bytes: Uint8Array) => Uint8Array;

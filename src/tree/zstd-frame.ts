@@ -27,3 +27,11 @@ export function frameBytes(bytes: Uint8Array): number {
   }
   return end + ((descriptor & 4) === 0 ? 0 : CHECKSUM_BYTES);
 }
+
+/**
+ * Whether a Zstandard frame says in its header how long its content is. A frame with a single segment always does.
+ * Source: RFC 8878, section 3.1.1.1.1.
+ */
+export function statesContentSize(frame: Uint8Array): boolean {
+  return ((frame[FIXED_BYTES - 1] ?? 0) & 0xe0) !== 0;
+}

@@ -233,3 +233,16 @@ test('a key is read as it will be while its edit is just being applied', async (
   expect(await map.get(7)).toBe('another');
   await applied;
 });
+
+test('a deletion of a key that is not there waits as a tombstone, and leaves nothing once it is settled', async () => {
+  const store = nodeStore({ shape: SMALL_SHAPE });
+  const puts = Array.from({ length: 300 }, (_, i): Edit => ({ put: i * 2, value: `value ${i}` }));
+  const map = await apply(store, emptyLayers('number'), puts);
+  const waiting = await apply(store, map, [{ delete: 301 }]);
+  expect(treeCount(waiting.pending)).toBe(1);
+  expect(await getLayered(store, waiting, 301)).toBeUndefined();
+  expect(await Array.fromAsync(layeredValues(store, waiting))).toEqual(
+    await Array.fromAsync(layeredValues(store, map)),
+  );
+  expect(await idOf(store, await settle(store, waiting))).toBe(await idOf(store, map));
+});

@@ -70,6 +70,19 @@ describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader
   });
 });
 
+// Magic number, a window but no content size, and one raw block of three bytes.
+const WITHOUT_SIZE = Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 0x19, 0, 0, 1, 2, 3);
+
+test.each([
+  ['native code', nativePlatform],
+  ['WebAssembly', wasmPlatform],
+])('a frame that states no content size is refused by %s', (_, platform) => {
+  expect(() => platform.decompress(WITHOUT_SIZE, 100)).toThrow('not state its');
+  const chunk = Uint8Array.of(0x4c, 0x47, 0x46, 1, 1, 0, 0, 0, 3, ...WITHOUT_SIZE);
+  const id = chunkId(platform, Uint8Array.of(1, 2, 3));
+  expect(() => openChunk(platform, id, chunk)).toThrow(ChunkCorruptError);
+});
+
 describe('Zstandard in WebAssembly', () => {
   const bytes = new TextEncoder().encode('a line of text, '.repeat(40));
   const id = chunkId(wasmPlatform, bytes);
