@@ -133,7 +133,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/archive.ts',
-        from: '    await verifyArchive(archive, items(archive.entries), { segment: named, types: deps.types ?? RESERVED_TYPES });\n',
+        from: '    await verifyArchive(archive, items(archive.entries), { segment: named, types: checkTypes(deps.types) });\n',
         to: '',
       },
       {
