@@ -11,6 +11,7 @@ const reducer = await wireReducer(settings);
 
 /** Folds a log from its beginning, on demand, and compares with what is stored. */
 export const handler = instrumented(
-  (report) => replayFunction({ ...stores, reducer, watch: foldWatchOf(process.env), withScratch, report }),
+  (report) =>
+    replayFunction({ ...stores, reducer, now: Date.now, watch: foldWatchOf(process.env), withScratch, report }),
   check,
 );

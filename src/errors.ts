@@ -398,6 +398,11 @@ export class MessageInvalidError extends LogfoldError {
   override readonly code = 'MESSAGE_INVALID';
 }
 
+/** The time of a function was up before work was done that cannot go on in another turn. */
+export class TimeUpError extends LogfoldError {
+  override readonly code = 'TIME_UP';
+}
+
 /** A message comes from a newer version, and is understood once that is deployed here as well. */
 export class MessageNewerError extends LogfoldError {
   override readonly code = 'MESSAGE_NEWER';

@@ -41,7 +41,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
       return `${what}: ${gone}; ${later}${aborted === 0 ? '' : `; ${count(aborted, 'unfinished upload')} given up`}`;
     }
     case 'refused':
-      return `${what}: nothing was removed: ${result.error.message}`;
+      return `${what}: refused: ${result.error.message}`;
     case 'rebuilt': {
       const { snapshots, replaced, differed, entries } = result;
       const wrong =
@@ -51,6 +51,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
       return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${wrong}`;
     }
     case 'progress':
+    case 'settling':
     case 'present':
     case 'kept':
     case 'gone':

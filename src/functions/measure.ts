@@ -53,6 +53,7 @@ function measuresOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job'
       return 'chunksWritten' in result
         ? [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result)]
         : [];
+    case 'settling':
     case 'compacted':
       return written(result);
     case 'archived':

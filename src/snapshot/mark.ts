@@ -19,17 +19,22 @@ export class Marks {
   readonly #store: NodeStore;
   readonly #part: IdPart;
   readonly #maxIds: number;
+  readonly #onMark: (() => void) | undefined;
   readonly #nodes = new IdSet();
   /** Apart, since whoever writes a value that is a node's very bytes must not keep that node from being opened. */
   readonly #values = new IdSet();
   /** Leaves of other parts that were read already, as far as there is room: trees that share them need not read them again. */
   #others = new IdSet();
 
-  /** @param maxIds how many ids may be held in memory at once, see {@link isFull} */
-  constructor(store: NodeStore, part: IdPart = ALL_IDS, maxIds = Number.POSITIVE_INFINITY) {
+  /**
+   * @param maxIds how many ids may be held in memory at once, see {@link isFull}
+   * @param onMark called for each chunk; what it throws ends the marking
+   */
+  constructor(store: NodeStore, part: IdPart = ALL_IDS, maxIds = Number.POSITIVE_INFINITY, onMark?: () => void) {
     this.#store = store;
     this.#part = part;
     this.#maxIds = maxIds;
+    this.#onMark = onMark;
   }
 
   /** Ids marked. */
@@ -53,6 +58,7 @@ export class Marks {
   async addBelow(top: Node): Promise<void> {
     const skip = (id: ChunkId): boolean => this.#nodes.has(id) || this.#others.has(id);
     for await (const { id, holds } of walkChunks(this.#store, top, { values: true, skip })) {
+      this.#onMark?.();
       if (holds === 'inner' || isInPart(id, this.#part)) (holds === 'value' ? this.#values : this.#nodes).add(id);
       else if (holds === 'leaf') this.#others.add(id);
       if (this.size + this.#others.size > this.#maxIds) this.#others = new IdSet();

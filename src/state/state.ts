@@ -29,16 +29,28 @@ export function stateTops(state: State): Node[] {
   );
 }
 
+export interface SettleOptions extends EditOptions {
+  /** Asked after each map that is settled: true leaves the others as they are. */
+  readonly shouldStop?: (() => boolean) | undefined;
+}
+
 /**
  * The state with no edits waiting anywhere; the very same state if none are. It is in memory, unless the options have
  * leaves saved early.
  */
-export async function settleState(store: NodeStore, state: State, options?: EditOptions): Promise<State> {
+export async function settleState(store: NodeStore, state: State, options: SettleOptions = {}): Promise<State> {
   if (isStateSettled(state)) return state;
+  const { shouldStop, ...edits } = options;
   const maps: [string, LayeredTree][] = [];
+  let stops = false;
   for (const [name, map] of state.maps) {
-    const settled = await settle(store, map, options);
+    if (stops || isSettled(map)) {
+      maps.push([name, map]);
+      continue;
+    }
+    const settled = await settle(store, map, edits);
     if (settled.settled.top !== undefined) maps.push([name, settled]);
+    stops = shouldStop?.() === true;
   }
   return { meta: state.meta, maps: new Map(maps) };
 }

@@ -14,13 +14,14 @@ import type { BlobStore } from '../store/blob-store.ts';
 import { archiveKey, randomHex } from '../store/keys.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
 import { askForCollection } from './collection-record.ts';
+import { checkTime, type Deadline } from './deadline.ts';
 import type { ArchiveJob } from './job.ts';
 import { changedMeanwhile, requireCovered } from './segment-state.ts';
 
 /** How often an archive is written before it is given up, where the segment's last snapshot is replaced meanwhile. */
 const ATTEMPTS = 3;
 
-export interface ArchiveDeps {
+export interface ArchiveDeps extends Deadline {
   /** The tables themselves, without what archives would add to them. */
   readonly tables: LogStore;
   readonly blobs: BlobStore;
@@ -45,6 +46,7 @@ export type ArchiveResult =
  * too late is removed, and one whose writer died is the collector's.
  * @throws SegmentNotFoundError, SegmentStateError where the segment is not there, open, or not covered
  * @throws EntryGapError where an entry is missing, ArchiveDiffersError where the table changed meanwhile
+ * @throws TimeUpError if the deadline passes first; nothing is left behind
  */
 export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<ArchiveResult> {
   const { log, segment: number } = job;
@@ -172,6 +174,10 @@ async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): A
     yield page;
     entries += page.length;
     deps.onEntries?.(entries);
+    checkTime(deps, log, {
+      what: `segment ${segment} was archived; it needs ${2 * entries} entries read and more`,
+      advice: `Run logfold archive ${log} --segment ${segment} where no time limit holds`,
+    });
   }
 }
 

@@ -11,6 +11,7 @@ import { stateTops } from '../state/state.ts';
 import type { BlobInfo } from '../store/blob-store.ts';
 import { chunkPrefix, logPrefix, parseKey } from '../store/keys.ts';
 import { readRecords, writeCollected, writeCondemned } from './collection-record.ts';
+import { checkTime, type Deadline } from './deadline.ts';
 import type { CollectJob } from './job.ts';
 import { judgeBodies, settledBodies } from './orphan-bodies.ts';
 import { Reaper, type Tally } from './reaper.ts';
@@ -18,7 +19,7 @@ import { Reaper, type Tally } from './reaper.ts';
 /** {@link CollectDeps.maxMarks} where it is left out: some 180 MB. */
 const MAX_MARKS = 2_000_000;
 
-export interface CollectDeps extends SnapshotStores {
+export interface CollectDeps extends SnapshotStores, Deadline {
   readonly types?: ReservedTypes | undefined;
   /** Ids of chunks that are held in memory at once; 2 million by default. A log with more is gone through in parts. */
   readonly maxMarks?: number | undefined;
@@ -62,6 +63,8 @@ export type CollectResult =
  * since. So a build that is under way keeps what it started from, whatever is dropped meanwhile: a snapshot that is
  * no longer kept counts as kept for a grace period more. With a grace period of 0 both are done at once, which is
  * safe only where nothing else works on the log.
+ * @throws TimeUpError if the deadline passes first. What was removed until then was reached by nothing; nothing else is
+ * written, so the next collection begins again.
  * @throws LogNotFoundError, and whatever may pass
  */
 export async function collectLog(
@@ -102,7 +105,10 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
   );
 
   let looked = 0;
-  const look = (): void => deps.onProgress?.(++looked);
+  const look = (): void => {
+    checkTimeOf(deps, log);
+    deps.onProgress?.(++looked);
+  };
   // A walk that ends at damage leaves marks without what is below them, so those that may do so come last.
   const needed = roots.filter((root) => root.needed);
   const others = roots.filter((root) => !root.needed);
@@ -165,8 +171,10 @@ async function mark(
   log: LogId,
   { roots, part }: { readonly roots: readonly KeptRoot[]; readonly part: IdPart },
 ): Promise<Marks | undefined> {
-  const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS);
+  const onMark = (): void => checkTimeOf(deps, log);
+  const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS, onMark);
   for (const { position, ref, needed } of roots) {
+    checkTimeOf(deps, log);
     try {
       const { state } = await loadRoot(deps, { log, position }, ref);
       for (const top of stateTops(state)) await marks.addBelow(top);
@@ -176,6 +184,13 @@ async function mark(
     if (marks.isFull) return undefined;
   }
   return marks;
+}
+
+function checkTimeOf(deps: CollectDeps, log: LogId): void {
+  checkTime(deps, log, {
+    what: 'the log was collected',
+    advice: `Run logfold collect ${log} where no time limit holds`,
+  });
 }
 
 interface ObjectSweep {

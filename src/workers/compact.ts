@@ -6,6 +6,7 @@ import { waitingEdits } from '../snapshot/compaction.ts';
 import { encodeRoot, type Root } from '../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, nodeStore, saveRoot } from '../snapshot/snapshots.ts';
 import { isStateSettled, layersHash, saveState, settleState } from '../state/state.ts';
+import { isTimeUp } from './deadline.ts';
 import type { CompactJob } from './job.ts';
 import type { SnapshotDeps } from './snapshot.ts';
 import { loadTwin, newestSnapshot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
@@ -23,6 +24,14 @@ export type CompactResult =
       readonly bytesWritten: number;
       readonly rootBytes: number;
     }
+  /** The time was up: some maps are settled and stored. The others need another turn. */
+  | {
+      readonly outcome: 'settling';
+      readonly position: Position;
+      readonly chunksWritten: number;
+      readonly bytesWritten: number;
+      readonly rootBytes: number;
+    }
   /** No edits wait. */
   | { readonly outcome: 'settled'; readonly position: Position }
   /** There is a newer snapshot, on which what comes is built and which clients load: this one is not worth it any more. */
@@ -36,7 +45,7 @@ export type CompactResult =
  * the place of the root that the Snapshot entry carries, if it still carries that. The state stays the same, and so
  * does Last Snapshot. Nothing is deleted, so whoever reads by the old root goes on; its chunks are the collector's. Each
  * step leaves everything before it right, and may be done twice or beside its twin. What is wrong with the log itself
- * stops the log, as it does for a snapshot.
+ * stops the log, as it does for a snapshot. Each turn settles a map at least.
  * @throws whatever may pass: the job is to be delivered again
  */
 export function compactSnapshot(deps: SnapshotDeps, job: CompactJob): Promise<CompactResult> {
@@ -55,9 +64,9 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<Compac
   if (isStateSettled(root.state)) return { outcome: 'settled', position };
 
   const nodes = nodeStore(deps, log);
-  const state = await settleState(nodes, root.state, { savesEarly: true });
+  const state = await settleState(nodes, root.state, { savesEarly: true, shouldStop: () => isTimeUp(deps) });
   await saveState(nodes, state);
-  const stateHash = layersHash(deps.platform, state);
+  const stateHash = isStateSettled(state) ? layersHash(deps.platform, state) : undefined;
   const settled: Root = { ...root, state, stateHash };
   const encoded = encodeRoot(deps.platform, settled);
   const to = await saveRoot(deps.blobs, settled, encoded);
@@ -66,15 +75,13 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<Compac
     await loadTwin(deps, settled, await carriedRoot(deps, place));
     return compact(deps, place);
   }
-  return {
-    outcome: 'compacted',
-    position,
-    stateHash,
-    waited: waitingEdits(root.state),
+  const written = {
     chunksWritten: nodes.counts.written,
     bytesWritten: nodes.counts.bytesWritten,
     rootBytes: encoded.stored.length,
   };
+  if (stateHash === undefined) return { outcome: 'settling', position, ...written };
+  return { outcome: 'compacted', position, stateHash, waited: waitingEdits(root.state), ...written };
 }
 
 async function carriedRoot(deps: SnapshotDeps, place: SnapshotPlace): Promise<RootRef> {

@@ -21,6 +21,8 @@ export interface CompactJob {
   readonly log: LogId;
   /** Position of the Snapshot entry. */
   readonly position: Position;
+  /** How many turns settled a part of it before; left out for the first turn. */
+  readonly turn?: number | undefined;
 }
 
 /** Writes a closed segment's archive. */
@@ -81,7 +83,7 @@ const JobMessage = z.discriminatedUnion('kind', [
     turn: z.int().min(1).optional(),
     again: z.literal(true).optional(),
   }),
-  z.strictObject({ ...place, kind: z.literal('compact') }),
+  z.strictObject({ ...place, kind: z.literal('compact'), turn: z.int().min(1).optional() }),
   z.strictObject({ format, log, segment: PositionNumber, kind: z.literal('archive') }),
   z.strictObject({
     format,

@@ -1,10 +1,10 @@
-import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
+import { SegmentWithoutSnapshotError, TimeUpError, UsageError } from '../errors.ts';
 import { checkTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
-import { comparePositions, type Position } from '../log/position.ts';
+import { comparePositions, formatPosition, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
-import { type BuildDeps, buildState, otherReducer } from '../snapshot/build.ts';
+import { type BuildDeps, type BuildOptions, type Built, buildState, otherReducer } from '../snapshot/build.ts';
 import { keepsRoot } from '../snapshot/kept-roots.ts';
 import type { Root } from '../snapshot/root.ts';
 import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../snapshot/snapshots.ts';
@@ -12,8 +12,9 @@ import { layersHash, saveState, settleState } from '../state/state.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
 import { NodeStore } from '../tree/node-store.ts';
 import { readCollected } from './collection-record.ts';
+import { type Deadline, isTimeUp } from './deadline.ts';
 
-export interface ReplayDeps extends BuildDeps {
+export interface ReplayDeps extends BuildDeps, Deadline {
   /** Where the replay's own chunks go, so that the log's own are not touched. */
   readonly scratch: ChunkStore;
 }
@@ -39,6 +40,7 @@ export interface Replayed {
  * scratch.
  * @throws UsageError where the stored snapshot was made by another reducer, so that there is nothing to compare
  * @throws LogNotFoundError, EntryGapError, and whatever stops a log
+ * @throws TimeUpError if the deadline passes first
  * @param at the newest completed snapshot where it is left out
  */
 export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promise<Replayed> {
@@ -57,13 +59,13 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
   // Before the long part, since it may show that there is nothing to compare.
   const base = found && (await storedRoot(deps, log, found, { exact }));
   const alone = { ...deps, chunks: deps.scratch };
-  const replayed = await buildState(alone, log, { at: position, only: 'beginning' });
+  const replayed = await buildWithin(alone, log, { at: position, only: 'beginning' });
   const replayedHash = await settledHash(deps, deps.scratch, replayed.root);
   const result = { position, replayed: replayedHash, entries: replayed.entries };
   if (base === undefined) return { ...result, stored: null, equal: null, snapshot: null };
   const stored = exact
     ? base
-    : (await buildState({ ...deps, chunks: scratch }, log, { at: position, only: base })).root;
+    : (await buildWithin({ ...deps, chunks: scratch }, log, { at: position, only: base })).root;
   const storedHash = await settledHash(deps, scratch, stored);
   return { ...result, stored: storedHash, equal: replayedHash === storedHash, snapshot: base.position };
 }
@@ -79,6 +81,18 @@ async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Pro
   const dropped = new Map((await readCollected(deps.blobs, log)).dropped);
   if (segment === undefined || !keepsRoot(segment, position.entry, { keepSnapshots: 'all', dropped })) return undefined;
   return { position, ref };
+}
+
+/** @throws TimeUpError if the deadline passes before the position is reached */
+async function buildWithin(deps: ReplayDeps, log: LogId, options: BuildOptions): Promise<Built> {
+  const built = await buildState(deps, log, { ...options, shouldStop: () => isTimeUp(deps) });
+  const { position } = built.root;
+  if (comparePositions(position, options.at) === 0) return built;
+  const to = formatPosition(options.at);
+  throw new TimeUpError(`the time was up at ${formatPosition(position)}, after ${built.entries} entries`, {
+    log,
+    advice: `Run logfold replay ${log} --at ${to} where no time limit holds; a replay cannot go on from there`,
+  });
 }
 
 /** The state hash of a root, settled in scratch where edits wait. */

@@ -1,16 +1,18 @@
+import { TimeUpError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import { formatPosition, type Position } from '../log/position.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
 import { type ArchiveDeps, type ArchiveResult, archiveSegment } from './archive.ts';
 import { type CollectResult, collectLog } from './collect.ts';
 import { type CompactResult, compactSnapshot } from './compact.ts';
+import type { Deadline } from './deadline.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from './expire.ts';
 import { encodeJob, type Job } from './job.ts';
 import type { JobSender } from './job-queues.ts';
 import { type RebuildResult, rebuildLog } from './rebuild.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from './snapshot.ts';
 
-export interface JobDeps extends SnapshotDeps, ArchiveDeps, ExpireDeps {
+export interface JobDeps extends SnapshotDeps, Omit<ArchiveDeps, keyof Deadline>, ExpireDeps {
   /** Where the jobs that follow from this one go. */
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
@@ -25,7 +27,8 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
  * in their queue already.
  *
- * - A job whose time was up gets another turn, which goes on from where it has come to.
+ * - A job whose time was up gets another turn, which goes on from where it has come to. An archive and a collection
+ *   cannot go on: they are refused, leave nothing behind, and do not keep the log's other jobs waiting.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
  *   newer snapshot was asked for already, that one is settled instead.
  * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
@@ -56,10 +59,16 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       if ('compaction' in result && result.compaction !== undefined) await settle(job.position);
       return result;
     }
-    case 'compact':
-      return compactSnapshot(deps, job);
+    case 'compact': {
+      const result = await compactSnapshot(deps, job);
+      if (result.outcome === 'settling') {
+        const next = { ...job, turn: (job.turn ?? 0) + 1 };
+        await send(next, turnDeduplicationId(next, job.position));
+      }
+      return result;
+    }
     case 'archive': {
-      const result = await archiveSegment(deps, job);
+      const result = await archiveSegment(deps, job).catch(refuseIfTimeUp);
       if (result.outcome === 'archived') await collectSoon();
       return result;
     }
@@ -75,7 +84,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
     case 'collect':
-      return collectLog(deps, job, await deps.policyOf(job.log));
+      return collectLog(deps, job, await deps.policyOf(job.log)).catch(refuseIfTimeUp);
     case 'rebuild': {
       await deps.requireReducer?.(job.log);
       const result = await rebuildLog(deps, job);
@@ -90,6 +99,12 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
   }
+}
+
+/** Tried again, such a job would only run out of time again. */
+function refuseIfTimeUp(error: unknown): { readonly outcome: 'refused'; readonly error: TimeUpError } {
+  if (error instanceof TimeUpError) return { outcome: 'refused', error };
+  throw error;
 }
 
 /** The same for every time that a job is found due, and never that of a job that somebody sends on purpose. */

@@ -15,7 +15,7 @@ const place = {
 const turns = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
 const jobs: fc.Arbitrary<Job> = fc.oneof(
   fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns, again: fc.constantFrom(undefined, true as const) }),
-  fc.record({ ...place, kind: fc.constant('compact') }),
+  fc.record({ ...place, kind: fc.constant('compact'), turn: turns }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive') }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns, announced: turns }),
   fc.record({ log: place.log, kind: fc.constant('collect') }),
@@ -79,7 +79,8 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, entry: undefined }), 'entry'],
     [JSON.stringify({ ...GOOD, extra: 1 }), 'extra'],
     [JSON.stringify({ ...GOOD, turn: 0 }), 'turn'],
-    [JSON.stringify({ ...GOOD, kind: 'compact', turn: 1 }), 'turn'],
+    [JSON.stringify({ ...GOOD, kind: 'compact', turn: 0 }), 'turn'],
+    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, turn: 1 }), 'turn'],
     [JSON.stringify({ ...GOOD, again: false }), 'again'],
     [JSON.stringify({ ...GOOD, kind: 'archive' }), 'entry'],
     [JSON.stringify({ ...GOOD, kind: 'collect' }), 'segment'],

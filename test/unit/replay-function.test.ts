@@ -11,13 +11,18 @@ import { LOG } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 /** A log with a completed snapshot of two edits at 0/3, and its replay function. */
-async function replayable() {
+async function replayable(remainingMs = 900_000) {
   const sheet = await SheetLog.create();
   await sheet.edit(set(0, 0, 'a'), set(1, 0, 'b'));
   const position = await sheet.completed();
   const events: ReplayEvent[] = [];
-  const replay = replayFunction({ ...sheet.deps, withScratch, report: (event) => void events.push(event) });
-  return { sheet, position, events, run: (event: unknown) => replay(event, lambdaContext(0, 'request')) };
+  const replay = replayFunction({
+    ...sheet.deps,
+    rangeEntries: 1,
+    withScratch,
+    report: (event) => void events.push(event),
+  });
+  return { sheet, position, events, run: (event: unknown) => replay(event, lambdaContext(remainingMs, 'request')) };
 }
 
 describe('the replay function', () => {
@@ -72,5 +77,15 @@ describe('the replay function', () => {
   test('refuses a place that the log does not have', async () => {
     const { run } = await replayable();
     await expect(run({ log: LOG, at: '0/9' })).rejects.toThrow('the log has no position 0/9');
+  });
+
+  test('ends before its time is up, says how far it came, and leaves nothing behind', async () => {
+    const { sheet, run, events } = await replayable(30_000);
+    const before = await sheet.contents();
+    const error = await run({ log: LOG }).catch((caught: unknown) => caught);
+    expect(error).toMatchObject({ code: 'TIME_UP', log: LOG, message: expect.stringContaining('up at 0/1, after 1') });
+    expect(error).toMatchObject({ advice: expect.stringContaining(`logfold replay ${LOG} --at 0/3`) });
+    expect(events).toEqual([]);
+    expect(await sheet.contents()).toEqual(before);
   });
 });

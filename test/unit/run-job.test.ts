@@ -455,7 +455,7 @@ describe('a line for a person', () => {
     [
       collect,
       { outcome: 'refused', error: new EntryNotFoundError('a root cannot be read') },
-      'nothing was removed: a root cannot be read',
+      'refused: a root cannot be read',
     ],
     [rebuild, { ...rebuilt, differed: [] }, '4 snapshots from 9 entries, 1 replaced'],
     [

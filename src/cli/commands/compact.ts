@@ -36,6 +36,8 @@ function describe(result: CompactResult): string {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
       return `${snapshot} is settled: ${count(result.waited, 'edit')} waited, ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
     }
+    case 'settling':
+      return `${snapshot} is settled in part`;
     case 'settled':
       return `${snapshot} was settled already`;
     case 'passed':

@@ -123,7 +123,7 @@ class Summary {
         this.#stopped.set(job.log, result.stop);
         break;
       case 'refused':
-        return this.#fail(`collecting ${job.log} was refused: ${result.error.message}`);
+        return this.#fail(`${job.kind} ${job.log} was refused: ${result.error.message}`);
       case 'present':
         if (job.kind === 'snapshot') this.#present++;
         break;
