@@ -236,7 +236,7 @@ export class TooLargeError extends LogfoldError {
   override readonly code = 'TOO_LARGE';
 }
 
-/** A value cannot be stored: a function, a lone surrogate, an integer beyond 64 bits, nesting too deep. */
+/** A value cannot be stored: a function, a lone surrogate, an integer beyond 64 bits, too deep or too large. */
 export class ValueUnsupportedError extends LogfoldError {
   override readonly code = 'VALUE_UNSUPPORTED';
   override readonly stopsLog = true;
@@ -245,6 +245,15 @@ export class ValueUnsupportedError extends LogfoldError {
 /** A map key is of the wrong kind or out of range. */
 export class KeyInvalidError extends LogfoldError {
   override readonly code = 'KEY_INVALID';
+  override readonly stopsLog = true;
+}
+
+/**
+ * A reducer asks for a state that no snapshot can hold: a weight or a map's name that is none, weights in a map that
+ * defers edits, or more metadata or maps than fit into a root.
+ */
+export class StateUnsupportedError extends LogfoldError {
+  override readonly code = 'STATE_UNSUPPORTED';
   override readonly stopsLog = true;
 }
 

@@ -43,7 +43,9 @@ const TOO_LARGE = 1e126;
 const SMALLEST = 1e-130;
 
 /**
- * What a native attribute says. A set reads as an array. A Number reads
+ * What a native attribute says. DynamoDB gives the keys of a map and the members of a set in no promised order, and an
+ * archive sorts them, so both are put in order here: a reader must not depend on where an entry was read. A set reads as
+ * an array. A Number reads
  * - as a number where it is an integer up to 2^53 either way,
  * - as a bigint where it is a larger integer of at most 64 bits,
  * - as a number where it has at most 17 significant digits, which is what a double carries.
@@ -56,14 +58,25 @@ export function valueFromAttribute(attribute: StoredAttribute): Value {
   if (attribute.BOOL !== undefined) return attribute.BOOL;
   if (attribute.NULL !== undefined) return null;
   if (attribute.L !== undefined) return attribute.L.map(valueFromAttribute);
-  if (attribute.SS !== undefined) return [...attribute.SS];
-  if (attribute.NS !== undefined) return attribute.NS.map(numberFromText);
-  if (attribute.BS !== undefined) return attribute.BS.map(plainBytes);
-  if (attribute.M !== undefined) {
-    // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
-    return Object.fromEntries(Object.entries(attribute.M).map(([key, item]) => [key, valueFromAttribute(item ?? {})]));
-  }
+  if (attribute.SS !== undefined) return [...attribute.SS].sort();
+  if (attribute.NS !== undefined) return [...attribute.NS].sort().map(numberFromText);
+  if (attribute.BS !== undefined) return attribute.BS.map(plainBytes).sort(compareBytes);
+  if (attribute.M !== undefined) return valueFromMap(attribute.M);
   throw new ItemInvalidError('an attribute has none of the types of DynamoDB');
+}
+
+function valueFromMap(map: StoredItem): Value {
+  const keys = Object.keys(map).sort();
+  // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
+  return Object.fromEntries(keys.map((key) => [key, valueFromAttribute(map[key] ?? {})]));
+}
+
+function compareBytes(a: Uint8Array, b: Uint8Array): number {
+  for (let i = 0; i < a.length && i < b.length; i++) {
+    const difference = (a[i] ?? 0) - (b[i] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return a.length - b.length;
 }
 
 /**

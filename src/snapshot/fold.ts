@@ -79,6 +79,7 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: Bod
   use.open(where);
   try {
     await reducer.fold(draft, { position, created, type, version, body });
+    await draft.checkEntry();
   } catch (error) {
     use.shut();
     throw use.failure?.at(where) ?? foldFailure(reducer, where, error);

@@ -1,13 +1,21 @@
-import { ChunkCorruptError, LogfoldError, REBUILD_ADVICE, RootInvalidError, textOf } from '../errors.ts';
+import {
+  ChunkCorruptError,
+  LogfoldError,
+  REBUILD_ADVICE,
+  RootInvalidError,
+  StateUnsupportedError,
+  textOf,
+  type Where,
+} from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
 import { decodeValue } from '../log/message-pack.ts';
 import { comparePositions, formatPosition, type Position } from '../log/position.ts';
 import type { Value } from '../log/value.ts';
-import { isStateSettled, layersHash, type State } from '../state/state.ts';
+import { isStateSettled, layersHash, type State, stateTops } from '../state/state.ts';
 import { fromHex, toHex } from '../tree/bytes.ts';
 import { encodeValue } from '../tree/canonical.ts';
 import type { ChunkId, ChunkPlatform } from '../tree/chunk.ts';
-import { chunkId, packChunk, unpackChunk } from '../tree/chunk-codec.ts';
+import { chunkId, MAX_CHUNK_BYTES, packChunk, unpackChunk } from '../tree/chunk-codec.ts';
 import type { KeyKind } from '../tree/key.ts';
 import type { LayeredTree } from '../tree/layered.ts';
 import { decodeNode, encodeNode } from '../tree/node.ts';
@@ -41,14 +49,60 @@ export interface EncodedRoot {
 
 /**
  * A root in its stored form. The top node of every tree travels in it, so that a small state is one object and a large
- * one saves a fetch. The state must be saved.
+ * one saves a fetch. The state must be saved. The result has been read back: nothing is published that nobody can read.
+ * @throws StateUnsupportedError if the root is too large, or cannot be read back
  */
 export function encodeRoot(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): EncodedRoot {
+  try {
+    const canonical = rootBytes(platform, root);
+    if (canonical.length > MAX_CHUNK_BYTES) throw rootTooLarge(root, canonical.length);
+    const encoded = { id: chunkId(platform, canonical), stored: packChunk(platform, canonical) };
+    requireReadable(platform, root, encoded);
+    return encoded;
+  } catch (error) {
+    throw error instanceof LogfoldError ? error.at(lastFolded(root)) : error;
+  }
+}
+
+function rootTooLarge({ state }: Pick<Root, 'state'>, length: number): StateUnsupportedError {
+  return new StateUnsupportedError(
+    `the root of the ${state.maps.size} maps and the metadata takes ${length} bytes, over the limit of ${MAX_CHUNK_BYTES}`,
+    { advice: 'Correct the reducer so that it uses fewer maps and less metadata, raise its version, and deploy it' },
+  );
+}
+
+function requireReadable(platform: ChunkPlatform, written: Omit<Root, 'stateHash'>, { id, stored }: EncodedRoot): void {
+  let reason: string;
+  try {
+    const read = decodeRoot(platform, stored, { log: written.log, position: written.position, id });
+    const [found, expected] = [factsOf(read), factsOf(written)];
+    if (found.every((each, index) => each === expected[index])) return;
+    reason = 'its reducer, or the counts and weights of its maps, are others then';
+  } catch (error) {
+    if (!(error instanceof LogfoldError)) throw error;
+    reason = error.reason;
+  }
+  throw new StateUnsupportedError(`the root of the new snapshot cannot be read back: ${reason}`, {
+    advice: 'Nothing was published. Correct the reducer, raise its version, and deploy it',
+  });
+}
+
+/** What the bytes of a root say, and its hash does not: numbers that were rounded on their way would show here. */
+function factsOf({ reducer, state }: Omit<Root, 'stateHash'>): readonly (string | number)[] {
+  return [reducer.name, reducer.version, ...stateTops(state).flatMap(({ count, weight }) => [count, weight])];
+}
+
+/** The last entry that a state holds, as near as its position tells. */
+function lastFolded({ log, position: { segment, entry } }: Pick<Root, 'log' | 'position'>): Where {
+  return { log, segment, entry: Math.max(0, entry - 1) };
+}
+
+function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint8Array {
   const maps = [...root.state.maps].map(([name, { kind, settled, pending }]) => {
     const tops = [settled.top, pending.top].filter((top) => top !== undefined);
     return [name, kind, ...tops.map(encodeNode)];
   });
-  const canonical = encodeValue({
+  return encodeValue({
     format: ROOT_FORMAT,
     log: logIdBytes(root.log),
     position: [root.position.segment, root.position.entry],
@@ -57,7 +111,6 @@ export function encodeRoot(platform: ChunkPlatform, root: Omit<Root, 'stateHash'
     meta: root.state.meta,
     maps,
   });
-  return { id: chunkId(platform, canonical), stored: packChunk(platform, canonical) };
 }
 
 /**

@@ -6,7 +6,6 @@ import {
   type LogfoldError,
   type Where,
 } from '../errors.ts';
-import type { Value } from '../log/value.ts';
 
 /** Never settles: work that a reducer left behind waits here, and does no more harm. */
 const FOR_EVER = new Promise<never>(() => undefined);
@@ -158,29 +157,6 @@ export class DraftUse {
 
   #mark(index: number, change: number): void {
     this.marks[index] = (this.marks[index] ?? 0) + change;
-  }
-}
-
-/** The metadata record of a draft, which only its reducer may change while a log is folded. */
-export class DraftMeta extends Map<string, Value> {
-  readonly #use: DraftUse;
-
-  constructor(use: DraftUse, values: Iterable<readonly [string, Value]>) {
-    super();
-    this.#use = use;
-    for (const [name, value] of values) super.set(name, value);
-  }
-
-  override set(name: string, value: Value): this {
-    return this.#use.allowsEdit() ? super.set(name, value) : this;
-  }
-
-  override delete(name: string): boolean {
-    return this.#use.allowsEdit() && super.delete(name);
-  }
-
-  override clear(): void {
-    if (this.#use.allowsEdit()) super.clear();
   }
 }
 

@@ -1,9 +1,7 @@
-import { KeyInvalidError } from '../errors.ts';
+import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
 import type { Value } from '../log/value.ts';
-import { EditBatch } from '../tree/batch.ts';
-import { type ApplyOptions, applyEdits, settle } from '../tree/defer.ts';
-import type { EditOptions, LeafEdits } from '../tree/edit.ts';
-import type { Key, KeyKind } from '../tree/key.ts';
+import type { EditOptions } from '../tree/edit.ts';
+import { describeKey, type Key, type KeyKind, MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
 import { type KeySet, keysInSet } from '../tree/key-set.ts';
 import {
   emptyLayers,
@@ -13,75 +11,52 @@ import {
   layeredKeys,
   layeredValues,
 } from '../tree/layered.ts';
-import { type NodeStore, unsavedBytes } from '../tree/node-store.ts';
+import type { NodeStore } from '../tree/node-store.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
-import { removeSets } from '../tree/range-removal.ts';
 import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';
-import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
-import { DraftMeta, DraftUse } from './draft-use.ts';
+import { treeCount, treeWeight } from '../tree/tree.ts';
+import { DraftUse } from './draft-use.ts';
+import { EditedMap, type MapUse } from './edited-map.ts';
+import { DraftMeta } from './meta.ts';
 import { EMPTY_STATE, type State } from './state.ts';
 
-/** A state has no more maps than this: its root carries the top node of each. */
-export const MAX_MAPS = 10_000;
-/** About what a map with waiting edits takes in memory beside them, in bytes. */
-const MAP_BYTES = 2048;
-
 /**
- * A map that is being changed. Puts and deletes are held in a batch and reach the tree together; what reads by key sees
- * them at once, and what reads by order applies them first. Nothing is written to the store.
+ * A map of a draft, as a reducer uses it. Puts and deletes reach the tree together later; every read sees them
+ * immediately. Values are copied on their way in and made anew on their way out, always in canonical form: an object
+ * that a reducer changes later changes nothing here.
  */
-export class DraftMap {
-  readonly #store: NodeStore;
-  #map: LayeredTree;
-  #batch: EditBatch;
-  /** The map as it was when all of its nodes were found saved. */
-  #saved: LayeredTree | undefined;
-  #defers = false;
-  #applied: Promise<void> = Promise.resolve();
+export class DraftMap implements MapUse {
+  readonly kind: KeyKind;
+  /** Whether edits may wait; see {@link DraftOptions.defers}. */
+  readonly defers: boolean;
+  readonly #map: EditedMap;
   readonly #use: DraftUse;
 
-  constructor(store: NodeStore, map: LayeredTree, use: DraftUse) {
-    this.#use = use;
-    this.#store = store;
+  constructor(map: EditedMap, use: DraftUse, { kind, defers }: MapUse) {
     this.#map = map;
-    this.#batch = new EditBatch(map.kind);
-  }
-
-  get kind(): KeyKind {
-    return this.#map.kind;
-  }
-
-  /** From now on edits may wait where too few of them share a leaf; see {@link DraftOptions.defers}. */
-  defer(): void {
-    this.#defers = true;
-  }
-
-  /** About how much memory the waiting edits take, and the nodes that applied edits made and nobody saved, in bytes. */
-  get heldBytes(): number {
-    return this.#unsavedBytes() + (this.#batch.isEmpty ? 0 : this.#batch.heldBytes + MAP_BYTES);
-  }
-
-  /** A map that was found saved stays so until edits are applied, so that a look at many maps is fast. */
-  #unsavedBytes(): number {
-    if (this.#map === this.#saved) return 0;
-    const tops = [this.#map.settled.top, this.#map.pending.top].filter((top) => top !== undefined);
-    const bytes = tops.reduce((total, top) => total + unsavedBytes(top), 0);
-    if (bytes === 0) this.#saved = this.#map;
-    return bytes;
+    this.#use = use;
+    this.kind = kind;
+    this.defers = defers;
   }
 
   /**
    * Sets the value under a key.
-   * @param weight a whole number, 1 or more; see {@link DraftMap.atOffset}
-   * @throws KeyInvalidError, ValueUnsupportedError
+   * @param weight a whole number, 1 or more; see {@link DraftMap.atOffset}. Always 1 in a map that defers
+   * @throws KeyInvalidError, ValueUnsupportedError, StateUnsupportedError; then the map is unchanged
    */
   put(key: Key, value: Value, weight = 1): void {
-    if (this.#use.allowsEdit()) this.#batch.put(key, value, weight);
+    if (!this.#use.allowsEdit()) return;
+    if (weight !== 1) this.#checkWeight(weight);
+    this.#map.batch(this).put(key, value, weight);
+    if (weight !== 1) this.#map.addWeight(weight);
   }
 
-  /** Removes a key; one that is not there is no error. */
+  /**
+   * Removes a key; one that is not there is no error.
+   * @throws KeyInvalidError
+   */
   delete(key: Key): void {
-    if (this.#use.allowsEdit()) this.#batch.delete(key);
+    if (this.#use.allowsEdit()) this.#map.batch(this).delete(key);
   }
 
   /**
@@ -89,23 +64,18 @@ export class DraftMap {
    * @throws KeyInvalidError
    */
   deleteRange(range: RangeDelete): void {
-    if (this.#use.allowsEdit()) this.#batch.deleteRange(range);
+    if (this.#use.allowsEdit()) this.#map.batch(this).deleteRange(range);
   }
 
+  /** The value under a key. */
   get(key: Key): Promise<Value | undefined> {
-    return this.#use.run(() => this.#get(key));
-  }
-
-  async #get(key: Key): Promise<Value | undefined> {
-    if (this.#batch.isLong) await this.apply();
-    const answer = this.#batch.get(key);
-    if (answer === 'deleted') return undefined;
-    if (answer === 'unknown') {
-      // What is just being applied is in neither of the two until it is done.
-      await this.#applied;
-      return getLayered(this.#store, this.#map, key);
-    }
-    return answer.put;
+    return this.#use.run(async () => {
+      if (this.#map.batch(this).isLong) await this.#map.apply();
+      const answer = this.#map.batch(this).get(key);
+      if (answer === 'deleted') return undefined;
+      if (answer === 'unknown') return getLayered(this.#map.store, await this.#map.applied(), key);
+      return answer.put;
+    });
   }
 
   /** How many items there are. Not for a map that defers. */
@@ -120,24 +90,16 @@ export class DraftMap {
 
   /** The item that covers a place in the sum of weights; undefined past its end. Not for a map that defers. */
   atOffset(offset: number): Promise<WeighedItem | undefined> {
-    return this.#use.run(async () => itemAtOffset(this.#store, await this.#exact(), offset));
+    return this.#use.run(async () => itemAtOffset(this.#map.store, await this.#exact(), offset));
   }
 
   /**
-   * Between which numbers the count lies: the same one twice where nothing waits, since a put that waits does not know
-   * whether it replaces.
+   * The items of a range in order of key, as they are when the first of them is asked for.
+   * @throws KeyInvalidError if the range is one of other keys
    */
-  countBounds(): Promise<{ readonly least: number; readonly most: number }> {
-    return this.#use.run(async () => {
-      const { settled, pending } = await this.apply();
-      const waiting = treeCount(pending);
-      return { least: Math.max(0, treeCount(settled) - waiting), most: treeCount(settled) + waiting };
-    });
-  }
-
-  /** The items of a range in order of key. */
   async *items(range: KeyRange = {}): AsyncGenerator<Item> {
-    const items = await this.#use.run(async () => layeredValues(this.#store, await this.apply(), range));
+    this.#checkBounds(range);
+    const items = await this.#use.run(async () => layeredValues(this.#map.store, await this.#layers(), range));
     try {
       for (;;) {
         const step = await this.#use.run(() => items.next());
@@ -149,9 +111,21 @@ export class DraftMap {
     }
   }
 
-  /** The keys of a map in order, a part at a time. No value is decoded or fetched. */
+  /** The first key at or after the given one. */
+  async firstKey(from: Key): Promise<Key | undefined> {
+    this.#checkBounds({ from });
+    return this.#use.run(async () => {
+      for await (const { key } of layeredItems(this.#map.store, await this.#layers(), { from })) return key;
+      return undefined;
+    });
+  }
+
+  /**
+   * The keys of a map in order, a part at a time. No value is decoded or fetched. Not for a reducer: where parts end
+   * depends on which edits wait.
+   */
   async *keys(): AsyncGenerator<Key[]> {
-    const parts = await this.#use.run(async () => layeredKeys(this.#store, await this.apply()));
+    const parts = await this.#use.run(async () => layeredKeys(this.#map.store, await this.#layers()));
     try {
       for (;;) {
         const step = await this.#use.run(() => parts.next());
@@ -163,24 +137,17 @@ export class DraftMap {
     }
   }
 
-  /** The first key at or after the given one. */
-  firstKey(from: Key): Promise<Key | undefined> {
-    return this.#use.run(async () => {
-      for await (const { key } of layeredItems(this.#store, await this.apply(), { from })) return key;
-      return undefined;
-    });
-  }
-
   /**
    * The first key in each span of a set, in no promised order. Passes over spans that hold no key, however many they
-   * are. May tell a key that is deleted, or more than one key of a span, as long as edits wait.
+   * are. May tell a key that is deleted, or more than one key of a span, as long as edits wait: so it is not for a
+   * reducer.
    */
   firstKeys(set: KeySet): Promise<Key[]> {
     return this.#use.run(async () => {
-      const { settled, pending } = await this.apply();
+      const { settled, pending } = await this.#layers();
       const found: Key[] = [];
       for (const tree of [settled, pending]) {
-        for await (const keys of keysInSet(this.#store, tree, set, { firsts: true })) {
+        for await (const keys of keysInSet(this.#map.store, tree, set, { firsts: true })) {
           for (const key of keys) found.push(key);
         }
       }
@@ -188,92 +155,104 @@ export class DraftMap {
     });
   }
 
-  /** Brings the edits of the batch into the map and returns it; in memory, unless the options have it saved early. */
-  async apply(options?: EditOptions): Promise<LayeredTree> {
-    // One after the other, where several readers ask at once. Where one fails, so does all that follows: its edits are
-    // neither in the batch nor in the map any more.
-    if (!this.#batch.isEmpty) this.#applied = this.#applied.then(() => this.#applyBatch(options));
-    await this.#applied;
-    return this.#map;
+  #layers(): Promise<LayeredTree> {
+    this.#map.batch(this);
+    return this.#map.apply();
   }
 
-  async #applyBatch(options: EditOptions | undefined): Promise<void> {
-    if (this.#batch.isEmpty) return;
-    const applying = { ...options, defers: this.#defers };
-    const edits = await this.#takeEdits(applying);
-    this.#map = await applyEdits(this.#store, this.#map, edits, applying);
+  #exact(): ReturnType<EditedMap['exact']> {
+    if (this.defers) throw new Error('a map that defers edits has no exact count');
+    this.#map.batch(this);
+    return this.#map.exact();
   }
 
-  /**
-   * The batch's edits of single keys; its ranges are removed from the map already. The batch itself is let go before
-   * the long part, which needs the memory.
-   */
-  async #takeEdits(options: ApplyOptions): Promise<LeafEdits> {
-    const batch = this.#batch;
-    this.#batch = new EditBatch(batch.kind);
-    const { map, rest } = await removeSets(this.#store, this.#map, batch.deletedSets, options);
-    this.#map = map;
-    return batch.resolve(this.#store, rest);
+  #checkWeight(weight: number): void {
+    if (!Number.isSafeInteger(weight) || weight < 1) {
+      throw new StateUnsupportedError(`${String(weight)} cannot be a weight in map '${this.#map.name}'`, {
+        advice: 'Correct the reducer so that weights are whole numbers from 1 on, raise its version, and deploy it',
+      });
+    }
+    if (!this.defers) return;
+    throw new StateUnsupportedError(`map '${this.#map.name}' defers edits, so its items cannot have weights`, {
+      advice: 'Correct the reducer so that it does without one of the two, raise its version, and deploy it',
+    });
   }
 
-  async #exact(): Promise<Tree> {
-    if (this.#defers) throw new Error('a map that defers edits has no exact count');
-    await this.apply();
-    return this.#exactTree();
-  }
-
-  async #exactTree(): Promise<Tree> {
-    this.#map = await settle(this.#store, this.#map);
-    return this.#map.settled;
+  #checkBounds(range: KeyRange): void {
+    for (const bound of [range.from, range.to]) {
+      if (bound === undefined || (typeof bound === this.kind && !Number.isNaN(bound))) continue;
+      throw new KeyInvalidError(`${describeKey(bound)} cannot bound a range of map '${this.#map.name}'`, {
+        advice: `Correct the reducer so that it uses ${this.kind}s, raise its version, and deploy it`,
+      });
+    }
   }
 }
 
-/** What a reducer says of a map. */
+/** How a reducer wants to use a map. */
 export interface DraftOptions {
   /**
-   * Lets edits wait where too few of them share a leaf to be worth writing it. Reading by key and by order is as ever,
-   * but counts are bounds and weights are not for such a map. False by default.
+   * Lets edits wait if too few of them share a leaf to be worth writing it. Reads by key and by order are not affected,
+   * but a map used in this way has no counts, weights and offsets. False by default.
    */
   readonly defers?: boolean;
 }
 
-/** A state that is being changed by folding entries into it. */
+/** A state has no more maps than this: its root carries the top node of each. */
+export const MAX_MAPS = 10_000;
+
+interface UsedMap {
+  readonly edited: EditedMap;
+  readonly uses: DraftMap[];
+}
+
+/**
+ * A state that is being changed by folding entries into it. A draft that has folded entries is, to a reducer, the same
+ * as one that was just loaded from a snapshot of it.
+ */
 export class Draft {
   /** The metadata record: few and small values. */
-  readonly meta: Map<string, Value>;
+  readonly meta: DraftMeta;
   /** Who may use the draft: everybody, or a reducer. */
   readonly use = new DraftUse();
   readonly #store: NodeStore;
-  readonly #maps = new Map<string, DraftMap>();
+  readonly #maps = new Map<string, UsedMap>();
+  readonly #unchecked = new Set<EditedMap>();
 
   constructor(store: NodeStore, state: State = EMPTY_STATE) {
     this.#store = store;
-    this.meta = new DraftMeta(this.use, Object.entries(state.meta));
-    for (const [name, map] of state.maps) this.#maps.set(name, new DraftMap(store, map, this.use));
+    this.meta = new DraftMeta(this.use, state.meta);
+    for (const [name, map] of state.maps) this.#addMap(name, map);
   }
 
   /**
-   * The map of a name, empty if it is new.
-   * @throws KeyInvalidError if the map exists with keys of the other kind, or there are {@link MAX_MAPS} others
+   * The map of a name, empty if it is new. An empty map takes keys of either kind; if the map has items with keys of the
+   * other kind, every read of it fails, and so does the entry.
+   * @throws StateUnsupportedError if the name or the kind of keys is none
    */
   map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
-    const known = this.#maps.get(name);
-    if (known === undefined && this.#maps.size >= MAX_MAPS) {
-      throw new KeyInvalidError(`a state has at most ${MAX_MAPS} maps, and map '${name}' is one more`, {
-        advice: 'Put the items of several maps into one, under keys that begin with what was the name',
-      });
-    }
-    const map = known ?? new DraftMap(this.#store, emptyLayers(kind), this.use);
-    if (map.kind !== kind) throw new KeyInvalidError(`map '${name}' has ${map.kind} keys, not ${kind} keys`);
-    if (options.defers === true) map.defer();
-    this.#maps.set(name, map);
-    return map;
+    const defers = options.defers === true;
+    const { edited, uses } = this.#maps.get(name) ?? this.#newMap(name, kind);
+    const known = uses.find((use) => use.kind === kind && use.defers === defers);
+    if (known !== undefined) return known;
+    checkKind(kind);
+    const use = new DraftMap(edited, this.use, { kind, defers });
+    uses.push(use);
+    return use;
+  }
+
+  /**
+   * Checks what can only be known at the end of an entry; undefined if there is nothing to check.
+   * @throws KeyInvalidError, StateUnsupportedError if the entry asked for a state that no snapshot can hold
+   */
+  checkEntry(): Promise<void> | undefined {
+    if (this.#unchecked.size === 0 && this.#maps.size <= MAX_MAPS) return undefined;
+    return this.use.run(() => this.#checkMaps());
   }
 
   /** About how much memory edits, nodes and large values take until the draft is saved, in bytes. */
   get heldBytes(): number {
     let total = this.#store.heldValueBytes;
-    for (const map of this.#maps.values()) total += map.heldBytes;
+    for (const { edited } of this.#maps.values()) total += edited.heldBytes;
     return total;
   }
 
@@ -282,13 +261,51 @@ export class Draft {
    * early.
    */
   async state(options?: EditOptions): Promise<State> {
+    await this.#checkMaps();
     const maps: [string, LayeredTree][] = [];
-    for (const [name, map] of this.#maps) {
-      const applied = await map.apply(options);
+    for (const [name, { edited }] of this.#maps) {
+      const applied = await edited.apply(options);
       // An empty map is the same as none, so that equal contents are equal states.
       if (applied.settled.top !== undefined) maps.push([name, applied]);
     }
     maps.sort(([a], [b]) => (a < b ? -1 : 1));
     return { meta: Object.fromEntries(this.meta), maps: new Map(maps) };
   }
+
+  #newMap(name: string, kind: KeyKind): UsedMap {
+    if (typeof name !== 'string' || !name.isWellFormed() || name.length > MAX_STRING_KEY_LENGTH) {
+      throw new StateUnsupportedError(`${describeKey(name)} cannot be the name of a map`, {
+        advice: `Correct the reducer so that it uses well-formed strings of at most ${MAX_STRING_KEY_LENGTH} UTF-16 code units, raise its version, and deploy it`,
+      });
+    }
+    checkKind(kind);
+    return this.#addMap(name, emptyLayers(kind));
+  }
+
+  #addMap(name: string, map: LayeredTree): UsedMap {
+    const used: UsedMap = { edited: new EditedMap(name, map, this.#store, this.#unchecked), uses: [] };
+    this.#maps.set(name, used);
+    return used;
+  }
+
+  async #checkMaps(): Promise<void> {
+    for (const map of this.#unchecked) await map.check();
+    this.#unchecked.clear();
+    if (this.#maps.size <= MAX_MAPS) return;
+    // Maps without items are no part of the state, so they must not count.
+    let count = 0;
+    for (const { edited } of this.#maps.values()) if (!(await edited.isEmpty())) count++;
+    if (count <= MAX_MAPS) return;
+    throw new StateUnsupportedError(`a state has at most ${MAX_MAPS} maps, and these are ${count}`, {
+      advice:
+        'Correct the reducer so that it puts the items of several maps into one, under keys that begin with the old name; then raise its version, and deploy it',
+    });
+  }
+}
+
+function checkKind(kind: unknown): void {
+  if (kind === 'number' || kind === 'string') return;
+  throw new StateUnsupportedError(`${describeKey(kind)} is no kind of keys`, {
+    advice: "Correct the reducer so that it uses 'number' or 'string', raise its version, and deploy it",
+  });
 }

@@ -13,16 +13,36 @@ export interface FoldEntry {
   readonly body: Value;
 }
 
+/** The part of a draft that a reducer may use: the rest depends on how entries are batched. */
+export type ReducerDraft = Pick<Draft, 'map' | 'meta'>;
+
 /**
- * Folds entries into state. It must be deterministic: no clock, no randomness, nothing read but the draft and the
- * entry. An error that it throws stops the log at that entry, and so does work that it leaves running: `fold` returns, or
- * its promise settles, when all is done. `version` changes whenever the same entries would fold to
- * another state: a new version never reads snapshots of an old one, it starts again from the log.
+ * Folds entries into state.
+ *
+ * A fold does not depend on where snapshots fall, on batch sizes, or on which decoder runs. A snapshot may come behind
+ * every entry, and the next entry is then folded elsewhere, into a draft that was loaded. The draft sees to its part:
+ *
+ * - Values are copied when they are put. A read gives a new object, always in canonical form: a bigint that a number can
+ *   hold is a number, bytes are a `Uint8Array`, and objects have their keys in ascending order.
+ * - An empty map is the same as none, so it takes keys of either kind. If items with keys of the other kind are there,
+ *   the entry fails.
+ * - `defers` holds for one use of a map, and a map that is used so has no counts and weights.
+ * - What no snapshot can hold is refused: it fails the entry.
+ * - An error of the store fails the entry, even if the reducer catches it.
+ *
+ * The reducer sees to the rest:
+ *
+ * - It is deterministic: no clock, no randomness, and nothing read but the draft and the entry.
+ * - It keeps nothing from one entry to the next outside the draft, except what it can find out from the draft again.
+ * - Its `fold` returns, or its promise settles, when all is done: work that it leaves running stops the log.
+ *
+ * An error that it throws stops the log at that entry. `version` changes if the same entries would fold to another
+ * state: a new version never reads snapshots of an old one, it starts again from the log.
  */
 export interface Reducer {
   readonly name: string;
   readonly version: number;
-  fold(draft: Draft, entry: FoldEntry): void | Promise<void>;
+  fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void>;
 }
 
 /**

@@ -1,8 +1,10 @@
+import { ValueUnsupportedError } from '../errors.ts';
 import { decodeValue } from '../log/message-pack.ts';
 import type { Value } from '../log/value.ts';
 import { at, float64At, keyAt, uint32At } from './array.ts';
 import { ByteWriter, fromHex } from './bytes.ts';
 import { VALUE_REF_TYPE, writeValue } from './canonical.ts';
+import { MAX_CHUNK_BYTES } from './chunk-codec.ts';
 import { NumberColumn } from './column.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
@@ -50,6 +52,11 @@ export class EditBatch {
     return this.#keys.length === 0 && this.#ranges.length === 0;
   }
 
+  /** Whether an edit has another weight than 1. */
+  get hasWeights(): boolean {
+    return this.#weights !== undefined;
+  }
+
   /** Whether it is better to apply the batch than to ask it for a key. */
   get isLong(): boolean {
     return this.#keys.length > LONG_EDITS || this.#ranges.length > LONG_RANGES;
@@ -76,8 +83,19 @@ export class EditBatch {
       this.#bytes.length = start;
       throw error;
     }
-    if (this.#bytes.length - start > LARGE_VALUE_BYTES) this.#hasLargeValues = true;
+    const length = this.#bytes.length - start;
+    if (length > LARGE_VALUE_BYTES) {
+      this.#hasLargeValues = true;
+      if (length > MAX_CHUNK_BYTES) this.#refuse(start, length);
+    }
     this.#push(key, weight);
+  }
+
+  #refuse(start: number, length: number): never {
+    this.#bytes.length = start;
+    throw new ValueUnsupportedError(`a value of ${length} bytes is over the limit of ${MAX_CHUNK_BYTES}`, {
+      advice: 'Divide it, or keep it elsewhere and put a reference to it',
+    });
   }
 
   /** @throws KeyInvalidError */

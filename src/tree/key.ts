@@ -15,13 +15,20 @@ export const MAX_STRING_KEY_LENGTH = 1024;
 export function checkKey(key: Key, kind: KeyKind): void {
   if (typeof key === 'number') {
     if (kind === 'number' && Number.isSafeInteger(key) && key >= 0 && !Object.is(key, -0)) return;
-  } else if (kind === 'string' && key.length <= MAX_STRING_KEY_LENGTH && key.isWellFormed()) return;
-  throw new KeyInvalidError(`${JSON.stringify(key)} cannot be a key of a map with ${kind} keys`, {
+  } else if (typeof key === 'string' && kind === 'string' && key.length <= MAX_STRING_KEY_LENGTH && key.isWellFormed())
+    return;
+  throw new KeyInvalidError(`${describeKey(key)} cannot be a key of a map with ${kind} keys`, {
     advice:
       kind === 'number'
         ? 'Use whole numbers from 0 to 2^53 - 1'
         : `Use well-formed strings of at most ${MAX_STRING_KEY_LENGTH} UTF-16 code units`,
   });
+}
+
+/** A key or a name for an error message, whatever it is: programs without types put other things too. */
+export function describeKey(key: unknown): string {
+  if (typeof key === 'string') return JSON.stringify(key.slice(0, 100));
+  return typeof key === 'number' ? String(key) : `a value of type ${typeof key}`;
 }
 
 /** Index of the first key that is not less than `key`; the length where all are. */

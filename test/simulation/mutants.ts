@@ -326,4 +326,72 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/verify.test.ts',
     edits: [{ file: 'workers/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
   },
+  {
+    name: 'meta-not-copied',
+    fault: 'the metadata record of a draft keeps the objects of the reducer themselves',
+    test: 'test/property/reducers.test.ts',
+    edits: [
+      {
+        file: 'state/meta.ts',
+        from: '    return held instanceof Uint8Array ? decodeValue(held) : held;\n',
+        to: '    return held;\n',
+      },
+      { file: 'state/meta.ts', from: '    const held = canonical(value);\n', to: '    const held = value;\n' },
+    ],
+  },
+  {
+    name: 'meta-unordered',
+    fault: 'metadata has the order in which it was set',
+    test: 'test/property/reducers.test.ts',
+    edits: [{ file: 'state/meta.ts', from: '[...this.#held.keys()].sort().values()', to: 'this.#held.keys()' }],
+  },
+  {
+    name: 'kind-outlives-items',
+    fault: 'an emptied map keeps its kind of keys until the next snapshot',
+    test: 'test/property/reducers.test.ts',
+    edits: [
+      { file: 'state/edited-map.ts', from: '      if (!(await isEmpty(this.store, this.#map))) {\n', to: '      {\n' },
+    ],
+  },
+  {
+    name: 'weights-wait',
+    fault: 'edits wait though they have weights, which are lost then',
+    test: 'test/property/reducers.test.ts',
+    edits: [
+      { file: 'state/edited-map.ts', from: 'asked.defers === true && !weighted', to: 'asked.defers === true' },
+      { file: 'state/draft.ts', from: '    if (!this.defers) return;\n', to: '    return;\n' },
+    ],
+  },
+  {
+    name: 'native-keys-unordered',
+    fault: 'native bodies have their keys in the order in which they were read',
+    test: 'test/unit/item-codec.test.ts',
+    edits: [{ file: 'log/attribute.ts', from: 'Object.keys(map).sort()', to: 'Object.keys(map)' }],
+  },
+  {
+    name: 'any-weight',
+    fault: 'a draft takes any number for a weight',
+    test: 'test/unit/draft.test.ts',
+    edits: [
+      {
+        file: 'state/draft.ts',
+        from: '    if (!Number.isSafeInteger(weight) || weight < 1) {\n',
+        to: '    if (weight === undefined) {\n',
+      },
+    ],
+  },
+  {
+    name: 'value-over-limit',
+    fault: 'a draft takes values that fit into no chunk',
+    test: 'test/unit/draft.test.ts',
+    edits: [
+      { file: 'tree/batch.ts', from: '      if (length > MAX_CHUNK_BYTES) this.#refuse(start, length);\n', to: '' },
+    ],
+  },
+  {
+    name: 'root-not-read-back',
+    fault: 'a root is published without having been read back',
+    test: 'test/unit/root.test.ts',
+    edits: [{ file: 'snapshot/root.ts', from: '    requireReadable(platform, root, encoded);\n', to: '' }],
+  },
 ];

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { ItemInvalidError, LogIdInvalidError, ValueUnsupportedError } from '../../src/errors.ts';
 import type { StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
@@ -16,6 +17,7 @@ import { rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { decodeSegmentId, encodeSegmentId } from '../../src/log/segment-id.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
+import { show } from '../support/random-reducers.ts';
 
 const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0x2a, 0x3b, 0x4c, 0x5d, 0x6e, 0x7f];
 const position = { segment: 258, entry: 17 };
@@ -139,6 +141,31 @@ describe('entry items', () => {
   ])('reads a native body: %s', (_what, attribute, value) => {
     const item = { ...encodeEntry(entryAt(LOG, position)), B: attribute };
     expect(decodeEntry(item).body).toStrictEqual({ format: 'native', value });
+  });
+
+  test.each<[string, StoredAttribute, StoredAttribute]>([
+    [
+      'the keys of a map',
+      { M: { a: { M: { x: { N: '1' }, y: { N: '2' } } }, b: { N: '1' } } },
+      { M: { b: { N: '1' }, a: { M: { y: { N: '2' }, x: { N: '1' } } } } },
+    ],
+    [
+      'the members of a string set',
+      { SS: ['b', '\u{1f600}', '\uffff', 'a'] },
+      { SS: ['a', '\uffff', 'b', '\u{1f600}'] },
+    ],
+    ['the members of a number set', { NS: ['10', '9', '-1'] }, { NS: ['-1', '10', '9'] }],
+    [
+      'the members of a binary set',
+      { BS: [Uint8Array.of(251), Uint8Array.of(4, 1), Uint8Array.of(4)] },
+      { BS: [Uint8Array.of(4), Uint8Array.of(251), Uint8Array.of(4, 1)] },
+    ],
+  ])('reads a native body the same whatever the order of %s, and from an archive', (_what, one, other) => {
+    const items = [one, other].map((attribute) => ({ ...encodeEntry(entryAt(LOG, position)), B: attribute }));
+    const archived = items.map((item) => decodeItemLine(encodeItemLine(item)));
+    // As text, since the order of keys does not matter to an equality.
+    const read = [...items, ...archived].map((item) => show(decodeEntry(item).body));
+    expect(new Set(read).size).toBe(1);
   });
 
   test('takes a key __proto__ of a native body for a key like any other', () => {

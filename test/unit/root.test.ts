@@ -12,6 +12,8 @@ import { rootKey } from '../../src/store/keys.ts';
 import { fromHex } from '../../src/tree/bytes.ts';
 import { encodeValue } from '../../src/tree/canonical.ts';
 import { chunkId, packChunk } from '../../src/tree/chunk-codec.ts';
+import { settledLayers } from '../../src/tree/layered.ts';
+import type { Leaf } from '../../src/tree/node.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
 import { LOG } from '../support/logs.ts';
@@ -156,6 +158,35 @@ describe('a root', () => {
   ])('with a map %s is refused though it agrees with itself', (_, name, kind, top) => {
     expect(found(packWithMap('cells', 'number', encodeValue([0, [1], [1]])))).not.toBe('refused');
     expect(found(packWithMap(name, kind, top))).toBe('refused');
+  });
+});
+
+describe('a root that nobody could read is not made', () => {
+  const leaf = (weight: number, value: Uint8Array): Leaf => {
+    const ends = new Uint32Array([value.length]);
+    return { level: 0, keys: [1], bytes: value, ends, weights: [weight], count: 1, weight };
+  };
+  const stateOf = (top: Leaf, maps: number): State => {
+    const layers = settledLayers({ kind: 'number', top });
+    return { meta: {}, maps: new Map(Array.from({ length: maps }, (_, i) => [String(1000 + i), layers])) };
+  };
+  const refusal = { code: 'STATE_UNSUPPORTED', stopsLog: true, log: LOG, segment: 2, entry: 6 };
+
+  test.each([-1, 1.5, 2 ** 60])('with a weight of %d', (weight) => {
+    const rooted = { ...PLACE, reducer: root.reducer, state: stateOf(leaf(weight, encodeValue('x')), 1) };
+    expect(() => encodeRoot(nativePlatform, rooted)).toThrow(expect.objectContaining(refusal));
+  });
+
+  test('by a reducer whose version is no number', () => {
+    const rooted = { ...PLACE, reducer: { name: 'spreadsheet', version: Number.NaN }, state: EMPTY_STATE };
+    expect(() => encodeRoot(nativePlatform, rooted)).toThrow(expect.objectContaining(refusal));
+  });
+
+  test('over the limit of a chunk', () => {
+    const state = stateOf(leaf(1, encodeValue(new Uint8Array(1024 * 1024))), 64);
+    expect(() => encodeRoot(nativePlatform, { ...PLACE, reducer: root.reducer, state })).toThrow(
+      expect.objectContaining({ ...refusal, message: expect.stringContaining('64 maps') }),
+    );
   });
 });
 

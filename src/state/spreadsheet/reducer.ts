@@ -1,13 +1,12 @@
 import { at } from '../../tree/array.ts';
-import type { Draft } from '../draft.ts';
-import { checkType, type FoldEntry, type Reducer } from '../reducer.ts';
+import { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { type CellEdit, parseSheetEdit, SHEET_ENTRY_VERSIONS, type SheetEdit } from './edit.ts';
 import { Sheet } from './sheet.ts';
 
-const sheets = new WeakMap<Draft, Sheet>();
+const sheets = new WeakMap<ReducerDraft, Sheet>();
 
 /** The sheet of a draft: one object for as long as the draft lives, since it remembers what it looked up. */
-export function sheetOf(draft: Draft): Sheet {
+export function sheetOf(draft: ReducerDraft): Sheet {
   const known = sheets.get(draft) ?? new Sheet(draft);
   sheets.set(draft, known);
   return known;
@@ -17,7 +16,7 @@ export function sheetOf(draft: Draft): Sheet {
 export const spreadsheet: Reducer = {
   name: 'spreadsheet',
   version: 1,
-  fold(draft: Draft, entry: FoldEntry): void | Promise<void> {
+  fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void> {
     checkType(entry, SHEET_ENTRY_VERSIONS);
     return applyEdit(sheetOf(draft), parseSheetEdit(entry.type, entry.body));
   },

@@ -2,7 +2,8 @@ import type { Value } from '../../log/value.ts';
 import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
-import type { Draft, DraftMap } from '../draft.ts';
+import type { DraftMap } from '../draft.ts';
+import type { ReducerDraft } from '../reducer.ts';
 import { Axis, type PositionedRun, type Run } from './axis.ts';
 import {
   cellKey,
@@ -39,7 +40,7 @@ export class Sheet {
   readonly columns: Axis;
   readonly #cells: DraftMap;
 
-  constructor(draft: Draft) {
+  constructor(draft: ReducerDraft) {
     this.#cells = draft.map('cells', 'number', { defers: true });
     this.rows = new Axis(draft.map('rows', 'string'), MAX_ROWS);
     this.columns = new Axis(draft.map('columns', 'string'), MAX_COLUMNS);

@@ -1,0 +1,108 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { LogfoldError } from '../../src/errors.ts';
+import { encodeBody } from '../../src/log/body.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
+import { foldEntries } from '../../src/snapshot/fold.ts';
+import { decodeRoot, encodeRoot } from '../../src/snapshot/root.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { type State, saveState, settleState } from '../../src/state/state.ts';
+import { layeredValues } from '../../src/tree/layered.ts';
+import type { NodeStore } from '../../src/tree/node-store.ts';
+import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { LOG } from '../support/logs.ts';
+import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/random-reducers.ts';
+import { settledHash } from '../support/settled-hash.ts';
+
+/**
+ * What happens between two entries: nothing; the draft is written out and goes on, as a large batch is; a snapshot is
+ * made and the fold goes on from it in another process; or from the settled form of that snapshot.
+ */
+type Between = 'nothing' | 'write' | 'snapshot' | 'settle';
+
+const options = { shape: SMALL_SHAPE, cacheBytes: 5000 };
+const reducer = { name: 'random', version: 1 };
+
+/** The state that another process loads from a snapshot of this one. */
+async function snapshotOf(nodes: NodeStore, state: State, entry: number): Promise<State> {
+  await saveState(nodes, state);
+  const position = { segment: 0, entry };
+  const { id, stored } = encodeRoot(nativePlatform, { log: LOG, position, reducer, state });
+  return decodeRoot(nativePlatform, stored, { log: LOG, position, id }).state;
+}
+
+function entryOf({ body }: RandomEntry, entry: number): Entry {
+  const position = { segment: 0, entry };
+  const stored = { format: 'bytes', bytes: encodeBody(body) } as const;
+  return { log: LOG, position, created: 1, type: 'Change', version: 1, body: stored };
+}
+
+async function* onePage(entry: Entry): AsyncGenerator<readonly Entry[]> {
+  yield [entry];
+}
+
+/** Everything that can be known of a fold: where it stopped, what the reducer read, and the state. */
+async function outcome(entries: readonly RandomEntry[], between: (index: number) => Between): Promise<unknown> {
+  const chunks = new MemoryChunks();
+  const reads: Reads = [];
+  const random = randomReducer(entries, reads);
+  let nodes = nodeStore(options, chunks);
+  let draft = new Draft(nodes);
+  for (const [index, each] of entries.entries()) {
+    const blobs = new MemoryBlobStore();
+    try {
+      await foldEntries(draft, onePage(entryOf(each, index)), { reducer: random, blobs, types: RESERVED_TYPES });
+    } catch (error) {
+      if (!(error instanceof LogfoldError)) throw error;
+      expect(error).toMatchObject({ stopsLog: true, log: LOG, segment: 0, entry: index });
+      return { stopped: index, code: error.code, reads };
+    }
+    const then = between(index);
+    if (then === 'nothing') continue;
+    const state = await draft.state({ savesEarly: true });
+    await saveState(nodes, state);
+    if (then === 'write') continue;
+    const next = await snapshotOf(nodes, then === 'settle' ? await settleState(nodes, state) : state, index + 1);
+    nodes = nodeStore(options, chunks);
+    draft = new Draft(nodes, next);
+  }
+  const state = await snapshotOf(nodes, await draft.state(), entries.length);
+  const reader = nodeStore(options, chunks);
+  const maps: unknown[] = [];
+  for (const [name, map] of (await settleState(reader, state)).maps) {
+    maps.push([name, map.kind, show(await Array.fromAsync(layeredValues(reader, map)))]);
+  }
+  const meta = show([...new Draft(reader, state).meta]);
+  return { hash: await settledHash(chunks, state, options), reads, maps, meta };
+}
+
+describe('a fold of a random reducer', () => {
+  test('reads and gives the same whether no snapshot falls into it or one behind every entry', async () => {
+    let [stopped, ended] = [0, 0];
+    await fc.assert(
+      fc.asyncProperty(randomEntries, async (entries) => {
+        const plain = await outcome(entries, () => 'nothing');
+        expect(await outcome(entries, () => 'snapshot')).toEqual(plain);
+        if (Object.hasOwn(Object(plain), 'stopped')) stopped++;
+        else ended++;
+      }),
+      { numRuns: 400 },
+    );
+    // Folds that all stop, or never do, would prove little.
+    expect(Math.min(stopped, ended)).toBeGreaterThan(20);
+  });
+
+  test('reads and gives the same wherever snapshots fall, edits are written out and snapshots are settled', async () => {
+    const between = fc.constantFrom<Between[]>('nothing', 'write', 'snapshot', 'settle');
+    const plan = fc.array(between, { minLength: 13, maxLength: 13 });
+    await fc.assert(
+      fc.asyncProperty(randomEntries, plan, async (entries, where) => {
+        const plain = await outcome(entries, () => 'nothing');
+        expect(await outcome(entries, (index) => where[index] ?? 'nothing')).toEqual(plain);
+      }),
+      { numRuns: 250 },
+    );
+  });
+});
