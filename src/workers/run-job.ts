@@ -27,8 +27,9 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
  * in their queue already.
  *
- * - A job whose time was up gets another turn, which goes on from where it has come to. An archive and a collection
- *   cannot go on: they are refused, leave nothing behind, and do not keep the log's other jobs waiting.
+ * - A job whose time was up gets another turn, which goes on from where it has come to. An archive cannot go on: it is
+ *   refused, leaves nothing behind, and does not keep the log's other jobs waiting; the next sweep finds it due again. A
+ *   collection that runs out of time fails, and is delivered again: nobody else knows that it is due.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
  *   newer snapshot was asked for already, that one is settled instead.
  * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
@@ -84,7 +85,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
     case 'collect':
-      return collectLog(deps, job, await deps.policyOf(job.log)).catch(refuseIfTimeUp);
+      return collectLog(deps, job, await deps.policyOf(job.log));
     case 'rebuild': {
       await deps.requireReducer?.(job.log);
       const result = await rebuildLog(deps, job);
