@@ -22,6 +22,8 @@ export function measures(event: FunctionEvent): Measure[] {
         count('JobsSent', event.result.jobs),
         count('JobsHeldBack', event.result.waiting),
         count('LogsFailed', event.result.failed),
+        count('LogsStopped', event.result.stopped),
+        count('RecordsMissed', event.result.missed),
         ...ages(event),
       ];
     case 'replayed':

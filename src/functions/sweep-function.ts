@@ -89,8 +89,7 @@ export function sweepFunction(
       nowMs: deps.now(),
     });
     const leaveNote = async (rest: SweepRest | undefined, complete: boolean): Promise<void> => {
-      const note = { rest, asked: asked.note(complete) };
-      if (noted !== undefined || rest !== undefined || note.asked.length > 0) await writeSweepNote(blobs, note);
+      await writeSweepNote(blobs, noted, { rest, asked: asked.note(complete) });
     };
     let result: SweepResult;
     try {

@@ -54,6 +54,11 @@ export function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined
   });
 }
 
+/** Whether there is a note that says why a log is stopped, readable or not. One GET. */
+export async function hasStop(blobs: BlobStore, log: LogId): Promise<boolean> {
+  return (await blobs.get(stopKey(log))) !== undefined;
+}
+
 /** Lets a log's snapshots go on; no error where they are not stopped. */
 export async function clearStop(blobs: BlobStore, log: LogId): Promise<void> {
   await blobs.delete([stopKey(log)]);

@@ -1,8 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
 import { parseLogId } from '../log/log-id.ts';
 import { MAX_NUMBER } from '../log/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { readJson, writeJson } from '../store/json-object.ts';
+import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
 import { SWEEP_KEY } from '../store/keys.ts';
 import type { SweepRest } from './sweep.ts';
 
@@ -28,6 +29,8 @@ const schema = z.strictObject({
   asked: z.array(asked).optional(),
 });
 
+type Document = z.infer<typeof schema>;
+
 /** Jobs that a sweep sent to one queue. */
 export type AskedNote = Readonly<z.infer<typeof asked>>;
 
@@ -39,18 +42,45 @@ export interface SweepNote {
   readonly asked?: readonly AskedNote[] | undefined;
 }
 
+const OBJECT: JsonObject<Document> = {
+  key: SWEEP_KEY,
+  schema,
+  advice: 'Remove it: then the next sweep begins at the beginning, and asks again for all that is due',
+};
+
 /**
- * @returns undefined if there is no note
+ * @returns undefined if there is no note, or nothing in it
  * @throws ObjectInvalidError if the note cannot be read
  */
 export async function readSweepNote(blobs: BlobStore): Promise<SweepNote | undefined> {
-  const advice = 'Remove it: then the next sweep begins at the beginning, and asks again for all that is due';
-  const note = await readJson(blobs, { key: SWEEP_KEY, schema, advice });
-  return note && { rest: note.rest, asked: note.asked };
+  return toNote(await readJson(blobs, OBJECT));
 }
 
-/** Writes a note for the next sweep, or removes the note if there is nothing to say. */
-export async function writeSweepNote(blobs: BlobStore, { rest, asked = [] }: SweepNote): Promise<void> {
-  if (rest === undefined && asked.length === 0) await blobs.delete([SWEEP_KEY]);
-  else await writeJson(blobs, SWEEP_KEY, { format: 1, rest, asked: asked.length === 0 ? undefined : asked });
+/**
+ * Writes a note for the next sweep. If another sweep has written one since this sweep began, the note keeps what both
+ * sent, and there is nothing to go on with if either of them looked at all logs.
+ * @param before the note that this sweep began with
+ * @throws ObjectInvalidError if the note that is there cannot be read; then nothing is written
+ */
+export async function writeSweepNote(
+  blobs: BlobStore,
+  before: SweepNote | undefined,
+  { rest, asked = [] }: SweepNote,
+): Promise<void> {
+  await updateJson(blobs, OBJECT, (document) => {
+    const present = toNote(document);
+    const isMine = isDeepStrictEqual(present, before);
+    const kept = isMine ? asked : [...(present?.asked ?? []), ...asked];
+    const next: Document = {
+      format: 1,
+      ...(rest !== undefined && (isMine || present?.rest !== undefined) && { rest: [...rest] }),
+      ...(kept.length > 0 && { asked: [...kept] }),
+    };
+    return isDeepStrictEqual(toNote(next), present) ? undefined : next;
+  });
+}
+
+function toNote(document: Document | undefined): SweepNote | undefined {
+  if (document?.rest === undefined && document?.asked === undefined) return undefined;
+  return { rest: document.rest, asked: document.asked };
 }

@@ -5,6 +5,7 @@ import type { LogStore, ScanPlace } from '../log/log-store.ts';
 import { querySegments, requireDense } from '../log/newest.ts';
 import type { Segment } from '../log/segment.ts';
 import { dueSince, leavingUnarchived, planRetention, type RetentionPolicy } from '../snapshot/retention.ts';
+import { hasStop } from '../snapshot/stop.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { Job } from './job.ts';
 import { findLeftovers, requireInTables } from './leftovers.ts';
@@ -12,6 +13,8 @@ import { findUncompleted } from './uncompleted.ts';
 
 /** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
 const PARTS = 8;
+/** For how long a stream keeps its records, in seconds. */
+const STREAM_SECONDS = 24 * 3600;
 
 export interface SweepDeps {
   /** The tables themselves: nothing is looked at that an archive may have. */
@@ -73,6 +76,10 @@ export interface SweepResult {
   readonly waiting: number;
   /** Logs that could not be looked at, and segments that somebody must look at: all of which was told. */
   readonly failed: number;
+  /** Logs with Snapshot entries that nobody completes because the log is stopped. */
+  readonly stopped: number;
+  /** Snapshot jobs that were sent though the stream should have sent them: their entries are less than a day old. */
+  readonly missed: number;
   /**
    * When the oldest Snapshot entry was written that nobody has completed, however young, in epoch seconds by its
    * client's clock; undefined where there is none.
@@ -110,6 +117,8 @@ class Run {
   #logs = 0;
   #jobs = 0;
   #waiting = 0;
+  #stopped = 0;
+  #missed = 0;
   readonly #failed = new Set<LogId>();
   /** Segments of which nobody knows whose they are. */
   #strangers = 0;
@@ -137,6 +146,8 @@ class Run {
       jobs: this.#jobs,
       waiting: this.#waiting,
       failed: this.#failed.size + this.#strangers,
+      stopped: this.#stopped,
+      missed: this.#missed,
       oldest: this.#oldest,
       oldestDue: this.#oldestDue,
       rest,
@@ -239,9 +250,13 @@ class Run {
   }
 
   async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
-    const { policyOf, now } = this.#deps;
+    const { policyOf, now, blobs } = this.#deps;
+    let isStopped: boolean | undefined;
     const { rebuild, collect, since, youngSeconds = 0 } = this.#options;
-    if (rebuild === true) return this.#send({ kind: 'rebuild', log }, 'every snapshot is to be made anew');
+    if (rebuild === true) {
+      await this.#send({ kind: 'rebuild', log }, 'every snapshot is to be made anew');
+      return;
+    }
     for (const [i, segment] of segments.entries()) {
       for (const { position, created } of await findUncompleted(this.#deps, {
         segment,
@@ -249,9 +264,18 @@ class Run {
         since,
       })) {
         this.#oldest = Math.min(created, this.#oldest ?? created);
-        // By clocks that may be wrong: where none is too young, one of the future is not either.
-        if (youngSeconds > 0 && now() / 1000 - created < youngSeconds) continue;
-        await this.#send({ kind: 'snapshot', log, position, again: true }, 'nobody completed this snapshot');
+        if (isStopped === undefined) {
+          isStopped = await hasStop(blobs, log);
+          if (isStopped) this.#stopped++;
+        }
+        const age = now() / 1000 - created;
+        // An entry from the future has the time of a wrong clock, which would hide a lost record until then.
+        if (Math.abs(age) < youngSeconds) continue;
+        const sent = await this.#send(
+          { kind: 'snapshot', log, position, again: true },
+          'nobody completed this snapshot',
+        );
+        if (sent && !isStopped && age < STREAM_SECONDS) this.#missed++;
       }
     }
     requireDense(log, segments);
@@ -287,12 +311,14 @@ class Run {
     this.#oldestDue = Math.min(ms / 1000, this.#oldestDue ?? Number.POSITIVE_INFINITY);
   }
 
-  async #send(job: Job, why: string): Promise<void> {
+  /** Whether the job was sent, and not held back. */
+  async #send(job: Job, why: string): Promise<boolean> {
     if (this.#deps.holdsBack?.(job) === true) {
       this.#waiting++;
-      return;
+      return false;
     }
     this.#jobs++;
     await this.#deps.send(job, why);
+    return true;
   }
 }

@@ -1,18 +1,20 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
-import { ObjectInvalidError, UsageError } from '../../src/errors.ts';
+import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import { AskedJobs } from '../../src/functions/asked-jobs.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { clearStop, writeStop } from '../../src/snapshot/stop.ts';
 import { condemnedKey, SWEEP_KEY } from '../../src/store/keys.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
 import { jobQueues } from '../../src/workers/job-queues.ts';
 import { writePolicy } from '../../src/workers/policies.ts';
 import { runJob } from '../../src/workers/run-job.ts';
-import type { SweepResult } from '../../src/workers/sweep.ts';
-import { type AskedNote, readSweepNote } from '../../src/workers/sweep-note.ts';
+import type { SweepRest, SweepResult } from '../../src/workers/sweep.ts';
+import { type AskedNote, readSweepNote, writeSweepNote } from '../../src/workers/sweep-note.ts';
 import { aroundLogStore } from '../support/around.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
 import { newLogId } from '../support/logs.ts';
@@ -299,16 +301,58 @@ describe('the sweep function', () => {
     expect(await swept.sheets.blobs.get(SWEEP_KEY)).toEqual(note);
   });
 
-  test('forgets what is done, so that the note is gone once nothing is due', async () => {
+  test('forgets what is done, so that the note is empty once nothing is due', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     await swept.sheets.atRest(2);
     await swept.run({}, { id: 'first' });
-    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeDefined();
+    expect(await readSweepNote(swept.sheets.blobs)).toBeDefined();
     await swept.sheets.run(...(await swept.take(swept.queues.maintenance, 1)));
     swept.sheets.nowMs += HOUR_MS;
     await swept.run({}, { id: 'second' });
-    expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeUndefined();
+    expect(await readSweepNote(swept.sheets.blobs)).toBeUndefined();
+  });
+
+  test('counts stopped logs in each run until they go on, and none of their entries as missed', async () => {
+    const swept = new Swept();
+    const [log] = await swept.newLogs(2);
+    const reducer = { name: 'spreadsheet', version: 1 };
+    await writeStop(swept.sheets.blobs, log, { error: new FoldFailedError('no'), reducer, since: 0 });
+    swept.sheets.nowMs += HOUR_MS;
+    expect(await swept.run({}, { id: 'first' })).toMatchObject({ stopped: 1, missed: 1 });
+    expect(await swept.run({}, { id: 'second' })).toMatchObject({ stopped: 1, missed: 0, waiting: 2 });
+    await clearStop(swept.sheets.blobs, log);
+    expect(await swept.run({}, { id: 'third' })).toMatchObject({ stopped: 0, missed: 0 });
+  });
+
+  test('counts what the stream missed, while the stream may have had it', async () => {
+    const swept = new Swept();
+    await swept.newLogs(1);
+    swept.sheets.nowMs += 23 * HOUR_MS;
+    await swept.newLogs(1);
+    expect(await swept.run({}, { id: 'one is young' })).toMatchObject({ jobs: 1, missed: 1 });
+    const late = new Swept();
+    await late.newLogs(1);
+    late.sheets.nowMs += 25 * HOUR_MS;
+    expect(await late.run()).toMatchObject({ jobs: 1, missed: 0 });
+  });
+
+  test('that ends beside another one keeps what both sent', async () => {
+    const blobs = new MemoryBlobStore();
+    const note = (job: string, rest?: SweepRest) => ({
+      rest,
+      asked: [{ queue: 'snapshot' as const, at: 1, jobs: [job] }],
+    });
+    await writeSweepNote(blobs, undefined, note('first', ['beginning']));
+    const before = await readSweepNote(blobs);
+    await writeSweepNote(blobs, before, note('second', ['end']));
+    expect(await readSweepNote(blobs)).toEqual(note('second', ['end']));
+    // This one began with the first note, and looked at all logs.
+    await writeSweepNote(blobs, before, note('third'));
+    const kept = { rest: undefined, asked: [...note('second').asked, ...note('third').asked] };
+    expect(await readSweepNote(blobs)).toEqual(kept);
+    await writeSweepNote(blobs, await readSweepNote(blobs), { rest: undefined });
+    expect(await readSweepNote(blobs)).toBeUndefined();
   });
 
   test('tells for how long the oldest job has been due, whether it waits or not', async () => {

@@ -94,7 +94,17 @@ describe('a sweep asks for nothing', () => {
     await sheets.edit(busy, cell(1, 'b'));
     await sheets.atRest(3);
     const before = await sheets.contents();
-    expect(await sheets.ask()).toEqual({ logs: 3, jobs: 0, waiting: 0, failed: 0, asked: [], why: [], failures: [] });
+    expect(await sheets.ask()).toEqual({
+      logs: 3,
+      jobs: 0,
+      waiting: 0,
+      failed: 0,
+      stopped: 0,
+      missed: 0,
+      asked: [],
+      why: [],
+      failures: [],
+    });
     expect(await sheets.contents()).toEqual(before);
   });
 
@@ -176,7 +186,20 @@ describe('a sweep finds a snapshot', () => {
     const position = await sheets.snapshot(log);
     sheets.nowMs -= 3_600_000;
     expect((await sheets.ask()).asked).toEqual([snapshotJob(log, position)]);
-    expect((await sheets.ask({ youngSeconds: 1 })).asked).toEqual([]);
+  });
+
+  test('whose time lies far ahead, which is that of a wrong clock, and none whose time is about now', async () => {
+    const sheets = new SheetLogs();
+    const log = await sheets.atRest();
+    const position = await sheets.snapshot(log);
+    sheets.nowMs -= 365 * 24 * 3_600_000;
+    expect((await sheets.ask({ youngSeconds: 900 })).asked).toEqual([snapshotJob(log, position)]);
+    sheets.nowMs += 365 * 24 * 3_600_000;
+    for (const ms of [-899_000, 899_000]) {
+      sheets.nowMs += ms;
+      expect((await sheets.ask({ youngSeconds: 900 })).asked).toEqual([]);
+      sheets.nowMs -= ms;
+    }
   });
 
   test('by the types that the log has', async () => {
