@@ -1,0 +1,178 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { alarmTimes, ReportedMetrics } from '../support/alarms.ts';
+import { deployedFunctions } from '../support/deployed-functions.ts';
+import { type Resource, readTemplate, type Stack } from '../support/template.ts';
+
+const MINUTE = 60;
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+/** When the stack was deployed. Nothing was reported before. */
+const DEPLOYED = 10 * DAY;
+const END = DEPLOYED + 5 * DAY;
+
+/** Seconds between two sweeps: as often as anybody wants them, the default, and as rarely as they may come. */
+const SCHEDULES = [15 * MINUTE, HOUR, DAY];
+
+let stack: Stack;
+let services: ReadonlyMap<string, string>;
+
+beforeAll(() => {
+  stack = readTemplate().expand();
+  services = new Map(
+    [...deployedFunctions(stack)].map(([id, { environment }]) => [id, environment.POWERTOOLS_SERVICE_NAME ?? '']),
+  );
+});
+
+interface Sweep {
+  readonly failed?: number;
+  readonly stopped?: number;
+  readonly missed?: number;
+  /** Seconds. */
+  readonly oldest?: number;
+  /** The sweep does not come to its end. */
+  readonly breaks?: boolean;
+}
+
+/** What a deployment reports. */
+class Deployment {
+  readonly metrics = new ReportedMetrics();
+
+  constructor() {
+    const queue = stack.attribute('SnapshotJobs', 'QueueName');
+    for (let at = DEPLOYED; at < END; at += 10 * MINUTE) {
+      this.metrics.report('AWS/SQS', 'ApproximateNumberOfMessagesVisible', queue, at, 0);
+    }
+  }
+
+  sweep(at: number, { failed = 0, stopped = 0, missed = 0, oldest = 0, breaks = false }: Sweep = {}): void {
+    this.invoke('SweepFunction', at, breaks ? 1 : 0);
+    if (breaks) return;
+    const found = {
+      LogsFailed: failed,
+      LogsStopped: stopped,
+      RecordsMissed: missed,
+      OldestUnsnapshottedSeconds: oldest,
+    };
+    for (const [name, value] of Object.entries(found)) {
+      this.metrics.report('logfold', name, services.get('SweepFunction') ?? '', at, value);
+    }
+  }
+
+  /** @param every seconds */
+  sweeps(every: number, found: (at: number) => Sweep | undefined = () => ({})): void {
+    // The first one comes as late as it may.
+    for (let at = DEPLOYED + every - MINUTE; at < END; at += every) {
+      const each = found(at);
+      if (each !== undefined) this.sweep(at, each);
+    }
+  }
+
+  invoke(id: string, at: number, errors = 0): void {
+    this.metrics.report('AWS/Lambda', 'Invocations', stack.ref(id), at, 1);
+    this.metrics.report('AWS/Lambda', 'Errors', stack.ref(id), at, errors);
+  }
+
+  /** When an alarm is in ALARM, looked at once an hour. */
+  alarms(id: string): number[] {
+    const times = Array.from({ length: (END - DEPLOYED) / HOUR }, (_, i) => DEPLOYED + (i + 1) * HOUR);
+    return alarmTimes(alarm(id), this.metrics, times);
+  }
+}
+
+function alarm(id: string): Resource {
+  const found = stack.resources.get(id);
+  if (found === undefined) throw new Error(`no alarm ${id}`);
+  return found;
+}
+
+describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
+  test.each([true, false])('no alarm goes off while all is well, whether entries come (%s) or not', (busy) => {
+    const deployment = new Deployment();
+    deployment.sweeps(every);
+    for (let at = DEPLOYED; busy && at < END; at += HOUR) deployment.invoke('StreamFunction', at);
+    for (const { id } of stack.ofType('AWS::CloudWatch::Alarm')) expect(deployment.alarms(id), id).toEqual([]);
+  });
+
+  test.each([
+    ['StoppedLogsAlarm', { stopped: 1 }],
+    ['SweepFailuresAlarm', { failed: 1 }],
+    ['SweepErrorsAlarm', { breaks: true }],
+    ['UnsnapshottedAlarm', { oldest: 7 * HOUR }],
+  ])('%s holds from the sweep that sees trouble to the one that sees none', (id, trouble) => {
+    const deployment = new Deployment();
+    const [begin, end] = [DEPLOYED + DAY, DEPLOYED + 3 * DAY];
+    const seen: number[] = [];
+    deployment.sweeps(every, (at) => {
+      if (at < begin || at >= end) return {};
+      seen.push(at);
+      return trouble;
+    });
+    const times = deployment.alarms(id);
+    const [first = 0, last = first] = [seen[0], seen.at(-1)];
+    const [from = 0, to = 0] = [times[0], times.at(-1)];
+    expect(from).toBeGreaterThan(first);
+    expect(from).toBeLessThanOrEqual(first + HOUR);
+    // An hour, since the last sweep that saw trouble and the first that saw none may fall into one period.
+    expect(to).toBeGreaterThan(last);
+    expect(to).toBeLessThanOrEqual(last + every + HOUR);
+    expect(times, 'without a gap').toHaveLength((to - from) / HOUR + 1);
+  });
+
+  test('SweepMissing goes off within 28 hours of the last sweep, and is over with the next one', () => {
+    const deployment = new Deployment();
+    const [last, next] = [DEPLOYED + DAY, DEPLOYED + 4 * DAY];
+    deployment.sweeps(every, (at) => (at <= last || at > next ? {} : undefined));
+    const times = deployment.alarms('SweepMissingAlarm');
+    expect(times[0]).toBeLessThanOrEqual(last + 28 * HOUR);
+    expect(times[0]).toBeGreaterThan(last + 24 * HOUR);
+    expect(times.at(-1)).toBeLessThanOrEqual(next + every + HOUR);
+  });
+});
+
+test.each([
+  ['no sweep ever comes', () => undefined],
+  ['every sweep fails', () => ({ breaks: true })],
+])('SweepMissing goes off within 28 hours of the deployment if %s', (_, found) => {
+  const deployment = new Deployment();
+  deployment.sweeps(HOUR, found);
+  const [first] = deployment.alarms('SweepMissingAlarm');
+  expect(first).toBeGreaterThan(DEPLOYED + DAY);
+  expect(first).toBeLessThanOrEqual(DEPLOYED + 28 * HOUR);
+});
+
+test.each(SCHEDULES)('StreamSilent sees a disabled trigger, by what sweeps find every %i seconds', (every) => {
+  const deployment = new Deployment();
+  const disabled = DEPLOYED + DAY;
+  for (let at = DEPLOYED; at < disabled; at += HOUR) deployment.invoke('StreamFunction', at);
+  deployment.sweeps(every, (at) => ({ missed: at > disabled ? 3 : 0 }));
+  const [first] = deployment.alarms('StreamSilentAlarm');
+  expect(first).toBeGreaterThan(disabled);
+  expect(first).toBeLessThanOrEqual(disabled + 2 * DAY);
+});
+
+test('StreamSilent does not go off while the stream function is called, whatever else delays snapshots', () => {
+  const deployment = new Deployment();
+  for (let at = DEPLOYED; at < END; at += 12 * HOUR) deployment.invoke('StreamFunction', at);
+  deployment.sweeps(HOUR, () => ({ missed: 3 }));
+  expect(deployment.alarms('StreamSilentAlarm')).toEqual([]);
+});
+
+test('Throttles sees every function', () => {
+  for (const id of deployedFunctions(stack).keys()) {
+    const deployment = new Deployment();
+    for (let at = DEPLOYED; at < END; at += MINUTE) {
+      deployment.metrics.report('AWS/Lambda', 'Throttles', stack.ref(id), at, 1);
+    }
+    expect(deployment.alarms('ThrottlesAlarm').length, id).toBeGreaterThan(100);
+  }
+});
+
+test('no alarm looks at more than a day, or at more than a week in periods of an hour', () => {
+  for (const { id, properties } of stack.ofType('AWS::CloudWatch::Alarm')) {
+    const periods = [...JSON.stringify(properties).matchAll(/"Period":(\d+)/g)].map(([, seconds]) => Number(seconds));
+    for (const period of periods) {
+      const seconds = period * Number(properties.EvaluationPeriods);
+      expect(seconds, id).toBeLessThanOrEqual(period < HOUR ? DAY : 7 * DAY);
+    }
+  }
+});
