@@ -29,7 +29,7 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  *
  * - A job whose time was up gets another turn, which goes on from where it has come to. An archive cannot go on: it is
  *   refused, leaves nothing behind, and does not keep the log's other jobs waiting; the next sweep finds it due again. A
- *   collection that runs out of time fails, and is delivered again: nobody else knows that it is due.
+ *   collection has no deadline: cut off, it would begin from its beginning, and might be given up.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
  *   newer snapshot was asked for already, that one is settled instead.
  * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
@@ -85,7 +85,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       return result;
     }
     case 'collect':
-      return collectLog(deps, job, await deps.policyOf(job.log));
+      return collectLog({ ...deps, deadline: undefined }, job, await deps.policyOf(job.log));
     case 'rebuild': {
       await deps.requireReducer?.(job.log);
       const result = await rebuildLog(deps, job);

@@ -97,13 +97,11 @@ describe('a job whose time is up', () => {
       await sheet.completed();
     }
     const policy = { ...DEFAULT_POLICY, graceSeconds: 0, keepSnapshots: 'last' } as const;
-    const policyOf = () => policy;
     const planned = await collectLog(sheet.deps, sheet, { ...policy, dryRunAt: Date.now() + 1000 });
     if (planned.outcome !== 'collected') throw new Error('nothing was planned');
-    const job: Job = { kind: 'collect', log: sheet.log };
     let cuts = 0;
     for (let deadline = 0; ; deadline++) {
-      const run = ran(sheet, job, { now: ticking().now, deadline, policyOf });
+      const run = collectLog({ ...sheet.deps, now: ticking().now, deadline }, sheet, policy);
       const error: unknown = await run.then(
         () => undefined,
         (caught) => caught,
