@@ -1,5 +1,5 @@
 import { foldWatchOf } from '../src/adapters/fold-watch.ts';
-import { withScratch } from '../src/adapters/scratch.ts';
+import { scratchOf } from '../src/adapters/scratch.ts';
 import { replayFunction } from '../src/functions/replay-function.ts';
 import { readEnvironment, replayEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
@@ -12,6 +12,13 @@ const reducer = await wireReducer(settings);
 /** Folds a log from its beginning, on demand, and compares with what is stored. */
 export const handler = instrumented(
   (report) =>
-    replayFunction({ ...stores, reducer, now: Date.now, watch: foldWatchOf(process.env), withScratch, report }),
+    replayFunction({
+      ...stores,
+      reducer,
+      now: Date.now,
+      watch: foldWatchOf(process.env),
+      withScratch: scratchOf(process.env),
+      report,
+    }),
   check,
 );

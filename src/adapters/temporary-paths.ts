@@ -1,4 +1,5 @@
 import { mkdtempSync, rmSync } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -34,6 +35,19 @@ export function makeTemporaryDirectory(prefix: string): TemporaryDirectory {
     forget();
   };
   return { path, remove };
+}
+
+/**
+ * Removes the temporary directories that killed processes left. Call it only if no other process that lives shares the
+ * system's temporary directory: it removes their directories too.
+ * @param prefix as given to `makeTemporaryDirectory`
+ */
+export async function removeAbandonedDirectories(prefix: string): Promise<void> {
+  const parent = tmpdir();
+  for (const name of await readdir(parent)) {
+    const path = join(parent, name);
+    if (name.startsWith(prefix) && !paths.has(path)) await rm(path, { recursive: true, force: true });
+  }
 }
 
 function removeAll(): void {

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { mkdir, readdir } from 'node:fs/promises';
 import { isBuiltin } from 'node:module';
+import { join } from 'node:path';
 import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { CreateMultipartUploadCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { SendMessageCommand } from '@aws-sdk/client-sqs';
@@ -8,9 +10,10 @@ import { z } from 'zod';
 import { ensureTables } from '../../src/local/tables.ts';
 import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
-import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX, SWEEP_KEY } from '../../src/store/keys.ts';
+import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../src/store/keys.ts';
 import { encodeJob } from '../../src/workers/job.ts';
 import { writePolicy } from '../../src/workers/policies.ts';
+import { readSweepNote } from '../../src/workers/sweep-note.ts';
 import { deployedFunctions } from '../support/deployed-functions.ts';
 import { DeployedWorld } from '../support/deployed-world.ts';
 import type { Deployment } from '../support/deployment.ts';
@@ -90,8 +93,11 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(left.length).toBeLessThan(chunks.length);
     expect(await world.keys(CONDEMNED_PREFIX)).toEqual([]);
     expect(await world.rows(log)).toEqual(sheet.trimmed());
+    // As an invocation leaves it that Lambda killed.
+    await mkdir(join(deployment.temporaryDirectory('ReplayFunction'), 'logfold-scratch-left'));
     const answer = await deployment.invoke('ReplayFunction', { log });
     expect(answer).toMatchObject({ log, equal: true, position: { segment: 3, entry: 9 } });
+    for (const id of FUNCTIONS) expect(await readdir(deployment.temporaryDirectory(id)), id).toEqual([]);
   });
 
   test('brings a snapshot that takes too long to its end in several turns, settles it, and makes it anew', async () => {
@@ -131,10 +137,10 @@ describe('a stack with tables and a bucket of its own', () => {
     await deployment.settle();
     const [first] = await deployment.runSchedules(NO_TIME);
     expect(first).toHaveProperty('rest');
-    expect(await world.keys(SWEEP_KEY)).toEqual([SWEEP_KEY]);
+    expect(await readSweepNote(world.blobs)).toHaveProperty('rest');
     const [second] = await deployment.runSchedules();
     expect(second).not.toHaveProperty('rest');
-    expect(await world.keys(SWEEP_KEY)).toEqual([]);
+    expect(await readSweepNote(world.blobs)).toBeUndefined();
     const logs = [first, second].map((answer) => z.object({ logs: z.number() }).parse(answer).logs);
     expect((logs[0] ?? 0) + (logs[1] ?? 0)).toBe(14);
   });

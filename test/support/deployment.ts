@@ -1,3 +1,4 @@
+import { mkdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -131,6 +132,11 @@ export class Deployment {
     return this.#processOf(id).lines;
   }
 
+  /** What `/tmp` is for a function in Lambda. */
+  temporaryDirectory(id: string): string {
+    return join(this.#directory, 'temporary', id);
+  }
+
   /**
    * Invokes a function by its name in the template.
    * @throws Error where it fails
@@ -202,8 +208,11 @@ export class Deployment {
   #process(each: DeployedFunction, endpoint: string): LambdaProcess {
     const bundle = this.bundles.get(each.id);
     if (bundle === undefined) throw new Error(`no bundle of ${each.id}`);
+    mkdirSync(this.temporaryDirectory(each.id), { recursive: true });
     const environment = {
       ...each.environment,
+      TMPDIR: this.temporaryDirectory(each.id),
+      AWS_LAMBDA_FUNCTION_NAME: each.id,
       AWS_REGION: REGION,
       AWS_ACCESS_KEY_ID: each.id,
       AWS_SECRET_ACCESS_KEY: 'secret',
