@@ -155,6 +155,47 @@ describe('parameters', () => {
   });
 });
 
+describe('the environments of samconfig.toml', () => {
+  /** The lines of each section, by its name as `dev.deploy.parameters`. A setting may have several lines. */
+  function samSections(): ReadonlyMap<string, string> {
+    const text = readFileSync(join(ROOT, 'samconfig.toml'), 'utf8').replaceAll(/^#.*\n/gm, '');
+    const [, ...sections] = text.split(/^\[(?=[\w.]+\]$)/m);
+    return new Map(sections.map((section) => [section.slice(0, section.indexOf(']')), section]));
+  }
+
+  const deployments = [...samSections()].flatMap(([name, section]) => {
+    const [, env] = /^(\w+)\.deploy\.parameters$/.exec(name) ?? [];
+    return env === undefined ? [] : [{ env, section }];
+  });
+
+  test('are those that the documents name', () => {
+    const documents = ['README.md', 'docs/operations.md'].map((file) => readFileSync(join(ROOT, file), 'utf8')).join();
+    const named = [...documents.matchAll(/--config-env (\w+)/g)].map(([, env]) => env);
+    expect(deployments.map(({ env }) => env).sort()).toEqual([...new Set(named)].sort());
+  });
+
+  test('all deploy the code that `npm run build` makes', () => {
+    expect([...samSections().keys()].filter((name) => name.includes('.build.'))).toEqual([]);
+    for (const { env, section } of deployments) {
+      // Without a name, `sam deploy` takes what `sam build` left.
+      expect(section, env).toContain('\ntemplate_file = "template.yaml"\n');
+      expect(section, env).toContain('\nresolve_s3 = true\n');
+      expect(section, env).toContain('\ncapabilities = "CAPABILITY_IAM"\n');
+    }
+  });
+
+  test('give parameters that the template takes', () => {
+    for (const { env, section } of deployments) {
+      const overrides = /parameter_overrides = \[([^\]]*)\]/.exec(section)?.[1] ?? '';
+      const parameters = Object.fromEntries(
+        [...overrides.matchAll(/"(\w+)=(\w+)"/g)].map(([, name, value]) => [name, value]),
+      );
+      expect(Object.keys(parameters).length, env).toBe(overrides.split('"').length >> 1);
+      expect(() => template.expand({ parameters: { ...EXISTING, ...parameters } }), env).not.toThrow();
+    }
+  });
+});
+
 describe('environment variables', () => {
   test('are those that the handlers read, and no others', () => {
     for (const each of deployedFunctions(own).values()) {
