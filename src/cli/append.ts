@@ -35,8 +35,10 @@ export class Appender {
   readonly counts: AppendCounts = { entries: 0, snapshots: 0, segments: 0, checks: 0, unchecked: 0 };
   /** The last entry that was appended. */
   last: Position | undefined;
-  /** Number of the line that was begun last; 0 if none was. */
-  line = 0;
+  /** Number of the last line that is done; 0 if none is. */
+  done = 0;
+  /** Number of a line that is being appended or failed: nobody knows yet whether the log has it. */
+  onItsWay: number | undefined;
   readonly #environment: Environment;
   readonly #log: LogId;
   readonly #options: AppendOptions;
@@ -53,11 +55,16 @@ export class Appender {
   }
 
   async append(line: EditLine, number: number): Promise<void> {
-    this.line = number;
+    if (line.kind !== 'check') this.onItsWay = number;
+    await this.#append(line, number);
+    this.onItsWay = undefined;
+    this.done = number;
+  }
+
+  async #append(line: EditLine, number: number): Promise<void> {
     switch (line.kind) {
       case 'edit':
-        await this.#addEdit(line);
-        return;
+        return this.#addEdit(line);
       case 'snapshot':
         return this.#addSnapshot(line.time);
       case 'segment':

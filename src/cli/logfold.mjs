@@ -8,6 +8,8 @@ import { fileURLToPath } from 'node:url';
 const NEEDED = 24;
 const main = new URL('./main.ts', import.meta.url);
 
+endWithStarter();
+
 if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
   // Kept in the temporary directory of the system, it halves the time until a command begins.
   module.enableCompileCache?.();
@@ -20,14 +22,35 @@ if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
     process.exit(1);
   }
   const child = spawn(pinned, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
-    stdio: 'inherit',
+    // The channel closes when this process ends, however it ends.
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     env: { ...process.env, LOGFOLD_HANDED_OVER: 'yes' },
   });
-  const signals = ['SIGINT', 'SIGTERM'];
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
   for (const signal of signals) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => {
     for (const each of signals) process.removeAllListeners(each);
     if (signal) process.kill(process.pid, signal);
     process.exitCode = code ?? 1;
   });
+}
+
+/**
+ * Sends this process a SIGHUP when the process that started it for a person has ended: an older Node, or npx. Either may be
+ * killed without passing on a signal, and the person then believes that the command has ended.
+ */
+function endWithStarter() {
+  const hangUp = () => process.kill(process.pid, 'SIGHUP');
+  if (process.env.LOGFOLD_HANDED_OVER !== undefined) {
+    process.once('disconnect', hangUp);
+    process.channel?.unref();
+    if (process.connected === false) hangUp();
+  } else if (process.env.npm_command === 'exec') {
+    const starter = process.ppid;
+    const timer = setInterval(() => {
+      if (process.ppid === starter) return;
+      clearInterval(timer);
+      hangUp();
+    }, 500).unref();
+  }
 }

@@ -30,7 +30,7 @@ const BROKEN_PIPE = 141;
 /**
  * Runs the command line. If a signal ends the command, it ends the process.
  * @returns the exit code: 0 only on success, 1 where the command failed, 2 where words or files given to it make no
- * sense, 130 or 143 where SIGINT or SIGTERM ended it, 141 where nobody reads its output any more
+ * sense, 129, 130 or 143 where SIGHUP, SIGINT or SIGTERM ended it, 141 where nobody reads its output any more
  */
 export async function run(words: readonly string[]): Promise<number> {
   const program = new Command('logfold')

@@ -8,9 +8,8 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 let shared: AbortSignal | undefined;
 
 /**
- * Aborted with an InterruptedError by the first SIGINT, SIGTERM or SIGHUP, or when the process that started this one on
- * behalf of a person is gone. Another signal, later than a second after the first, ends the process immediately.
- * The whole process shares one.
+ * Aborted with an InterruptedError by the first SIGINT, SIGTERM or SIGHUP. Another signal, later than a second after the
+ * first, ends the process immediately. The whole process shares one.
  */
 export function interrupted(): AbortSignal {
   shared ??= watch();
@@ -47,25 +46,10 @@ function watch(): AbortSignal {
     const now = performance.now();
     if (first !== undefined && now - first > SAME_SIGNAL_MS) process.exit(exitCodeOf(signal));
     first ??= now;
-    abort(controller, signal, `${signal} ended the command`);
+    controller.abort(
+      new InterruptedError(signal, `${signal} ended the command`, { advice: 'What it has done until then stays done' }),
+    );
   };
   for (const signal of SIGNALS) process.on(signal, stop);
-  const { npm_command, LOGFOLD_HANDED_OVER } = process.env;
-  if (npm_command === 'exec' || LOGFOLD_HANDED_OVER !== undefined) watchParent(controller);
   return controller.signal;
-}
-
-function abort(controller: AbortController, signal: NodeJS.Signals, reason: string): void {
-  if (controller.signal.aborted) return;
-  controller.abort(new InterruptedError(signal, reason, { advice: 'What it has done until then stays done' }));
-}
-
-/** What stands between a person and this process, npx or an older Node, may be killed hard: then nobody knows of it. */
-function watchParent(controller: AbortController): void {
-  const parent = process.ppid;
-  const timer = setInterval(() => {
-    if (process.ppid !== parent) abort(controller, 'SIGHUP', 'the process that started the command ended');
-  }, 500);
-  timer.unref();
-  controller.signal.addEventListener('abort', () => clearInterval(timer));
 }

@@ -1,16 +1,26 @@
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseEditLine } from '../../src/cli/edit-line.ts';
+import { findProcesses } from '../../src/local/processes.ts';
+import { loadBody } from '../../src/log/body.ts';
+import { decodeEntry } from '../../src/log/item-codec.ts';
 import type { LogId } from '../../src/log/log-id.ts';
-import { type Answer, runCli, startCli } from '../support/cli.ts';
-import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
+import { comparePositions } from '../../src/log/position.ts';
+import type { Value } from '../../src/log/value.ts';
+import { type Answer, runCli, runJson, startCli } from '../support/cli.ts';
+import { CliPlace, expectNoTrace, refusalOf } from '../support/cli-place.ts';
 import { Random } from '../support/random.ts';
 import { StallingProxy } from '../support/stalling-proxy.ts';
 
+const OLD_NODE = `--import=${new URL('../support/old-node.ts', import.meta.url).href}`;
+const NPX = `--import=${new URL('../support/npx.ts', import.meta.url).href}`;
 const CLAIM_TERMINAL = `--import=${new URL('../support/claim-terminal.ts', import.meta.url).href}`;
+const HANDED_OVER = { NODE_OPTIONS: OLD_NODE };
 /** What sets a mode of a terminal that outlives the program: cursor, line wrap, another screen. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what terminals are told with
 const MODE = /\x1b\[\?\d+[hl]/;
@@ -48,7 +58,6 @@ afterAll(async () => {
 });
 
 const COMMANDS: readonly [name: string, words: () => readonly string[]][] = [
-  ['append', () => ['append', log, edits]],
   ['status', () => ['status']],
   ['export', () => ['export', log, '--csv', join(place.directory, 'never.csv')]],
   ['replay', () => ['replay', log]],
@@ -67,12 +76,18 @@ interface Interruption {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** Runs a command until it waits for an answer of the tables, and interrupts it there. */
-async function interrupt(words: readonly string[], interruption: Interruption): Promise<Answer> {
-  const { answered, signal, environment } = interruption;
-  const stalled = proxy.answer(answered);
+interface Running {
+  readonly child: ChildProcess;
+  readonly output: { stdout: string; stderr: string };
+  /** Resolves once no process holds its output any more. */
+  readonly ended: Promise<Answer>;
+}
+
+/** Starts a command, and resolves once it waits for an answer of the tables, or has ended. */
+async function stall(words: readonly string[], options: Omit<Interruption, 'signal'>): Promise<Running> {
+  const stalled = proxy.answer(options.answered);
   const child = startCli([...words, ...place.words], {
-    ...environment,
+    ...options.environment,
     DYNAMODB_ENDPOINT: proxy.endpoint,
     TMPDIR: temporary,
   });
@@ -83,11 +98,16 @@ async function interrupt(words: readonly string[], interruption: Interruption): 
   child.stderr?.on('data', (data: Buffer) => {
     output.stderr += data.toString();
   });
-  const closed = once(child, 'close');
-  await Promise.race([stalled, closed]);
+  const ended = once(child, 'close').then(() => ({ code: child.exitCode, signal: child.signalCode, ...output }));
+  await Promise.race([stalled, ended]);
+  return { child, output, ended };
+}
+
+/** Runs a command until it waits for an answer of the tables, and interrupts it there. */
+async function interrupt(words: readonly string[], { signal, ...options }: Interruption): Promise<Answer> {
+  const { child, ended } = await stall(words, options);
   child.kill(signal);
-  await closed;
-  return { code: child.exitCode, signal: child.signalCode, ...output };
+  return ended;
 }
 
 /** How many requests a command sends to the tables where nothing interrupts it. */
@@ -137,18 +157,153 @@ test.each(COMMANDS)(
   },
 );
 
-test('a second signal, a second later, ends what does not end by itself, and leaves nothing', async () => {
-  void proxy.answer(Number.POSITIVE_INFINITY);
-  const stalled = proxy.answer(6);
-  const words = ['append', log, edits, '--json', ...place.words];
-  const child = startCli(words, { DYNAMODB_ENDPOINT: proxy.endpoint, TMPDIR: temporary });
-  const closed = once(child, 'close');
-  await stalled;
-  child.kill('SIGINT');
-  // It may have ended meanwhile, which is as good.
-  await Promise.race([closed, sleep(1_500)]);
-  child.kill('SIGINT');
-  await closed;
-  expect(child.exitCode).toBe(130);
-  await expectNothingLeft();
+describe('append', () => {
+  const LINES = Array.from({ length: 300 }, (_, row) => JSON.stringify({ op: 'set', cells: [[row, 0, `row ${row}`]] }));
+  let file: string;
+  /** Requests of an append before it appends its first line. */
+  let before: number;
+
+  beforeAll(async () => {
+    file = join(place.directory, 'lines.ndjson');
+    await writeFile(file, LINES.join('\n'));
+    const blank = join(place.directory, 'blank.ndjson');
+    await writeFile(blank, '\n');
+    before = await requestsOf(['append', await place.log(), blank]);
+  });
+
+  /** Starts an append to a new log, and resolves once the request of a line waits for its answer. */
+  async function stallLine(words: readonly string[], environment: Readonly<Record<string, string>> = {}) {
+    const own = await place.log();
+    const answered = before + new Random(seed).integer(1, 40);
+    const command = ['append', own, file, ...words];
+    return { log: own, command, ...(await stall(command, { answered, environment })) };
+  }
+
+  /** The line whose request a command that was told to end waits for. */
+  async function lineOnItsWay({ child, output, ended }: Running): Promise<number> {
+    for (;;) {
+      const said = /Line (\d+) is on its way/.exec(output.stderr);
+      if (said !== null) return Number(said[1]);
+      if (child.stderr === null) throw new Error('the command has no standard error');
+      const over = await Promise.race([once(child.stderr, 'data').then(() => undefined), ended]);
+      if (over !== undefined) throw new Error(`the command ended without a word on its line: ${over.stderr}`);
+    }
+  }
+
+  /** The bodies that an append of these lines leaves in a log, in order. */
+  const bodiesOf = (lines: readonly string[]) =>
+    lines.map((text, i) => {
+      const line = parseEditLine(text, i + 1);
+      return line.kind === 'edit' ? line.body : undefined;
+    });
+
+  async function bodiesIn(own: LogId): Promise<readonly Value[]> {
+    const entries = (await place.items()).map(decodeEntry).filter((entry) => entry.log === own && entry.type === 'Set');
+    const ordered = entries.toSorted((a, b) => comparePositions(a.position, b.position));
+    return Promise.all(ordered.map((entry) => loadBody(place.blobs, entry)));
+  }
+
+  test.each([
+    {
+      starter: 'an older Node that handed over',
+      signal: 'SIGKILL',
+      told: 'SIGHUP',
+      code: null,
+      environment: HANDED_OVER,
+    },
+    {
+      starter: 'an older Node that handed over',
+      signal: 'SIGHUP',
+      told: 'SIGHUP',
+      code: 129,
+      environment: HANDED_OVER,
+    },
+    {
+      starter: 'an older Node that handed over',
+      signal: 'SIGINT',
+      told: 'SIGINT',
+      code: 130,
+      environment: HANDED_OVER,
+    },
+    {
+      starter: 'an older Node that handed over',
+      signal: 'SIGTERM',
+      told: 'SIGTERM',
+      code: 143,
+      environment: HANDED_OVER,
+    },
+    { starter: 'npx', signal: 'SIGKILL', told: 'SIGHUP', code: null, environment: { NODE_OPTIONS: NPX } },
+    {
+      starter: 'npx before an older Node',
+      signal: 'SIGKILL',
+      told: 'SIGHUP',
+      code: null,
+      environment: { NODE_OPTIONS: NPX, PROGRAM_NODE_OPTIONS: OLD_NODE },
+    },
+  ] as const)(
+    'ends after the line on its way if $starter gets $signal',
+    async ({ signal, told, code, environment }) => {
+      const running = await stallLine([], environment);
+      running.child.kill(signal);
+      const line = await lineOnItsWay(running);
+      proxy.release();
+
+      const answer = await running.ended;
+      expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(code);
+      expect(answer.stderr).toContain(`INTERRUPTED: ${told} ended the command after line ${line} `);
+      expect(answer.stderr).toContain(`Go on with line ${line + 1}\n`);
+      expectNoTrace(answer);
+      expect(await findProcesses([...running.command, ...place.words])).toEqual([]);
+      expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line)));
+
+      await runJson(['append', running.log, '-', ...place.words], LINES.slice(line).join('\n'));
+      expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES));
+      await expectNothingLeft();
+    },
+  );
+
+  test('says in JSON with which line to go on', async () => {
+    const running = await stallLine(['--json']);
+    running.child.kill('SIGTERM');
+    proxy.release();
+    const answer = await running.ended;
+    expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(143);
+    const { code, message, advice } = refusalOf(answer);
+    expect(code).toBe('INTERRUPTED');
+    const line = Number(/after line (\d+) /.exec(message)?.[1]);
+    expect(advice).toBe(`Go on with line ${line + 1}`);
+    expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line)));
+    await expectNothingLeft();
+  });
+
+  test('ends immediately at a signal before the first line', async () => {
+    const own = await place.log();
+    const { code, stderr } = await interrupt(['append', own, file], { answered: before - 1, signal: 'SIGINT' });
+    expect(code, stderr).toBe(130);
+    expect(stderr).toContain('Nothing was appended');
+    expect(await bodiesIn(own)).toEqual([]);
+    await expectNothingLeft();
+  });
+
+  test('ends immediately at a second signal, a second later, and says which line is in doubt', async () => {
+    const running = await stallLine([]);
+    running.child.kill('SIGINT');
+    const line = await lineOnItsWay(running);
+    await sleep(1_500);
+    running.child.kill('SIGINT');
+    const answer = await running.ended;
+    expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(130);
+    expect(answer.stderr).toContain(`Line ${line} may be appended or not`);
+    expectNoTrace(answer);
+    expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line - 1)));
+    await expectNothingLeft();
+  });
+
+  test('names the line that failed', async () => {
+    const own = await place.log();
+    const input = [LINES[0], '', JSON.stringify({ op: 'segment' }), LINES[1]].join('\n');
+    const { message } = refusalOf(await runCli(['append', own, '-', '--json', ...place.words], { input }));
+    expect(message).toMatch(/^line 3: /);
+    expect(await bodiesIn(own)).toEqual(bodiesOf(LINES.slice(0, 1)));
+  });
 });

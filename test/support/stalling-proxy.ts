@@ -1,4 +1,10 @@
-import { createServer, request as httpRequest, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 
 /** Hands requests on to a server, up to some number of them, and leaves the next ones without an answer. */
 export class StallingProxy {
@@ -6,12 +12,14 @@ export class StallingProxy {
   /** Requests that came. */
   requests = 0;
   readonly #server: Server;
+  readonly #target: string;
   #answered = Number.POSITIVE_INFINITY;
   #stalled = Promise.withResolvers<void>();
-  readonly #held = new Set<ServerResponse>();
+  readonly #held = new Map<ServerResponse, IncomingMessage>();
 
-  private constructor(server: Server, endpoint: string) {
+  private constructor(server: Server, target: string, endpoint: string) {
     this.#server = server;
+    this.#target = target;
     this.endpoint = endpoint;
   }
 
@@ -20,33 +28,44 @@ export class StallingProxy {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const address = server.address();
     if (address === null || typeof address === 'string') throw new Error('the proxy has no port');
-    const proxy = new StallingProxy(server, `http://127.0.0.1:${address.port}`);
+    const proxy = new StallingProxy(server, target, `http://127.0.0.1:${address.port}`);
     server.on('request', (incoming, outgoing) => {
       proxy.requests++;
       if (proxy.requests > proxy.#answered) {
-        proxy.#held.add(outgoing);
+        proxy.#held.set(outgoing, incoming);
         proxy.#stalled.resolve();
         return;
       }
-      const { method, headers, url } = incoming;
-      const onward = httpRequest(new URL(url ?? '/', target), { method, headers }, (answer) => {
-        outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
-        answer.pipe(outgoing);
-      });
-      onward.on('error', () => outgoing.destroy());
-      incoming.pipe(onward);
+      proxy.#handOn(incoming, outgoing);
     });
     return proxy;
   }
 
+  #handOn(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const { method, headers, url } = incoming;
+    const onward = httpRequest(new URL(url ?? '/', this.#target), { method, headers }, (answer) => {
+      outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
+      answer.pipe(outgoing);
+    });
+    onward.on('error', () => outgoing.destroy());
+    incoming.pipe(onward);
+  }
+
   /** Counts from 0 again, and answers so many requests. @returns what resolves when one more has come */
   answer(requests: number): Promise<void> {
-    for (const outgoing of this.#held) outgoing.destroy();
+    for (const outgoing of this.#held.keys()) outgoing.destroy();
     this.#held.clear();
     this.requests = 0;
     this.#answered = requests;
     this.#stalled = Promise.withResolvers();
     return this.#stalled.promise;
+  }
+
+  /** Hands on what was left without an answer, and all that comes from now on. */
+  release(): void {
+    this.#answered = Number.POSITIVE_INFINITY;
+    for (const [outgoing, incoming] of this.#held) this.#handOn(incoming, outgoing);
+    this.#held.clear();
   }
 
   async stop(): Promise<void> {

@@ -1,12 +1,14 @@
 import { InterruptedError } from '../../errors.ts';
 import type { LogId } from '../../log/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
-import { Appender } from '../append.ts';
+import { Appender, type AppendOptions } from '../append.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count, countEntries } from '../count.ts';
 import { openEdits } from '../edits-file.ts';
+import type { Environment } from '../environment.ts';
+import { Output } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
-import { untilInterrupted } from '../signals.ts';
+import { interrupted, untilInterrupted } from '../signals.ts';
 
 export function appendCommand() {
   return command(
@@ -21,45 +23,75 @@ export function appendCommand() {
     .action(async (log, file, options) => {
       const edits = await untilInterrupted(() => openEdits(file));
       let appender: Appender | undefined;
+      const describe = (error: InterruptedError) => describeInterruption(error, log, appender);
+      // Another signal ends the process wherever it is.
+      const sayLast = (): void => new Output(options.json).error(describe(interrupted().reason));
       try {
-        await inEnvironment(options, async (environment, output) => {
-          requireSheets(environment.deps.reducer, 'append');
-          await environment.requireReducer(log);
-          const [segment] = await queryNewestSegments(environment.deps.store, log, { consistent: true });
-          const newest = await environment.deps.store.newestEntry(log, segment.segment, { consistent: true });
-          appender = new Appender(environment, log, (newest?.position.entry ?? -1) + 1, options);
+        await inEnvironment({ ...options, endsItself: true }, async (environment, output, stop) => {
+          const started = await untilInterrupted(() => startAppender(environment, log, options));
+          appender = started;
+          const wait = (): void => {
+            process.once('exit', sayLast);
+            if (started.onItsWay === undefined) return;
+            output.note(`Line ${started.onItsWay} is on its way: interrupt again to end without waiting for it`);
+          };
+          stop.addEventListener('abort', wait);
           const progress = output.progress('Lines', edits.count);
           let lines = 0;
           try {
             for await (const { number, line } of edits.lines()) {
-              await appender.append(line, number);
+              stop.throwIfAborted();
+              const append = () => started.append(line, number);
+              // A check may take long, and appends nothing.
+              await (line.kind === 'check' ? untilInterrupted(append) : append());
               progress.update(++lines);
             }
           } finally {
             progress.stop();
+            stop.removeEventListener('abort', wait);
           }
-          const { entries, snapshots, segments, checks, unchecked } = appender.counts;
+          const { entries, snapshots, segments, checks, unchecked } = started.counts;
           const passedOver =
             unchecked > 0 ? `; ${count(unchecked, 'check line')} passed over, for want of --check` : '';
           output.result(
-            { log, ...appender.counts, last: appender.last ?? null },
+            { log, ...started.counts, last: started.last ?? null },
             `${countEntries(entries)}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${passedOver}`,
           );
         });
       } catch (error) {
-        throw error instanceof InterruptedError ? describeInterruption(error, log, appender) : error;
+        throw error instanceof InterruptedError ? describe(error) : nameLine(error, appender?.onItsWay);
       } finally {
+        process.off('exit', sayLast);
         edits.close();
       }
     });
 }
 
-/** Says how far it came, for whoever wants to append the rest. */
+async function startAppender(environment: Environment, log: LogId, options: AppendOptions): Promise<Appender> {
+  requireSheets(environment.deps.reducer, 'append');
+  await environment.requireReducer(log);
+  const [segment] = await queryNewestSegments(environment.deps.store, log, { consistent: true });
+  const newest = await environment.deps.store.newestEntry(log, segment.segment, { consistent: true });
+  return new Appender(environment, log, (newest?.position.entry ?? -1) + 1, options);
+}
+
+/** Says which line to go on with, so that nobody appends a line twice. */
 function describeInterruption({ signal, reason }: InterruptedError, log: LogId, appender: Appender | undefined) {
-  const { line = 0, last } = appender ?? {};
-  const advice =
-    line === 0
-      ? 'Nothing was appended'
-      : `Line ${line} may be appended or not, those before it are: look at the end of the log before you append the rest`;
-  return new InterruptedError(signal, line === 0 ? reason : `${reason} at line ${line}`, { log, ...last, advice });
+  const { onItsWay, done = 0, last } = appender ?? {};
+  const where = { log, ...last };
+  if (onItsWay !== undefined) {
+    const advice = `Line ${onItsWay} may be appended or not, the lines before it are: look at the end of the log before you go on`;
+    return new InterruptedError(signal, `${reason} at line ${onItsWay}`, { ...where, advice });
+  }
+  if (done === 0) return new InterruptedError(signal, reason, { ...where, advice: 'Nothing was appended' });
+  return new InterruptedError(signal, `${reason} after line ${done}`, {
+    ...where,
+    advice: `Go on with line ${done + 1}`,
+  });
+}
+
+/** Names the line in an error that does not name one. */
+function nameLine(error: unknown, line: number | undefined): unknown {
+  if (error instanceof Error && line !== undefined) error.message = `line ${line}: ${error.message}`;
+  return error;
 }
