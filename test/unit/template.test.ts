@@ -5,6 +5,8 @@ import { z } from 'zod';
 import { FUNCTIONS } from '../../handlers/bundle.ts';
 import * as environment from '../../handlers/environment.ts';
 import { PRICES } from '../../src/cli/prices.ts';
+import { logLine } from '../../src/functions/log-line.ts';
+import { measures } from '../../src/functions/measure.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
 import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
@@ -660,6 +662,53 @@ describe('alarms and the dashboard', () => {
     const ofService = { Name: 'service', Value: variables.POWERTOOLS_SERVICE_NAME };
     expect(watched).toContain(`"MetricName":"Errors","Dimensions":[${JSON.stringify(ofFunction)}]`);
     expect(watched).toContain(`"MetricName":"RecordsFailed","Dimensions":[${JSON.stringify(ofService)}]`);
+  });
+
+  test('each have a row in docs/operations.md that says what to do, and each row has an alarm', () => {
+    const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
+    const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
+    const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];
+    const alarms = own.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    expect(rows.map(([, name]) => `${name}Alarm`).sort()).toEqual(alarms.sort());
+    for (const [, name, meaning, advice] of rows) {
+      expect(meaning?.length, name).toBeGreaterThan(30);
+      expect(advice?.length, name).toBeGreaterThan(10);
+    }
+    const named = [...section.matchAll(/\bsee "([^"]+)"/g)].map(([, title]) => title);
+    expect(named.length).toBeGreaterThan(3);
+    for (const title of named) expect(document, title).toContain(`\n## ${title}\n`);
+  });
+
+  test('show metrics of sweeps that docs/operations.md explains, each with its field of the log line', () => {
+    const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
+    const section = document.split(/^## /m).find((text) => text.startsWith('What the stream missed\n')) ?? '';
+    const rows = [...section.matchAll(/^\| `([A-Z]\w+)` +\| `(\w+)` +\|/gm)].map(([, metric, field]) => [
+      metric,
+      field,
+    ]);
+    const dashboard = String(resourceOf(own, 'Dashboard').properties.DashboardBody);
+    const reported = [...dashboard.matchAll(/\["logfold","(\w+)","service","[^"]+-sweep"\]/g)].map(
+      ([, metric]) => metric,
+    );
+    expect(rows.map(([metric]) => metric).sort()).toEqual([...new Set(reported)].sort());
+    const sweep = {
+      logs: 1,
+      jobs: 2,
+      waiting: 3,
+      failed: 4,
+      stopped: 5,
+      missed: 6,
+      oldest: 0,
+      oldestDue: 0,
+      rest: undefined,
+    };
+    const ages = { unsnapshottedSeconds: 7, dueSeconds: 8 };
+    const event = { kind: 'swept', run: 'request', result: sweep, ms: 9, ages } as const;
+    const { fields } = logLine(event);
+    for (const { name, value } of measures(event)) {
+      const field = rows.find(([metric]) => metric === name)?.[1] ?? '';
+      expect(fields[field], name).toBe(value);
+    }
   });
 
   test('are as many as docs/operations.md says that they cost, and so are the metrics that functions report', () => {
