@@ -78,8 +78,8 @@ describe('the demo', () => {
     if (demo.stderr !== null) await once(demo.stderr, 'data');
     demo.kill('SIGINT');
     const { code, stderr } = await answer;
-    expect(code).toBe(1);
-    expect(stderr).toContain('interrupted');
+    expect(code).toBe(130);
+    expect(stderr).toContain('INTERRUPTED: SIGINT ended the command');
     expect(await readdir(temporary)).toEqual([]);
   });
 
