@@ -21,9 +21,7 @@ export function measures(event: FunctionEvent): Measure[] {
         count('LogsLookedAt', event.result.logs),
         count('JobsSent', event.result.jobs),
         count('JobsHeldBack', event.result.waiting),
-        count('LogsFailed', event.result.failed),
-        count('LogsStopped', event.result.stopped),
-        count('RecordsMissed', event.result.missed),
+        ...trouble(event),
         ...ages(event),
       ];
     case 'replayed':
@@ -34,6 +32,16 @@ export function measures(event: FunctionEvent): Measure[] {
     case 'unswept':
       return [];
   }
+}
+
+/** A sweep of one log, or of what is left over, does not know that there is nothing: 0 would end an alarm. */
+function trouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): Measure[] {
+  const found = [
+    count('LogsFailed', result.failed),
+    count('LogsStopped', result.stopped),
+    count('RecordsMissed', result.missed),
+  ];
+  return ages === undefined ? found.filter(({ value }) => value > 0) : found;
 }
 
 function ages({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Measure[] {

@@ -78,7 +78,10 @@ export interface SweepResult {
   readonly failed: number;
   /** Logs with Snapshot entries that nobody completes because the log is stopped. */
   readonly stopped: number;
-  /** Snapshot jobs that were sent though the stream should have sent them: their entries are less than a day old. */
+  /**
+   * Snapshot jobs that were sent though the stream should have sent them: their entries are older than `youngSeconds` and
+   * less than a day old. 0 if `youngSeconds` is 0, since the stream may yet send them.
+   */
   readonly missed: number;
   /**
    * When the oldest Snapshot entry was written that nobody has completed, however young, in epoch seconds by its
@@ -275,7 +278,7 @@ class Run {
           { kind: 'snapshot', log, position, again: true },
           'nobody completed this snapshot',
         );
-        if (sent && !isStopped && age < STREAM_SECONDS) this.#missed++;
+        if (sent && !isStopped && youngSeconds > 0 && age < STREAM_SECONDS) this.#missed++;
       }
     }
     requireDense(log, segments);

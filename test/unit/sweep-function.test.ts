@@ -4,6 +4,7 @@ import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import { AskedJobs } from '../../src/functions/asked-jobs.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
+import { measures } from '../../src/functions/measure.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/log/log-id.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
@@ -323,6 +324,24 @@ describe('the sweep function', () => {
     expect(await swept.run({}, { id: 'second' })).toMatchObject({ stopped: 1, missed: 0, waiting: 2 });
     await clearStop(swept.sheets.blobs, log);
     expect(await swept.run({}, { id: 'third' })).toMatchObject({ stopped: 0, missed: 0 });
+  });
+
+  test('reports no trouble by its metrics only if the run looked at all logs', async () => {
+    const swept = new Swept();
+    const [log] = await swept.newLogs(1);
+    const reported = (): string[] => {
+      const event = swept.events.at(-1);
+      return event === undefined ? [] : measures(event).map(({ name }) => name);
+    };
+    const trouble = ['LogsFailed', 'LogsStopped', 'RecordsMissed'];
+    await swept.run();
+    expect(reported()).toEqual(expect.arrayContaining(trouble));
+    await swept.run({ log });
+    expect(reported().filter((name) => trouble.includes(name))).toEqual([]);
+    const reducer = { name: 'spreadsheet', version: 1 };
+    await writeStop(swept.sheets.blobs, log, { error: new FoldFailedError('no'), reducer, since: 0 });
+    await swept.run({ log });
+    expect(reported().filter((name) => trouble.includes(name))).toEqual(['LogsStopped']);
   });
 
   test('counts what the stream missed, while the stream may have had it', async () => {
