@@ -52,6 +52,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     }
     case 'progress':
     case 'settling':
+    case 'collecting':
     case 'present':
     case 'kept':
     case 'gone':

@@ -67,13 +67,11 @@ export class Marks {
   }
 }
 
-/** The hexadecimal prefixes, of two digits, under which the ids of a part lie; the empty one where it is all of them. */
-export function prefixesOf({ index, of }: IdPart): string[] {
-  if (of === 1) return [''];
-  const size = 256 / of;
-  return Array.from({ length: size }, (_, i) => (index * size + i).toString(16).padStart(2, '0'));
+/** The part of so many to which an id belongs. */
+export function partOf(id: string, of: number): IdPart {
+  return { index: Math.floor((Number.parseInt(id.slice(0, 2), 16) * of) / 256), of };
 }
 
 function isInPart(id: ChunkId, { index, of }: IdPart): boolean {
-  return of === 1 || Math.floor((Number.parseInt(id.slice(0, 2), 16) * of) / 256) === index;
+  return of === 1 || partOf(id, of).index === index;
 }

@@ -42,11 +42,6 @@ export async function updateJson<T>(
   });
 }
 
-/** Writes a JSON object unless there is one of this key already. */
-export async function createJson(blobs: BlobStore, key: string, document: unknown): Promise<void> {
-  await blobs.update(key, (bytes) => (bytes === undefined ? formatJson(document) : undefined));
-}
-
 function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T | undefined {
   const { key, log, schema, advice } = object;
   if (bytes === undefined) return undefined;

@@ -3,15 +3,22 @@ import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { findKeptRoots, type KeptRoot, listProgressRoots } from '../snapshot/kept-roots.ts';
-import { ALL_IDS, type IdPart, Marks, prefixesOf } from '../snapshot/mark.ts';
+import { ALL_IDS, type IdPart, Marks, partOf } from '../snapshot/mark.ts';
 import { isDamage } from '../snapshot/progress.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { stateTops } from '../state/state.ts';
 import type { BlobInfo } from '../store/blob-store.ts';
-import { chunkPrefix, logPrefix, parseKey } from '../store/keys.ts';
-import { readRecords, writeCollected, writeCondemned } from './collection-record.ts';
-import { checkTime, type Deadline } from './deadline.ts';
+import { logPrefix, parseKey } from '../store/keys.ts';
+import {
+  type CollectionPlace,
+  isJudged,
+  type JudgedKeys,
+  readRecords,
+  writeCollected,
+  writeCondemned,
+} from './collection-record.ts';
+import { checkTime, type Deadline, isTimeUp } from './deadline.ts';
 import type { CollectJob } from './job.ts';
 import { judgeBodies, settledBodies } from './orphan-bodies.ts';
 import { Reaper, type Tally } from './reaper.ts';
@@ -19,10 +26,15 @@ import { Reaper, type Tally } from './reaper.ts';
 /** {@link CollectDeps.maxMarks} where it is left out: some 180 MB. */
 const MAX_MARKS = 2_000_000;
 
+/** {@link CollectDeps.atLeast} by default: some seconds of work. */
+const AT_LEAST = { objects: 10_000, marks: 10_000 };
+
 export interface CollectDeps extends SnapshotStores, Deadline {
   readonly types?: ReservedTypes | undefined;
   /** Ids of chunks that are held in memory at once; 2 million by default. A log with more is gone through in parts. */
   readonly maxMarks?: number | undefined;
+  /** How many objects a turn looks at, and how many chunks it marks, however late it is; 10,000 each by default. */
+  readonly atLeast?: { readonly objects: number; readonly marks: number } | undefined;
   /** Told how many objects have been looked at so far. */
   readonly onProgress?: ((objects: number) => void) | undefined;
 }
@@ -48,6 +60,21 @@ export type CollectResult =
       /** In a dry run, the keys that would be removed and condemned. */
       readonly keys?: { readonly removed: readonly string[]; readonly condemned: readonly string[] } | undefined;
     }
+  /** The time was up: what this turn found is written down. The other objects need another turn. */
+  | {
+      readonly outcome: 'collecting';
+      /** Turns that the collection had. */
+      readonly turn: number;
+      /** When its first turn began, in epoch milliseconds by the bucket's clock. */
+      readonly since: number;
+      /** Of this turn, as in a collection that had all the time it wants. */
+      readonly removed: Tally;
+      readonly condemned: Tally;
+      readonly kept: Tally;
+      readonly foreign: readonly string[];
+    }
+  /** The job asks for a turn of a collection that has ended, or that has begun again. */
+  | { readonly outcome: 'passed' }
   /**
    * Something that is to be kept cannot be read, so that nobody knows what it reaches: nothing was removed but, at the
    * most, what is known not to be reached by it.
@@ -63,32 +90,46 @@ export type CollectResult =
  * since. So a build that is under way keeps what it started from, whatever is dropped meanwhile: a snapshot that is
  * no longer kept counts as kept for a grace period more. With a grace period of 0 both are done at once, which is
  * safe only where nothing else works on the log.
- * @throws TimeUpError if the deadline passes first. What was removed until then was reached by nothing; nothing else is
- * written, so the next collection begins again.
+ *
+ * A collection whose time is up writes down what it found and ends with `collecting`. The next turn goes on behind the last
+ * key that was judged. Each turn finds out anew which time it is, what is kept and what that reaches, so for each object a turn is
+ * as safe as a collection that has just begun. A job without a turn begins at the first key, whatever another one has reached.
+ * @throws TimeUpError if the time is up before the chunks that are reached are known; then nothing is removed or written
+ * that a next collection does not find out again
  * @throws LogNotFoundError, and whatever may pass
  */
 export async function collectLog(
   deps: CollectDeps,
-  { log }: Pick<CollectJob, 'log'>,
+  { log, turn }: Pick<CollectJob, 'log' | 'turn'>,
   options: CollectOptions,
 ): Promise<CollectResult> {
   try {
-    return await collect(deps, log, options);
+    return await collect(deps, { log, turn }, options);
   } catch (error) {
     if (error instanceof LogfoldError && error.stopsLog) return { outcome: 'refused', error: error.at({ log }) };
     throw error;
   }
 }
 
-async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): Promise<CollectResult> {
+async function collect(
+  deps: CollectDeps,
+  { log, turn = 0 }: Pick<CollectJob, 'log' | 'turn'>,
+  options: CollectOptions,
+): Promise<CollectResult> {
   const { blobs } = deps;
   const dry = options.dryRunAt !== undefined;
   const graceMs = options.graceSeconds * 1000;
   // Before anything is written, so that no log begins to exist in the bucket alone.
   await queryNewestSegments(deps.store, log, { consistent: true });
   const { condemned: before, collected: note, dropped: known } = await readRecords(blobs, log);
+  const from = turn === 0 ? undefined : before.next;
+  if (turn > 0 && (from === undefined || from.turn < turn)) return { outcome: 'passed' };
+  // The turn was done, and died before it asked for the next one.
+  if (from !== undefined && from.turn > turn) return progressOf(from, NOTHING_DONE);
   const now = options.dryRunAt ?? (await writeCollected(blobs, log, note));
-  const reaper = new Reaper(blobs, { now, graceMs, before, dry });
+  const { since = now, after } = from ?? {};
+  const condemnedEarlier = before.condemned.filter(([key]) => !isJudged(key, { after, to: undefined })).length;
+  const reaper = new Reaper(blobs, { now, graceMs, before, condemnedEarlier: from && condemnedEarlier, dry });
 
   const builds = await listProgressRoots(deps, log);
   const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
@@ -104,64 +145,73 @@ async function collect(deps: CollectDeps, log: LogId, options: CollectOptions): 
     },
   );
 
-  let looked = 0;
-  const look = (): void => {
-    checkTimeOf(deps, log);
-    deps.onProgress?.(++looked);
-  };
   // A walk that ends at damage leaves marks without what is below them, so those that may do so come last.
   const needed = roots.filter((root) => root.needed);
   const others = roots.filter((root) => !root.needed);
-  await sweepChunks(deps, log, { roots: [...needed, ...builds, ...others], reaper, look });
+  const marker = new Marker(deps, log, [...needed, ...builds, ...others]);
   const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
   const isSettled = settledBodies({ segments, externals, seen: note.bodies, reaper });
-  const { foreign, bodies } = await sweepObjects(deps, log, { reached, isSettled, reaper, look });
+  const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isSettled, reaper });
   await judgeBodies(deps.store, { log, segments }, { bodies, reaper });
   await reaper.flush();
-  const aborted = await abortUploads(deps, log, reaper, dry);
+  const aborted = to === undefined ? await abortUploads(deps, log, reaper, dry) : 0;
+  // What only an abandoned build reached is found once that is gone.
+  const again = reaper.foundYoung || builds.length > 0 || from?.again === true;
+  const next = to === undefined ? undefined : { turn: turn + 1, since, after: to, again };
   if (!dry) {
     const { young = [], old = [] } = Object.groupBy(dropped, ([, since]) => (now - since < graceMs ? 'young' : 'old'));
-    // What was too much for this collection is new to the next one.
-    const bodies = reaper.overflowed ? note.bodies : now - graceMs;
+    const judged: JudgedKeys = { after, to };
+    const found = { condemned: [...reaper.condemned], dropped: young, next };
     // In this order: what is in neither of the two is taken to be dropped now, and bodies that were looked at and not
     // condemned are not looked at again.
     if (old.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: old });
-    // What only an abandoned build reached is found once that is gone.
-    const again = reaper.foundYoung || builds.length > 0;
-    await writeCondemned(blobs, log, { condemned: [...reaper.condemned], dropped: young }, again);
-    await writeCollected(blobs, log, { bodies, dropped: old });
+    await writeCondemned(blobs, log, found, { judged, again });
+    // What was too much for this collection is new to the next one; what was written since its first turn, too.
+    const bodies = reaper.overflowed ? note.bodies : since - graceMs;
+    if (next === undefined) await writeCollected(blobs, log, { bodies, dropped: old });
   }
+  if (next !== undefined) return progressOf(next, { ...reaper.tallies, foreign });
   const keys = dry ? { removed: reaper.removedKeys, condemned: [...reaper.condemned.keys()] } : undefined;
   return { outcome: 'collected', ...reaper.tallies, aborted, foreign, keys };
 }
 
-interface ChunkSweep {
-  readonly roots: readonly KeptRoot[];
-  readonly reaper: Reaper;
-  readonly look: () => void;
+type Progress = Extract<CollectResult, { outcome: 'collecting' }>;
+
+const NOTHING: Tally = { objects: 0, bytes: 0 };
+const NOTHING_DONE = { removed: NOTHING, condemned: NOTHING, kept: NOTHING, foreign: [] };
+
+function progressOf({ turn, since }: CollectionPlace, done: Omit<Progress, 'outcome' | 'turn' | 'since'>): Progress {
+  return { outcome: 'collecting', turn, since, ...done };
 }
 
-/** Goes through all chunks of a log, in as many parts as memory asks for. */
-async function sweepChunks(deps: CollectDeps, log: LogId, sweep: ChunkSweep): Promise<void> {
-  let part: IdPart = ALL_IDS;
-  while (part.index < part.of) {
-    const marks = await mark(deps, log, { roots: sweep.roots, part });
-    if (marks === undefined) {
-      part = { index: part.index * 4, of: part.of * 4 };
-      continue;
+/** Tells which chunks roots reach. It marks them in as many parts as memory asks for. */
+class Marker {
+  readonly #deps: CollectDeps;
+  readonly #log: LogId;
+  readonly #roots: readonly KeptRoot[];
+  #part: IdPart = ALL_IDS;
+  #marks: Marks | undefined;
+
+  constructor(deps: CollectDeps, log: LogId, roots: readonly KeptRoot[]) {
+    this.#deps = deps;
+    this.#log = log;
+    this.#roots = roots;
+  }
+
+  /** Whether a part is marked already, and a chunk belongs to another one. */
+  needsAnother(id: string): boolean {
+    return this.#marks !== undefined && partOf(id, this.#part.of).index !== this.#part.index;
+  }
+
+  /** Whether roots reach a chunk. It is quick for the ids of one part: ask in ascending order. */
+  async reaches(id: string): Promise<boolean> {
+    if (this.needsAnother(id)) this.#marks = undefined;
+    for (let { of } = this.#part; this.#marks === undefined; of *= 4) {
+      this.#part = partOf(id, of);
+      this.#marks = await mark(this.#deps, this.#log, { roots: this.#roots, part: this.#part });
     }
-    for (const prefix of prefixesOf(part)) {
-      for await (const blob of deps.blobs.list(chunkPrefix(log) + prefix)) {
-        const parsed = parseKey(blob.key);
-        // What else lies there is found with the other objects.
-        if (parsed?.kind !== 'chunk') continue;
-        sweep.look();
-        if (marks.has(parsed.id)) sweep.reaper.keep(blob);
-        else await sweep.reaper.judge(blob);
-      }
-    }
-    part = { index: part.index + 1, of: part.of };
+    return this.#marks.has(id);
   }
 }
 
@@ -171,10 +221,17 @@ async function mark(
   log: LogId,
   { roots, part }: { readonly roots: readonly KeptRoot[]; readonly part: IdPart },
 ): Promise<Marks | undefined> {
-  const onMark = (): void => checkTimeOf(deps, log);
+  const { marks: atLeast } = deps.atLeast ?? AT_LEAST;
+  let marked = 0;
+  const onMark = (): void => {
+    if (++marked <= atLeast) return;
+    checkTime(deps, log, {
+      what: `what is to be kept of the log was read; ${marked} chunks of it were`,
+      advice: `Run logfold collect ${log} where no time limit holds`,
+    });
+  };
   const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS, onMark);
   for (const { position, ref, needed } of roots) {
-    checkTimeOf(deps, log);
     try {
       const { state } = await loadRoot(deps, { log, position }, ref);
       for (const top of stateTops(state)) await marks.addBelow(top);
@@ -186,38 +243,49 @@ async function mark(
   return marks;
 }
 
-function checkTimeOf(deps: CollectDeps, log: LogId): void {
-  checkTime(deps, log, {
-    what: 'the log was collected',
-    advice: `Run logfold collect ${log} where no time limit holds`,
-  });
-}
-
 interface ObjectSweep {
+  /** The last key that earlier turns judged. */
+  readonly after: string | undefined;
+  readonly marker: Marker;
   readonly reached: ReadonlySet<string | undefined>;
   readonly isSettled: (body: BlobInfo) => boolean;
   readonly reaper: Reaper;
-  readonly look: () => void;
 }
 
-/** Goes through all objects of a log but chunks; bodies that are not settled are handed back, to be looked at together. */
+interface Swept {
+  readonly foreign: string[];
+  /** Those that are not settled, to be looked at together. */
+  readonly bodies: BlobInfo[];
+  /** The last key that this turn went through, if the time was up before the end. */
+  readonly to: string | undefined;
+}
+
+/** Goes through the objects of a log. With a deadline it marks only one part of the chunks: marking takes longest. */
 async function sweepObjects(
   deps: CollectDeps,
   log: LogId,
-  { reached, isSettled, reaper, look }: ObjectSweep,
-): Promise<{ readonly foreign: string[]; readonly bodies: BlobInfo[] }> {
+  { after, marker, reached, isSettled, reaper }: ObjectSweep,
+): Promise<Swept> {
+  const { objects } = deps.atLeast ?? AT_LEAST;
   const foreign: string[] = [];
   const bodies: BlobInfo[] = [];
-  for await (const blob of deps.blobs.list(logPrefix(log))) {
-    const kind = parseKey(blob.key)?.kind;
-    if (kind === 'chunk') continue;
-    look();
+  let [looked, last] = [0, after];
+  for await (const blob of deps.blobs.list(logPrefix(log), { after })) {
+    const parsed = parseKey(blob.key);
+    const kind = parsed?.kind;
+    const chunk = parsed?.kind === 'chunk' ? parsed.id : undefined;
+    const isLong = deps.deadline !== undefined && chunk !== undefined && marker.needsAnother(chunk);
+    if (isLong || (looked >= Math.max(1, objects) && isTimeUp(deps))) return { foreign, bodies, to: last };
     if (kind === undefined) foreign.push(blob.key);
+    else if (chunk !== undefined && (await marker.reaches(chunk))) reaper.keep(blob);
     else if (kind === 'body' && !isSettled(blob)) bodies.push(blob);
     else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
     else await reaper.judge(blob);
+    looked++;
+    deps.onProgress?.(looked);
+    last = blob.key;
   }
-  return { foreign, bodies };
+  return { foreign, bodies, to: undefined };
 }
 
 async function abortUploads(deps: CollectDeps, log: LogId, reaper: Reaper, dry: boolean): Promise<number> {

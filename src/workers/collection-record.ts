@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { createJson, type JsonObject, readJson, writeJson } from '../store/json-object.ts';
+import { type JsonObject, readJson, updateJson, writeJson } from '../store/json-object.ts';
 import { collectedKey, condemnedKey } from '../store/keys.ts';
 
 /** Roots that were no longer kept, by name, and since when that is known. */
@@ -14,6 +14,19 @@ const recordSchema = z.strictObject({
   condemned: z.array(z.tuple([z.string(), z.number()])),
   /** Less than a grace period ago. */
   dropped,
+  /** Where a collection goes on whose time was up. */
+  next: z
+    .strictObject({
+      /** Turns that it had. */
+      turn: z.int().min(1),
+      /** When its first turn began, in epoch milliseconds by the bucket's clock. */
+      since: z.number(),
+      /** The last key that it judged: all keys up to this one were judged since then. */
+      after: z.string(),
+      /** Whether an earlier turn found a reason to collect the log once more. */
+      again: z.boolean(),
+    })
+    .optional(),
 });
 
 /**
@@ -21,6 +34,15 @@ const recordSchema = z.strictObject({
  * asks for a next collection.
  */
 export type CollectionRecord = Readonly<Omit<z.infer<typeof recordSchema>, 'format'>>;
+
+/** The place that a collection has reached whose time was up. */
+export type CollectionPlace = Readonly<NonNullable<CollectionRecord['next']>>;
+
+/** The keys that one turn of a collection judged: those behind `after` up to `to`. Without a limit, all on that side. */
+export interface JudgedKeys {
+  readonly after: string | undefined;
+  readonly to: string | undefined;
+}
 
 const collectedSchema = z.strictObject({
   format: z.literal(1),
@@ -37,24 +59,54 @@ export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] 
 
 /** @throws ObjectInvalidError where the object cannot be read */
 export async function readCondemned(blobs: BlobStore, log: LogId): Promise<CollectionRecord> {
-  const record = await readJson(blobs, noteOf(log, condemnedKey(log), recordSchema));
+  const record = await readJson(blobs, recordOf(log));
   return record ?? NOTHING_CONDEMNED;
 }
 
-/** @param again whether the log is to be collected once more a grace period later, though the record may be empty */
+/**
+ * Writes what one turn of a collection found. Of keys that this turn did not judge, the record keeps what it says now.
+ * @param again whether the log is to be collected once more a grace period later, though the record may be empty
+ */
 export async function writeCondemned(
   blobs: BlobStore,
   log: LogId,
   record: CollectionRecord,
-  again: boolean,
+  { judged, again }: { readonly judged: JudgedKeys; readonly again: boolean },
 ): Promise<void> {
-  if (!again && record.condemned.length + record.dropped.length === 0) await blobs.delete([condemnedKey(log)]);
-  else await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
+  let isAsked = again;
+  const isNeeded = (all: CollectionRecord): boolean =>
+    isAsked || all.next !== undefined || all.condemned.length + all.dropped.length > 0;
+  let merged = record;
+  if (judged.after === undefined && judged.to === undefined) {
+    if (isNeeded(record)) await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
+  } else {
+    await updateJson(blobs, recordOf(log), (current) => {
+      const others = (current?.condemned ?? []).filter(([key]) => !isJudged(key, judged));
+      // Somebody may have asked for another collection while this turn worked.
+      isAsked ||= current?.next?.again === true;
+      const next = record.next && { ...record.next, again: record.next.again || isAsked };
+      merged = { ...record, next, condemned: [...others, ...record.condemned] };
+      return isNeeded(merged) ? { format: 1, ...merged } : undefined;
+    });
+  }
+  if (!isNeeded(merged)) await blobs.delete([condemnedKey(log)]);
 }
 
-/** Sees to it that a sweep asks for a collection of a log, a grace period from now at the latest. */
+/** Whether a turn judged a key. Keys are ASCII, so texts compare as the bucket lists them. */
+export function isJudged(key: string, { after, to }: JudgedKeys): boolean {
+  return (after === undefined || key > after) && (to === undefined || key <= to);
+}
+
+/**
+ * Sees to it that a sweep asks for a collection of a log, a grace period from now at the latest. A collection that is
+ * between two turns has passed by some keys already, so it asks for another collection at its end.
+ */
 export async function askForCollection(blobs: BlobStore, log: LogId): Promise<void> {
-  await createJson(blobs, condemnedKey(log), { format: 1, ...NOTHING_CONDEMNED });
+  await updateJson(blobs, recordOf(log), (record) => {
+    if (record === undefined) return { format: 1, ...NOTHING_CONDEMNED };
+    const { next } = record;
+    return next === undefined || next.again ? undefined : { ...record, next: { ...next, again: true } };
+  });
 }
 
 /** All that collections of a log have left. */
@@ -91,6 +143,10 @@ export async function writeCollected(blobs: BlobStore, log: LogId, note: Collect
     log,
     advice: 'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
   });
+}
+
+function recordOf(log: LogId): JsonObject<z.infer<typeof recordSchema>> {
+  return noteOf(log, condemnedKey(log), recordSchema);
 }
 
 function noteOf<T>(log: LogId, key: string, schema: z.ZodType<T>): JsonObject<T> {

@@ -47,6 +47,8 @@ export interface ExpireJob {
 export interface CollectJob {
   readonly kind: 'collect';
   readonly log: LogId;
+  /** How many turns it had before, its time being up each time; left out for the first turn. */
+  readonly turn?: number | undefined;
 }
 
 /** Makes every snapshot of a log anew, from the log. */
@@ -93,7 +95,7 @@ const JobMessage = z.discriminatedUnion('kind', [
     from: PositionNumber.min(1).optional(),
     announced: z.int().min(0).optional(),
   }),
-  z.strictObject({ format, log, kind: z.literal('collect') }),
+  z.strictObject({ format, log, kind: z.literal('collect'), turn: z.int().min(1).optional() }),
   z.strictObject({
     format,
     log,

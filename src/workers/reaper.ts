@@ -17,6 +17,8 @@ export interface ReaperOptions {
   readonly graceMs: number;
   /** What the collection before this one left. */
   readonly before: Pick<CollectionRecord, 'condemned'>;
+  /** How many objects earlier turns of this collection condemned; none by default. */
+  readonly condemnedEarlier?: number | undefined;
   /** Removes nothing, and remembers what it would. */
   readonly dry: boolean;
 }
@@ -29,7 +31,9 @@ export class Reaper {
   readonly #removing: BlobInfo[] = [];
   readonly #removedKeys: string[] = [];
   readonly #condemnedSince = new Map<string, number>();
-  #overflowed = false;
+  /** How many objects may be condemned. */
+  readonly #room: number;
+  #overflowed: boolean;
   #foundYoung = false;
   #kept: Tally = { objects: 0, bytes: 0 };
   #condemned: Tally = { objects: 0, bytes: 0 };
@@ -39,6 +43,8 @@ export class Reaper {
     this.#blobs = blobs;
     this.#options = options;
     this.#since = new Map(options.before.condemned);
+    this.#room = MAX_CONDEMNED - (options.condemnedEarlier ?? 0);
+    this.#overflowed = this.#room <= 0;
   }
 
   /** What was kept, condemned and removed so far. */
@@ -93,7 +99,7 @@ export class Reaper {
     if (graceMs === 0 || now - since >= graceMs) {
       this.#removing.push(blob);
       if (this.#removing.length >= REMOVE_AT_ONCE) await this.flush();
-    } else if (this.#condemnedSince.size < MAX_CONDEMNED) {
+    } else if (this.#condemnedSince.size < this.#room) {
       this.#condemned = plus(this.#condemned, blob);
       this.#condemnedSince.set(blob.key, since);
     } else {

@@ -3,7 +3,7 @@ import type { LogId } from '../log/log-id.ts';
 import { formatPosition, type Position } from '../log/position.ts';
 import type { RetentionPolicy } from '../snapshot/retention.ts';
 import { type ArchiveDeps, type ArchiveResult, archiveSegment } from './archive.ts';
-import { type CollectResult, collectLog } from './collect.ts';
+import { type CollectDeps, type CollectResult, collectLog } from './collect.ts';
 import { type CompactResult, compactSnapshot } from './compact.ts';
 import type { Deadline } from './deadline.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from './expire.ts';
@@ -12,7 +12,11 @@ import type { JobSender } from './job-queues.ts';
 import { type RebuildResult, rebuildLog } from './rebuild.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from './snapshot.ts';
 
-export interface JobDeps extends SnapshotDeps, Omit<ArchiveDeps, keyof Deadline>, ExpireDeps {
+export interface JobDeps
+  extends SnapshotDeps,
+    Omit<ArchiveDeps, keyof Deadline>,
+    ExpireDeps,
+    Pick<CollectDeps, 'atLeast'> {
   /** Where the jobs that follow from this one go. */
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
@@ -29,7 +33,7 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  *
  * - A job whose time was up gets another turn, which goes on from where it has come to. An archive cannot go on: it is
  *   refused, leaves nothing behind, and does not keep the log's other jobs waiting; the next sweep finds it due again. A
- *   collection has no deadline: cut off, it would begin from its beginning, and might be given up.
+ *   collection is refused too if one turn is too short to read the kept snapshots.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
  *   newer snapshot was asked for already, that one is settled instead.
  * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
@@ -84,8 +88,15 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       }
       return result;
     }
-    case 'collect':
-      return collectLog({ ...deps, deadline: undefined }, job, await deps.policyOf(job.log));
+    case 'collect': {
+      const result = await collectLog(deps, job, await deps.policyOf(job.log)).catch(refuseIfTimeUp);
+      if (result.outcome === 'collecting') {
+        const { turn, since } = result;
+        // Not by the turn alone: another collection may begin while the queue remembers this one.
+        await send({ ...job, turn }, `turn:collect:${job.log}:${turn}:${since}`);
+      }
+      return result;
+    }
     case 'rebuild': {
       await deps.requireReducer?.(job.log);
       const result = await rebuildLog(deps, job);

@@ -1,15 +1,19 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Position } from '../../src/log/position.ts';
+import type { BlobStore } from '../../src/store/blob-store.ts';
 import { logPrefix } from '../../src/store/keys.ts';
+import { collectLog } from '../../src/workers/collect.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,
+  collectedContents,
   contentsOf,
   copyOfBucket,
   depsOn,
   expectWhole,
   GRACE,
+  GRACE_SECONDS,
   neededKeys,
   refill,
 } from '../support/collecting.ts';
@@ -26,8 +30,8 @@ const steps = fc.array(
   { minLength: 4, maxLength: 24, size: 'max' },
 );
 
-test('a collection leaves what is needed, in the end nothing else, and the same however little memory it has', async () => {
-  let removed = 0;
+test('a collection leaves what is needed, in the end nothing else, and the same however little memory or time it has', async () => {
+  let [removed, cut] = [0, 0];
   const history = fc.tuple(steps, fc.constantFrom('all', 'last'), fc.integer({ min: 1, max: 12 }));
   await fc.assert(
     fc.asyncProperty(history, async ([actions, keepSnapshots, maxMarks]) => {
@@ -39,10 +43,15 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
       const passes = async (quarters: number): Promise<void> => {
         sheet.nowMs += (quarters * GRACE) / 4;
         const copy = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
+        const inParts = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
         const result = await collect(sheet, { keepSnapshots });
         removed += result.removed.objects;
         expect(await collect(sheet, { keepSnapshots }, { ...depsOn(sheet, copy), maxMarks })).toEqual(result);
         expect(await contentsOf(copy)).toEqual(await contentsOf(sheet.blobs));
+        const { turns, removed: inTurns } = await collectInTurns(sheet, inParts, { keepSnapshots, maxMarks });
+        expect(inTurns).toBe(result.removed.objects);
+        expect(await collectedContents(inParts, sheet.log)).toEqual(await collectedContents(sheet.blobs, sheet.log));
+        cut += turns - 1;
         const there = new Set(await sheet.keys());
         expect((await neededKeys(sheet, keepSnapshots)).filter((key) => !there.has(key))).toEqual([]);
       };
@@ -67,7 +76,32 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
     { numRuns: 20 },
   );
   expect(removed).toBeGreaterThan(0);
+  expect(cut).toBeGreaterThan(0);
 });
+
+/** Collects a log in another bucket, in turns that have no time. */
+async function collectInTurns(
+  sheet: SheetLog,
+  bucket: BlobStore,
+  { keepSnapshots, maxMarks }: { readonly keepSnapshots: 'all' | 'last'; readonly maxMarks: number },
+): Promise<{ readonly turns: number; readonly removed: number }> {
+  const deps = {
+    ...sheet.deps,
+    ...depsOn(sheet, bucket),
+    maxMarks,
+    atLeast: { objects: maxMarks, marks: 10_000 },
+    now: () => 1,
+    deadline: 0,
+  };
+  const options = { graceSeconds: GRACE_SECONDS, keepSnapshots };
+  for (let [turn, removed]: [number | undefined, number] = [undefined, 0], turns = 1; ; turns++) {
+    const result = await collectLog(deps, { log: sheet.log, turn }, options);
+    if (!('removed' in result)) throw new Error(`a turn ended with '${result.outcome}'`);
+    removed += result.removed.objects;
+    if (result.outcome === 'collected') return { turns, removed };
+    turn = result.turn;
+  }
+}
 
 /** Has the entries of an archived segment leave the table. */
 async function emptied(sheet: SheetLog, segment: number): Promise<void> {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { IdSet } from '../../src/snapshot/id-set.ts';
-import { Marks, prefixesOf } from '../../src/snapshot/mark.ts';
+import { Marks, partOf } from '../../src/snapshot/mark.ts';
 import { VALUE_REF_TYPE } from '../../src/tree/canonical.ts';
 import type { Leaf } from '../../src/tree/node.ts';
 import { nodeStore } from '../support/chunks.ts';
@@ -47,31 +47,22 @@ describe('IdSet', () => {
   });
 });
 
-describe('prefixesOf', () => {
-  test.each(PARTS)('%i parts cover every id once', (of) => {
-    const all = Array.from({ length: of }, (_, index) => prefixesOf({ index, of })).flat();
-    for (let byte = 0; byte < 256; byte++) {
-      const id = byte.toString(16).padStart(2, '0').padEnd(64, '7');
-      expect(all.filter((prefix) => id.startsWith(prefix))).toHaveLength(1);
-    }
-  });
-
-  test.each(PARTS)('of %i parts, ascend from part to part', (of) => {
-    const all = Array.from({ length: of }, (_, index) => prefixesOf({ index, of })).flat();
-    expect(all).toEqual([...all].sort());
+describe('partOf', () => {
+  test.each(PARTS)('cuts all ids into %i parts that ascend and have the same size', (of) => {
+    const ids = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0').padEnd(64, '7'));
+    const size = 256 / of;
+    expect(ids.map((id) => partOf(id, of).index)).toEqual(ids.map((_, byte) => Math.floor(byte / size)));
   });
 });
 
 describe('Marks', () => {
-  test('marks in each part just those ids that lie under its prefixes', async () => {
+  test('marks in each part just the ids of this part', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyId, { maxLength: 60 }), fc.constantFrom(...PARTS), async (given, of) => {
         for (let index = 0; index < of; index++) {
           const marks = new Marks(nodeStore(), { index, of });
           await marks.addBelow(leafNaming(given));
-          const listed = new Set(
-            given.filter((id) => prefixesOf({ index, of }).some((prefix) => id.startsWith(prefix))),
-          );
+          const listed = new Set(given.filter((id) => partOf(id, of).index === index));
           expect(given.filter((id) => marks.has(id) !== listed.has(id))).toEqual([]);
           expect(marks.size).toBe(listed.size);
         }

@@ -18,7 +18,7 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
   fc.record({ ...place, kind: fc.constant('compact'), turn: turns }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive') }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns, announced: turns }),
-  fc.record({ log: place.log, kind: fc.constant('collect') }),
+  fc.record({ log: place.log, kind: fc.constant('collect'), turn: turns }),
   fc.record({
     log: place.log,
     kind: fc.constant('rebuild'),

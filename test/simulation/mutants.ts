@@ -193,8 +193,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/collect.ts',
-        from: 'roots: [...needed, ...builds, ...others], reaper',
-        to: 'roots: [...needed, ...others], reaper',
+        from: 'new Marker(deps, log, [...needed, ...builds, ...others])',
+        to: 'new Marker(deps, log, [...needed, ...others])',
       },
       { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
     ],
@@ -223,6 +223,17 @@ export const MUTANTS: readonly Mutant[] = [
         file: 'workers/orphan-bodies.ts',
         from: '  await dropArchivedBodies(store, { log, segments }, unnamed);\n',
         to: '  dropArchivedBodies.length;\n',
+      },
+    ],
+  },
+  {
+    name: 'collect-turn-forgets',
+    fault: 'a turn of a collection forgets what the turns before it condemned',
+    edits: [
+      {
+        file: 'workers/collection-record.ts',
+        from: 'filter(([key]) => !isJudged(key, judged))',
+        to: 'filter(([key]) => judged.after === undefined && !isJudged(key, judged))',
       },
     ],
   },

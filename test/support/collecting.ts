@@ -4,15 +4,17 @@ import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
+import type { LogId } from '../../src/log/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../src/log/position.ts';
 import { type RootRef, rootOf } from '../../src/log/root-ref.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { stateTops } from '../../src/state/state.ts';
 import type { BlobInfo, BlobStore } from '../../src/store/blob-store.ts';
-import { archiveKey, bodyKey, chunkKey, collectedKey, rootKey } from '../../src/store/keys.ts';
+import { archiveKey, bodyKey, chunkKey, collectedKey, condemnedKey, rootKey } from '../../src/store/keys.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { type CollectDeps, type CollectOptions, type CollectResult, collectLog } from '../../src/workers/collect.ts';
+import { readCollected, readCondemned } from '../../src/workers/collection-record.ts';
 import { verify } from '../../src/workers/verify.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
@@ -36,6 +38,7 @@ export async function collect(
     ...options,
   });
   if (result.outcome === 'refused') throw result.error;
+  if (result.outcome !== 'collected') throw new Error(`the collection ended with '${result.outcome}'`);
   return result;
 }
 
@@ -65,6 +68,19 @@ export async function contentsOf(blobs: BlobStore): Promise<Readonly<Record<stri
   }
   for await (const { key, started } of blobs.uploads('')) contents[key] = `unfinished since ${started}`;
   return contents;
+}
+
+/**
+ * What lies in a bucket after a collection of a log, however many turns that had. A turn does not know the name of a root
+ * that an earlier turn removed, so it forgets a turn sooner that the root was dropped.
+ */
+export async function collectedContents(blobs: BlobStore, log: LogId): Promise<Readonly<Record<string, unknown>>> {
+  const { bodies, dropped } = await readCollected(blobs, log);
+  const record = await readCondemned(blobs, log);
+  const contents = await contentsOf(blobs);
+  const known = dropped.filter(([name]) => !name.startsWith('logs/') || name in contents);
+  const condemned = { ...record, condemned: new Map(record.condemned) };
+  return { ...contents, [collectedKey(log)]: { bodies, dropped: known }, [condemnedKey(log)]: condemned };
 }
 
 /** A bucket with the same objects and uploads, each begun when it was. */

@@ -104,7 +104,13 @@ async function handle(
 async function work(world: World, ports: Ports, { job, version }: { job: Job; version: number }): Promise<void> {
   // Less time than most builds take, even without faults.
   const deadline = world.random.chance(0.4) ? world.scheduler.now() + world.random.integer(0, 1_500) : undefined;
-  const deps = { ...world.deps(ports, versionedSheet(version)), queue: ports.queue, deadline };
+  const deps = {
+    ...world.deps(ports, versionedSheet(version)),
+    queue: ports.queue,
+    deadline,
+    // Collections look at some objects in each turn, since a history has few.
+    atLeast: { objects: 5, marks: 10_000 },
+  };
   const result = await runJob(deps, job);
   const due = 'compaction' in result && result.compaction !== undefined ? ` due: ${result.compaction.reason}` : '';
   world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);

@@ -96,7 +96,7 @@ describe('what is to be kept and cannot be read', () => {
       const result = await attempt(sheet, depsOn(sheet, damaged));
       if (result.outcome === 'collected') values++;
       else {
-        expect(result.error).toMatchObject({ code: 'CHUNK_MISSING', log: sheet.log });
+        expect(result).toMatchObject({ outcome: 'refused', error: { code: 'CHUNK_MISSING', log: sheet.log } });
         await damaged.put(key, stored.slice(0, -1));
         expect(await attempt(sheet, depsOn(sheet, damaged))).toMatchObject({ outcome: 'refused' });
         expect(await objectsIn(damaged)).toHaveLength(keys + 1);

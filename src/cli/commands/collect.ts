@@ -30,6 +30,8 @@ export function collectCommand() {
           const result = await collectLog(deps, { log }, { graceSeconds, keepSnapshots, dryRunAt });
           progress.stop();
           if (result.outcome === 'refused') throw result.error;
+          // Without a deadline there is no other outcome.
+          if (result.outcome !== 'collected') return;
           output.result({ log, dryRun: options.dryRun, ...result }, describe(result, graceSeconds));
         } finally {
           progress.stop();
