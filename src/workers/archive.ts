@@ -176,7 +176,7 @@ async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): A
     deps.onEntries?.(entries);
     checkTime(deps, log, {
       what: `segment ${segment} was archived; it needs ${2 * entries} entries read and more`,
-      advice: `Run logfold archive ${log} --segment ${segment} where no time limit holds`,
+      advice: `Run logfold archive ${log} ${segment} where no time limit holds`,
     });
   }
 }

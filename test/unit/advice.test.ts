@@ -16,6 +16,11 @@ const FOLLOWED: Readonly<Record<string, readonly [file: string, title: string]>>
     'foreign-root',
     '%s is completed once that is removed, and its log goes on',
   ],
+  'Run logfold archive': [
+    'turns',
+    'makes no archive and leaves nothing behind, wherever it is cut, and one with more time makes it',
+  ],
+  'Run logfold collect': ['turns', 'unless one turn is too short to read the kept snapshots: then it is refused'],
 };
 
 /** Advice that names a command and that no test follows yet. */
@@ -23,6 +28,7 @@ const NOT_FOLLOWED: Readonly<Record<string, string>> = {
   'A log id is a UUID': 'it says where ids come from',
   'It was loaded from the snapshot at': 'the replay compares, and mends nothing',
   'The reducer is not deterministic': 'the replay says which of two is right, and mends nothing',
+  'Run logfold replay': 'the replay has all the time that it wants there',
   'Take back that it expires, with logfold expire': 'tests of the sweep and of expire --undo cover its two halves',
 };
 

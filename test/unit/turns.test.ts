@@ -209,6 +209,8 @@ describe('a job whose time is up', () => {
       expect(result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP', log: sheet.log } });
       expect(sent).toEqual([]);
       expect(await sheet.keys(chunkPrefix(sheet.log))).toEqual(before);
+      const collect: Job = { kind: 'collect', log: sheet.log };
+      expect((await ran(sheet, collect, { policyOf })).result.outcome).toBe('collected');
     });
   });
 });
