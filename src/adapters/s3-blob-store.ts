@@ -353,7 +353,7 @@ export class S3BlobStore implements BlobStore {
 function checkS3Key(key: string): string {
   if (key === '' || !key.isWellFormed() || Buffer.byteLength(key) > MAX_KEY_BYTES) {
     throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
-      advice: `Keys there are 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
+      advice: `Use 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
     });
   }
   return key;

@@ -117,7 +117,7 @@ function toReceivedMessage(message: Message): ReceivedMessage {
   const sentMs = Number(attributes?.SentTimestamp);
   if (id === undefined || body === undefined || receipt === undefined || group === undefined) {
     throw new MessageInvalidError(`SQS delivered message ${id} without body, receipt or group`, {
-      advice: 'The queue must be a FIFO queue',
+      advice: 'Name a FIFO queue',
     });
   }
   return { id, group, body, receiveCount, receipt, sentMs };

@@ -83,6 +83,6 @@ function differs({ log, segment }: Segment, entry: number, reason: string): Arch
     log,
     segment,
     entry,
-    advice: 'Nothing left the table because of it. Find out what changed the entry: entries never change',
+    advice: 'Nothing left the table because of it. Find out what changed the entry, and put it back as it was',
   });
 }

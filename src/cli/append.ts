@@ -132,8 +132,8 @@ export class Appender {
         ...this.last,
         advice:
           snapshot === undefined
-            ? 'It was folded from the beginning of the log: compare the file with what the log held before'
-            : `It was loaded from the snapshot at ${snapshot.segment}/${snapshot.entry}. Run 'logfold replay LOG' to compare`,
+            ? 'Compare the file with what the log held before: it was folded from its beginning'
+            : `Run 'logfold replay LOG' to see whether the snapshot at ${snapshot.segment}/${snapshot.entry} is right, from which it was loaded`,
       },
     );
   }

@@ -73,7 +73,7 @@ async function makeDirectory(keep: string | undefined): Promise<TemporaryDirecto
   if (keep === undefined) return makeTemporaryDirectory('logfold-demo-');
   await mkdir(keep, { recursive: true });
   if ((await readdir(keep)).length === 0) return { path: keep, remove: () => {} };
-  throw new UsageError(`the directory '${keep}' is not empty`, { advice: 'Name a new one' });
+  throw new UsageError(`the directory '${keep}' is not empty`, { advice: 'Name a new or empty directory' });
 }
 
 try {

@@ -58,13 +58,14 @@ function parseLine(text: string, number: number): z.infer<typeof schema> {
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw new EditLineInvalidError(number, 'it is not JSON', { advice: 'Each line is one JSON object', cause });
+    throw new EditLineInvalidError(number, 'it is not JSON', { advice: 'Write one JSON object in each line', cause });
   }
   const parsed = schema.safeParse(json);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const place = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.join('.')}`;
   throw new EditLineInvalidError(number, `${issue?.message ?? 'it is not an edit'}${place}`, {
-    advice: 'Lines are set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot and segment',
+    advice:
+      'Write a line whose op is set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot or segment',
   });
 }

@@ -97,7 +97,7 @@ export async function openEnvironment(place: Place): Promise<Environment> {
 async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Promise<Environment> {
   if (place.bucket !== undefined) {
     throw new UsageError('--local and --bucket exclude each other', {
-      advice: 'With --local, objects lie in the directory',
+      advice: 'Leave out --bucket: with --local, objects lie in the directory',
     });
   }
   const { creates = false } = place;

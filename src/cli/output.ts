@@ -141,7 +141,10 @@ async function lookAt(
 
 function cannotBeWritten(file: string, cause: unknown): unknown {
   if (!isSystemError(cause)) return cause;
-  return new UsageError(`'${file}' cannot be written: ${cause.message}`, { advice: 'Name a file that can be', cause });
+  return new UsageError(`'${file}' cannot be written: ${cause.message}`, {
+    advice: 'Name a file that can be written',
+    cause,
+  });
 }
 
 interface Target {

@@ -47,7 +47,9 @@ function watch(): AbortSignal {
     if (first !== undefined && now - first > SAME_SIGNAL_MS) process.exit(exitCodeOf(signal));
     first ??= now;
     controller.abort(
-      new InterruptedError(signal, `${signal} ended the command`, { advice: 'What it has done until then stays done' }),
+      new InterruptedError(signal, `${signal} ended the command`, {
+        advice: 'Look at what it has done before you run it again: that stays done',
+      }),
     );
   };
   for (const signal of SIGNALS) process.on(signal, stop);

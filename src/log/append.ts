@@ -156,7 +156,7 @@ function checkFollows(log: LogId, newest: Position, after: Position): void {
     throw new EntryNotFoundError('the entry to follow does not exist', {
       log,
       ...after,
-      advice: `The newest is ${formatPosition(newest)}`,
+      advice: `Add after ${formatPosition(newest)}, which is the newest`,
     });
   }
 }

@@ -12,7 +12,7 @@ export function parseLogId(text: string): LogId {
   const lower = text.toLowerCase();
   if (!isLogId(lower)) {
     throw new LogIdInvalidError(`'${text}' is not a log id`, {
-      advice: "A log id is a UUID, such as the one that 'logfold create' prints",
+      advice: "Give the UUID of a log, such as the one that 'logfold create' prints",
     });
   }
   return lower;

@@ -98,7 +98,7 @@ export async function queryNewest(
       log,
       segment,
       entry: 0,
-      advice: 'Restore the Entry table from a backup',
+      advice: 'Restore the entries of the segment from a backup of the Entry table',
     });
   }
   throw new EntryExistsError('the segment ended just now', { log, segment, entry: entry.position.entry });

@@ -79,6 +79,6 @@ async function resolveStart(
   throw new SegmentWithoutSnapshotError('neither of the two newest segments has a completed snapshot', {
     log,
     segment: fresh[0].segment,
-    advice: 'Let the sweep build the snapshot of the first one, or read from the start',
+    advice: "Run 'logfold sweep --log LOG' to complete one, or read from the start",
   });
 }

@@ -201,7 +201,7 @@ function countDense(entries: readonly Entry[], from: number): number {
   return gap === -1 ? entries.length : gap;
 }
 
-const ADVICE = 'Restore the Entry table from a backup, or the segment from its archive';
+const ADVICE = 'Restore the entry from a backup of the Entry table';
 
 function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number): EntryGapError {
   return new EntryGapError('an entry that must exist is not there', { log, segment, entry, advice: ADVICE });

@@ -1,4 +1,4 @@
-import { PolicyInvalidError } from '../errors.ts';
+import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import type { Segment } from '../log/segment.ts';
 
@@ -58,29 +58,27 @@ const DAY_MS = 24 * 3600 * 1000;
  * @throws PolicyInvalidError where a number is out of range or two settings contradict each other
  */
 export function checkPolicy(policy: RetentionPolicy, log?: LogId): RetentionPolicy {
-  const invalid = (reason: string, advice: string): PolicyInvalidError =>
-    new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { log, advice });
+  const invalid = (reason: string, details: Required<Pick<ErrorDetails, 'advice'>>): PolicyInvalidError =>
+    new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { log, ...details });
   const { keepSegments, keepDays, graceSeconds, archive, expire } = policy;
   if (!Number.isSafeInteger(keepSegments) || keepSegments < 1 || keepSegments > MAX_KEEP_SEGMENTS) {
     const advice = `Keep 1 segment at least, which is the one that is written to, and ${MAX_KEEP_SEGMENTS} at most`;
-    throw invalid(`keepSegments is ${keepSegments}`, advice);
+    throw invalid(`keepSegments is ${keepSegments}`, { advice });
   }
   // Written so that it holds for what is no number as well.
   if (!(keepDays >= 0 && keepDays <= MAX_KEEP_DAYS)) {
-    throw invalid(`keepDays is ${keepDays}`, `Give a number of days from 0 to ${MAX_KEEP_DAYS}`);
+    throw invalid(`keepDays is ${keepDays}`, { advice: `Give a number of days from 0 to ${MAX_KEEP_DAYS}` });
   }
   if (!Number.isSafeInteger(graceSeconds) || graceSeconds < 0 || graceSeconds > MAX_GRACE_SECONDS) {
-    throw invalid(
-      `graceSeconds is ${graceSeconds}`,
-      `Give whole seconds from 0 to ${MAX_GRACE_SECONDS}, which is 366 days`,
-    );
+    throw invalid(`graceSeconds is ${graceSeconds}`, {
+      advice: `Give whole seconds from 0 to ${MAX_GRACE_SECONDS}, which is 366 days`,
+    });
   }
   // Whoever lets go of entries that are nowhere else has to say for how long they stay.
   if (expire !== 'never' && !archive && keepDays === 0) {
-    throw invalid(
-      'segments are to expire without an archive on the day on which they are closed',
-      'Archive them, or say with keepDays for how many days their entries stay',
-    );
+    throw invalid('segments are to expire without an archive on the day on which they are closed', {
+      advice: 'Archive them, or say with keepDays for how many days their entries stay',
+    });
   }
   return policy;
 }

@@ -50,7 +50,7 @@ export function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined
     key: stopKey(log),
     log,
     schema,
-    advice: 'Look at it, then remove it with the resume command',
+    advice: "Look at it, then run 'logfold resume LOG', which removes it",
   });
 }
 

@@ -193,7 +193,7 @@ export function checkBlobKey(key: string): string {
   const printable = /^[\x20-\x5b\x5d-\x7e]{1,800}$/.test(key);
   if (!printable || key.split('/').some((part) => part === '' || part === '.' || part === '..')) {
     throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object`, {
-      advice: "Keys are printable ASCII in parts separated by single slashes, without '.' and '..' as parts",
+      advice: "Use printable ASCII in parts separated by single slashes, without '.' and '..' as parts",
     });
   }
   return key;

@@ -96,7 +96,7 @@ function requireNoneLeaves({ log, segment, expires }: Segment): void {
   throw new SegmentStateError('the entries of the segment are leaving the table already', {
     log,
     segment,
-    advice: 'Take back that it expires, then archive it',
+    advice: `Run 'logfold expire LOG ${segment} --undo', which takes that back, then 'logfold archive LOG ${segment}'`,
   });
 }
 
@@ -176,7 +176,7 @@ async function* pages(deps: ArchiveDeps, { log, segment }: Segment, done = 0): A
     deps.onEntries?.(entries);
     checkTime(deps, log, {
       what: `segment ${segment} was archived; it needs ${2 * entries} entries read and more`,
-      advice: `Run logfold archive ${log} ${segment} where no time limit holds`,
+      advice: `Run 'logfold archive LOG ${segment}' where no time limit holds`,
     });
   }
 }

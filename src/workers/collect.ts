@@ -227,7 +227,7 @@ async function mark(
     if (++marked <= atLeast) return;
     checkTime(deps, log, {
       what: `what is to be kept of the log was read; ${marked} chunks of it were`,
-      advice: `Run logfold collect ${log} where no time limit holds`,
+      advice: "Run 'logfold collect LOG' where no time limit holds",
     });
   };
   const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS, onMark);

@@ -90,6 +90,6 @@ async function carriedRoot(deps: SnapshotDeps, place: SnapshotPlace): Promise<Ro
   throw new MessageInvalidError('a compact job is for a snapshot that is not completed', {
     log: place.log,
     ...place.position,
-    advice: 'Nothing is lost: once the snapshot is completed, it is settled when that is due',
+    advice: 'Do nothing: once the snapshot is completed, it is settled when that is due',
   });
 }

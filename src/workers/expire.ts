@@ -73,7 +73,7 @@ export async function expireSegment(
   if (policy.archive && segment.archive === undefined) {
     throw new SegmentStateError('the segment has no archive, and the policy archives', {
       ...place,
-      advice: 'Archive it first; nothing was changed',
+      advice: `Run 'logfold archive LOG ${number}' first; nothing was changed`,
     });
   }
   const leaving = await announce(deps, segment, policy, options);

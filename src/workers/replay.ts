@@ -51,7 +51,7 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
   if (position === undefined) {
     throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
       log,
-      advice: 'Run the pipeline first, or name a position to replay to',
+      advice: "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to",
     });
   }
   const scratch = overlay(deps.scratch, chunkStore(deps.blobs, log));
@@ -91,7 +91,7 @@ async function buildWithin(deps: ReplayDeps, log: LogId, options: BuildOptions):
   const to = formatPosition(options.at);
   throw new TimeUpError(`the time was up at ${formatPosition(position)}, after ${built.entries} entries`, {
     log,
-    advice: `Run logfold replay ${log} --at ${to} where no time limit holds; a replay cannot go on from there`,
+    advice: `Run 'logfold replay LOG --at ${to}' where no time limit holds; a replay cannot go on from there`,
   });
 }
 

@@ -22,6 +22,6 @@ export async function requirePosition(
   throw new EntryNotFoundError(`the log has no position ${formatPosition(at)}`, {
     log,
     ...at,
-    advice: `The last entry of segment ${segment} is ${formatPosition(last)}`,
+    advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, right behind the last entry`,
   });
 }

@@ -21,7 +21,7 @@ export async function requireSegment(tables: LogStore, { log, segment }: Segment
   throw new SegmentNotFoundError('there is no such segment', {
     log,
     segment,
-    advice: 'See them with the status command',
+    advice: "Run 'logfold status LOG' to see its segments",
   });
 }
 
@@ -35,14 +35,18 @@ export async function requireCovered(tables: LogStore, place: SegmentPlace): Pro
   const found = await requireSegment(tables, place);
   const next = await tables.getSegment(log, segment + 1, { consistent: true });
   if (isCovered(found, next)) return found;
-  const reason =
-    next === undefined
-      ? 'the segment is open: entries are still added to it'
-      : `the segment is not covered: the snapshot at ${formatPosition({ segment: segment + 1, entry: 0 })} is not completed`;
-  throw new SegmentStateError(reason, {
+  if (next === undefined) {
+    throw new SegmentStateError('the segment is open: entries are still added to it', {
+      log,
+      segment,
+      advice: "Run 'logfold segment LOG' to start the next one; nothing was changed",
+    });
+  }
+  const first = formatPosition({ segment: segment + 1, entry: 0 });
+  throw new SegmentStateError(`the segment is not covered: the snapshot at ${first} is not completed`, {
     log,
     segment,
-    advice: 'Nothing was changed; it is looked at again by the next sweep',
+    advice: "Run 'logfold sweep --log LOG' to complete it; nothing was changed",
   });
 }
 

@@ -47,7 +47,7 @@ export function checkSnapshotEntry(
   if (entry === undefined) {
     throw new EntryNotFoundError('a job is for a Snapshot entry that does not exist', {
       ...where,
-      advice: 'The log or its segment was removed, or the job belongs to another deployment',
+      advice: 'Check that this queue belongs to this deployment; if the log or its segment was removed, do nothing',
     });
   }
   if (entry.type !== checkTypes(deps.types).snapshot) {

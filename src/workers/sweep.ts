@@ -297,7 +297,7 @@ class Run {
         {
           log,
           segment,
-          advice: `Take back that it expires, with logfold expire ${log} ${segment} --undo: then it is archived`,
+          advice: `Run 'logfold expire LOG ${segment} --undo', which takes that back: then it is archived`,
         },
       );
       this.#fail(log, error);

@@ -3,6 +3,7 @@ import type { StoredItem } from '../log/attribute.ts';
 import { checkTypes } from '../log/entry.ts';
 import type { LeavingSegment } from '../log/log-store.ts';
 import { MAX_NUMBER } from '../log/position.ts';
+import type { Segment } from '../log/segment.ts';
 import { HELD } from '../snapshot/retention.ts';
 import type { ExpireDeps } from './expire.ts';
 import { batchFrom, numbersOf, unitsOf } from './let-go.ts';
@@ -30,7 +31,7 @@ export async function unexpireSegment(
   const segment = await requireSegment(deps.tables, place);
   if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
   const before = await pass(deps, place);
-  if (!before.whole) throw incomplete(place);
+  if (!before.whole) throw incomplete(segment);
   if (options.dryRun === true) return { segment: place.segment, entries: before.stamped };
   const { expired: _, ...rest } = segment;
   const held = { ...rest, expires: HELD };
@@ -44,14 +45,18 @@ export async function unexpireSegment(
     const to = whole ? {} : { expires: segment.expires };
     if (!(await deps.tables.setExpiration(held, to))) throw changedMeanwhile(segment);
     if (whole) return { segment: place.segment, entries };
-    throw incomplete(place);
+    throw incomplete(segment);
   }
 }
 
-function incomplete(place: SegmentPlace): SegmentStateError {
+function incomplete({ log, segment, archive }: Segment): SegmentStateError {
   return new SegmentStateError('entries of the segment are gone already', {
-    ...place,
-    advice: 'Restore the segment from its archive to have them back',
+    log,
+    segment,
+    advice:
+      archive === undefined
+        ? "Run 'logfold policy LOG --no-archive', so that the rest goes as well: no archive can bring them back"
+        : `Run 'logfold restore LOG ${segment}' to have them back`,
   });
 }
 

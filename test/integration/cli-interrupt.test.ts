@@ -280,7 +280,7 @@ describe('append', () => {
     const own = await place.log();
     const { code, stderr } = await interrupt(['append', own, file], { answered: before - 1, signal: 'SIGINT' });
     expect(code, stderr).toBe(130);
-    expect(stderr).toContain('Nothing was appended');
+    expect(stderr).toContain('nothing was appended');
     expect(await bodiesIn(own)).toEqual([]);
     await expectNothingLeft();
   });
@@ -293,7 +293,7 @@ describe('append', () => {
     running.child.kill('SIGINT');
     const answer = await running.ended;
     expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(130);
-    expect(answer.stderr).toContain(`Line ${line} may be appended or not`);
+    expect(answer.stderr).toContain(`line ${line} may be appended or not`);
     expectNoTrace(answer);
     expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line - 1)));
     await expectNothingLeft();

@@ -405,4 +405,16 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/root.test.ts',
     edits: [{ file: 'snapshot/root.ts', from: '    requireReadable(platform, root, encoded);\n', to: '' }],
   },
+  {
+    name: 'advice-with-wrong-option',
+    fault: 'advice names an option that its command does not have',
+    test: 'test/unit/advice.test.ts',
+    edits: [
+      {
+        file: 'workers/archive.ts',
+        from: "`Run 'logfold archive LOG ",
+        to: "`Run 'logfold archive LOG --segment ",
+      },
+    ],
+  },
 ];

@@ -20,18 +20,22 @@ export async function advices(): Promise<string[]> {
   return [...found].sort();
 }
 
-/** The texts of the expression that begins at a place in a source. */
+/** The texts of the expression that begins at a place in a source; a text that something is compared with is none. */
 function* textsOf(source: string, start: number): Generator<string> {
   let depth = 0;
+  let joined = '';
   for (let at = start; at < source.length; at++) {
     const c = source.charAt(at);
     if (c === "'" || c === '"' || c === '`') {
       const end = endOfText(source, at);
-      yield source
-        .slice(at + 1, end)
-        .replaceAll(/\$\{[^}]*\}/g, '…')
-        .replaceAll(/\\(.)/g, '$1');
+      const isCompared = source.slice(start, at).trimEnd().endsWith('===');
+      const text = source.slice(at + 1, end);
       at = end;
+      if (isCompared) continue;
+      joined += text.replaceAll(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, '…').replaceAll(/\\(.)/g, '$1');
+      if (/^\s*\+/.test(source.slice(end + 1))) continue;
+      yield joined;
+      joined = '';
     } else if ('([{'.includes(c)) depth++;
     else if (')]}'.includes(c) && --depth < 0) return;
     else if (depth === 0 && (c === ',' || c === ';')) return;

@@ -1,44 +1,55 @@
-import { readFile } from 'node:fs/promises';
-import { expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { advices } from '../support/advices.ts';
+import type { Cases, Follow } from './advice/case.ts';
+import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
+import { DAMAGE } from './advice/damage.ts';
+import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
+import { NOT_FOLLOWED } from './advice/not-followed.ts';
+import { REDUCERS } from './advice/reducers.ts';
+import { VALUES } from './advice/values.ts';
 
-/** Advice that names a command of logfold, by its beginning, and the test that follows it. */
-const FOLLOWED: Readonly<Record<string, readonly [file: string, title: string]>> = {
-  'Restore the object from a version or a backup of the bucket, or run': [
-    'rebuild-worker',
-    'is made again byte for byte if a build makes the same, %s',
-  ],
-  'Something else than logfold changed the entry; if it is gone': [
-    'verify',
-    'finds that the entry which Last Snapshot names %s; a rebuild mends it',
-  ],
-  'Nothing was changed. Remove attribute': [
-    'foreign-root',
-    '%s is completed once that is removed, and its log goes on',
-  ],
-  'Run logfold archive': [
-    'turns',
-    'makes no archive and leaves nothing behind, wherever it is cut, and one with more time makes it',
-  ],
-  'Run logfold collect': ['turns', 'unless one turn is too short to read the kept snapshots: then it is refused'],
-};
+const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...COMMANDS, ...DEPLOYMENT };
 
-/** Advice that names a command and that no test follows yet. */
-const NOT_FOLLOWED: Readonly<Record<string, string>> = {
-  'A log id is a UUID': 'it says where ids come from',
-  'It was loaded from the snapshot at': 'the replay compares, and mends nothing',
-  'The reducer is not deterministic': 'the replay says which of two is right, and mends nothing',
-  'Run logfold replay': 'the replay has all the time that it wants there',
-  'Take back that it expires, with logfold expire': 'tests of the sweep and of expire --undo cover its two halves',
-};
+/** What an error says of an advice, with what a template puts in; undefined if it says something else. */
+function saidOf(advice: string, text: string): string | undefined {
+  const parts = text.split(/(…|\bLOG\b)/).map((part, i, all) => {
+    if (part === 'LOG') return '(?:LOG|[0-9a-f-]{36})';
+    if (part === '…') return i === all.length - 2 && all.at(-1) === '' ? '.+' : '.+?';
+    return RegExp.escape(part);
+  });
+  return new RegExp(parts.join(''), 's').exec(advice)?.[0];
+}
 
-test('each advice that names a command of logfold is followed by a test, or listed with the reason', async () => {
-  const named = (await advices()).filter((advice) => /logfold [a-z]+ (?:LOG|…|--)|'logfold /.test(advice));
-  const known = [...Object.keys(FOLLOWED), ...Object.keys(NOT_FOLLOWED)];
-  expect(named.filter((advice) => !known.some((begin) => advice.startsWith(begin)))).toEqual([]);
-  expect(known.filter((begin) => !named.some((advice) => advice.startsWith(begin)))).toEqual([]);
+async function follow(text: string, steps: Follow): Promise<void> {
+  let refusals = 0;
+  await steps(async (run) => {
+    const error: unknown = await Promise.try(run).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    if (!(error instanceof Error && 'advice' in error)) throw error ?? new Error('what should fail succeeded');
+    const said = saidOf(String(error.advice), text);
+    if (said === undefined) throw new Error(`the advice is '${error.advice}' instead of '${text}'`, { cause: error });
+    refusals++;
+    return said;
+  });
+  expect(refusals).toBeGreaterThan(0);
+}
+
+beforeAll(async () => openDeployment(await openPlace()));
+afterAll(async () => {
+  await closeDeployment();
+  await closePlace();
 });
 
-test.each(Object.values(FOLLOWED))('%s has the test that follows an advice: %s', async (file, title) => {
-  expect(await readFile(new URL(`${file}.test.ts`, import.meta.url), 'utf8')).toContain(title);
+describe('following the advice mends what it is about:', () => {
+  test.each(Object.entries(FOLLOWED))('%s', follow);
+});
+
+test('every advice is followed, or listed with the reason why no test can follow it', async () => {
+  const all = await advices();
+  const known = [...Object.keys(FOLLOWED), ...Object.values(NOT_FOLLOWED).flat()];
+  expect(all.filter((advice) => !known.includes(advice))).toEqual([]);
+  expect(known.filter((advice) => !all.includes(advice))).toEqual([]);
+  expect(known.filter((advice, i) => known.indexOf(advice) !== i)).toEqual([]);
 });

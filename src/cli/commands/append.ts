@@ -80,10 +80,11 @@ function describeInterruption({ signal, reason }: InterruptedError, log: LogId, 
   const { onItsWay, done = 0, last } = appender ?? {};
   const where = { log, ...last };
   if (onItsWay !== undefined) {
-    const advice = `Line ${onItsWay} may be appended or not, the lines before it are: look at the end of the log before you go on`;
+    const advice = `Look at the end of the log before you go on: line ${onItsWay} may be appended or not, the lines before it are`;
     return new InterruptedError(signal, `${reason} at line ${onItsWay}`, { ...where, advice });
   }
-  if (done === 0) return new InterruptedError(signal, reason, { ...where, advice: 'Nothing was appended' });
+  if (done === 0)
+    return new InterruptedError(signal, reason, { ...where, advice: 'Run the command again: nothing was appended' });
   return new InterruptedError(signal, `${reason} after line ${done}`, {
     ...where,
     advice: `Go on with line ${done + 1}`,

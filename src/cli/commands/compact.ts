@@ -16,7 +16,7 @@ export function compactCommand() {
         if (position === undefined) {
           throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
             log,
-            advice: 'Run the pipeline first',
+            advice: "Run 'logfold sweep --log LOG' first, which completes one",
           });
         }
         const result = await output.during('Snapshots settled', () =>

@@ -23,7 +23,12 @@ export function expireCommand() {
         const pace = await paceOf(environment, options.capacityShare);
         const deps = { ...environment.deps, pace };
         if (undo) {
-          if (number === undefined) throw new UsageError('it is not said for which segment', { advice: 'Name one' });
+          if (number === undefined) {
+            throw new UsageError('it is not said for which segment', {
+              log,
+              advice: "Name the segment: 'logfold expire LOG SEGMENT --undo'",
+            });
+          }
           if (Object.keys(policyChanges(options)).length > 0) {
             throw new UsageError('--undo takes back that a segment expires, and no policy has a say in that', {
               advice: 'Leave out what the policy would be; nothing was changed',

@@ -46,7 +46,7 @@ export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
   return { type, position, count };
 }
 
-const LIMITS = `A sheet has rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
+const LIMITS = `Stay within rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
 
 // Plain indexes here: this runs for every cell of every entry, often in a process that has only just started.
 function checkCells(cells: readonly Value[]): readonly CellEdit[] {

@@ -1,0 +1,517 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  CreateTableCommand,
+  DeleteItemCommand,
+  DynamoDBClient,
+  GetItemCommand,
+  PutItemCommand,
+  UpdateItemCommand,
+  UpdateTableCommand,
+  UpdateTimeToLiveCommand,
+} from '@aws-sdk/client-dynamodb';
+import { expect, vi } from 'vitest';
+import { z } from 'zod';
+import { requireDynamoDb } from '../../../src/adapters/dynamodb-endpoint.ts';
+import { nativePlatform as platform } from '../../../src/adapters/native-platform.ts';
+import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
+import { run } from '../../../src/cli/main.ts';
+import { Output } from '../../../src/cli/output.ts';
+import { givenEndpoint } from '../../../src/local/engine.ts';
+import { chooseEngine } from '../../../src/local/engine-program.ts';
+import { entryTableInput } from '../../../src/local/tables.ts';
+import { segmentKey } from '../../../src/log/item-codec.ts';
+import type { LogId } from '../../../src/log/log-id.ts';
+import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
+import { stopKey } from '../../../src/store/keys.ts';
+import { archiveSegment } from '../../../src/workers/archive.ts';
+import { replay } from '../../../src/workers/replay.ts';
+import { CliPlace } from '../../support/cli-place.ts';
+import { newLogId } from '../../support/logs.ts';
+import { clientConfig } from '../../support/shared-engine.ts';
+import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
+
+const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
+const FOUND = z.array(z.object({ message: z.string() })).optional();
+const FAILED = z.object({ failures: FOUND, problems: FOUND });
+const CREATED = z.object({ log: z.string() });
+const A_DAY = ['--expire', 'delete', '--keep-days', '1'];
+
+let place: CliPlace;
+/** Files that commands read and write. */
+let files: string;
+
+/** @returns the endpoint of its DynamoDB */
+export async function openPlace(): Promise<string> {
+  place = await CliPlace.open();
+  files = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
+  return place.endpoint;
+}
+
+export async function closePlace(): Promise<void> {
+  await rm(files, { recursive: true });
+  await place.close();
+}
+
+/** Runs the command line in this process. @throws the error that ends it, or one with the advice of the first failure */
+async function logfold(...words: readonly string[]): Promise<unknown> {
+  let answer: unknown;
+  let failure: unknown;
+  const fail = (error: unknown): void => {
+    failure = error;
+  };
+  const spies = [
+    vi.spyOn(Output.prototype, 'result').mockImplementation((document) => {
+      answer = document;
+    }),
+    vi.spyOn(Output.prototype, 'error').mockImplementation(fail),
+    vi.spyOn(Output.prototype, 'errorDocument').mockImplementation(fail),
+    vi.spyOn(process.stderr, 'write').mockReturnValue(true),
+  ];
+  try {
+    const code = await run([...words, '--json']);
+    if (code === 0) return answer;
+    throw failure ?? failureIn(answer);
+  } finally {
+    for (const spy of spies) spy.mockRestore();
+    process.exitCode = undefined;
+  }
+}
+
+/** What an answer that is none of success says. */
+function failureIn(answer: unknown): Error {
+  const { failures, problems } = FAILED.parse(answer);
+  const [first] = [...(failures ?? []), ...(problems ?? [])];
+  return Object.assign(new Error(first?.message ?? JSON.stringify(answer)), { advice: first?.message });
+}
+
+/** Runs a command on the data of this place. */
+function here(...words: readonly string[]): Promise<unknown> {
+  return logfold(...words, ...place.words);
+}
+
+/** Runs the commands that an advice names, one after the other, as somebody who pastes them. */
+async function paste(advice: string): Promise<void> {
+  const commands = commandsOf(advice);
+  expect(commands.length).toBeGreaterThan(0);
+  for (const words of commands) await here(...words);
+}
+
+/** A log with a completed snapshot behind one edit. */
+async function snapshotted(): Promise<LogId> {
+  const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+  await place.client.addSnapshot(log);
+  await here('sweep', '--log', log, '--keep-segments', '1000');
+  return log;
+}
+
+/** A log whose newest snapshot has chunks. */
+async function inChunks(): Promise<LogId> {
+  const cells = Array.from({ length: 5000 }, (_, row) => [row, 0, `${row}`.padStart(50)] as const);
+  const log = await place.log({ type: 'Set', cells });
+  await place.client.addSnapshot(log);
+  await here('sweep', '--log', log);
+  return log;
+}
+
+/** A log whose first segment is closed, and covered unless that is left to the case. */
+async function closed({ covered = true } = {}): Promise<LogId> {
+  const log = await snapshotted();
+  await here('segment', log);
+  if (covered) await here('sweep', '--log', log, '--keep-segments', '1000');
+  return log;
+}
+
+/** What a function works with on this place, at the end of its time. */
+function timedOut() {
+  const { tables, blobs } = place;
+  const store = new ArchivedLogStore(tables, { blobs, platform });
+  const { now, random } = { now: Date.now, random: Math.random };
+  return { tables, blobs, store, platform, reducer: spreadsheet, now, random, deadline: 0 };
+}
+
+async function file(name: string, text: string): Promise<string> {
+  const path = join(files, name);
+  await writeFile(path, text);
+  return path;
+}
+
+async function withEnvironment<T>(
+  changes: Readonly<Record<string, string | undefined>>,
+  act: () => T | Promise<T>,
+): Promise<T> {
+  for (const [name, value] of Object.entries(changes)) vi.stubEnv(name, value);
+  try {
+    return await act();
+  } finally {
+    vi.unstubAllEnvs();
+  }
+}
+
+async function withDb<T>(act: (db: DynamoDBClient) => Promise<T>): Promise<T> {
+  const db = new DynamoDBClient(clientConfig(place.endpoint));
+  try {
+    return await act(db);
+  } finally {
+    db.destroy();
+  }
+}
+
+/** Advice that a person meets on the command line. */
+export const COMMANDS: Cases = {
+  "Give the UUID of a log, such as the one that 'logfold create' prints": async (refused) => {
+    const [create = []] = commandsOf(await refused(() => here('status', 'my-log')));
+    const { log } = CREATED.parse(await here(...create));
+    await here('status', log);
+  },
+  'Add --help for the commands and options': async (refused) => {
+    await refused(() => here('statsu'));
+    await refused(() => here('status', '--nonsense'));
+    await logfold('--help');
+    await logfold('status', '--help');
+  },
+  'Check the id, the tables and the region': async (refused) => {
+    const log = await snapshotted();
+    await refused(() => here('status', newLogId()));
+    await here('status', log);
+  },
+  'Check the name, or begin there with the create command; nothing was made': async (refused) => {
+    const directory = join(files, 'new');
+    await refused(() => logfold('status', '--local', directory));
+    await logfold('create', '--local', directory);
+    await logfold('status', '--local', directory);
+  },
+  'Check the names, or make it there with the create command; nothing was made': async (refused) => {
+    const other = ['--entry-table', 'Other'];
+    await refused(() => here('status', ...other));
+    await here('status', '--entry-table', 'Entry');
+    await here('create', ...other);
+    await here('status', ...other);
+  },
+  'Give --entry-table, --segment-table and --bucket, or --local DIR to try it on this machine': async (refused) => {
+    expect(await refused(() => logfold('status'))).toContain(place.words[0]);
+    await here('status');
+  },
+  'Set AWS_REGION or a profile with a region, or give --local DIR to try it on this machine': async (refused) => {
+    const none = { AWS_REGION: undefined, AWS_DEFAULT_REGION: undefined, AWS_PROFILE: undefined };
+    const nowhere = { AWS_CONFIG_FILE: '/nonexistent', AWS_SHARED_CREDENTIALS_FILE: '/nonexistent' };
+    const names = ['--entry-table', 'Entry', '--segment-table', 'Segment', '--bucket', 'b'];
+    await withEnvironment({ ...none, ...nowhere }, () => refused(() => logfold('status', ...names)));
+    await here('status');
+  },
+  'Leave out --bucket: with --local, objects lie in the directory': async (refused) => {
+    await refused(() => here('status', '--bucket', 'b'));
+    await here('status');
+  },
+  'Give --local DIR': async (refused) => {
+    const [, option = ''] = /(--\w+) DIR/.exec(await refused(() => logfold('engine'))) ?? [];
+    // The place of these tests is held by `logfold engine` with this option.
+    expect(place.words[0]).toBe(option);
+  },
+  'Give 3 to 255 letters, digits and characters of _-. as a name': async (refused) => {
+    const advice = await refused(() => here('create', '--entry-table', 'no name'));
+    const [least = 0, most = 0] = numbersOf(advice);
+    for (const name of ['x'.repeat(least), `aZ0_-.${'x'.repeat(most - 6)}`])
+      await here('create', '--entry-table', name);
+  },
+  'Name a directory that you may write to, or that can be made': async (refused) => {
+    const directory = join(await file('no-directory', ''), 'data');
+    await refused(() => logfold('create', '--local', directory));
+    await here('create');
+  },
+  'Choose another table name: this table belongs to something else': async (refused) => {
+    const { KeySchema, AttributeDefinitions, ...input } = entryTableInput('Foreign');
+    const foreign = {
+      KeySchema: KeySchema?.slice(0, 1),
+      AttributeDefinitions: AttributeDefinitions?.slice(0, 1),
+    };
+    await withDb((db) => db.send(new CreateTableCommand({ ...input, ...foreign })));
+    await refused(() => here('create', '--entry-table', 'Foreign'));
+    await here('create', '--entry-table', 'Another');
+  },
+  'Switch on its stream with the view type NEW_IMAGE': async (refused) => {
+    const { StreamSpecification: _, ...input } = entryTableInput('Streamless');
+    await withDb(async (db) => {
+      await db.send(new CreateTableCommand(input));
+      const create = () => here('create', '--entry-table', 'Streamless');
+      const type = (await refused(create)).split(' ').at(-1);
+      await db.send(
+        new UpdateTableCommand({
+          TableName: 'Streamless',
+          StreamSpecification: { StreamEnabled: true, StreamViewType: type === 'NEW_IMAGE' ? type : 'KEYS_ONLY' },
+        }),
+      );
+      await create();
+    });
+  },
+  "Switch it on for attribute 'X', or use --expire delete; nothing was changed": async (refused) => {
+    const log = await closed();
+    await here('archive', log, '0');
+    await withDb(async (db) => {
+      const ttl = (Enabled: boolean, AttributeName: string) =>
+        db.send(
+          new UpdateTimeToLiveCommand({ TableName: 'Entry', TimeToLiveSpecification: { Enabled, AttributeName } }),
+        );
+      await ttl(false, 'X');
+      const words = ['expire', log, '0', '--dry-run'];
+      const advice = await refused(() => here(...words, '--expire', 'ttl'));
+      const [, how = ''] = /--expire (\w+)/.exec(advice) ?? [];
+      await here(...words, '--expire', how);
+      await ttl(true, quoted(advice)[0] ?? '');
+      await here(...words, '--expire', 'ttl');
+    });
+  },
+  'Give a number above 0 up to 1, such as 0.25': async (refused) => {
+    const log = await closed();
+    const expire = (share: string) => here('expire', log, '--dry-run', '--capacity-share', share);
+    const [example = ''] = /0\.\d+/.exec(await refused(() => expire('25%'))) ?? [];
+    for (const share of [example, '1']) await expire(share);
+  },
+  'Give …d at most': async (refused) => {
+    const log = await closed();
+    await here('archive', log, '0');
+    const restore = (hold: string) => here('restore', log, '0', '--dry-run', '--hold', hold);
+    const [days] = numbersOf(await refused(() => restore('9999999d')));
+    await restore(`${days}d`);
+  },
+  'Write it as 2026-01-31 or 2026-01-31T12:00:00Z': async (refused) => {
+    const sweep = (since: string) => here('sweep', '--dry-run', '--since', since);
+    const dates = [...(await refused(() => sweep('yesterday'))).matchAll(/\d{4}-[\d:TZ-]+/g)];
+    expect(dates).toHaveLength(2);
+    for (const [date] of dates) await sweep(date);
+  },
+  'Name a file of edits, or - for standard input': async (refused) => {
+    const log = await snapshotted();
+    await refused(() => here('append', log, join(files, 'nowhere')));
+    await here('append', log, await file('edits', '{"op":"insertRows","at":0,"count":1}\n'));
+  },
+  'Name a file that can be written': async (refused) => {
+    const log = await snapshotted();
+    await refused(() => here('export', log, '--csv', files));
+    await here('export', log, '--csv', join(files, 'sheet.csv'));
+  },
+  'Name fewer rows with --rows FROM:TO, or give --all-rows': async (refused) => {
+    const log = await place.log({ type: 'Set', cells: [[1_048_575, 16_383, 'far']] });
+    const to = ['--csv', join(files, 'far.csv')];
+    const advice = await refused(() => here('export', log, ...to));
+    await here('export', log, ...to, /--rows/.exec(advice)?.[0] ?? '', '0:5');
+    expect(advice).toContain('--all-rows');
+  },
+  'View a smaller one, or use export': async (refused) => {
+    const log = await snapshotted();
+    const view = (columns: string) => here('view', log, '--rows', '0:1000000', '--columns', columns);
+    await refused(() => view('0:2'));
+    await here('view', log, '--rows', '0:10', '--columns', '0:2');
+    await here('export', log, '--csv', join(files, 'whole.csv'));
+  },
+  "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … if that is what you want": async (
+    refused,
+  ) => {
+    const log = await place.client.createLog();
+    const module = await file('own.mjs', REDUCER);
+    await here('sweep', '--log', log, '--reducer', module);
+    const advice = await refused(() => here('compact', log));
+    await here('compact', log, '--reducer', module);
+    const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
+    await here('compact', log, '--reducer', own).catch((error: unknown) => {
+      // Nothing refuses it, but a snapshot of another reducer is not settled.
+      expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
+    });
+  },
+  "Run 'logfold replay LOG' to see whether the snapshot at …/… is right, from which it was loaded": async (refused) => {
+    const log = await snapshotted();
+    const check = await file('check', `{"op":"check","rows":9,"sha256":"${'0'.repeat(64)}"}\n`);
+    await paste(await refused(() => here('append', log, check, '--check')));
+  },
+  "Run 'logfold sweep --log LOG' first, which completes one": async (refused) => {
+    const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    await paste(await refused(() => here('compact', log)));
+    await here('compact', log);
+  },
+  "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to": async (refused) => {
+    const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    const advice = await refused(() => here('replay', log));
+    await here('replay', log, '--at', '0/1').catch((error: Error) => expect(error.message).toContain('"equal":null'));
+    await paste(advice);
+    await here('replay', log);
+  },
+  "Run 'logfold sweep --log LOG' to complete one, or read from the start": async (refused) => {
+    const log = await closed({ covered: false });
+    await withoutLastSnapshot(log);
+    const read = (from: 'snapshot' | 'start') => place.client.query(log, { from });
+    const advice = await refused(() => read('snapshot'));
+    await read('start');
+    await paste(advice);
+    await read('snapshot');
+  },
+  "Run 'logfold status LOG' to see its segments": async (refused) => {
+    const log = await closed();
+    await paste(await refused(() => here('archive', log, '7')));
+  },
+  "Run 'logfold segment LOG' to start the next one; nothing was changed": async (refused) => {
+    const log = await snapshotted();
+    await paste(await refused(() => here('archive', log, '0')));
+    await here('sweep', '--log', log, '--keep-segments', '1000');
+    await here('archive', log, '0');
+  },
+  "Run 'logfold sweep --log LOG' to complete it; nothing was changed": async (refused) => {
+    const log = await closed({ covered: false });
+    await paste(await refused(() => here('archive', log, '0')));
+    await here('archive', log, '0');
+  },
+  "Run 'logfold archive LOG …' where no time limit holds": async (refused) => {
+    const log = await closed();
+    await paste(await refused(() => archiveSegment(timedOut(), { log, segment: 0 })));
+    expect(await place.keys(log, 'archives')).toHaveLength(1);
+  },
+  "Run 'logfold replay LOG --at …' where no time limit holds; a replay cannot go on from there": async (refused) => {
+    const log = await snapshotted();
+    const scratch = { get: async () => undefined, put: async () => undefined };
+    await paste(await refused(() => replay({ ...timedOut(), scratch, rangeEntries: 1 }, log)));
+  },
+  "Run 'logfold archive LOG …' first; nothing was changed": async (refused) => {
+    const log = await closed();
+    const expire = () => here('expire', log, '0', '--expire', 'delete');
+    await paste(await refused(expire));
+    await expire();
+  },
+  "Run 'logfold expire LOG … --undo', which takes that back, then 'logfold archive LOG …'": async (refused) => {
+    const log = await closed();
+    await here('expire', log, '0', '--no-archive', ...A_DAY);
+    await paste(await refused(() => here('archive', log, '0')));
+    await here('verify', log);
+  },
+  "Run 'logfold expire LOG … --undo', which takes that back: then it is archived": async (refused) => {
+    const log = await closed();
+    await here('expire', log, '0', '--no-archive', ...A_DAY);
+    const sweep = () => here('sweep', '--log', log, '--keep-segments', '1');
+    await paste(await refused(sweep));
+    await sweep();
+  },
+  "Run 'logfold restore LOG …' to have them back": async (refused) => {
+    const log = await closed();
+    await here('archive', log, '0');
+    await here('expire', log, '0', '--expire', 'delete');
+    await place.deleteItem(log, { segment: 0, entry: 1 });
+    await paste(await refused(() => here('expire', log, '0', '--undo')));
+    await place.getItem(log, { segment: 0, entry: 1 });
+  },
+  "Run 'logfold policy LOG --no-archive', so that the rest goes as well: no archive can bring them back": async (
+    refused,
+  ) => {
+    const log = await closed();
+    await here('expire', log, '0', '--no-archive', ...A_DAY);
+    await place.deleteItem(log, { segment: 0, entry: 1 });
+    const advice = await refused(() => here('expire', log, '0', '--undo'));
+    const sweep = () => here('sweep', '--log', log, '--keep-segments', '1');
+    await expect(sweep()).rejects.toThrow('leave without an archive');
+    await paste(advice);
+    await sweep();
+  },
+  "Name the segment: 'logfold expire LOG SEGMENT --undo'": async (refused) => {
+    const log = await closed();
+    const advice = await refused(() => here('expire', log, '--undo'));
+    await paste(advice.replace('SEGMENT', '0'));
+  },
+  'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then nothing of the log is collected':
+    async (refused) => {
+      const log = await closed();
+      const item = { TableName: 'Segment', Key: segmentKey(log, 0) };
+      await withDb(async (db) => {
+        const { Item } = await db.send(new GetItemCommand(item));
+        await db.send(new DeleteItemCommand(item));
+        const collect = () => here('collect', log);
+        await refused(collect);
+        await db.send(new PutItemCommand({ TableName: 'Segment', Item }));
+        await collect();
+      });
+    },
+  'Leave out what the policy would be; nothing was changed': async (refused) => {
+    const log = await closed();
+    await refused(() => here('expire', log, '0', '--undo', '--keep-days', '3'));
+    await here('expire', log, '0', '--undo');
+  },
+  'Only what was archived can be restored; its entries may still be in the table': async (refused) => {
+    const log = await closed();
+    const restore = () => here('restore', log, '0', '--dry-run');
+    await refused(restore);
+    await here('archive', log, '0');
+    await restore();
+  },
+  "Look at it, then run 'logfold resume LOG', which removes it": async (refused) => {
+    const log = await snapshotted();
+    await place.blobs.put(stopKey(log), Buffer.from('{'));
+    await place.client.addSnapshot(log);
+    const sweep = () => here('sweep', '--log', log);
+    await paste(await refused(sweep));
+    await sweep();
+  },
+  "Restore the object from a version or a backup of the bucket, or run 'logfold sweep --rebuild --log LOG'; 'logfold verify LOG' says what else is wrong":
+    async (refused) => {
+      const log = await inChunks();
+      const [chunk = ''] = await place.keys(log, 'chunks');
+      await place.harm(chunk, () => undefined);
+      await paste(await refused(() => here('verify', log)));
+      await here('export', log, '--csv', join(files, 'mended.csv'));
+    },
+  "Something else than logfold changed the entry; if it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again":
+    async (refused) => {
+      const log = await snapshotted();
+      const at = { segment: 0, entry: 2 };
+      const { B: _, E: __, S, N, ...bare } = await place.getItem(log, at);
+      await place.putItem(log, at, bare);
+      await paste(await refused(() => here('verify', log)));
+      await here('verify', log);
+    },
+  "Nothing was changed. Remove attribute '…' from the item and run 'logfold resume LOG', or restore the objects; then find out what wrote it":
+    async (refused) => {
+      const log = await snapshotted();
+      const at = (await place.client.addSnapshot(log)).position;
+      const { S, N, ...bare } = await place.getItem(log, at);
+      await place.putItem(log, at, { ...bare, B: { B: Uint8Array.of(1, 2, 3) } });
+      const advice = await refused(() => here('sweep', '--log', log));
+      const [attribute = ''] = quoted(advice);
+      const left = Object.entries(await place.getItem(log, at)).filter(([name]) => name !== attribute);
+      await place.putItem(log, at, Object.fromEntries(left));
+      await paste(advice);
+      await here('sweep', '--log', log);
+      await here('verify', log);
+    },
+  'Set DYNAMODB_ENDPOINT to the URL of a DynamoDB API, or unset it': async (refused) => {
+    const server = createServer((_, response) => response.end('hello')).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new Error('the server has no port');
+    try {
+      await refused(() => requireDynamoDb(`http://127.0.0.1:${address.port}`));
+    } finally {
+      server.close();
+    }
+    await requireDynamoDb(place.endpoint);
+  },
+  "Set it to a URL: 'http://127.0.0.1:8000'": async (refused) => {
+    const advice = await withEnvironment({ DYNAMODB_ENDPOINT: 'localhost' }, () => refused(givenEndpoint));
+    const [example = ''] = quoted(advice);
+    expect(await withEnvironment({ DYNAMODB_ENDPOINT: example }, givenEndpoint)).toBe(example);
+  },
+  'Set it to one of: …': async (refused) => {
+    const advice = await refused(() => chooseEngine(files, 'sqlite'));
+    const [first] = advice.split(': ')[1]?.split(', ') ?? [];
+    expect((await chooseEngine(files, first)).name).toBe(first);
+  },
+  "Unset LOGFOLD_ENGINE or set it to '…', or choose another directory": async (refused) => {
+    const [present] = quoted(await refused(() => chooseEngine(place.directory, 'dynamodb-local')));
+    for (const wanted of [present, undefined]) {
+      expect((await chooseEngine(place.directory, wanted)).name).toBe(present);
+    }
+  },
+};
+
+/** Takes Last Snapshot from the first segment of a log, as another program might. */
+async function withoutLastSnapshot(log: LogId): Promise<void> {
+  await withDb((db) =>
+    db.send(new UpdateItemCommand({ TableName: 'Segment', Key: segmentKey(log, 0), UpdateExpression: 'REMOVE L' })),
+  );
+}

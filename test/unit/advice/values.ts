@@ -1,0 +1,348 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { foldWatchOf } from '../../../src/adapters/fold-watch.ts';
+import { loadReducer } from '../../../src/adapters/reducer-module.ts';
+import { withScratch } from '../../../src/adapters/scratch.ts';
+import { parse } from '../../../src/cli/command.ts';
+import { parseDuration } from '../../../src/cli/duration.ts';
+import { parseEditLine } from '../../../src/cli/edit-line.ts';
+import { openEdits } from '../../../src/cli/edits-file.ts';
+import { replayFunction } from '../../../src/functions/replay-function.ts';
+import { sweepFunction } from '../../../src/functions/sweep-function.ts';
+import { FileCheckpointStore } from '../../../src/local/checkpoint-store.ts';
+import { checkRoom } from '../../../src/log/append.ts';
+import { valueFromAttribute } from '../../../src/log/attribute.ts';
+import { encodeBody } from '../../../src/log/body.ts';
+import { checkTypes } from '../../../src/log/entry.ts';
+import { epochSeconds } from '../../../src/log/epoch.ts';
+import { decodeEntry, encodeEntry } from '../../../src/log/item-codec.ts';
+import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../../src/log/item-size.ts';
+import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
+import { MAX_NUMBER } from '../../../src/log/position.ts';
+import { checkValue } from '../../../src/log/value.ts';
+import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/snapshot/retention.ts';
+import { parseSheetEdit } from '../../../src/state/spreadsheet/edit.ts';
+import { checkBlobKey } from '../../../src/store/keys.ts';
+import { encodeValue } from '../../../src/tree/canonical.ts';
+import { checkKey } from '../../../src/tree/key.ts';
+import { RangeDeletes } from '../../../src/tree/range-delete.ts';
+import { requirePosition } from '../../../src/workers/require-position.ts';
+import { lambdaContext } from '../../support/lambda-events.ts';
+import { allEntries, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
+import { SheetLog, set } from '../../support/sheet-log.ts';
+import { SheetLogs } from '../../support/sheet-logs.ts';
+import { type Cases, type Follow, numbersOf, quoted } from './case.ts';
+
+const AT = { segment: 0, entry: 1 };
+const SURROGATE = 'half \ud800';
+const EDIT = '{"op":"insertRows","at":0,"count":1}';
+const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
+
+/** A policy that is refused, and the change that its advice asks for. */
+function policy(wrong: Partial<RetentionPolicy>, right: (numbers: number[]) => Partial<RetentionPolicy>[]): Follow {
+  return async (refused) => {
+    const given = { ...DEFAULT_POLICY, ...wrong };
+    const advice = await refused(() => checkPolicy(given));
+    for (const changes of right(numbersOf(advice))) checkPolicy({ ...given, ...changes });
+  };
+}
+
+/** A directory that is removed once the case is done. */
+function inDirectory(follow: (dir: string, ...rest: Parameters<Follow>) => Promise<void>): Follow {
+  return async (refused) => {
+    const dir = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
+    try {
+      await follow(dir, refused);
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  };
+}
+
+async function editsIn(file: string): Promise<number> {
+  const edits = await openEdits(file);
+  try {
+    return (await Array.fromAsync(edits.lines())).length;
+  } finally {
+    edits.close();
+  }
+}
+
+/** A log of 100 entries at the most in one transaction. */
+async function clientOfLog() {
+  const { client } = testLogClient();
+  const log = await client.createLog();
+  const add = (numbers: readonly number[]) =>
+    client.addEntries(
+      log,
+      numbers.map((number) => ({ type: 'Set', version: 1, body: [[number, 0, 'x']] })),
+    );
+  return { client, log, add };
+}
+
+function item(position = AT, bytes = 10) {
+  return encodeEntry(entryAt(LOG, position, { body: { format: 'bytes', bytes: new Uint8Array(bytes) } }));
+}
+
+/** Advice about a value, a word or a file that somebody gives. */
+export const VALUES: Cases = {
+  "Write SEGMENT/ENTRY with numbers from 0 to 4294967295, such as '0/17'": async (refused) => {
+    const [example = ''] = quoted(await refused(() => parse.position('0-17')));
+    expect(parse.position(example)).toEqual({ segment: 0, entry: 17 });
+    expect(parse.position('4294967295/4294967295')).toBeDefined();
+  },
+  "Write FROM:TO, such as '0:50' for the first fifty": async (refused) => {
+    const [example = ''] = quoted(await refused(() => parse.span('50')));
+    expect(parse.span(example)).toEqual({ from: 0, to: 50 });
+  },
+  "Write a number and s, m, h or d, such as '24h'": async (refused) => {
+    const [example = ''] = quoted(await refused(() => parseDuration('24 hours')));
+    expect([example, '5s', '5m', '1d'].map(parseDuration)).toEqual([86400, 5, 300, 86400]);
+  },
+  "Give the types that the log's entries have; the defaults are '…' and '…'": async (refused) => {
+    const advice = await refused(() => checkTypes({ snapshot: '', endSegment: 'End' }));
+    const [snapshot = '', endSegment = ''] = quoted(advice).slice(-2);
+    expect(checkTypes({ snapshot, endSegment })).toEqual(checkTypes());
+  },
+  'Write one JSON object in each line': async (refused) => {
+    await refused(() => parseEditLine(`${EDIT},`, 1));
+    parseEditLine(EDIT, 1);
+  },
+  'Write a line whose op is set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot or segment':
+    async (refused) => {
+      const advice = await refused(() => parseEditLine('{"op":"put"}', 1));
+      const names = /op is (.+)$/.exec(advice)?.[1]?.split(/, | or /) ?? [];
+      const rest = { cells: [], at: 0, count: 1, rows: 0, sha256: '0'.repeat(64) };
+      const kinds = names.map((op) => {
+        const of = { set: ['cells'], check: ['rows', 'sha256'], snapshot: [], segment: [] }[op] ?? ['at', 'count'];
+        const fields = Object.entries(rest).filter(([name]) => of.includes(name));
+        return parseEditLine(JSON.stringify({ op, ...Object.fromEntries(fields) }), 1).kind;
+      });
+      expect(kinds).toEqual(['edit', 'edit', 'edit', 'edit', 'edit', 'check', 'snapshot', 'segment']);
+    },
+  'Stay within rows 0 to … and columns 0 to …': async (refused) => {
+    const advice = await refused(() => parseSheetEdit('Set', [[0, 1e9, 'x']]));
+    const [, row = -1, , column = -1] = numbersOf(advice);
+    parseSheetEdit('Set', [[row, column, 'x']]);
+    await refused(() => parseSheetEdit('Set', [[row + 1, 0, 'x']]));
+    await refused(() => parseSheetEdit('Insert Columns', [column, 2]));
+    parseSheetEdit('Insert Columns', [column, 1]);
+  },
+  'Save the file as UTF-8': inDirectory(async (dir, refused) => {
+    const file = join(dir, 'edits');
+    const line = '{"op":"set","cells":[[0,0,"é"]]}\n';
+    await writeFile(file, line, 'latin1');
+    await refused(() => openEdits(file));
+    await writeFile(file, line, 'utf8');
+    expect(await editsIn(file)).toBe(1);
+  }),
+  'Write several lines instead of this one': inDirectory(async (dir, refused) => {
+    const file = join(dir, 'edits');
+    const half = Buffer.alloc(40 * 1024 * 1024, ' ');
+    half.write(EDIT);
+    await writeFile(file, Buffer.concat([half, half]));
+    await refused(() => openEdits(file));
+    await writeFile(file, Buffer.concat([half, Buffer.from('\n'), half]));
+    expect(await editsIn(file)).toBe(2);
+  }),
+  'Copy it first. The end of the log shows what was appended of it': inDirectory(async (dir, refused) => {
+    const [file, copy] = [join(dir, 'edits'), join(dir, 'copy')];
+    await writeFile(file, `${EDIT}\n`);
+    const edits = await openEdits(file);
+    await writeFile(file, `${EDIT}\n${EDIT}\n`);
+    await refused(() => Array.fromAsync(edits.lines()));
+    edits.close();
+    await writeFile(copy, await readFile(file));
+    const copied = await openEdits(copy);
+    await writeFile(file, '');
+    expect((await Array.fromAsync(copied.lines())).length).toBe(2);
+    copied.close();
+  }),
+  'Name an ES module whose default export is a reducer': inDirectory(async (dir, refused) => {
+    const file = join(dir, 'reducer.mjs');
+    await refused(() => loadReducer(file));
+    await writeFile(file, REDUCER);
+    expect((await loadReducer(file)).name).toBe('own');
+  }),
+  'Correct it, or unset it to have 30 seconds': async (refused) => {
+    await refused(() => foldWatchOf({ LOGFOLD_FOLD_SECONDS: '30s' }));
+    for (const LOGFOLD_FOLD_SECONDS of ['30', undefined]) foldWatchOf({ LOGFOLD_FOLD_SECONDS });
+  },
+  'Delete it: the stream is then read from its beginning, and work that is done already is not redone': inDirectory(
+    async (dir, refused) => {
+      const file = join(dir, 'checkpoint.json');
+      await writeFile(file, '{');
+      const store = () => new FileCheckpointStore(file, 'arn:1');
+      await refused(() => store().load());
+      await rm(file);
+      expect(await store().load()).toEqual({});
+    },
+  ),
+  'Keep 1 segment at least, which is the one that is written to, and … at most': policy(
+    { keepSegments: 0 },
+    ([least, most]) => [{ keepSegments: least ?? 0 }, { keepSegments: most ?? 0 }],
+  ),
+  'Give a number of days from 0 to …': policy({ keepDays: -1 }, ([least, most]) => [
+    { keepDays: least ?? -1 },
+    { keepDays: most ?? -1 },
+  ]),
+  'Give whole seconds from 0 to …, which is 366 days': policy({ graceSeconds: 0.5 }, ([least, most]) => [
+    { graceSeconds: least ?? -1 },
+    { graceSeconds: most ?? -1 },
+  ]),
+  'Archive them, or say with keepDays for how many days their entries stay': policy(
+    { expire: 'ttl', archive: false, keepDays: 0 },
+    () => [{ archive: true }, { keepDays: 1 }],
+  ),
+  'Give {"log": "<id>"}, and "at": "SEGMENT/ENTRY" where it is not to be the newest snapshot': async (refused) => {
+    const sheet = await SheetLog.create();
+    await sheet.edit(set(0, 0, 'a'));
+    await sheet.completed();
+    const replay = replayFunction({ ...sheet.deps, rangeEntries: 1, withScratch, report: () => undefined });
+    const context = lambdaContext(900_000, 'request');
+    const advice = await refused(() => replay({ logId: LOG }, context));
+    const event = JSON.parse((/\{.*?\}/.exec(advice)?.[0] ?? '').replace('<id>', LOG));
+    expect(await replay(event, context)).toMatchObject({ equal: true });
+    const [, at = ''] = /"(at)": "SEGMENT\/ENTRY"/.exec(advice) ?? [];
+    expect(await replay({ ...event, [at]: '0/2' }, context)).toMatchObject({ position: { segment: 0, entry: 2 } });
+  },
+  'Give {} or some of log, since, rebuild, collect and from': async (refused) => {
+    const sheets = new SheetLogs();
+    const queue = { send: async () => undefined, depth: async () => 0 };
+    const queues = { snapshot: queue, maintenance: queue };
+    const run = sweepFunction({ ...sheets.deps, queues, policy: DEFAULT_POLICY, report: () => undefined });
+    const context = lambdaContext(900_000, 'request');
+    const advice = await refused(() => run({ logs: 'all' }, context));
+    const values = {
+      log: await sheets.atRest(),
+      since: '2024-01-31',
+      rebuild: true,
+      collect: true,
+      from: ['beginning'],
+    };
+    await run({}, context);
+    const names = /some of (.+)$/.exec(advice)?.[1]?.split(/, | and /) ?? [];
+    expect(names.toSorted()).toEqual(Object.keys(values).toSorted());
+    for (const [name, value] of Object.entries(values)) await run({ [name]: value }, context);
+  },
+  'Give a position up to …, right behind the last entry': async (refused) => {
+    const sheet = await SheetLog.create();
+    const source = { store: sheet.store, types: checkTypes() };
+    const advice = await refused(() => requirePosition(source, LOG, { segment: 0, entry: 9 }));
+    const [segment = -1, entry = -1] = numbersOf(advice);
+    await requirePosition(source, LOG, { segment, entry });
+    await refused(() => requirePosition(source, LOG, { segment, entry: entry + 1 }));
+  },
+  "Use printable ASCII in parts separated by single slashes, without '.' and '..' as parts": async (refused) => {
+    for (const wrong of ['logs//x', 'logs/é', 'logs/../x']) await refused(() => checkBlobKey(wrong));
+    checkBlobKey('logs/x ~/y');
+  },
+  'Use null, booleans, numbers, bigints, strings, bytes, dates, arrays and plain objects': async (refused) => {
+    await refused(() => checkValue(() => 1));
+    const every = [null, true, 1.5, 2n ** 63n, 'text', Uint8Array.of(1), new Date(0), [], {}];
+    checkValue(every);
+    encodeValue(every);
+  },
+  'Replace it, for example with String.prototype.toWellFormed': async (refused) => {
+    await refused(() => checkValue(SURROGATE));
+    checkValue(SURROGATE.toWellFormed());
+  },
+  'Replace it before appending, for instance with toWellFormed()': async (refused) => {
+    await refused(() => encodeValue(SURROGATE));
+    encodeValue(SURROGATE.toWellFormed());
+  },
+  'Store it as a string': async (refused) => {
+    await refused(() => encodeValue(2n ** 64n));
+    encodeValue(String(2n ** 64n));
+  },
+  "Store them with format 'bytes'": async (refused) => {
+    const native = entryAt(LOG, AT, { body: { format: 'native', value: 'text' } });
+    const [format] = quoted(await refused(() => encodeEntry(native)));
+    expect(format).toBe('bytes');
+    encodeEntry(entryAt(LOG, AT, { body: { format: 'bytes', bytes: encodeBody('text') } }));
+  },
+  'Write decimals of up to … significant digits and integers of up to 64 bits': async (refused) => {
+    const advice = await refused(() => valueFromAttribute({ N: `0.${'123456789'.repeat(3)}` }));
+    const [digits = 0] = numbersOf(advice);
+    expect(valueFromAttribute({ N: `0.${'1'.repeat(digits)}` })).toBe(Number(`0.${'1'.repeat(digits)}`));
+    expect(valueFromAttribute({ N: String(2n ** 64n - 1n) })).toBe(2n ** 64n - 1n);
+  },
+  'Use whole numbers from 0 to 2^53 - 1': async (refused) => {
+    await refused(() => checkKey(-1, 'number'));
+    for (const key of [0, 2 ** 53 - 1]) checkKey(key, 'number');
+  },
+  'Use well-formed strings of at most … UTF-16 code units': async (refused) => {
+    const advice = await refused(() => checkKey(SURROGATE, 'string'));
+    const longest = 'x'.repeat(Math.max(...numbersOf(advice).filter((number) => number !== 16)));
+    checkKey(longest, 'string');
+    await refused(() => checkKey(`${longest}x`, 'string'));
+  },
+  'Use a map with number keys, a period of 1 or more, and remainders from 0 up to the period': async (refused) => {
+    const every = (period: number, from: number, to: number) => ({ from: 0, to: 9, every: { period, from, to } });
+    await refused(() => new RangeDeletes('number').add(every(0, 0, 1), 0));
+    await refused(() => new RangeDeletes('string').add({ ...every(1, 0, 1), from: 'a', to: 'b' }, 0));
+    new RangeDeletes('number').add(every(1, 0, 1), 0);
+  },
+  'Use bounds that are …s': async (refused) => {
+    const advice = await refused(() => new RangeDeletes('string').add({ from: 1, to: 2 }, 0));
+    expect(advice).toContain(' strings');
+    new RangeDeletes('string').add({ from: 'a', to: 'b' }, 0);
+  },
+  'Set the clock of this machine to the present time': async (refused) => {
+    await refused(() => epochSeconds(-1));
+    expect(epochSeconds(NOON * 1000)).toBe(NOON);
+  },
+  'Correct the item, or find out what else writes to this table': async (refused) => {
+    await refused(() => decodeEntry(malformedItem(LOG, AT, 'no version')));
+    decodeEntry(item());
+  },
+  'Add them in several batches': async (refused) => {
+    const { add } = await clientOfLog();
+    const numbers = Array.from({ length: MAX_TRANSACTION_ITEMS + 1 }, (_, i) => i);
+    await refused(() => add(numbers));
+    await add(numbers.slice(0, 50));
+    await add(numbers.slice(50));
+  },
+  'Add the entries in several batches': async (refused) => {
+    const items = Array.from({ length: 12 }, (_, entry) => item({ segment: 0, entry }, 380 * 1024));
+    await refused(() => checkWriteSize(items));
+    checkWriteSize(items.slice(0, 6));
+    checkWriteSize(items.slice(6));
+  },
+  'Put its bulk into an external body': async (refused) => {
+    await refused(() => checkWriteSize([item(AT, 500 * 1024)]));
+    checkWriteSize([encodeEntry(entryAt(LOG, AT, { body: undefined, external: 'logs/bulk' }))]);
+  },
+  'Start a new segment': async (refused) => {
+    await refused(() => checkRoom(LOG, { segment: 0, entry: MAX_NUMBER + 1 }));
+    checkRoom(LOG, { segment: 1, entry: 0 });
+  },
+  'Write or delete them in several batches': async (refused) => {
+    await refused(() => checkBatchItems(MAX_BATCH_ITEMS + 1));
+    checkBatchItems(MAX_BATCH_ITEMS);
+  },
+  'Call addSnapshot or startSegment, or give the entry another type': async (refused) => {
+    const { client, log } = await clientOfLog();
+    await refused(() => client.addEntry(log, { type: 'Snapshot', version: 1 }));
+    await client.addSnapshot(log);
+    await client.addEntry(log, { type: 'Set', version: 1, body: [] });
+  },
+  'Read them, then add again after the newest': async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    const { first } = await add([1]);
+    await add([2]);
+    const again = (after: typeof first) => client.addEntry(log, { type: 'Set', version: 1, body: [] }, { after });
+    await refused(() => again(first));
+    const read = await allEntries((await client.query(log, { from: first })).entries);
+    await again(read.at(-1)?.position ?? first);
+  },
+  'Add after …, which is the newest': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const add = (after: { segment: number; entry: number }) =>
+      client.addEntry(log, { type: 'Set', version: 1, body: [] }, { after });
+    const [segment = -1, entry = -1] = numbersOf(await refused(() => add({ segment: 0, entry: 7 })));
+    await add({ segment, entry });
+  },
+};
