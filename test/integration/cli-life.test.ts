@@ -365,7 +365,7 @@ describe('what a person sees', () => {
     const day = /^segment 0: 9 entries expire on \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$/;
     expect((await say('expire', log, '0')).stdout).toMatch(day);
     const status = await say('status', log);
-    expect(status.stdout).toMatch(/│ 0 +│ 9 +│ 7 +│ yes +│ \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ │/);
+    expect(status.stdout).toMatch(/│ 0 +│ 9 +│ 7 +│ yes +│ from \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ │/);
     expect(status.stdout).toMatch(/│ 1 +│ 9 +│ 7 +│ yes +│ - +│/);
     expect(status.stdout).toMatch(/│ 2 +│ 1 +│ 0 +│ - +│ - +│/);
     const undone = await say('expire', log, '0', '--undo');
