@@ -3,10 +3,19 @@ import { bundledSources } from './test/support/bundled-sources.ts';
 
 const { plugin, file } = bundledSources();
 
+/** Whole command lines, deployments and histories: `npm run test:all` runs them, `npm test` does not. */
+const LONG = [
+  'test/integration/cli-{bad-input,compact,interrupt,life,manners,poison}.test.ts',
+  'test/integration/{demo,deployed,edit-history,edit-history-life,kill,throttling}.test.ts',
+];
+const SIMULATION = 'test/simulation/**/*.test.ts';
+const HANG_MS = 20 * 60_000;
+
 export default defineConfig({
   test: {
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    // Only what hangs may fail by a time limit: a machine that is busy with other things is no fault.
+    testTimeout: HANG_MS,
+    hookTimeout: HANG_MS,
     pool: 'forks',
     // By default one core is left alone, which on a machine of two is half of it.
     maxWorkers: 2,
@@ -17,8 +26,13 @@ export default defineConfig({
           name: 'sources',
           include: ['test/**/*.test.ts'],
           // The stack needs programs in Python, and has a configuration of its own.
-          exclude: [...configDefaults.exclude, 'test/stack/**', 'test/bundles/**'],
+          exclude: [...configDefaults.exclude, 'test/stack/**', 'test/bundles/**', ...LONG],
+          env: { LOGFOLD_HISTORIES: '40' },
         },
+      },
+      {
+        extends: true,
+        test: { name: 'long', include: [...LONG, SIMULATION], env: { LOGFOLD_HISTORIES: '500' } },
       },
       {
         extends: true,
