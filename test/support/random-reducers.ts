@@ -177,8 +177,11 @@ function copyOf(value: Value): Value {
   if (value instanceof Buffer) return Buffer.from(value);
   if (value instanceof Uint8Array) return value.slice();
   if (isArray(value)) return value.map(copyOf);
-  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, copyOf(item)]));
+  if (typeof value !== 'object' || value === null) return value;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) return value;
+  const copied = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, copyOf(item)]));
+  return prototype === null ? Object.setPrototypeOf(copied, null) : copied;
 }
 
 function isArray(value: Value): value is readonly Value[] {
