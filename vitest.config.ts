@@ -5,8 +5,9 @@ const { plugin, file } = bundledSources();
 
 /** Whole command lines, deployments and histories: `npm run test:all` runs them, `npm test` does not. */
 const LONG = [
-  'test/integration/cli-{bad-input,compact,interrupt,life,manners,poison}.test.ts',
-  'test/integration/{demo,deployed,edit-history,edit-history-life,kill,throttling}.test.ts',
+  'test/integration/cli-{bad-input,compact,interrupt,life,manners,poison,reducer}.test.ts',
+  'test/integration/{archive-file,demo,deployed,edit-history,edit-history-life,engine}.test.ts',
+  'test/integration/{handlers,hanging-reducer,kill,throttling}.test.ts',
 ];
 const SIMULATION = 'test/simulation/**/*.test.ts';
 const HANG_MS = 20 * 60_000;
@@ -27,7 +28,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           // The stack needs programs in Python, and has a configuration of its own.
           exclude: [...configDefaults.exclude, 'test/stack/**', 'test/bundles/**', ...LONG],
-          env: { LOGFOLD_HISTORIES: '40' },
+          env: { LOGFOLD_HISTORIES: '20' },
         },
       },
       {
