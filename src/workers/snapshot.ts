@@ -1,6 +1,6 @@
 import { HistoryGoneError } from '../errors.ts';
 import { comparePositions, type Position } from '../log/position.ts';
-import { type RootRef, sameRoot } from '../log/root-ref.ts';
+import { type RootRef, rootOf, sameRoot } from '../log/root-ref.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
 import { type CompactionDue, compactionDue } from '../snapshot/compaction.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../snapshot/progress.ts';
@@ -96,13 +96,15 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   if (entry === undefined && (await isGone(deps, { log, position }))) return { outcome: 'gone', position };
   const snapshotEntry = checkSnapshotEntry(deps, { log, position }, entry);
+  // No worker completes a snapshot of a segment that is archived or leaves, whatever its entry carries instead of a root.
+  if (rootOf(snapshotEntry) === undefined && (await isGone(deps, { log, position })))
+    return { outcome: 'gone', position };
   const present = carriedRoot(snapshotEntry);
   if (present !== undefined) {
     await advanceToCarried(deps, { log, position }, present);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     return { outcome: 'present', position, compaction: await dueIfNewest(deps, { log, position }, present) };
   }
-  if (await isGone(deps, { log, position })) return { outcome: 'gone', position };
   const { now, deadline } = deps;
   const built = await buildState(deps, log, {
     at: position,

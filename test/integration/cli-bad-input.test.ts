@@ -223,7 +223,7 @@ describe('words that make no sense', () => {
       ['export', log, '--at', '1/0'],
       ['replay', log, '--at', '0/5'],
     );
-    const advice: unknown = expect.stringContaining('0/3');
+    const advice: unknown = expect.stringContaining('0/4');
     expect(behind).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
     expect(beyond).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 1, entry: 0, advice });
     expect(replayed).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });

@@ -97,6 +97,17 @@ async function loadedRows(): Promise<string[][]> {
 }
 
 describe('a Snapshot entry that carries', () => {
+  test.each(FOREIGN)('%s stops no log once its segment is archived', async (_, _attribute, plant) => {
+    await sheet.completed();
+    await plant();
+    await sheet.covered();
+    await sheet.archive();
+    const before = await sheet.contents();
+    expect(['gone', 'present']).toContain((await sheet.complete(position)).outcome);
+    expect(await sheet.contents()).toEqual(before);
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+  });
+
   test.each(FOREIGN)('%s stops its log, and Last Snapshot stays', async (_, attribute, plant) => {
     const rows = await loadedRows();
     await plant();
