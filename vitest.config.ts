@@ -45,7 +45,7 @@ export default defineConfig({
             'test/bundles/**/*.test.ts',
             'test/golden/**/*.test.ts',
             'test/unit/{body,canonical,item-codec,node}.test.ts',
-            'test/property/{item-codec,keys,spreadsheet,text}.test.ts',
+            'test/property/{item-codec,keys,reducers,spreadsheet,text}.test.ts',
           ],
           env: { LOGFOLD_BUNDLE: file },
           // Node loads the bundle as it is.
