@@ -5,6 +5,7 @@ import { requireDense, requireKnown } from '../log/newest.ts';
 import { MAX_NUMBER, type Position } from '../log/position.ts';
 import { type RootRef, rootOf } from '../log/root-ref.ts';
 import type { Segment } from '../log/segment.ts';
+import { findBlob } from '../store/blob-store.ts';
 import { archivePrefix, formatKey, parseKey, rootPrefix } from '../store/keys.ts';
 import { listProgress } from './progress.ts';
 import { keepsSnapshot, type RetentionPolicy } from './retention.ts';
@@ -166,8 +167,8 @@ async function* lastSnapshotOf(
 
 /** Whether an object was written after a moment, in epoch milliseconds. */
 async function isRecent({ blobs }: KeptRootsDeps, key: string, after: number): Promise<boolean> {
-  for await (const blob of blobs.list(key)) if (blob.key === key) return blob.modified > after;
-  return false;
+  const blob = await findBlob(blobs, key);
+  return blob !== undefined && blob.modified > after;
 }
 
 /** What a snapshot that is no longer kept is remembered by. A root that no entry names is remembered by its key. */

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { LogfoldError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
 import { comparePositions, type Position } from '../log/position.ts';
-import type { BlobStore } from '../store/blob-store.ts';
+import { type BlobStore, findBlob } from '../store/blob-store.ts';
 import { readJson, writeJson } from '../store/json-object.ts';
 import { stopKey } from '../store/keys.ts';
 import type { ReducerId } from './root.ts';
@@ -56,9 +56,7 @@ export function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined
 
 /** Whether there is a note that says why a log is stopped, readable or not. One LIST, which needs no right to read. */
 export async function hasStop(blobs: BlobStore, log: LogId): Promise<boolean> {
-  const key = stopKey(log);
-  for await (const blob of blobs.list(key)) if (blob.key === key) return true;
-  return false;
+  return (await findBlob(blobs, stopKey(log))) !== undefined;
 }
 
 /** Lets a log's snapshots go on; no error where they are not stopped. */

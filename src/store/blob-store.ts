@@ -94,3 +94,9 @@ export function isSameWrite(before: Omit<BlobInfo, 'key'>, after: Omit<BlobInfo,
   const sameVersion = before.version === undefined || before.version === after.version;
   return sameVersion && before.bytes === after.bytes && before.modified === after.modified;
 }
+
+/** What a listing says of one object; undefined if it does not exist. One LIST, which needs no right to read objects. */
+export async function findBlob(blobs: Pick<BlobStore, 'list'>, key: string): Promise<BlobInfo | undefined> {
+  for await (const blob of blobs.list(key)) if (blob.key === key) return blob;
+  return undefined;
+}

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { ObjectInvalidError } from '../errors.ts';
 import type { LogId } from '../log/log-id.ts';
-import type { BlobStore } from '../store/blob-store.ts';
+import { type BlobStore, findBlob } from '../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson, writeJson } from '../store/json-object.ts';
 import { collectedKey, condemnedKey } from '../store/keys.ts';
 
@@ -138,7 +138,8 @@ export async function readCollected(blobs: BlobStore, log: LogId): Promise<Colle
 export async function writeCollected(blobs: BlobStore, log: LogId, note: CollectedNote): Promise<number> {
   const key = collectedKey(log);
   await writeJson(blobs, key, { format: 1, bodies: note.bodies, dropped: note.dropped });
-  for await (const blob of blobs.list(key)) if (blob.key === key) return blob.modified;
+  const written = await findBlob(blobs, key);
+  if (written !== undefined) return written.modified;
   throw new ObjectInvalidError(`the object '${key}' was written and is not listed`, {
     log,
     advice: 'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
