@@ -35,6 +35,8 @@ export interface BuildOptions {
   readonly only?: 'beginning' | Root | undefined;
   /** Asked after each page of entries: true ends the build there. It is asked after the first one at the earliest. */
   readonly shouldStop?: (() => boolean) | undefined;
+  /** Asked for each entry before it is folded: true ends the build at the entry's position. */
+  readonly stopsBefore?: ((entry: Entry) => boolean | Promise<boolean>) | undefined;
   /**
    * Whether to go on from what stopped builds left behind, where that is nearer than the newest snapshot; looking for
    * it costs a request. `where far`: only where this build could stop itself, since a single page is always folded.
@@ -143,7 +145,7 @@ async function buildFrom(
   deps: BuildDeps,
   log: LogId,
   base: Root | undefined,
-  { at, shouldStop }: BuildOptions,
+  { at, shouldStop, stopsBefore }: BuildOptions,
 ): Promise<Pick<Built, 'root' | 'base' | 'entries' | 'chunks'>> {
   const nodes = new NodeStore(deps.chunks ?? chunkStore(deps.blobs, log), deps.platform, {
     ...deps.nodes,
@@ -156,6 +158,13 @@ async function buildFrom(
   let reached = at;
   async function* pages(): AsyncGenerator<readonly Entry[]> {
     for await (const page of readEntries(source, log, { from, to: at })) {
+      const stop = stopsBefore && (await findEntry(page, stopsBefore));
+      if (stop !== undefined) {
+        reached = stop.position;
+        const rest = page.slice(0, page.indexOf(stop));
+        if (rest.length > 0) yield rest;
+        return;
+      }
       // Goes on once the page is folded.
       yield page;
       const last = page.at(-1);
@@ -206,6 +215,18 @@ async function findBase(
 export function otherReducer(root: Root, reducer: Reducer): string | undefined {
   if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;
   return `the snapshot was made by reducer ${root.reducer.name} ${root.reducer.version}, and this is ${reducer.name} ${reducer.version}`;
+}
+
+async function findEntry(
+  page: readonly Entry[],
+  matches: (entry: Entry) => boolean | Promise<boolean>,
+): Promise<Entry | undefined> {
+  for (const entry of page) {
+    const answer = matches(entry);
+    // Most answers need no request, and a log has many entries.
+    if (answer === true || (answer !== false && (await answer))) return entry;
+  }
+  return undefined;
 }
 
 /** The position that follows an entry's. */
