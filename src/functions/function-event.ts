@@ -1,6 +1,6 @@
 import type { LogId } from '../log/log-id.ts';
 import type { Job, SnapshotJob } from '../workers/job.ts';
-import type { Replayed } from '../workers/replay.ts';
+import type { PartlyReplayed, Replayed } from '../workers/replay.ts';
 import type { JobResult } from '../workers/run-job.ts';
 import type { StreamRecord } from '../workers/stream-record.ts';
 import type { SweepResult } from '../workers/sweep.ts';
@@ -76,7 +76,7 @@ export interface ReplayEvent {
   readonly kind: 'replayed';
   readonly run: string;
   readonly log: LogId;
-  readonly replayed: Replayed;
+  readonly replayed: Replayed | PartlyReplayed;
 }
 
 /** Something that a function did, for logs and metrics. */

@@ -72,8 +72,15 @@ export function logLine(event: FunctionEvent): LogLine {
     }
     case 'replayed': {
       const { run, log, replayed } = event;
+      const from = replayed.from && formatPosition(replayed.from);
+      if (replayed.outcome === 'partial') {
+        const { position, equalUpTo, ...rest } = replayed;
+        const places = { from, position: formatPosition(position), equalUpTo: formatPosition(equalUpTo) };
+        const fields = { correlationId: run, log, ...rest, ...places };
+        return line('info', 'a part of the fold of a log equals what is stored, and its time was up', fields);
+      }
       const { position, snapshot, ...rest } = replayed;
-      const places = { position: formatPosition(position), snapshot: snapshot && formatPosition(snapshot) };
+      const places = { from, position: formatPosition(position), snapshot: snapshot && formatPosition(snapshot) };
       const where = { correlationId: run, log, ...rest, ...places };
       if (replayed.equal === null) return line('warn', 'nothing is stored to compare the fold of a log with', where);
       const message = replayed.equal ? 'the fold of a log equals what is stored' : 'the fold of a log DIFFERS';

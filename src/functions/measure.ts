@@ -25,13 +25,17 @@ export function measures(event: FunctionEvent): Measure[] {
         ...ages(event),
       ];
     case 'replayed':
-      return [count('ReplaysDiffered', event.replayed.equal === false ? 1 : 0)];
+      return [count('ReplaysDiffered', differs(event) ? 1 : 0)];
     case 'routed':
     case 'visibility unchanged':
     case 'due':
     case 'unswept':
       return [];
   }
+}
+
+function differs({ replayed }: Extract<FunctionEvent, { kind: 'replayed' }>): boolean {
+  return replayed.outcome === 'replayed' && replayed.equal === false;
 }
 
 /** A sweep of one log, or of what is left over, does not know that there is nothing: 0 would end an alarm. */

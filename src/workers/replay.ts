@@ -4,7 +4,7 @@ import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { comparePositions, formatPosition, type Position } from '../log/position.ts';
 import { rootOf } from '../log/root-ref.ts';
-import { type BuildDeps, type BuildOptions, type Built, buildState, otherReducer } from '../snapshot/build.ts';
+import { type BuildDeps, type Built, buildState, otherReducer } from '../snapshot/build.ts';
 import { keepsRoot } from '../snapshot/kept-roots.ts';
 import type { Root } from '../snapshot/root.ts';
 import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../snapshot/snapshots.ts';
@@ -12,16 +12,35 @@ import { layersHash, saveState, settleState } from '../state/state.ts';
 import type { ChunkStore } from '../tree/chunk.ts';
 import { NodeStore } from '../tree/node-store.ts';
 import { readCollected } from './collection-record.ts';
-import { type Deadline, isTimeUp } from './deadline.ts';
+import { isTimeUp } from './deadline.ts';
+import { Waypoints } from './waypoints.ts';
 
-export interface ReplayDeps extends BuildDeps, Deadline {
+export interface ReplayDeps extends BuildDeps {
   /** Where the replay's own chunks go, so that the log's own are not touched. */
   readonly scratch: ChunkStore;
 }
 
+export interface ReplayTurnDeps extends ReplayDeps {
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** The turn ends after the first page of entries that is folded later than this. Epoch milliseconds. */
+  readonly deadline: number;
+}
+
+/** The part of a log that a replay folds. */
+export interface ReplayRange {
+  /** Where the replay ends; at the newest completed snapshot by default. */
+  readonly at?: Position | undefined;
+  /** A stored snapshot that the fold starts from; it starts at the log's beginning by default. */
+  readonly from?: Position | undefined;
+}
+
 export interface Replayed {
+  readonly outcome: 'replayed';
+  /** The stored snapshot that the fold started from, which proves nothing about it; null for the log's beginning. */
+  readonly from: Position | null;
   readonly position: Position;
-  /** State hash of the log folded from its beginning. */
+  /** State hash of the fold at the position. */
   readonly replayed: string;
   /**
    * State hash of the snapshot that is stored at the position. If there is none: of the snapshot before it that Last
@@ -35,15 +54,101 @@ export interface Replayed {
   readonly entries: number;
 }
 
+/** A turn that ended before its position. */
+export interface PartlyReplayed {
+  readonly outcome: 'partial';
+  /** As in {@link Replayed}. */
+  readonly from: Position | null;
+  /** The position that the next turn has to be given. */
+  readonly position: Position;
+  /** The last stored snapshot on the way that equals the fold: the next turn starts from it. */
+  readonly equalUpTo: Position;
+  readonly entries: number;
+}
+
 /**
- * Folds a log from its beginning up to a position and compares the state hash with what is stored. Writes nothing but
- * scratch.
- * @throws UsageError where the stored snapshot was made by another reducer, so that there is nothing to compare
+ * Folds a log up to a position and compares the state hash with what is stored. Writes nothing but scratch.
+ * @throws UsageError where the stored snapshot was made by another reducer, so that there is nothing to compare, or if
+ * `from` is not the position of a stored snapshot before it
  * @throws LogNotFoundError, EntryGapError, and whatever stops a log
- * @throws TimeUpError if the deadline passes first
- * @param at the newest completed snapshot where it is left out
  */
-export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promise<Replayed> {
+export async function replay(deps: ReplayDeps, log: LogId, range: ReplayRange = {}): Promise<Replayed> {
+  const plan = await planReplay(deps, log, range);
+  const { root, entries } = await buildState(plan.folding, log, { at: plan.position, only: plan.start ?? 'beginning' });
+  const stored = await storedState(deps, plan);
+  return { ...(await compare(deps, plan, root, stored)), entries };
+}
+
+/**
+ * Replays for as long as the deadline allows. By induction a snapshot that equals the fold may stand for the entries
+ * before it, so a turn compares some stored snapshots on its way, and the next turn can start from the last of them.
+ * The first of them that differs ends the replay with its position.
+ * @throws TimeUpError if the deadline passes before the position and before any snapshot on the way is found equal
+ * @throws UsageError, LogNotFoundError, EntryGapError as {@link replay} does, and whatever stops a log
+ */
+export async function replayTurn(
+  deps: ReplayTurnDeps,
+  log: LogId,
+  range: ReplayRange = {},
+): Promise<Replayed | PartlyReplayed> {
+  const waypoints = new Waypoints(deps, log, range.from);
+  const plan = await planReplay(deps, log, range);
+  const { position, from } = plan;
+  const shouldStop = () => isTimeUp(deps);
+  let root = plan.start;
+  let equalUpTo: Position | undefined;
+  let entries = 0;
+  do {
+    const built: Built = await buildState(plan.folding, log, {
+      at: position,
+      only: root ?? 'beginning',
+      shouldStop,
+      // A turn that started from the snapshot to be compared with would compare it with itself.
+      stopsBefore: (entry) => !isAt(entry.position, plan.base?.position) && waypoints.isDue(entry),
+    });
+    root = built.root;
+    entries += built.entries;
+    if (isAt(root.position, position)) {
+      const stored = await storedState(deps, plan, shouldStop);
+      if (stored === undefined || isAt(stored.position, position)) {
+        return { ...(await compare(deps, plan, root, stored)), entries };
+      }
+      break;
+    }
+    const compared = await waypoints.compare((each) => bothHashes(deps, plan, built.root, each));
+    if (compared === undefined) continue;
+    const { replayed, stored } = compared;
+    const passed = root.position;
+    if (replayed !== stored) {
+      const differs = { position: passed, snapshot: passed, replayed, stored, equal: false };
+      return { outcome: 'replayed', from, ...differs, entries };
+    }
+    equalUpTo = passed;
+  } while (!shouldStop());
+  if (equalUpTo !== undefined) return { outcome: 'partial', from, position, equalUpTo, entries };
+  const to = formatPosition(position);
+  const part = from === null ? to : `${to} --from ${formatPosition(from)}`;
+  throw new TimeUpError(
+    `the time was up at ${formatPosition(root.position)}, after ${entries} entries, and no stored snapshot on the way was found equal`,
+    { log, advice: `Run 'logfold replay LOG --at ${part}' on a machine, without a time limit` },
+  );
+}
+
+interface Plan {
+  readonly log: LogId;
+  readonly position: Position;
+  readonly from: Position | null;
+  /** The root at `from`. */
+  readonly start: Root | undefined;
+  /** The root of the stored snapshot to be compared with, at the position or before it. */
+  readonly base: Root | undefined;
+  /** What folds the log. From the beginning it cannot even read the chunks of the log. */
+  readonly folding: ReplayDeps;
+  /** The chunks of the log, and those in scratch. */
+  readonly chunks: ChunkStore;
+}
+
+async function planReplay(deps: ReplayDeps, log: LogId, { at, from }: ReplayRange): Promise<Plan> {
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
   const end = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
   const found = (at && (await snapshotAt(deps, log, at))) ?? (await findSnapshot(deps.store, log, at ?? end));
@@ -54,20 +159,73 @@ export async function replay(deps: ReplayDeps, log: LogId, at?: Position): Promi
       advice: "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to",
     });
   }
-  const scratch = overlay(deps.scratch, chunkStore(deps.blobs, log));
-  const exact = found !== undefined && comparePositions(found.position, position) === 0;
   // Before the long part, since it may show that there is nothing to compare.
-  const base = found && (await storedRoot(deps, log, found, { exact }));
-  const alone = { ...deps, chunks: deps.scratch };
-  const replayed = await buildWithin(alone, log, { at: position, only: 'beginning' });
-  const replayedHash = await settledHash(deps, deps.scratch, replayed.root);
-  const result = { position, replayed: replayedHash, entries: replayed.entries };
-  if (base === undefined) return { ...result, stored: null, equal: null, snapshot: null };
-  const stored = exact
-    ? base
-    : (await buildWithin({ ...deps, chunks: scratch }, log, { at: position, only: base })).root;
-  const storedHash = await settledHash(deps, scratch, stored);
-  return { ...result, stored: storedHash, equal: replayedHash === storedHash, snapshot: base.position };
+  const base = found && (await storedRoot(deps, log, found, { exact: isAt(found.position, position) }));
+  const start = from && (await startRoot(deps, log, { from, before: position, base: base?.position }));
+  const chunks = overlay(deps.scratch, chunkStore(deps.blobs, log));
+  const folding = { ...deps, chunks: start === undefined ? deps.scratch : chunks };
+  return { log, position, from: from ?? null, start, base, folding, chunks };
+}
+
+/** @throws UsageError if a fold cannot start from the snapshot at `from`, or would prove nothing */
+async function startRoot(
+  deps: ReplayDeps,
+  log: LogId,
+  { from, before, base }: { readonly from: Position; readonly before: Position; readonly base: Position | undefined },
+): Promise<Root> {
+  const refuse = (reason: string): UsageError =>
+    new UsageError(`cannot replay from ${formatPosition(from)}: ${reason}`, {
+      log,
+      ...from,
+      advice: "Leave out 'from': then the fold starts at the beginning of the log",
+    });
+  if (comparePositions(from, before) >= 0) throw refuse(`it does not lie before ${formatPosition(before)}`);
+  if (isAt(from, base)) throw refuse('it is the snapshot to be compared with');
+  const found = await snapshotAt(deps, log, from);
+  if (found === undefined) throw refuse('no snapshot is stored there, or it is no longer kept');
+  const root = await loadRoot(deps, { log, position: from }, found.ref);
+  const other = otherReducer(root, deps.reducer);
+  if (other !== undefined) throw refuse(other);
+  return root;
+}
+
+/**
+ * The stored state at the position: a root, or what a root and the entries since give; undefined if no root is stored.
+ * @returns a root before the position if it had to stop
+ */
+async function storedState(
+  deps: ReplayDeps,
+  { log, position, base, chunks }: Plan,
+  shouldStop?: () => boolean,
+): Promise<Root | undefined> {
+  if (base === undefined || isAt(base.position, position)) return base;
+  return (await buildState({ ...deps, chunks }, log, { at: position, only: base, shouldStop })).root;
+}
+
+async function compare(
+  deps: ReplayDeps,
+  plan: Plan,
+  root: Root,
+  other: Root | undefined,
+): Promise<Omit<Replayed, 'entries'>> {
+  const { position, from, base, folding } = plan;
+  const result = { outcome: 'replayed', from, position } as const;
+  if (other === undefined || base === undefined) {
+    const replayed = await settledHash(deps, folding.chunks ?? deps.scratch, root);
+    return { ...result, replayed, stored: null, equal: null, snapshot: null };
+  }
+  const { replayed, stored } = await bothHashes(deps, plan, root, other);
+  return { ...result, replayed, stored, equal: replayed === stored, snapshot: base.position };
+}
+
+async function bothHashes(
+  deps: ReplayDeps,
+  { folding, chunks }: Plan,
+  root: Root,
+  other: Root,
+): Promise<{ readonly replayed: string; readonly stored: string }> {
+  const replayed = await settledHash(deps, folding.chunks ?? deps.scratch, root);
+  return { replayed, stored: await settledHash(deps, chunks, other) };
 }
 
 /** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
@@ -83,16 +241,8 @@ async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Pro
   return { position, ref };
 }
 
-/** @throws TimeUpError if the deadline passes before the position is reached */
-async function buildWithin(deps: ReplayDeps, log: LogId, options: BuildOptions): Promise<Built> {
-  const built = await buildState(deps, log, { ...options, shouldStop: () => isTimeUp(deps) });
-  const { position } = built.root;
-  if (comparePositions(position, options.at) === 0) return built;
-  const to = formatPosition(options.at);
-  throw new TimeUpError(`the time was up at ${formatPosition(position)}, after ${built.entries} entries`, {
-    log,
-    advice: `Run 'logfold replay LOG --at ${to}' where no time limit holds; a replay cannot go on from there`,
-  });
+function isAt(position: Position, other: Position | undefined): boolean {
+  return other !== undefined && comparePositions(position, other) === 0;
 }
 
 /** The state hash of a root, settled in scratch where edits wait. */

@@ -172,6 +172,8 @@ describe('the documents that --json prints', () => {
     });
     expect(await only(['replay', log])).toEqual({
       log,
+      outcome: 'replayed',
+      from: null,
       position: end,
       replayed: HASH,
       stored: HASH,
@@ -238,6 +240,14 @@ describe('what a person sees', () => {
     // What is read by a program, or in a file, has no colours.
     for (const { stdout, stderr } of [status, all]) expect(stdout + stderr).not.toContain('\x1b');
     expect(await say('replay', log)).toMatchObject({ code: 0, stdout: expect.stringMatching(/equals/) });
+    await writeFile(file, '{"op":"set","cells":[[0,0,"b"]]}\n{"op":"snapshot"}\n'.repeat(2));
+    await say('append', log, file);
+    await say('work', '--until-idle');
+    const part = await say('replay', log, '--from', '0/3');
+    expect(part).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^The fold of 2 entries since the snapshot at 0\/3 equals/),
+    });
     expect((await say('verify', log)).stdout).toMatch(/nothing is missing/);
   });
 });

@@ -9,6 +9,7 @@ import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { S3BlobStore } from '../../src/adapters/s3-blob-store.ts';
 import { SqsJobQueue } from '../../src/adapters/sqs-job-queue.ts';
+import type { ReplayAnswer } from '../../src/functions/replay-function.ts';
 import { toSqsEvent } from '../../src/functions/sqs-event.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
@@ -19,7 +20,6 @@ import { listProgress } from '../../src/snapshot/progress.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/rows.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
-import type { Replayed } from '../../src/workers/replay.ts';
 import { logStatus } from '../../src/workers/status.ts';
 import type { SweepResult } from '../../src/workers/sweep.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
@@ -56,7 +56,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
   let snapshot: Handler<SQSEvent, SQSBatchResponse>;
   let maintain: Handler<SQSEvent, SQSBatchResponse>;
   let sweep: Handler<unknown, SweepResult>;
-  let replay: Handler<unknown, Replayed>;
+  let replay: Handler<unknown, ReplayAnswer>;
 
   beforeAll(async () => {
     engine = await startTestEngine();

@@ -406,6 +406,18 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [{ file: 'snapshot/root.ts', from: '    requireReadable(platform, root, encoded);\n', to: '' }],
   },
   {
+    name: 'replay-past-difference',
+    fault: 'a replay goes on from a snapshot that differs from the fold',
+    test: 'test/unit/replay-turns.test.ts',
+    edits: [
+      {
+        file: 'workers/replay.ts',
+        from: '    if (replayed !== stored) {\n',
+        to: '    if (replayed === stored + stored) {\n',
+      },
+    ],
+  },
+  {
     name: 'advice-with-wrong-option',
     fault: 'advice names an option that its command does not have',
     test: 'test/unit/advice.test.ts',

@@ -398,7 +398,7 @@ describe('what an archived segment lost', () => {
     const reducer = versionedSheet(2);
     expect(await rebuild(sheet, { reducer })).toMatchObject({ outcome: 'rebuilt', differed: [] });
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-    const replaying = replay({ ...sheet.deps, reducer, scratch: new MemoryChunks() }, sheet.log, last);
+    const replaying = replay({ ...sheet.deps, reducer, scratch: new MemoryChunks() }, sheet.log, { at: last });
     expect(await replaying).toMatchObject({ equal: true, snapshot: last });
     await collectAfterEachGrace(sheet, 3);
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
@@ -470,7 +470,7 @@ describe('what an archived segment lost', () => {
 
   /** The state hash of the stored snapshot and of the fold. */
   async function replayedAt(sheet: SheetLog, at: Position): Promise<unknown> {
-    const { replayed, stored, equal } = await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, at);
+    const { replayed, stored, equal } = await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, { at });
     expect(equal).toBe(true);
     return { replayed, stored };
   }

@@ -68,7 +68,9 @@ describe('the replay function', () => {
     ['no id', { log: 'mine' }],
     ['no position', { log: LOG, at: 'the end' }],
     ['a number beyond all', { log: LOG, at: '0/9999999999' }],
-    ['another setting', { log: LOG, from: '0/1' }],
+    ['no snapshot', { log: LOG, from: '0/1' }],
+    ['no snapshot before', { log: LOG, from: '0/3' }],
+    ['another setting', { log: LOG, to: '0/1' }],
   ])('refuses %s for an event', async (_what, event) => {
     const { run } = await replayable();
     await expect(run(event)).rejects.toThrow(UsageError);

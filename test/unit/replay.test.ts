@@ -10,7 +10,7 @@ import { SheetLog } from '../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 function replayed(sheet: SheetLog, at?: Position): Promise<Replayed> {
-  return replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, at);
+  return replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, { at });
 }
 
 /** Two snapshots in two segments, each on top of the one before, and a tail. */
@@ -38,6 +38,8 @@ describe('replay', () => {
     const { sheet, second } = await twoSnapshots();
     const stateHash = await sheet.stateHash(second);
     expect(await replayed(sheet)).toEqual({
+      outcome: 'replayed',
+      from: null,
       position: second,
       replayed: stateHash,
       stored: stateHash,
@@ -110,7 +112,7 @@ describe('replay', () => {
     const blobs = new MeteredBlobStore(sheet.blobs);
     const scratch = new MemoryChunks();
     await replay({ ...sheet.deps, blobs, scratch }, sheet.log);
-    await replay({ ...sheet.deps, blobs, scratch }, sheet.log, end);
+    await replay({ ...sheet.deps, blobs, scratch }, sheet.log, { at: end });
     expect(blobs.usage()).toMatchObject({ puts: 0, deletes: 0 });
     expect(scratch.stored.size).toBeGreaterThan(3);
     expect(await sheet.contents()).toEqual(before);
@@ -151,7 +153,7 @@ describe('replay', () => {
     await sheet.completed();
     const end = await sheet.edit({ type: 'Set', cells: [[0, 1, 'b']] });
     const newer = { ...sheet.deps, reducer: versionedSheet(2), scratch: new MemoryChunks() };
-    expect(await replay(newer, sheet.log, end)).toMatchObject({ position: end, equal: null, snapshot: null });
+    expect(await replay(newer, sheet.log, { at: end })).toMatchObject({ position: end, equal: null, snapshot: null });
   });
 
   test('names an entry that cannot be folded', async () => {

@@ -16,6 +16,11 @@ export function replayCommand() {
       'replay up to this entry, as SEGMENT/ENTRY; to the newest snapshot by default',
       parse.position,
     )
+    .option(
+      '--from <position>',
+      'start from the snapshot that is stored at this entry, which is taken to be right; at the beginning by default',
+      parse.position,
+    )
     .action((log, options) =>
       inEnvironment(options, async ({ deps, requireReducer }, output) => {
         await requireReducer(log);
@@ -23,7 +28,7 @@ export function replayCommand() {
         const progress = output.progress('Entries folded');
         try {
           const onProgress = (entries: number) => progress.update(entries);
-          const result = await withScratch(log, (scratch) => replay({ ...deps, scratch, onProgress }, log, options.at));
+          const result = await withScratch(log, (scratch) => replay({ ...deps, scratch, onProgress }, log, options));
           progress.stop();
           output.result({ log, ...result }, describe(result));
           if (result.equal !== true) process.exitCode = 1;
@@ -34,8 +39,9 @@ export function replayCommand() {
     );
 }
 
-function describe({ position, entries, equal, snapshot, replayed, stored }: Replayed): string {
-  const fold = `The fold of ${countEntries(entries)}`;
+function describe({ from, position, entries, equal, snapshot, replayed, stored }: Replayed): string {
+  const since = from === null ? '' : ` since the snapshot at ${formatPosition(from)}`;
+  const fold = `The fold of ${countEntries(entries)}${since}`;
   const place = formatPosition(position);
   if (snapshot === null) {
     return `${fold} was compared with nothing: nothing is stored to compare it with at ${place} or before\n  replayed ${replayed}`;

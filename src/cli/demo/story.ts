@@ -167,7 +167,7 @@ export class Story {
       progress.update(folded);
     };
     try {
-      return await replay({ ...cast.auditor.deps, scratch: chunks, onProgress }, log, position);
+      return await replay({ ...cast.auditor.deps, scratch: chunks, onProgress }, log, { at: position });
     } finally {
       progress.stop();
     }

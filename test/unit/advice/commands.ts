@@ -24,10 +24,11 @@ import { chooseEngine } from '../../../src/local/engine-program.ts';
 import { entryTableInput } from '../../../src/local/tables.ts';
 import { segmentKey } from '../../../src/log/item-codec.ts';
 import type { LogId } from '../../../src/log/log-id.ts';
+import type { Position } from '../../../src/log/position.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { stopKey } from '../../../src/store/keys.ts';
 import { archiveSegment } from '../../../src/workers/archive.ts';
-import { replay } from '../../../src/workers/replay.ts';
+import { replayTurn } from '../../../src/workers/replay.ts';
 import { CliPlace } from '../../support/cli-place.ts';
 import { newLogId } from '../../support/logs.ts';
 import { clientConfig } from '../../support/shared-engine.ts';
@@ -366,10 +367,19 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => archiveSegment(timedOut(), { log, segment: 0 })));
     expect(await place.keys(log, 'archives')).toHaveLength(1);
   },
-  "Run 'logfold replay LOG --at …' where no time limit holds; a replay cannot go on from there": async (refused) => {
-    const log = await snapshotted();
+  "Run 'logfold replay LOG --at …' on a machine, without a time limit": async (refused) => {
+    const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    const { position } = await place.client.addSnapshot(log);
+    await here('sweep', '--log', log, '--keep-segments', '1000');
     const scratch = { get: async () => undefined, put: async () => undefined };
-    await paste(await refused(() => replay({ ...timedOut(), scratch, rangeEntries: 1 }, log)));
+    const turn = (from?: Position) => replayTurn({ ...timedOut(), scratch, rangeEntries: 1 }, log, { from });
+    await paste(await refused(() => turn()));
+    await place.client.addEntry(log, { type: 'Set', version: 1, body: [[0, 0, 'b']] });
+    await place.client.addSnapshot(log);
+    await here('sweep', '--log', log, '--keep-segments', '1000');
+    const advice = await refused(() => turn(position));
+    expect(advice).toContain('--from');
+    await paste(advice);
   },
   "Run 'logfold archive LOG …' first; nothing was changed": async (refused) => {
     const log = await closed();

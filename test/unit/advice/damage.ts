@@ -12,7 +12,7 @@ import { collectLog } from '../../../src/workers/collect.ts';
 import { expireSegment } from '../../../src/workers/expire.ts';
 import { readPolicies, writePolicy } from '../../../src/workers/policies.ts';
 import { rebuildLog } from '../../../src/workers/rebuild.ts';
-import { replay } from '../../../src/workers/replay.ts';
+import { type ReplayRange, replay } from '../../../src/workers/replay.ts';
 import { restoreSegment } from '../../../src/workers/restore.ts';
 import { readSweepNote } from '../../../src/workers/sweep-note.ts';
 import { unexpireSegment } from '../../../src/workers/unexpire.ts';
@@ -244,11 +244,19 @@ export const DAMAGE: Cases = {
     await sheet.edit(set(0, 0, 'a'));
     const first = await sheet.completed();
     const run = (version: number, at?: Position) =>
-      replay({ ...sheet.deps, scratch: scratchOf(), reducer: versionedSheet(version) }, sheet.log, at);
+      replay({ ...sheet.deps, scratch: scratchOf(), reducer: versionedSheet(version) }, sheet.log, { at });
     await refused(() => run(2, first));
     expect(await run(1, first)).toMatchObject({ equal: true });
     await sheet.completed({ reducer: versionedSheet(2) });
     expect(await run(2)).toMatchObject({ equal: true });
+  },
+  "Leave out 'from': then the fold starts at the beginning of the log": async (refused) => {
+    const sheet = await SheetLog.create();
+    const from = await sheet.edit(set(0, 0, 'a'));
+    await sheet.completed();
+    const run = (range: ReplayRange) => replay({ ...sheet.deps, scratch: scratchOf() }, sheet.log, range);
+    await refused(() => run({ from }));
+    expect(await run({})).toMatchObject({ equal: true });
   },
   'Correct it, or remove it: then every log has the policy of the deployment': async (refused) => {
     const sheets = new SheetLogs();

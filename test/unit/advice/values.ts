@@ -196,18 +196,19 @@ export const VALUES: Cases = {
     { expire: 'ttl', archive: false, keepDays: 0 },
     () => [{ archive: true }, { keepDays: 1 }],
   ),
-  'Give {"log": "<id>"}, and "at": "SEGMENT/ENTRY" where it is not to be the newest snapshot': async (refused) => {
-    const sheet = await SheetLog.create();
-    await sheet.edit(set(0, 0, 'a'));
-    await sheet.completed();
-    const replay = replayFunction({ ...sheet.deps, rangeEntries: 1, withScratch, report: () => undefined });
-    const context = lambdaContext(900_000, 'request');
-    const advice = await refused(() => replay({ logId: LOG }, context));
-    const event = JSON.parse((/\{.*?\}/.exec(advice)?.[0] ?? '').replace('<id>', LOG));
-    expect(await replay(event, context)).toMatchObject({ equal: true });
-    const [, at = ''] = /"(at)": "SEGMENT\/ENTRY"/.exec(advice) ?? [];
-    expect(await replay({ ...event, [at]: '0/2' }, context)).toMatchObject({ position: { segment: 0, entry: 2 } });
-  },
+  'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another place than the newest snapshot, or the "next" of an answer':
+    async (refused) => {
+      const sheet = await SheetLog.create();
+      await sheet.edit(set(0, 0, 'a'));
+      await sheet.completed();
+      const replay = replayFunction({ ...sheet.deps, rangeEntries: 1, withScratch, report: () => undefined });
+      const context = lambdaContext(900_000, 'request');
+      const advice = await refused(() => replay({ logId: LOG }, context));
+      const event = JSON.parse((/\{.*?\}/.exec(advice)?.[0] ?? '').replace('<id>', LOG));
+      expect(await replay(event, context)).toMatchObject({ equal: true });
+      const [, at = ''] = /"(at)": "SEGMENT\/ENTRY"/.exec(advice) ?? [];
+      expect(await replay({ ...event, [at]: '0/2' }, context)).toMatchObject({ position: { segment: 0, entry: 2 } });
+    },
   'Give {} or some of log, since, rebuild, collect and from': async (refused) => {
     const sheets = new SheetLogs();
     const queue = { send: async () => undefined, depth: async () => 0 };

@@ -1,0 +1,266 @@
+import { describe, expect, test } from 'vitest';
+import { withScratch } from '../../src/adapters/scratch.ts';
+import type { ReplayEvent } from '../../src/functions/function-event.ts';
+import { logLine } from '../../src/functions/log-line.ts';
+import { measures } from '../../src/functions/measure.ts';
+import { type ReplayAnswer, replayFunction } from '../../src/functions/replay-function.ts';
+import { formatPosition, type Position } from '../../src/log/position.ts';
+import { waitingEdits } from '../../src/snapshot/compaction.ts';
+import type { FoldWatch } from '../../src/snapshot/fold.ts';
+import { encodeRoot } from '../../src/snapshot/root.ts';
+import type { Reducer } from '../../src/state/reducer.ts';
+import { replay } from '../../src/workers/replay.ts';
+import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { collectAfterEachGrace } from '../support/collecting.ts';
+import { lambdaContext } from '../support/lambda-events.ts';
+import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { versionedSheet } from '../support/versioned-sheet.ts';
+
+/** What the function leaves of its time, in milliseconds. */
+const MARGIN = 60_000;
+
+const SECOND = 1_000;
+
+type Deps = Partial<SheetLog['deps']>;
+
+/** Invokes the replay function once. Each page of one entry takes a second. */
+async function turn(sheet: SheetLog, event: unknown, seconds: number, deps: Deps = {}) {
+  let now = 0;
+  const events: ReplayEvent[] = [];
+  const run = replayFunction({
+    ...sheet.deps,
+    ...deps,
+    now: () => now,
+    rangeEntries: 1,
+    onProgress: () => {
+      now += SECOND;
+    },
+    withScratch,
+    report: (event) => void events.push(event),
+  });
+  const answer = await run(event, lambdaContext(MARGIN + seconds * SECOND, 'request'));
+  return { answer, events };
+}
+
+/** Invokes the replay function until an answer has no `next`. */
+async function turns(sheet: SheetLog, seconds: number, deps?: Deps): Promise<readonly ReplayAnswer[]> {
+  const answers: ReplayAnswer[] = [];
+  let event: unknown = { log: sheet.log };
+  while (event !== undefined) {
+    // What Lambda gives is JSON.
+    const { answer } = await turn(sheet, JSON.parse(JSON.stringify(event)), seconds, deps);
+    answers.push(answer);
+    event = 'next' in answer ? answer.next : undefined;
+    if (answers.length > 50) throw new Error('the turns do not end');
+  }
+  return answers;
+}
+
+/** A log of three segments, the first archived, with a snapshot after every second edit: edits wait in some. */
+async function longLog(): Promise<{ sheet: SheetLog; snapshots: readonly Position[] }> {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  await sheet.fill(60, 5);
+  const snapshots = [await sheet.completed(), await sheet.covered()];
+  for (let i = 0; i < 9; i++) {
+    await sheet.edit(set(i * 7, 1, `edit ${i}`), set(i * 3, 2, `and ${i}`));
+    snapshots.push(i === 4 ? await sheet.covered() : await sheet.completed());
+  }
+  await sheet.archive();
+  return { sheet, snapshots };
+}
+
+/** Completes a snapshot with another state than its entries give, in every other way as it should be. */
+async function forge(sheet: SheetLog, by: Position): Promise<Position> {
+  const position = await sheet.snapshot();
+  const forged = encodeRoot(sheet.deps.platform, { ...(await sheet.root(by)), position });
+  await sheet.store.completeSnapshot(sheet.log, position, { inline: forged.stored });
+  await sheet.store.advanceLastSnapshot(sheet.log, position);
+  return position;
+}
+
+function whole(sheet: SheetLog) {
+  return replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log);
+}
+
+describe('a replay in turns', () => {
+  test.each([5, 6, 9, 14])('of %d seconds gives the answer of a replay without turns', async (seconds) => {
+    const { sheet } = await longLog();
+    const before = await sheet.contents();
+    const { from: _from, entries, ...expected } = await whole(sheet);
+    expect(expected.equal).toBe(true);
+    const answers = await turns(sheet, seconds);
+    expect(answers.length).toBeGreaterThan(1);
+    const [last, previous] = answers.toReversed();
+    if (previous?.outcome !== 'partial') throw new Error('the turn before the last one is not partial');
+    expect(last).toMatchObject({ ...expected, from: previous.equalUpTo });
+    expect(last?.entries).toBeLessThan(entries);
+    expect(await sheet.contents()).toEqual(before);
+  });
+
+  test('compares snapshots in which edits wait', async () => {
+    const { sheet, snapshots } = await longLog();
+    const roots = await Promise.all(snapshots.slice(5, 9).map((position) => sheet.root(position)));
+    expect(roots.map(({ state }) => waitingEdits(state) > 0)).toContain(true);
+    const passed = (await turns(sheet, 5)).flatMap((answer) => ('next' in answer ? [answer.next.from] : []));
+    const waiting = roots.filter(({ state }) => waitingEdits(state) > 0).map((root) => formatPosition(root.position));
+    expect(passed).toEqual(expect.arrayContaining(waiting));
+  });
+
+  test('says how far the fold was found equal, and with which event it goes on', async () => {
+    const { sheet, snapshots } = await longLog();
+    const [, second] = snapshots;
+    const newest = snapshots.at(-1);
+    if (second === undefined || newest === undefined) throw new Error('the log has too few snapshots');
+    const { answer, events } = await turn(sheet, { log: sheet.log }, 5);
+    expect(answer).toEqual({
+      log: sheet.log,
+      outcome: 'partial',
+      from: null,
+      position: newest,
+      equalUpTo: second,
+      entries: expect.any(Number),
+      next: { log: sheet.log, at: formatPosition(newest), from: formatPosition(second) },
+    });
+    const [event] = events;
+    if (event === undefined) throw new Error('nothing was reported');
+    expect(logLine(event)).toMatchObject({ level: 'info', fields: { equalUpTo: formatPosition(second), from: null } });
+    expect(measures(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
+  });
+
+  test.each([4, 5, 6, 11])('of %d seconds finds the wrong snapshot on which the others were built', async (seconds) => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    const snapshots: Position[] = [];
+    let wrong: Position | undefined;
+    for (let i = 0; i < 6; i++) {
+      await sheet.edit(set(i, 0, `edit ${i}`), set(i, 1, `and ${i}`));
+      const [first] = snapshots;
+      if (i === 3 && first !== undefined) {
+        wrong = await forge(sheet, first);
+        snapshots.push(wrong);
+      } else snapshots.push(await sheet.completed());
+    }
+    const answers = await turns(sheet, seconds);
+    expect(answers.slice(0, -1).every(({ outcome }) => outcome === 'partial')).toBe(true);
+    expect(answers.at(-1)).toMatchObject({ outcome: 'replayed', equal: false, position: wrong, snapshot: wrong });
+  });
+
+  test('makes no request for snapshots on the way while its time is not short', async () => {
+    const { sheet } = await longLog();
+    const requests: string[] = [];
+    const counting = depsAround(sheet, (name, effect) => {
+      requests.push(name);
+      return effect();
+    });
+    await replay({ ...counting, rangeEntries: 1, scratch: new MemoryChunks() }, sheet.log);
+    const alone = requests.splice(0);
+    await turn(sheet, { log: sheet.log }, 900, counting);
+    expect(requests.toSorted()).toEqual(alone.toSorted());
+  });
+
+  test('looks at no more than sixteen snapshots, and folds no entry twice', async () => {
+    const sheet = await SheetLog.create();
+    for (let i = 0; i < 40; i++) {
+      await sheet.edit(set(i, 0, `edit ${i}`));
+      await sheet.completed();
+    }
+    let [builds, folded] = [0, 0];
+    const watch: FoldWatch = {
+      watch: (_use, work) => {
+        builds++;
+        return work();
+      },
+    };
+    const reducer: Reducer = {
+      ...sheet.deps.reducer,
+      fold: (draft, entry) => {
+        folded++;
+        return sheet.deps.reducer.fold(draft, entry);
+      },
+    };
+    const { answer } = await turn(sheet, { log: sheet.log }, 82, { reducer, watch });
+    expect(answer).toMatchObject({ outcome: 'replayed', equal: true, entries: 80 });
+    expect(folded).toBe(40);
+    // Each look ends a build, and the next one goes on from there.
+    expect(builds).toBeGreaterThan(8);
+    expect(builds).toBeLessThanOrEqual(16);
+  });
+
+  test('cannot start from snapshots that are no longer kept: the time is up then', async () => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    for (let i = 0; i < 4; i++) {
+      await sheet.edit(set(i, 0, `edit ${i}`));
+      await sheet.completed();
+    }
+    expect(await turn(sheet, { log: sheet.log }, 4)).toMatchObject({ answer: { outcome: 'partial' } });
+    await collectAfterEachGrace(sheet, 3, { keepSnapshots: 'last' });
+    await expect(turn(sheet, { log: sheet.log }, 4)).rejects.toMatchObject({
+      code: 'TIME_UP',
+      advice: expect.stringContaining(`--at 0/8' on`),
+    });
+  });
+
+  test('cannot start from snapshots of another version of the reducer', async () => {
+    const sheet = await SheetLog.create();
+    for (let i = 0; i < 3; i++) {
+      await sheet.edit(set(i, 0, `edit ${i}`));
+      await sheet.completed();
+    }
+    const reducer = versionedSheet(2);
+    await sheet.edit(set(9, 0, 'newer'));
+    const newer = await sheet.completed({ reducer });
+    await expect(turn(sheet, { log: sheet.log }, 5, { reducer })).rejects.toMatchObject({ code: 'TIME_UP' });
+    expect(await turn(sheet, { log: sheet.log }, 50, { reducer })).toMatchObject({
+      answer: { equal: true, position: newer },
+    });
+  });
+
+  test('passes over snapshots that are damaged', async () => {
+    const { sheet, snapshots } = await longLog();
+    const { objects } = await sheet.contents();
+    const chunks = Object.keys(objects).filter((key) => key.includes('/chunks/'));
+    const newest = snapshots.at(-1);
+    if (newest === undefined) throw new Error('the log has no snapshots');
+    await sheet.compact(newest);
+    await sheet.blobs.delete(chunks);
+    expect(await turn(sheet, { log: sheet.log }, 60)).toMatchObject({ answer: { equal: true, position: newest } });
+  });
+
+  test('advises a replay from the same snapshot where it comes no further than that', async () => {
+    const { sheet, snapshots } = await longLog();
+    const [first] = snapshots;
+    if (first === undefined) throw new Error('the log has no snapshots');
+    const event = { log: sheet.log, from: formatPosition(first) };
+    await expect(turn(sheet, event, 1)).rejects.toMatchObject({
+      code: 'TIME_UP',
+      advice: expect.stringMatching(/--at 2\/\d+ --from 0\/2' on/),
+    });
+  });
+});
+
+describe('a replay from a snapshot', () => {
+  test('folds only what follows, and says so', async () => {
+    const { sheet, snapshots } = await longLog();
+    const from = snapshots[6];
+    const { entries, ...all } = await whole(sheet);
+    const part = await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, { from });
+    expect(part).toMatchObject({ ...all, from });
+    expect(part.entries).toBeLessThan(entries);
+  });
+
+  test('is refused where it cannot start, or would compare a snapshot with itself', async () => {
+    const { sheet, snapshots } = await longLog();
+    const newest = snapshots.at(-1);
+    if (newest === undefined) throw new Error('the log has no snapshots');
+    const behind = await sheet.edit(set(0, 0, 'behind'));
+    const from = (position: Position, at?: Position, deps: Deps = {}) =>
+      replay({ ...sheet.deps, ...deps, scratch: new MemoryChunks() }, sheet.log, { from: position, at });
+    const refusal = (reason: RegExp) => ({ code: 'USAGE', message: expect.stringMatching(reason) });
+    await expect(from({ segment: 0, entry: 1 })).rejects.toMatchObject(refusal(/no snapshot is stored there/));
+    await expect(from(newest)).rejects.toMatchObject(refusal(/does not lie before/));
+    await expect(from(newest, behind)).rejects.toMatchObject(refusal(/the snapshot to be compared with/));
+    await sheet.completed({ reducer: versionedSheet(2) });
+    await expect(from(newest, undefined, { reducer: versionedSheet(2) })).rejects.toMatchObject(
+      refusal(/made by reducer spreadsheet 1/),
+    );
+  });
+});
