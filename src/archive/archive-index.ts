@@ -18,7 +18,7 @@ export const MAX_FRAME_BYTES = 32 * 1024 * 1024;
 export interface ArchiveIndex {
   readonly log: LogId;
   readonly segment: number;
-  /** Entries of the segment: their numbers are 0 up to this. */
+  /** Entries of the segment: their numbers are 0 up to this. In a part of an archive, the number after its last entry. */
   readonly entries: number;
   /** Of all lines, uncompressed. */
   readonly bytes: number;
@@ -36,9 +36,10 @@ export function encodeArchiveIndex(index: ArchiveIndex): Uint8Array {
 
 /**
  * The inverse of {@link encodeArchiveIndex}.
+ * @param from the first entry that the index must have: above 0 only for a part of an archive
  * @throws ArchiveCorruptError, without place, where the bytes are something else, or of a later format
  */
-export function decodeArchiveIndex(bytes: Uint8Array): ArchiveIndex {
+export function decodeArchiveIndex(bytes: Uint8Array, from = 0): ArchiveIndex {
   const value = decoded(bytes);
   if (value.format !== FORMAT) {
     throw new ArchiveCorruptError(`the index is of format ${String(value.format)}, which this version cannot read`, {
@@ -57,7 +58,7 @@ export function decodeArchiveIndex(bytes: Uint8Array): ArchiveIndex {
     hashes,
   };
   const ascending = index.firsts.every((first, i) => first > (index.firsts[i - 1] ?? -1) && first < index.entries);
-  if (!ascending || index.firsts[0] !== 0 || hashes.length !== firsts.length * HASH_BYTES) fail();
+  if (!ascending || index.firsts[0] !== from || hashes.length !== firsts.length * HASH_BYTES) fail();
   return index;
 }
 

@@ -49,15 +49,18 @@ export async function compareWithArchive(
 }
 
 /**
- * Compares all of an archive with all of its segment in the table, side by side.
+ * Compares all of an archive, or of a part of one, with the entries in the table, side by side.
+ * @param shouldStop asked between pages once a frame is compared: true leaves the frames after that uncompared
+ * @returns the number after the last entry of the frames that were compared: `archive.entries` if that is all of them
  * @throws ArchiveDiffersError where one has an entry that the other does not have, or otherwise
  */
 export async function verifyArchive(
   archive: Archive,
   pages: AsyncIterable<readonly StoredItem[]>,
   of: ComparisonOf,
-): Promise<void> {
-  let next = 0;
+  shouldStop: () => boolean = () => false,
+): Promise<number> {
+  let next = archive.first;
   for await (const page of pages) {
     await compareWithArchive(archive, page, of);
     for (const item of page) {
@@ -65,8 +68,11 @@ export async function verifyArchive(
         throw differs(of.segment, next, 'the archive has an entry that the table does not have');
       next++;
     }
+    const compared = archive.framesBefore(next);
+    if (next < archive.entries && compared > archive.first && shouldStop()) return compared;
   }
   if (next < archive.entries) throw differs(of.segment, next, 'the archive has an entry that the table does not have');
+  return next;
 }
 
 function withoutRoot(item: StoredItem): StoredItem {

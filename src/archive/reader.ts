@@ -12,6 +12,7 @@ import {
   MAX_FRAME_BYTES,
   skippableContent,
 } from './archive-index.ts';
+import type { StoredFrame } from './frame-list.ts';
 import { decodeItemLine } from './item-line.ts';
 import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
 
@@ -19,6 +20,8 @@ import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from 
 const TAIL_BYTES = 64 * 1024;
 /** Frames kept as they were read last: readers go through neighbouring ranges side by side. */
 const KEPT_FRAMES = 2;
+/** How much of an object is read at once where all of it is read as it is stored, in bytes. */
+const READ_BYTES = 8 * 1024 * 1024;
 
 export interface ArchiveSource {
   readonly blobs: BlobStore;
@@ -40,7 +43,9 @@ interface Frame {
 
 /** An archive whose index is read and proven. Whatever it gives is proven by hashes down from the one on the segment. */
 export class Archive {
-  /** Entries of the segment. */
+  /** Number of the first entry: 0, unless this is a part of an archive. */
+  readonly first: number;
+  /** Entries of the segment. In a part, the number after its last entry. */
   readonly entries: number;
   /** Of all lines, uncompressed. */
   readonly bytes: number;
@@ -62,12 +67,41 @@ export class Archive {
     this.#segment = place.segment;
     this.#key = place.key;
     this.#frames = parts.frames;
+    this.first = parts.index.firsts[0] ?? 0;
     this.entries = parts.index.entries;
     this.bytes = parts.index.bytes;
   }
 
   get frames(): number {
     return this.#frames.length;
+  }
+
+  /** The number after the last entry of the frames that lie before an entry; {@link first} if there are none. */
+  framesBefore(entry: number): number {
+    return this.#frames.findLast(({ after }) => after <= entry)?.after ?? this.first;
+  }
+
+  /**
+   * The frames that lie before an entry, as they are stored: some megabytes in each request. Each frame has the hash that
+   * the index states; nobody looks at its lines.
+   * @throws ArchiveMissingError, ArchiveCorruptError
+   */
+  async *storedFrames(to = this.entries): AsyncGenerator<StoredFrame> {
+    let group: Frame[] = [];
+    for (const [i, frame] of this.#frames.entries()) {
+      if (frame.after > to) break;
+      group.push(frame);
+      const next = this.#frames[i + 1];
+      const start = group[0]?.start ?? 0;
+      if (next !== undefined && next.after <= to && next.end - start <= READ_BYTES) continue;
+      const part = await this.#range(start, frame.end);
+      for (const each of group) {
+        const stored = part.bytes.slice(each.start - start, each.end - start);
+        const { first, hash } = each;
+        yield { first, stored, content: this.#content(stored, each).length, hash };
+      }
+      group = [];
+    }
   }
 
   /**
@@ -99,14 +133,24 @@ export class Archive {
   }
 
   async #fetch(frame: Frame): Promise<Item[]> {
-    const { blobs, platform } = this.#source;
-    const part = await blobs.getRange(this.#key, { from: frame.start, to: frame.end });
+    const { bytes } = await this.#range(frame.start, frame.end);
+    const content = this.#content(bytes, frame);
+    return inArchive(this.#segment, this.#key, () => decodeLines(content, frame, this.#segment));
+  }
+
+  async #range(from: number, to: number): Promise<BlobPart> {
+    const part = await this.#source.blobs.getRange(this.#key, { from, to });
     if (part === undefined) throw missing(this.#segment, this.#key);
+    return part;
+  }
+
+  /** The bytes of a frame before compression, which have the hash that the index states. */
+  #content(stored: Uint8Array, { content: limit, hash }: Frame): Uint8Array {
+    const { platform } = this.#source;
     return inArchive(this.#segment, this.#key, () => {
-      const content = decompress(platform, part.bytes, frame.content);
-      if (!equalBytes(platform.sha256(content), frame.hash))
-        fail('a frame does not have the hash that the index states');
-      return decodeLines(content, frame, this.#segment);
+      const content = decompress(platform, stored, limit);
+      if (!equalBytes(platform.sha256(content), hash)) fail('a frame does not have the hash that the index states');
+      return content;
     });
   }
 }
@@ -114,9 +158,10 @@ export class Archive {
 /**
  * Opens the archive that a segment names: one ranged read, or two where its index is long. The index must have the
  * hash that stands on the segment, and be of this segment of this log.
+ * @param from the number of the first entry: above 0 only for a part of an archive
  * @throws ArchiveMissingError, ArchiveCorruptError where the object is not what the segment says
  */
-export async function openArchive(source: ArchiveSource, segment: Segment): Promise<Archive> {
+export async function openArchive(source: ArchiveSource, segment: Segment, from = 0): Promise<Archive> {
   const { archive: key, archiveHash } = segment;
   if (key === undefined || archiveHash === undefined)
     throw new Error('only a segment that has an archive has one to open');
@@ -128,7 +173,7 @@ export async function openArchive(source: ArchiveSource, segment: Segment): Prom
     const { table, content, framesEnd } = splitTail(tail);
     if (!equalBytes(platform.sha256(content), archiveHash))
       fail('its index does not have the hash that the segment states');
-    const index = decodeArchiveIndex(content);
+    const index = decodeArchiveIndex(content, from);
     if (index.log !== segment.log || index.segment !== segment.segment) {
       fail(`it is of segment ${index.segment} of log ${index.log}`);
     }

@@ -3,24 +3,12 @@ import type { StoredItem } from '../log/attribute.ts';
 import type { LogId } from '../log/log-id.ts';
 import { ByteWriter } from '../tree/bytes.ts';
 import type { ChunkPlatform } from '../tree/chunk.ts';
-import { encodeArchiveIndex, HASH_BYTES, MAX_FRAME_BYTES, skippableFrame } from './archive-index.ts';
+import { MAX_FRAME_BYTES } from './archive-index.ts';
+import { FrameList, type WrittenArchive } from './frame-list.ts';
 import { encodeItemLine } from './item-line.ts';
-import { encodeSeekTable, type SeekEntry } from './seek-table.ts';
 
 /** A frame ends with the line that makes it as long as this, in bytes before compression. */
 export const FRAME_BYTES = 1_000_000;
-
-/** What was written. */
-export interface WrittenArchive {
-  /** SHA-256 of the index, which vouches for every byte of every line. */
-  readonly hash: Uint8Array;
-  readonly entries: number;
-  /** Of all lines, uncompressed. */
-  readonly bytes: number;
-  /** Size of the object, in bytes. */
-  readonly stored: number;
-  readonly frames: number;
-}
 
 export interface ArchiveOf {
   readonly log: LogId;
@@ -29,10 +17,20 @@ export interface ArchiveOf {
   readonly endSegment: string;
 }
 
+/** How to write a part of an archive instead of the whole. */
+export interface PartOptions {
+  /** The number of the first entry; 0 by default. */
+  readonly from?: number | undefined;
+  /** Asked after each frame that does not end the segment. Once it returns true, the writer ends the part there. */
+  readonly shouldStop?: (() => boolean) | undefined;
+  /** {@link FRAME_BYTES} by default. */
+  readonly frameBytes?: number | undefined;
+}
+
 /**
  * Makes a segment's archive from the items of the Entry table, in order, holding one frame of it at a time: lines of
  * DynamoDB JSON in Zstandard frames, then the index, then the seek table. Expiry (`X`) is left out: it is no part of
- * an entry.
+ * an entry. A part of an archive has the same form and the frames that the whole archive would have.
  * @throws EntryGapError where an entry is missing, or the last one does not end the segment
  * @throws TooLargeError where a frame is longer than the platform compresses, or than any item makes it
  */
@@ -40,12 +38,11 @@ export async function* writeArchive(
   platform: ChunkPlatform,
   { log, segment, endSegment }: ArchiveOf,
   pages: AsyncIterable<readonly StoredItem[]>,
+  { from = 0, shouldStop = () => false, frameBytes = FRAME_BYTES }: PartOptions = {},
 ): AsyncGenerator<Uint8Array, WrittenArchive> {
-  const table: SeekEntry[] = [];
-  const hashes = new ByteWriter(HASH_BYTES);
-  const firsts: number[] = [];
+  const frames = new FrameList();
   const lines = new LineWriter();
-  let [next, frameFirst] = [0, 0];
+  let [next, frameFirst] = [from, from];
   let lastType: string | undefined;
 
   const endFrame = (): Uint8Array => {
@@ -57,9 +54,7 @@ export async function* writeArchive(
     if (frame === content) {
       throw new TooLargeError(`${content.length} bytes cannot be compressed on this platform`, { log, segment });
     }
-    table.push({ stored: frame.length, content: content.length });
-    hashes.append(platform.sha256(content));
-    firsts.push(frameFirst);
+    frames.add({ first: frameFirst, stored: frame, content: content.length, hash: platform.sha256(content) });
     frameFirst = next;
     return frame;
   };
@@ -70,21 +65,14 @@ export async function* writeArchive(
       lines.add(encodeItemLine(withoutExpiry(item)));
       lastType = item.T?.S;
       next++;
-      if (lines.length >= FRAME_BYTES) yield endFrame();
+      if (lines.length < frameBytes) continue;
+      yield endFrame();
+      if (lastType !== endSegment && shouldStop()) return yield* frames.end(platform, { log, segment, entries: next });
     }
   }
   if (lastType !== endSegment) throw gap({ log, segment }, next, `the segment does not end with '${endSegment}'`);
   if (lines.length > 0) yield endFrame();
-
-  const bytes = table.reduce((sum, { content }) => sum + content, 0);
-  const index = encodeArchiveIndex({ log, segment, entries: next, bytes, firsts, hashes: hashes.take() });
-  const indexFrame = skippableFrame(index);
-  yield indexFrame;
-  table.push({ stored: indexFrame.length, content: 0 });
-  const seekTable = encodeSeekTable(table);
-  yield seekTable;
-  const stored = table.reduce((sum, frame) => sum + frame.stored, seekTable.length);
-  return { hash: platform.sha256(index), entries: next, bytes, stored, frames: firsts.length };
+  return yield* frames.end(platform, { log, segment, entries: next });
 }
 
 /** An item without the time at which it leaves the table. */

@@ -53,6 +53,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     case 'progress':
     case 'settling':
     case 'collecting':
+    case 'archiving':
     case 'present':
     case 'kept':
     case 'gone':

@@ -114,11 +114,11 @@ function levelOf({ outcome }: JobResult): LogLine['level'] {
   return outcome === 'stopped' || outcome === 'refused' ? 'error' : 'info';
 }
 
-/** A result without what the line says already, and with its hash in hexadecimal digits. */
+/** A result without what the line says already or the next message carries, and with its hash in hexadecimal digits. */
 function plain(result: JobResult): Readonly<Record<string, unknown>> {
   const { outcome, ...rest } = result;
   const fields = Object.entries(rest)
-    .filter(([name]) => name !== 'segment' && name !== 'position')
+    .filter(([name]) => name !== 'segment' && name !== 'position' && name !== 'parts')
     .map(([name, value]) => [name, value instanceof Uint8Array ? toHex(value) : value]);
   return { outcome, ...Object.fromEntries(fields) };
 }

@@ -71,6 +71,7 @@ function measuresOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job'
     case 'compacted':
       return written(result);
     case 'archived':
+    case 'archiving':
       return [bytes('BytesWritten', result.stored)];
     case 'stopped':
       return [count('LogsStopped', 1)];

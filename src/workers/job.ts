@@ -30,7 +30,24 @@ export interface ArchiveJob {
   readonly kind: 'archive';
   readonly log: LogId;
   readonly segment: number;
+  /** How many turns wrote a part of it before; left out for the first turn. */
+  readonly turn?: number | undefined;
+  /** What earlier turns wrote and compared with the table, in order; left out for the first turn. */
+  readonly parts?: readonly ArchivePart[] | undefined;
 }
+
+/** An object with some of a segment's entries. It has the form of an archive and begins where the part before it ends. */
+export interface ArchivePart {
+  /** The random hexadecimal digits in its key. */
+  readonly upload: string;
+  /** SHA-256 of its index, in hexadecimal digits. */
+  readonly hash: string;
+  /** The number after the last entry of it that counts: what follows was not compared with the table. */
+  readonly to: number;
+}
+
+/** The most parts in a message, some 70 KB: a message of SQS has 256 KB at most. */
+export const MAX_ARCHIVE_PARTS = 500;
 
 /** Lets the entries of a closed segment leave the table. */
 export interface ExpireJob {
@@ -67,7 +84,7 @@ export type Job = SnapshotJob | CompactJob | ArchiveJob | ExpireJob | CollectJob
 /**
  * Version of a message's form, and so far the only one. A worker refuses what is newer than itself, and a message of
  * its own version in which there is a field that it does not know: whoever sent it means something by it. Fields that
- * were added since the first release (`turn`, `again`, `from`, `announced`, `after`) may be left out, so messages of older
+ * were added since the first release (`turn`, `again`, `from`, `announced`, `after`, `parts`) may be left out, so messages of older
  * senders are understood. Whoever changes the meaning of a field, or adds one that must not be passed over, raises this
  * number and keeps a schema for each version before.
  */
@@ -78,6 +95,14 @@ const PositionNumber = z.int().min(0).max(MAX_NUMBER);
 const log = z.uuid().transform(parseLogId);
 const format = z.literal(FORMAT);
 const place = { format, log, segment: PositionNumber, entry: PositionNumber };
+const archivePart = z.strictObject({
+  upload: z.string().regex(/^[0-9a-f]{32}$/),
+  hash: z.string().regex(/^[0-9a-f]{64}$/),
+  to: z
+    .int()
+    .min(1)
+    .max(MAX_NUMBER + 1),
+});
 const JobMessage = z.discriminatedUnion('kind', [
   z.strictObject({
     ...place,
@@ -86,7 +111,14 @@ const JobMessage = z.discriminatedUnion('kind', [
     again: z.literal(true).optional(),
   }),
   z.strictObject({ ...place, kind: z.literal('compact'), turn: z.int().min(1).optional() }),
-  z.strictObject({ format, log, segment: PositionNumber, kind: z.literal('archive') }),
+  z.strictObject({
+    format,
+    log,
+    segment: PositionNumber,
+    kind: z.literal('archive'),
+    turn: z.int().min(1).optional(),
+    parts: z.array(archivePart).min(1).max(MAX_ARCHIVE_PARTS).optional(),
+  }),
   z.strictObject({
     format,
     log,

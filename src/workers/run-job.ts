@@ -31,9 +31,9 @@ export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireR
  * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
  * in their queue already.
  *
- * - A job whose time was up gets another turn, which goes on from where it has come to. An archive cannot go on: it is
- *   refused, leaves nothing behind, and does not keep the log's other jobs waiting; the next sweep finds it due again. A
- *   collection is refused too if one turn is too short to read the kept snapshots.
+ * - A job whose time was up gets another turn, which goes on from where it has come to. If one turn is too short for the
+ *   least that it must do, the job is refused, and does not keep the log's other jobs waiting: a collection that cannot
+ *   read the kept snapshots, an archive whose parts cannot be joined. The next sweep finds it due again.
  * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
  *   newer snapshot was asked for already, that one is settled instead.
  * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
@@ -75,6 +75,10 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
     case 'archive': {
       const result = await archiveSegment(deps, job).catch(refuseIfTimeUp);
       if (result.outcome === 'archived') await collectSoon();
+      if (result.outcome === 'archiving') {
+        const next = { ...job, turn: (job.turn ?? 0) + 1, parts: result.parts };
+        await send(next, turnDeduplicationId(next, { segment: job.segment, entry: result.reached }));
+      }
       return result;
     }
     case 'expire': {

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/log/log-id.ts';
 import { MAX_NUMBER } from '../../src/log/position.ts';
-import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
+import { decodeJob, encodeJob, type Job, MAX_ARCHIVE_PARTS } from '../../src/workers/job.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const numbers = fc.integer({ min: 0, max: MAX_NUMBER });
@@ -13,10 +13,14 @@ const place = {
   position: fc.record({ segment: numbers, entry: numbers }),
 };
 const turns = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
+const hex = (digits: number) =>
+  fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: digits, maxLength: digits });
+const part = fc.record({ upload: hex(32), hash: hex(64), to: fc.integer({ min: 1, max: MAX_NUMBER + 1 }) });
+const parts = fc.option(fc.array(part, { minLength: 1, maxLength: 3 }), { nil: undefined });
 const jobs: fc.Arbitrary<Job> = fc.oneof(
   fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns, again: fc.constantFrom(undefined, true as const) }),
   fc.record({ ...place, kind: fc.constant('compact'), turn: turns }),
-  fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive') }),
+  fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive'), turn: turns, parts }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns, announced: turns }),
   fc.record({ log: place.log, kind: fc.constant('collect'), turn: turns }),
   fc.record({
@@ -26,6 +30,7 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
     turn: turns,
   }),
 );
+const PART = { upload: 'a'.repeat(32), hash: 'b'.repeat(64), to: 3 };
 const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
 
 describe('a job in a message', () => {
@@ -41,6 +46,15 @@ describe('a job in a message', () => {
     const rebuild = encodeJob({ kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
     expect(JSON.parse(rebuild)).toEqual({ format: 1, kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
     expect(JSON.parse(encodeJob({ kind: 'collect', log: LOG }))).toEqual({ format: 1, kind: 'collect', log: LOG });
+  });
+
+  test('fits into a message of SQS, however many parts an archive has', () => {
+    const job = { kind: 'archive' as const, log: LOG, segment: MAX_NUMBER, turn: 1_000_000 };
+    const parts = Array.from({ length: MAX_ARCHIVE_PARTS }, () => ({ ...PART, to: MAX_NUMBER + 1 }));
+    const text = encodeJob({ ...job, parts });
+    expect(decodeJob(text)).toEqual({ ...job, parts });
+    expect(text.length).toBeLessThan(128 * 1024);
+    expect(() => decodeJob(encodeJob({ ...job, parts: [...parts, PART] }))).toThrow('parts');
   });
 
   test('comes back as it was', () => {
@@ -80,7 +94,13 @@ describe('a job in a message', () => {
     [JSON.stringify({ ...GOOD, extra: 1 }), 'extra'],
     [JSON.stringify({ ...GOOD, turn: 0 }), 'turn'],
     [JSON.stringify({ ...GOOD, kind: 'compact', turn: 0 }), 'turn'],
-    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, turn: 1 }), 'turn'],
+    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, turn: 0 }), 'turn'],
+    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [] }), 'parts'],
+    [JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, to: 0 }] }), 'to'],
+    [
+      JSON.stringify({ format: 1, kind: 'archive', log: LOG, segment: 1, parts: [{ ...PART, upload: '../x' }] }),
+      'upload',
+    ],
     [JSON.stringify({ ...GOOD, again: false }), 'again'],
     [JSON.stringify({ ...GOOD, kind: 'archive' }), 'entry'],
     [JSON.stringify({ ...GOOD, kind: 'collect' }), 'segment'],

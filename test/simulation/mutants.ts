@@ -133,13 +133,25 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/archive.ts',
-        from: '    await verifyArchive(archive, items(archive.entries), { segment: named, types: checkTypes(deps.types) });\n',
-        to: '',
+        from: 'await verifyArchive(archive, items(range), of, () => isTimeUp(deps));',
+        to: 'archive.entries + 0 * verifyArchive.length;',
       },
       {
         file: 'workers/archive.ts',
-        from: '    yield page;\n',
-        to: '    yield done === 0 ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n',
+        from: '    yield page;\n    entries +=',
+        to: '    yield written === 0 ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n    entries +=',
+      },
+    ],
+  },
+  {
+    name: 'archive-part-unchecked',
+    fault: 'a part of an archive is used although Last Snapshot has another root by now',
+    test: 'test/unit/archive-turns.test.ts',
+    edits: [
+      {
+        file: 'workers/archive.ts',
+        from: 'if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {',
+        to: 'if (types.snapshot === "" && lastSnapshot !== undefined) {',
       },
     ],
   },

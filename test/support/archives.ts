@@ -1,8 +1,9 @@
 import { nativePlatform } from '../../src/adapters/native-platform.ts';
 import { type ArchiveIndex, encodeArchiveIndex, HASH_BYTES, skippableFrame } from '../../src/archive/archive-index.ts';
+import type { WrittenArchive } from '../../src/archive/frame-list.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { encodeSeekTable, type SeekEntry } from '../../src/archive/seek-table.ts';
-import { type WrittenArchive, writeArchive } from '../../src/archive/writer.ts';
+import { writeArchive } from '../../src/archive/writer.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';

@@ -116,9 +116,11 @@ export class SheetLog {
     return position;
   }
 
-  /** Archives a segment. */
-  archive(segment = 0, deps: Partial<JobDeps> = {}): Promise<ArchiveResult> {
-    return archiveSegment({ ...this.deps, ...deps }, { log: this.log, segment });
+  /** Archives a segment in one turn. */
+  async archive(segment = 0, deps: Partial<JobDeps> = {}): Promise<Exclude<ArchiveResult, { outcome: 'archiving' }>> {
+    const result = await archiveSegment({ ...this.deps, ...deps }, { log: this.log, segment });
+    if (result.outcome === 'archiving') throw new Error('the time was up');
+    return result;
   }
 
   /** Works on the job of a Snapshot entry. */

@@ -108,8 +108,9 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
     ...world.deps(ports, versionedSheet(version)),
     queue: ports.queue,
     deadline,
-    // Collections look at some objects in each turn, since a history has few.
+    // Collections look at some objects in each turn, and archives write some entries, since a history has few.
     atLeast: { objects: 5, marks: 10_000 },
+    frames: { bytes: 500, atLeast: 64 },
   };
   const result = await runJob(deps, job);
   const due = 'compaction' in result && result.compaction !== undefined ? ` due: ${result.compaction.reason}` : '';

@@ -40,6 +40,7 @@ import {
 } from '../support/archives.ts';
 import { withByte } from '../support/damage.ts';
 import { entryAt, LOG, NOON, newLogId } from '../support/logs.ts';
+import { Random } from '../support/random.ts';
 
 const platform = nativePlatform;
 
@@ -550,4 +551,41 @@ test('the index is bound to its archive by its hash', () => {
   const parts = partsOfItems(segmentItems(8), 4);
   expect(joined(parts).hash).toEqual(platform.sha256(encodeArchiveIndex(parts.index)));
   expect(parts.index.hashes.slice(32)).toEqual(Uint8Array.from(platform.sha256(linesOf(segmentItems(8).slice(4)))));
+});
+
+describe('the frames of an archive as they are stored', () => {
+  /** Bytes that do not compress, so that a request has room for two frames. */
+  const random = new Random(1);
+  const large = Array.from({ length: 5 }, () => ({
+    content: Uint8Array.from({ length: 3_000_000 }, () => random.integer(0, 255)),
+    entries: 2,
+  }));
+
+  test.each([
+    [10, 5],
+    [7, 3],
+    [6, 3],
+    [1, 0],
+  ])('that lie before entry %i are the first %i, several in a request', async (to, count) => {
+    const parts = partsOf(large);
+    const { archive, blobs } = await opened(joined(parts));
+    const before = blobs.usage().gets;
+    const frames = await Array.fromAsync(archive.storedFrames(to));
+    expect(frames).toHaveLength(count);
+    for (const [i, { first, stored, content }] of frames.entries()) {
+      expect([first, content, Buffer.compare(stored, parts.frames[i] ?? Uint8Array.of())]).toEqual([
+        2 * i,
+        3_000_000,
+        0,
+      ]);
+    }
+    expect(blobs.usage().gets - before).toBe(Math.ceil(count / 2));
+    expect(archive.framesBefore(to)).toBe(2 * count);
+  });
+
+  test('are proven by their hashes', async () => {
+    const { bytes, hash } = joined(partsOfItems(segmentItems(8), 4));
+    const { archive } = await opened({ bytes: withByte(bytes, 30, (bytes[30] ?? 0) ^ 1), hash });
+    await expectCorrupt(Array.fromAsync(archive.storedFrames()));
+  });
 });

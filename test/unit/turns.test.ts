@@ -5,8 +5,7 @@ import type { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { isStateSettled } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
-import { chunkPrefix, condemnedKey, logPrefix } from '../../src/store/keys.ts';
-import { archiveSegment } from '../../src/workers/archive.ts';
+import { chunkPrefix, condemnedKey } from '../../src/store/keys.ts';
 import { askForCollection } from '../../src/workers/collection-record.ts';
 import { decodeJob, type Job } from '../../src/workers/job.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/run-job.ts';
@@ -70,26 +69,6 @@ describe('a job whose time is up', () => {
     const cut = await settled(0);
     expect([whole.turns, cut.turns]).toEqual([1, MAPS.length]);
     expect(cut.stateHash).toBe(whole.stateHash);
-  });
-
-  test('makes no archive and leaves nothing behind, wherever it is cut, and one with more time makes it', async () => {
-    const sheet = await SheetLog.create();
-    await sheet.fill(30, 1);
-    await sheet.completed();
-    await sheet.covered();
-    const job: Job = { kind: 'archive', log: sheet.log, segment: 0 };
-    const before = await sheet.keys(logPrefix(sheet.log));
-    let cuts = 0;
-    for (let deadline = 0; ; deadline++) {
-      const { result, sent } = await ran(sheet, job, { now: ticking().now, deadline });
-      if (result.outcome === 'archived') break;
-      expect(result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP', log: sheet.log } });
-      expect(sent).toEqual([]);
-      expect(await sheet.keys(logPrefix(sheet.log))).toEqual(before);
-      cuts++;
-    }
-    expect(cuts).toBeGreaterThan(1);
-    await expect(archiveSegment(sheet.deps, job)).resolves.toMatchObject({ outcome: 'present' });
   });
 
   describe('collects in turns', () => {

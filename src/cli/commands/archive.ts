@@ -39,6 +39,8 @@ export function archiveCommand() {
               lines.push(plan === undefined ? has(segment) : `segment ${segment} would be archived: ${sizes(plan)}`);
             } else {
               const result = await archiveSegment({ ...deps, onEntries }, place);
+              // Without a deadline there is one turn.
+              if (result.outcome === 'archiving') continue;
               archived.push({ ...result, ...hexHash(result) });
               lines.push(
                 result.outcome === 'present' ? has(segment) : `segment ${segment} is archived: ${sizes(result)}`,

@@ -27,7 +27,8 @@ import type { LogId } from '../../../src/log/log-id.ts';
 import type { Position } from '../../../src/log/position.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { stopKey } from '../../../src/store/keys.ts';
-import { archiveSegment } from '../../../src/workers/archive.ts';
+import { archiveSegment, rearchiveSegment } from '../../../src/workers/archive.ts';
+import type { ArchivePart } from '../../../src/workers/job.ts';
 import { replayTurn } from '../../../src/workers/replay.ts';
 import { CliPlace } from '../../support/cli-place.ts';
 import { newLogId } from '../../support/logs.ts';
@@ -364,8 +365,27 @@ export const COMMANDS: Cases = {
   },
   "Run 'logfold archive LOG …' where no time limit holds": async (refused) => {
     const log = await closed();
-    await paste(await refused(() => archiveSegment(timedOut(), { log, segment: 0 })));
+    const timed = { ...timedOut(), frames: { bytes: 1, atLeast: 0 } };
+    await paste(
+      await refused(async () => {
+        for (let parts: readonly ArchivePart[] | undefined; ; ) {
+          const result = await archiveSegment(timed, { log, segment: 0, parts });
+          if (result.outcome !== 'archiving') return;
+          parts = result.parts;
+        }
+      }),
+    );
     expect(await place.keys(log, 'archives')).toHaveLength(1);
+  },
+  "Run 'logfold sweep --rebuild --log LOG' where no time limit holds": async (refused) => {
+    const log = await closed();
+    await here('archive', log, '0');
+    const { tables, blobs } = place;
+    const segment = await tables.getSegment(log, 0, { consistent: true });
+    if (segment?.archive === undefined) throw new Error('it is not archived');
+    await blobs.delete([segment.archive]);
+    await paste(await refused(() => rearchiveSegment(timedOut(), segment, { source: tables })));
+    await here('verify', log);
   },
   "Run 'logfold replay LOG --at …' on a machine, without a time limit": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
