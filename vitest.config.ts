@@ -5,7 +5,7 @@ const { plugin, file } = bundledSources();
 
 /** Whole command lines, deployments and histories: `npm run test:all` runs them, `npm test` does not. */
 const LONG = [
-  'test/integration/cli-{bad-input,compact,interrupt,life,manners,poison,reducer}.test.ts',
+  'test/integration/cli-{bad-input,flush,interrupt,life,manners,poison,reducer}.test.ts',
   'test/integration/{archive-file,demo,deployed,edit-history,edit-history-life,engine}.test.ts',
   'test/integration/{handlers,hanging-reducer,kill,throttling}.test.ts',
 ];

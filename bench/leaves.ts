@@ -1,6 +1,6 @@
-import { nativePlatform } from '../src/adapters/native-platform.ts';
+import { nativePlatform } from '../src/adapters/platform/native.ts';
+import { chunkId, packChunk } from '../src/codec/chunk.ts';
 import type { State } from '../src/state/state.ts';
-import { chunkId, packChunk } from '../src/tree/chunk-codec.ts';
 import { encodeNode, isLeaf, type Leaf, type Node } from '../src/tree/node.ts';
 import type { NodeStore } from '../src/tree/node-store.ts';
 import type { Measured } from './measured.ts';

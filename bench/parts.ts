@@ -1,12 +1,12 @@
-import { nativePlatform } from '../src/adapters/native-platform.ts';
+import { nativePlatform } from '../src/adapters/platform/native.ts';
+import type { ChunkStore } from '../src/codec/chunk.ts';
+import { parseLogId } from '../src/ids/log-id.ts';
 import { decodeBody, encodeBody } from '../src/log/body.ts';
 import { decodeEntry, encodeEntry } from '../src/log/item-codec.ts';
-import { parseLogId } from '../src/log/log-id.ts';
 import { Draft } from '../src/state/draft.ts';
 import { cellKey } from '../src/state/spreadsheet/cell-key.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import { saveState } from '../src/state/state.ts';
-import type { ChunkStore } from '../src/tree/chunk.ts';
 import { ascendingOrder } from '../src/tree/key-order.ts';
 import { encodeNode, type Leaf } from '../src/tree/node.ts';
 import { NodeStore } from '../src/tree/node-store.ts';

@@ -7,7 +7,7 @@ import {
   MAX_KEEP_DAYS,
   MAX_KEEP_SEGMENTS,
   type RetentionPolicy,
-} from '../src/snapshot/retention.ts';
+} from '../src/retention/retention-policy.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

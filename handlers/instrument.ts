@@ -3,7 +3,7 @@ import { Metrics } from '@aws-lambda-powertools/metrics';
 import type { Context } from 'aws-lambda';
 import type { FunctionEvent, Invocation } from '../src/functions/function-event.ts';
 import { logLine } from '../src/functions/log-line.ts';
-import { measures } from '../src/functions/measure.ts';
+import { measures } from '../src/functions/metrics.ts';
 import { once } from './once.ts';
 
 /** JSON lines; name and level are the environment's. */

@@ -1,7 +1,7 @@
 import { SQSClient } from '@aws-sdk/client-sqs';
 import type { Context, SQSBatchResponse, SQSEvent } from 'aws-lambda';
-import { sdkConfig } from '../src/adapters/sdk-config.ts';
-import { SqsJobQueue } from '../src/adapters/sqs-job-queue.ts';
+import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { jobsFunction } from '../src/functions/jobs-function.ts';
 import { readEnvironment, workEnvironment } from './environment.ts';
 import { instrumented, logger } from './instrument.ts';

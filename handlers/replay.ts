@@ -1,5 +1,5 @@
-import { foldWatchOf } from '../src/adapters/fold-watch.ts';
-import { scratchOf } from '../src/adapters/scratch.ts';
+import { scratchOf } from '../src/adapters/filesystem/scratch.ts';
+import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { replayFunction } from '../src/functions/replay-function.ts';
 import { readEnvironment, replayEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';

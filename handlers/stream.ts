@@ -1,6 +1,6 @@
 import { SQSClient } from '@aws-sdk/client-sqs';
-import { sdkConfig } from '../src/adapters/sdk-config.ts';
-import { SqsJobQueue } from '../src/adapters/sqs-job-queue.ts';
+import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
+import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { streamFunction } from '../src/functions/stream-function.ts';
 import { readEnvironment, reservedTypes, streamEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';

@@ -1,10 +1,11 @@
-import type { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { ItemInvalidError } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
-import type { Entry, EntryHead } from '../../src/log/entry.ts';
+import type { Entry, EntryHead, RootRef } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry, encodeSegment, entryPlace } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
-import type { LogId } from '../../src/log/log-id.ts';
 import type {
   Consistency,
   Expiration,
@@ -13,8 +14,6 @@ import type {
   ScanPart,
   SegmentRange,
 } from '../../src/log/log-store.ts';
-import type { Position } from '../../src/log/position.ts';
-import type { RootRef } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
 

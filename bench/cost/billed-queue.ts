@@ -1,4 +1,4 @@
-import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import type { NewMessage, ReceivedMessage, ReceiveOptions } from '../../src/store/job-queue.ts';
 
 /** A queue in memory that counts requests as SQS does: sends, receives that give something, deletes, and all others. */

@@ -1,9 +1,9 @@
+import { parseLogId } from '../../src/ids/log-id.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import type { NewEntry } from '../../src/log/client.ts';
 import { newEntryId } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
 import { type CellEdit, type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { Random } from '../random.ts';
 import type { UsageModel } from './model.ts';

@@ -1,4 +1,4 @@
-import type { RetentionPolicy } from '../../src/snapshot/retention.ts';
+import type { RetentionPolicy } from '../../src/retention/retention-policy.ts';
 
 /** Days of a month. */
 export const MONTH_DAYS = 30;

@@ -1,12 +1,12 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { FilesystemBlobStore } from '../../src/adapters/filesystem-blob-store.ts';
+import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
-import { type Position, parsePosition } from '../../src/log/position.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
+import { type Position, parsePosition } from '../../src/ids/position.ts';
 import { BATCH_BYTES } from '../../src/snapshot/build.ts';
-import { compactionDue } from '../../src/snapshot/compaction.ts';
+import { compactionDue } from '../../src/snapshot/flush-due.ts';
 import { saveWhenOver } from '../../src/snapshot/fold.ts';
 import { encodeRoot, type Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot } from '../../src/snapshot/snapshots.ts';

@@ -1,8 +1,8 @@
+import { encodeValue } from '../codec/canonical.ts';
+import { decodeValue } from '../codec/message-pack.ts';
+import type { Value } from '../codec/value.ts';
 import { ArchiveCorruptError } from '../errors.ts';
-import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
-import { decodeValue } from '../log/message-pack.ts';
-import type { Value } from '../log/value.ts';
-import { encodeValue } from '../tree/canonical.ts';
+import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 
 const FORMAT = 1;
 const MAGIC = 0x184d2a5a;

@@ -1,8 +1,9 @@
 import type { ItemInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { Entry, EntryHead } from '../log/entry.ts';
 import { decodeEntry, decodeEntryHead } from '../log/item-codec.ts';
-import type { LogId } from '../log/log-id.ts';
 import type {
   Consistency,
   Expiration,
@@ -12,7 +13,6 @@ import type {
   ScanPart,
   SegmentRange,
 } from '../log/log-store.ts';
-import type { Position } from '../log/position.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
 

@@ -1,5 +1,5 @@
-import { ByteWriter } from '../tree/bytes.ts';
-import type { ChunkPlatform } from '../tree/chunk.ts';
+import { ByteWriter } from '../codec/bytes.ts';
+import type { ChunkPlatform } from '../codec/chunk.ts';
 import { type ArchiveIndex, encodeArchiveIndex, HASH_BYTES, skippableFrame } from './archive-index.ts';
 import { encodeSeekTable, type SeekEntry } from './seek-table.ts';
 

@@ -1,6 +1,6 @@
+import { fromBase64, toBase64 } from '../codec/bytes.ts';
 import { ArchiveCorruptError } from '../errors.ts';
 import type { AttributeValue, Item, StoredAttribute, StoredItem } from '../log/attribute.ts';
-import { fromBase64, toBase64 } from './base64.ts';
 
 /**
  * An item as one line of DynamoDB JSON, without the line's end: what DynamoDB's import from S3 takes. Attributes, keys

@@ -1,10 +1,10 @@
+import { equalBytes } from '../codec/bytes.ts';
+import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
+import { encodeSegmentId } from '../ids/log-id.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Segment } from '../log/segment.ts';
-import { encodeSegmentId } from '../log/segment-id.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
-import { equalBytes } from '../tree/bytes.ts';
-import type { ChunkPlatform } from '../tree/chunk.ts';
 import {
   type ArchiveIndex,
   decodeArchiveIndex,

@@ -1,4 +1,4 @@
-import { ByteWriter } from '../tree/bytes.ts';
+import { ByteWriter } from '../codec/bytes.ts';
 
 const MAGIC = 0x184d2a5e;
 const FOOTER_MAGIC = 0x8f92eab1;

@@ -1,8 +1,8 @@
+import { ByteWriter } from '../codec/bytes.ts';
+import type { ChunkPlatform } from '../codec/chunk.ts';
 import { EntryGapError, TooLargeError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
 import type { StoredItem } from '../log/attribute.ts';
-import type { LogId } from '../log/log-id.ts';
-import { ByteWriter } from '../tree/bytes.ts';
-import type { ChunkPlatform } from '../tree/chunk.ts';
 import { MAX_FRAME_BYTES } from './archive-index.ts';
 import { FrameList, type WrittenArchive } from './frame-list.ts';
 import { encodeItemLine } from './item-line.ts';

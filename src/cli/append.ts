@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { CheckFailedError, SegmentWithoutSnapshotError } from '../errors.ts';
-import type { LogId } from '../log/log-id.ts';
-import type { Position } from '../log/position.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import { loadState } from '../snapshot/load.ts';
 import { sheetOf } from '../state/spreadsheet/reducer.ts';
-import { sheetRows } from '../state/spreadsheet/rows.ts';
+import { sheetRows } from '../state/spreadsheet/sheet-rows.ts';
 import type { EditLine } from './edit-line.ts';
 import type { Environment } from './environment.ts';
-import { withPauses } from './pauses.ts';
+import { withPauses } from './output.ts';
 
 /** A new segment that is refused is tried again after this many entries. */
 const SEGMENT_RETRY_ENTRIES = 16;

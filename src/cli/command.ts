@@ -1,8 +1,8 @@
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { InterruptedError, UsageError } from '../errors.ts';
+import { parseLogId } from '../ids/log-id.ts';
+import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
-import { parseLogId } from '../log/log-id.ts';
-import { MAX_NUMBER, parsePosition } from '../log/position.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';

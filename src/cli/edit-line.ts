@@ -1,6 +1,6 @@
 import * as z from 'zod';
+import { checkValue, type Value } from '../codec/value.ts';
 import { EditLineInvalidError, LogfoldError } from '../errors.ts';
-import { checkValue, type Value } from '../log/value.ts';
 import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';
 
 const time = z.int().min(0).optional();

@@ -2,11 +2,10 @@ import { type BigIntStats, createReadStream, createWriteStream, fstatSync } from
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { makeTemporaryDirectory } from '../adapters/temporary-paths.ts';
+import { makeTemporaryDirectory } from '../adapters/filesystem/temporary-paths.ts';
 import { EditLineInvalidError, UsageError } from '../errors.ts';
 import { type EditLine, parseEditLine } from './edit-line.ts';
-import { outputFailed } from './output.ts';
-import { isSystemError } from './system-error.ts';
+import { isSystemError, outputFailed } from './output.ts';
 
 /** The longest line, in bytes. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;

@@ -1,6 +1,6 @@
-import type { LogId } from '../log/log-id.ts';
-import { decodeJob, type Job } from '../workers/job.ts';
-import { type JobDeps, type JobResult, runJob } from '../workers/run-job.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { type JobDeps, type JobResult, runJob } from '../workers/dispatch/run-job.ts';
+import { decodeJob, type Job } from '../workers/jobs/job.ts';
 
 /**
  * Does jobs in this process, each with those that follow from it. Collections that follow are put off, since a collection reads

@@ -1,8 +1,7 @@
-import { formatPosition } from '../log/position.ts';
-import type { Job } from '../workers/job.ts';
-import type { JobResult } from '../workers/run-job.ts';
-import { count, countEntries } from './count.ts';
-import { formatDate } from './duration.ts';
+import { formatPosition } from '../ids/position.ts';
+import type { JobResult } from '../workers/dispatch/run-job.ts';
+import type { Job } from '../workers/jobs/job.ts';
+import { count, countEntries, formatDate } from './format.ts';
 import { formatBytes } from './output.ts';
 
 /** What a job is for, for a person. */

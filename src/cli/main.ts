@@ -1,28 +1,23 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { InterruptedError, UsageError } from '../errors.ts';
 import { nameOptions } from './command.ts';
-import { appendCommand } from './commands/append.ts';
+import { appendCommand, createCommand, segmentCommand, snapshotCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
-import { compactCommand } from './commands/compact.ts';
-import { createCommand } from './commands/create.ts';
-import { engineCommand } from './commands/engine.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
+import { compactCommand } from './commands/flush.ts';
 import { policyCommandOfLogs } from './commands/policy.ts';
 import { replayCommand } from './commands/replay.ts';
 import { restoreCommand } from './commands/restore.ts';
 import { resumeCommand } from './commands/resume.ts';
-import { segmentCommand } from './commands/segment.ts';
-import { snapshotCommand } from './commands/snapshot.ts';
 import { statusCommand } from './commands/status.ts';
 import { sweepCommand } from './commands/sweep.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { viewCommand } from './commands/view.ts';
-import { workCommand } from './commands/work.ts';
-import { Output, outputFailed } from './output.ts';
+import { engineCommand, workCommand } from './commands/work.ts';
+import { isBrokenPipe, Output, outputFailed } from './output.ts';
 import { exitCodeOf, interrupted, untilInterrupted } from './signals.ts';
-import { isBrokenPipe } from './system-error.ts';
 
 /** What a shell gives for a program that SIGPIPE ended. */
 const BROKEN_PIPE = 141;

@@ -3,12 +3,11 @@ import { constants, createWriteStream, fstatSync, writeFileSync } from 'node:fs'
 import { access, realpath, rename, rm, stat } from 'node:fs/promises';
 import type { Transform, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { setImmediate as pause } from 'node:timers/promises';
 import { SingleBar } from 'cli-progress';
-import { removeAtExit } from '../adapters/temporary-paths.ts';
+import { removeAtExit } from '../adapters/filesystem/temporary-paths.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError, type Where } from '../errors.ts';
-import { count } from './count.ts';
-import { formatDuration } from './duration.ts';
-import { isBrokenPipe, isSystemError } from './system-error.ts';
+import { count, formatDuration } from './format.ts';
 
 /** Whether standard output has the one answer that a process gives. */
 let answered = false;
@@ -302,4 +301,30 @@ export function formatBytes(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
   if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
   return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+}
+
+const ITEMS = 1_000;
+
+/**
+ * The same items, with a pause now and then in which signals and timers have their turn: without one they wait while items
+ * come that need nothing from a store, such as empty rows.
+ */
+export async function* withPauses<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+  let since = 0;
+  for await (const item of items) {
+    yield item;
+    if (++since < ITEMS) continue;
+    since = 0;
+    await pause();
+  }
+}
+
+/** Whether the operating system refused something, such as a file that is not there: it is no fault of the program. */
+export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error;
+}
+
+/** Whether nobody reads any more what this process writes, as with `logfold export LOG | head -1`. */
+export function isBrokenPipe(error: unknown): boolean {
+  return isSystemError(error) && error.code === 'EPIPE';
 }

@@ -1,10 +1,9 @@
 import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
-import { DEFAULT_POLICY, type RetentionPolicy } from '../snapshot/retention.ts';
-import type { PolicyChanges } from '../workers/policies.ts';
+import type { PolicyChanges } from '../retention/policies.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../retention/retention-policy.ts';
 import { command, parse } from './command.ts';
-import { count } from './count.ts';
-import { formatDuration, parseDuration } from './duration.ts';
+import { count, formatDuration, parseDuration } from './format.ts';
 
 /** A command with the options of a retention policy. What is left out is the deployment's policy, or the log's own. */
 export function policyCommand(name: string, description: string) {

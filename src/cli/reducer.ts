@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
-import { loadReducer } from '../adapters/reducer-module.ts';
+import { loadReducer } from '../adapters/platform/reducer-module.ts';
 import { isOfOneLog, ReducerForeignError, UsageError } from '../errors.ts';
-import type { LogId } from '../log/log-id.ts';
+import type { LogId } from '../ids/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import type { ReducerId } from '../snapshot/root.ts';
 import { findSnapshot, loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';

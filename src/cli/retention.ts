@@ -1,7 +1,8 @@
 import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../errors.ts';
-import type { LogId } from '../log/log-id.ts';
+import type { LogId } from '../ids/log-id.ts';
 import { querySegments } from '../log/newest.ts';
+import { merge, type PolicyChanges, readPolicies } from '../retention/policies.ts';
 import {
   checkPolicy,
   DEFAULT_POLICY,
@@ -9,11 +10,10 @@ import {
   planRetention,
   type RetentionJob,
   type RetentionPolicy,
-} from '../snapshot/retention.ts';
-import { Pace } from '../workers/pace.ts';
-import { merge, type PolicyChanges, readPolicies } from '../workers/policies.ts';
-import { formatDuration } from './duration.ts';
+} from '../retention/retention-policy.ts';
+import { Pace } from '../workers/retention/rate-limiter.ts';
 import type { Environment } from './environment.ts';
+import { formatDuration } from './format.ts';
 import type { Output } from './output.ts';
 
 /** The share of the table's write capacity that a command may use. */

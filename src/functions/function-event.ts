@@ -1,9 +1,9 @@
-import type { LogId } from '../log/log-id.ts';
-import type { Job, SnapshotJob } from '../workers/job.ts';
-import type { PartlyReplayed, Replayed } from '../workers/replay.ts';
-import type { JobResult } from '../workers/run-job.ts';
-import type { StreamRecord } from '../workers/stream-record.ts';
-import type { SweepResult } from '../workers/sweep.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
+import type { JobResult } from '../workers/dispatch/run-job.ts';
+import type { PartlyReplayed, Replayed } from '../workers/inspect/replay.ts';
+import type { Job, SnapshotJob } from '../workers/jobs/job.ts';
+import type { SweepResult } from '../workers/sweep/sweep.ts';
 
 /** One delivery of a message. */
 export interface Delivery {

@@ -1,7 +1,7 @@
 import type { SQSBatchResponse, SQSEvent, SQSRecord } from 'aws-lambda';
 import { MessageInvalidError } from '../errors.ts';
-import { decodeJob, type Job } from '../workers/job.ts';
-import { type JobDeps, type JobResult, runJob } from '../workers/run-job.ts';
+import { type JobDeps, type JobResult, runJob } from '../workers/dispatch/run-job.ts';
+import { decodeJob, type Job } from '../workers/jobs/job.ts';
 import type { Delivery, Invocation, JobEvent, SnapshotLag } from './function-event.ts';
 
 /**

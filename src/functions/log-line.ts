@@ -1,8 +1,8 @@
+import { toHex } from '../codec/bytes.ts';
 import { LogfoldError } from '../errors.ts';
-import { formatPosition } from '../log/position.ts';
-import { toHex } from '../tree/bytes.ts';
-import type { Job } from '../workers/job.ts';
-import type { JobResult } from '../workers/run-job.ts';
+import { formatPosition } from '../ids/position.ts';
+import type { JobResult } from '../workers/dispatch/run-job.ts';
+import type { Job } from '../workers/jobs/job.ts';
 import type { FunctionEvent } from './function-event.ts';
 
 export interface LogLine {

@@ -1,12 +1,12 @@
 import * as z from 'zod';
+import type { ChunkStore } from '../codec/chunk.ts';
 import { UsageError } from '../errors.ts';
+import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { formatPosition, parsePosition } from '../ids/position.ts';
 import { checkTypes, type ReservedTypes } from '../log/entry.ts';
-import { type LogId, parseLogId } from '../log/log-id.ts';
-import { formatPosition, parsePosition } from '../log/position.ts';
+import { requirePosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
-import type { ChunkStore } from '../tree/chunk.ts';
-import { type PartlyReplayed, type Replayed, replayTurn } from '../workers/replay.ts';
-import { requirePosition } from '../workers/require-position.ts';
+import { type PartlyReplayed, type Replayed, replayTurn } from '../workers/inspect/replay.ts';
 import type { Invocation, ReplayEvent } from './function-event.ts';
 
 const position = z

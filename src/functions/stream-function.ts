@@ -1,9 +1,9 @@
-import type { DynamoDBBatchResponse, DynamoDBStreamEvent } from 'aws-lambda';
+import type { AttributeValue, DynamoDBBatchResponse, DynamoDBRecord, DynamoDBStreamEvent } from 'aws-lambda';
+import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { ReservedTypes } from '../log/entry.ts';
-import type { JobSender } from '../workers/job-queues.ts';
-import { route } from '../workers/route.ts';
+import { route, type StreamRecord } from '../workers/dispatch/route-stream-records.ts';
+import type { JobSender } from '../workers/jobs/job-queues.ts';
 import type { StreamEvent } from './function-event.ts';
-import { fromLambdaRecord } from './stream-event.ts';
 
 export interface StreamFunctionDeps {
   readonly queue: JobSender;
@@ -29,4 +29,73 @@ export function streamFunction({
     );
     return { batchItemFailures: [...batchItemFailures] };
   };
+}
+
+/**
+ * A record of a Lambda event in the shape that workers take: binaries, which travel as base64, become bytes. Throws
+ * nothing, whatever the record is: the router reports a malformed one by itself and goes on with the others.
+ */
+export function fromLambdaRecord(record: unknown): StreamRecord {
+  const { eventID, eventName, dynamodb } = fieldsOf(record);
+  const { ApproximateCreationDateTime: seconds, SequenceNumber, Keys, NewImage } = fieldsOf(dynamodb);
+  return {
+    eventId: textOf(eventID) ?? '',
+    eventName: eventName === 'MODIFY' || eventName === 'REMOVE' ? eventName : 'INSERT',
+    sequenceNumber: textOf(SequenceNumber) ?? '',
+    createdMs: typeof seconds === 'number' ? seconds * 1000 : undefined,
+    keys: fromLambdaItem(Keys),
+    newImage: NewImage === undefined ? undefined : fromLambdaItem(NewImage),
+  };
+}
+
+/** The inverse of {@link fromLambdaRecord}, but for bodies: the record as a Lambda event carries it. */
+export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
+  const { eventId, eventName, sequenceNumber, createdMs, keys, newImage } = record;
+  return {
+    eventID: eventId,
+    eventName,
+    eventSource: 'aws:dynamodb',
+    dynamodb: {
+      SequenceNumber: sequenceNumber,
+      ...(createdMs === undefined ? {} : { ApproximateCreationDateTime: createdMs / 1000 }),
+      Keys: toLambdaItem(keys),
+      ...(newImage === undefined ? {} : { NewImage: toLambdaItem(newImage) }),
+    },
+  };
+}
+
+/** Bodies are left out: no job needs one, and it would have to be converted through and through. */
+function fromLambdaItem(item: unknown): StoredItem {
+  const entries = Object.entries(fieldsOf(item)).filter(([name]) => name !== 'B');
+  return Object.fromEntries(entries.map(([name, value]) => [name, fromLambdaAttribute(value)]));
+}
+
+function fromLambdaAttribute(attribute: unknown): StoredAttribute {
+  const { S, N, B } = fieldsOf(attribute);
+  const base64 = textOf(B);
+  return {
+    S: textOf(S),
+    N: textOf(N),
+    B: base64 === undefined ? undefined : new Uint8Array(Buffer.from(base64, 'base64')),
+  };
+}
+
+function toLambdaItem(item: StoredItem): Record<string, AttributeValue> {
+  const entries = Object.entries(item).flatMap(([name, attribute]): [string, AttributeValue][] => {
+    const { S, N, B } = attribute ?? {};
+    if (name === 'B') return [];
+    if (S !== undefined) return [[name, { S }]];
+    if (N !== undefined) return [[name, { N }]];
+    return B === undefined ? [] : [[name, { B: Buffer.from(B).toString('base64') }]];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** What may be asked of something from outside, whatever it is. */
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? { ...value } : {};
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
 }

@@ -1,19 +1,19 @@
 import * as z from 'zod';
 import { UsageError } from '../errors.ts';
+import { parseLogId } from '../ids/log-id.ts';
 import type { ReservedTypes } from '../log/entry.ts';
-import { parseLogId } from '../log/log-id.ts';
 import type { LogStore } from '../log/log-store.ts';
-import type { RetentionPolicy } from '../snapshot/retention.ts';
+import { readPolicies } from '../retention/policies.ts';
+import type { RetentionPolicy } from '../retention/retention-policy.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { JobQueue } from '../store/job-queue.ts';
-import { encodeJob, type Job } from '../workers/job.ts';
-import { jobQueues, type QueueName } from '../workers/job-queues.ts';
-import { readPolicies } from '../workers/policies.ts';
-import { sweepDeduplicationId } from '../workers/run-job.ts';
-import { type SweepDeps, type SweepOptions, type SweepRest, type SweepResult, sweep } from '../workers/sweep.ts';
-import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep-note.ts';
-import { AskedJobs } from './asked-jobs.ts';
+import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
+import { encodeJob, type Job } from '../workers/jobs/job.ts';
+import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
+import { type SweepDeps, type SweepOptions, type SweepRest, type SweepResult, sweep } from '../workers/sweep/sweep.ts';
+import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
 import type { Invocation, SweepEvent } from './function-event.ts';
+import { AskedJobs } from './requested-jobs.ts';
 
 /** What is left of the function's time when parts begin to end: for the logs that they are at, and the note. */
 const MARGIN_MS = 60_000;

@@ -1,7 +1,7 @@
 import { MessageInvalidError } from '../errors.ts';
-import type { StreamHandler, StreamRecord } from '../workers/stream-record.ts';
+import type { StreamHandler, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
+import type { Time } from './stream-settings.ts';
 import { backoffMs, type StreamSettings } from './stream-settings.ts';
-import type { Time } from './time.ts';
 
 /** Records of one shard that were given up, as the failure destination learns of them: where, which and why. */
 export interface DiscardedBatch {

@@ -5,14 +5,14 @@ import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { withFileLock } from '../adapters/file-lock.ts';
+import { withFileLock } from '../adapters/filesystem/file-lock.ts';
 import { EngineError, ResourceMissingError, textOf, UsageError } from '../errors.ts';
 import { ENGINE_NAMES, engineWords, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
 
-const KEEPER = fileURLToPath(new URL('./keeper.ts', import.meta.url));
+const KEEPER = fileURLToPath(new URL('./supervisor.ts', import.meta.url));
 /** How long a keeper may take to stop its engine and end, in milliseconds. */
 const KEEPER_GRACE_MS = 15_000;
 const ENGINE_GRACE_MS = 5_000;

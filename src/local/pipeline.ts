@@ -1,16 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
-import { MemoryJobQueue } from '../adapters/memory-job-queue.ts';
+import type { SQSEvent } from 'aws-lambda';
+import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
 import type { Invocation, JobEvent, StreamEvent } from '../functions/function-event.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
-import { toSqsEvent } from '../functions/sqs-event.ts';
-import { toLambdaRecord } from '../functions/stream-event.ts';
-import { streamFunction } from '../functions/stream-function.ts';
+import { streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
 import { checkTypes, type ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
-import { consume } from '../workers/consume.ts';
-import { jobQueues } from '../workers/job-queues.ts';
-import type { JobDeps } from '../workers/run-job.ts';
+import { consume } from '../workers/dispatch/consume-jobs.ts';
+import type { JobDeps } from '../workers/dispatch/run-job.ts';
+import { jobQueues } from '../workers/jobs/job-queues.ts';
 import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
@@ -167,4 +166,27 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   } catch (error) {
     if (!signal.aborted) throw error;
   }
+}
+
+/** What Lambda gives a function of messages from a FIFO queue. */
+export function toSqsEvent(messages: readonly ReceivedMessage[]): SQSEvent {
+  return {
+    Records: messages.map(({ id, body, group, receipt, receiveCount, sentMs }) => ({
+      messageId: id,
+      body,
+      receiptHandle: receipt,
+      attributes: {
+        ApproximateReceiveCount: String(receiveCount),
+        SentTimestamp: String(sentMs ?? 0),
+        SenderId: 'logfold',
+        ApproximateFirstReceiveTimestamp: String(sentMs ?? 0),
+        MessageGroupId: group,
+      },
+      messageAttributes: {},
+      md5OfBody: '',
+      eventSource: 'aws:sqs',
+      eventSourceARN: 'arn:aws:sqs:local:000000000000:jobs.fifo',
+      awsRegion: 'local',
+    })),
+  };
 }

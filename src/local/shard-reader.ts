@@ -1,9 +1,9 @@
 import { ResourceMissingError } from '../errors.ts';
-import type { StreamRecord } from '../workers/stream-record.ts';
+import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { BatchDelivery } from './batch-delivery.ts';
 import type { RecordPage, StreamRequests } from './stream-requests.ts';
+import type { Time } from './stream-settings.ts';
 import { backoffMs, type StreamSettings } from './stream-settings.ts';
-import type { Time } from './time.ts';
 
 /** Records that were trimmed from a shard before they were read, and are lost to whoever reads the stream. */
 export interface TrimmedRecords {

@@ -1,12 +1,11 @@
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { EngineError } from '../errors.ts';
-import type { StreamHandler, StreamRecord } from '../workers/stream-record.ts';
+import type { StreamHandler, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import { BatchDelivery, type DiscardedBatch, type FailedAttempt } from './batch-delivery.ts';
 import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';
 import { ShardReader, type TrimmedRecords } from './shard-reader.ts';
 import { StreamRequests } from './stream-requests.ts';
-import { type StreamSettings, streamSettings } from './stream-settings.ts';
-import { systemTime, type Time } from './time.ts';
+import { type StreamSettings, streamSettings, systemTime, type Time } from './stream-settings.ts';
 
 export interface StreamPollerOptions {
   readonly client: DynamoDBStreamsClient;

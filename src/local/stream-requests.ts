@@ -7,10 +7,10 @@ import {
   type Shard,
 } from '@aws-sdk/client-dynamodb-streams';
 import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError } from '../errors.ts';
-import type { StreamRecord } from '../workers/stream-record.ts';
-import { fromSdkRecord } from './sdk-stream-record.ts';
+import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
+import { fromSdkRecord } from './stream-records.ts';
+import type { Time } from './stream-settings.ts';
 import { backoffMs, type StreamSettings } from './stream-settings.ts';
-import type { Time } from './time.ts';
 
 /** The most records that one request gives. */
 export const MAX_PAGE = 1_000;

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { UsageError } from '../errors.ts';
 
 /** How a stream is read, by the names that Lambda's event source mappings have for it. */
@@ -69,3 +70,23 @@ export function streamSettings(given: Partial<StreamSettings> = {}): StreamSetti
 export function backoffMs(failures: number, settings: StreamSettings): number {
   return Math.min(settings.retryCapMs, settings.retryBaseMs * 2 ** (failures - 1));
 }
+
+/** The clock, as a port: tests script it. */
+export interface Time {
+  /** Epoch milliseconds. */
+  now(): number;
+  /** Resolves after so many milliseconds, or as soon as the signal aborts. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+/** The machine's clock. */
+export const systemTime: Time = {
+  now: Date.now,
+  async sleep(ms, signal) {
+    try {
+      await setTimeout(ms, undefined, { signal });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  },
+};

@@ -1,15 +1,15 @@
+import type { Value } from '../codec/value.ts';
 import { EntryExistsError, EntryNotFoundError, TooLargeError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId } from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
-import { newerSnapshot } from './last-snapshot.ts';
-import type { LogId } from './log-id.ts';
 import type { Consistency } from './log-store.ts';
 import { type Newest, queryNewest } from './newest.ts';
-import { comparePositions, formatPosition, MAX_NUMBER, type Position } from './position.ts';
 import type { Segment } from './segment.ts';
-import type { Value } from './value.ts';
+import { newerSnapshot } from './segment.ts';
 
 /** An entry that has no position yet. */
 export interface NewEntry {

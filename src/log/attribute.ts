@@ -1,5 +1,5 @@
+import { fits64Bits, type Value } from '../codec/value.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
-import { fits64Bits, type Value } from './value.ts';
 
 /** One DynamoDB attribute as we write it. The SDK's `AttributeValue` takes it. */
 export type AttributeValue =

@@ -1,7 +1,7 @@
+import type { Value } from '../codec/value.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import { checkBodyBytes, decodeEntryBody, decodeExternalBody } from './body.ts';
 import type { Entry } from './entry.ts';
-import type { Value } from './value.ts';
 
 /** Objects that are asked for ahead of their entries' turns. */
 const OBJECTS_AHEAD = 16;

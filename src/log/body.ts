@@ -2,6 +2,8 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
 // Packs only: msgpackr's reader depends on whether its native addon is there.
 import { Packr } from 'msgpackr/pack';
+import { decodeForeignValue } from '../codec/message-pack.ts';
+import { CONTAINER_BYTES, checkDecodedBytes, checkValue, ITEM_BYTES, type Value } from '../codec/value.ts';
 import {
   BodyUndecodableError,
   ExternalCorruptError,
@@ -10,13 +12,10 @@ import {
   textOf,
   type Where,
 } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
-import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES } from './decoded-size.ts';
 import type { Entry, StoredBody } from './entry.ts';
-import type { LogId } from './log-id.ts';
-import { decodeForeignValue } from './message-pack.ts';
-import { checkValue, type Value } from './value.ts';
 
 const packr = new Packr({ useRecords: false, mapsAsObjects: false });
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });

@@ -1,8 +1,8 @@
+import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
 import type { ReservedTypes } from './entry.ts';
-import { epochSeconds } from './epoch.ts';
-import type { LogId } from './log-id.ts';
+import { epochSeconds } from './entry.ts';
 import type { LogStore } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
 

@@ -1,11 +1,11 @@
 import { UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import { type AppendOptions, append, type NewEntry } from './append.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
 import { checkTypes, RESERVED_VERSION } from './entry.ts';
-import type { LogId } from './log-id.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache } from './newest.ts';
-import type { Position } from './position.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 
 export type { AppendOptions, NewEntry } from './append.ts';

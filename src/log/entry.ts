@@ -1,7 +1,7 @@
-import { UsageError } from '../errors.ts';
-import type { LogId } from './log-id.ts';
-import type { Position } from './position.ts';
-import type { Value } from './value.ts';
+import type { Value } from '../codec/value.ts';
+import { ClockInvalidError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 
 /** An entry's body as it lies in the table, not yet decoded. */
 export type StoredBody =
@@ -75,3 +75,35 @@ export function checkTypes(types: ReservedTypes = RESERVED_TYPES): ReservedTypes
 
 /** Version of the reserved types' entries: they have no body of their own. */
 export const RESERVED_VERSION = 1;
+
+/**
+ * The time as items carry it: epoch seconds from 0. Everything that writes a time takes it from here, since readers refuse
+ * an item with any other time, and so stop its log.
+ * @param nowMs epoch milliseconds, as a clock shows them
+ * @throws ClockInvalidError if that is before 1970, or no time
+ */
+export function epochSeconds(nowMs: number): number {
+  const seconds = Math.floor(nowMs / 1000);
+  if (Number.isSafeInteger(seconds) && seconds >= 0) return seconds;
+  const time = new Date(nowMs);
+  throw new ClockInvalidError(
+    `the clock shows ${Number.isNaN(time.getTime()) ? nowMs : time.toISOString()}, and nothing was written`,
+    { advice: 'Set the clock of this machine to the present time' },
+  );
+}
+
+/** A completed snapshot's root, as the Snapshot entry carries it: by the key of an object, or whole. */
+export type RootRef = { readonly key: string } | { readonly inline: Uint8Array };
+
+/** The root that a Snapshot entry carries; undefined while its snapshot is not completed. */
+export function rootOf(entry: Entry): RootRef | undefined {
+  if (entry.external !== undefined) return { key: entry.external };
+  return entry.body?.format === 'bytes' ? { inline: entry.body.bytes } : undefined;
+}
+
+/** Whether both are the same object, or the same bytes. */
+export function sameRoot(a: RootRef, b: RootRef): boolean {
+  if ('key' in a) return 'key' in b && a.key === b.key;
+  if ('key' in b || a.inline.length !== b.inline.length) return false;
+  return a.inline.every((byte, i) => byte === b.inline[i]);
+}

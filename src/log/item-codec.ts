@@ -1,4 +1,6 @@
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
+import { decodeSegmentId, encodeSegmentId, type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
+import { MAX_NUMBER, type Position } from '../ids/position.ts';
 import {
   type AttributeValue,
   attributeFromValue,
@@ -7,13 +9,9 @@ import {
   type StoredItem,
   valueFromAttribute,
 } from './attribute.ts';
-import type { Entry, EntryHead, StoredBody } from './entry.ts';
+import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
-import { type LogId, logIdBytes, logIdFromBytes } from './log-id.ts';
-import { MAX_NUMBER, type Position } from './position.ts';
-import type { RootRef } from './root-ref.ts';
 import type { Segment } from './segment.ts';
-import { decodeSegmentId, encodeSegmentId } from './segment-id.ts';
 
 /** Bytes of a SHA-256. */
 const HASH_BYTES = 32;

@@ -1,12 +1,11 @@
 import type { ItemInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
 import type { Item, StoredItem } from './attribute.ts';
-import type { Entry, EntryHead } from './entry.ts';
-import type { LogId } from './log-id.ts';
-import type { Position } from './position.ts';
-import type { RootRef } from './root-ref.ts';
+import type { Entry, EntryHead, RootRef } from './entry.ts';
 import type { Segment } from './segment.ts';
 
-export type { RootRef } from './root-ref.ts';
+export type { RootRef } from './entry.ts';
 
 export interface Consistency {
   /** True to see every write that has returned; false (half the price) may miss the newest. */

@@ -1,9 +1,9 @@
-import { EntryExistsError, EntryGapError, LogNotFoundError, SegmentGapError } from '../errors.ts';
+import { EntryExistsError, EntryGapError, EntryNotFoundError, LogNotFoundError, SegmentGapError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import type { EntryHead, ReservedTypes } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
-import type { LogId } from './log-id.ts';
 import type { Consistency, LogStore } from './log-store.ts';
-import { MAX_NUMBER, type Position } from './position.ts';
 import type { Segment } from './segment.ts';
 
 /**
@@ -171,4 +171,25 @@ function segmentGap(log: LogId, segment: number, reason: string): SegmentGapErro
 
 function notFound(log: LogId): LogNotFoundError {
   return new LogNotFoundError('this log does not exist', { log, advice: 'Check the id, the tables and the region' });
+}
+
+/**
+ * Makes sure that a position which somebody typed is in a log, or right behind the last entry of one of its segments.
+ * @throws LogNotFoundError
+ * @throws EntryNotFoundError where it is not
+ */
+export async function requirePosition(
+  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  log: LogId,
+  at: Position,
+): Promise<void> {
+  const [newest] = await queryNewestSegments(source.store, log, { consistent: true });
+  const segment = Math.min(at.segment, newest.segment);
+  const last = (await queryLast(source, log, segment))?.position ?? { segment, entry: -1 };
+  if (at.segment <= last.segment && at.entry <= last.entry + 1) return;
+  throw new EntryNotFoundError(`the log has no position ${formatPosition(at)}`, {
+    log,
+    ...at,
+    advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, right behind the last entry`,
+  });
 }

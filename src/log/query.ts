@@ -1,12 +1,12 @@
 import { SegmentWithoutSnapshotError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from './entry.ts';
-import { lastSnapshotOf, newerSnapshot } from './last-snapshot.ts';
-import type { LogId } from './log-id.ts';
 import type { LogStore } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
-import { type Position, START } from './position.ts';
 import { readEntries } from './read-entries.ts';
 import type { Segment } from './segment.ts';
+import { lastSnapshotOf, newerSnapshot } from './segment.ts';
 
 export interface QueryRange {
   /** `snapshot` starts at the newest completed snapshot's own entry, `start` at the log's first. */

@@ -1,9 +1,10 @@
 import { EntryGapError, PositionInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { checkTypes, type Entry, type ReservedTypes } from './entry.ts';
-import type { LogId } from './log-id.ts';
-import type { LogStore } from './log-store.ts';
+import { decodeEntry } from './item-codec.ts';
+import type { Consistency, LogStore, SegmentRange } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
-import { comparePositions, formatPosition, MAX_NUMBER, type Position } from './position.ts';
 
 /** {@link EntrySource.rangeEntries} where it is left out. */
 export const RANGE_ENTRIES = 500;
@@ -205,4 +206,20 @@ const ADVICE = 'Restore the entry from a backup of the Entry table';
 
 function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number): EntryGapError {
   return new EntryGapError('an entry that must exist is not there', { log, segment, entry, advice: ADVICE });
+}
+
+/**
+ * The Snapshot entries among those of a range, in order. Of the others only the type is looked at, so a malformed one is
+ * in nobody's way.
+ * @throws ItemInvalidError where a Snapshot entry cannot be read
+ */
+export async function* snapshotEntries(
+  source: { readonly store: Pick<LogStore, 'items'>; readonly types: ReservedTypes },
+  log: LogId,
+  range: SegmentRange,
+  consistency: Consistency,
+): AsyncGenerator<Entry> {
+  for await (const page of source.store.items(log, range, consistency)) {
+    for (const item of page) if (item.T?.S === source.types.snapshot) yield decodeEntry(item);
+  }
 }

@@ -1,4 +1,5 @@
-import type { LogId } from './log-id.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
 
 /** One item of the Segment table: a run of entries under one partition key. */
 export interface Segment {
@@ -19,4 +20,22 @@ export interface Segment {
    * left of them told.
    */
   readonly expired?: number | undefined;
+}
+
+/**
+ * The newest completed snapshot that a log's two newest segments tell of: the newest segment's Last Snapshot, or the
+ * previous one's while the newest has none yet.
+ * @param segments newest first
+ */
+export function lastSnapshotOf(segments: readonly Segment[]): Position | undefined {
+  for (const { segment, lastSnapshot } of segments) {
+    if (lastSnapshot !== undefined) return { segment, entry: lastSnapshot };
+  }
+  return undefined;
+}
+
+/** The newest completed snapshot where it is newer than the one that a client stands on. */
+export function newerSnapshot(segments: readonly Segment[], standsOn: Position): Position | undefined {
+  const last = lastSnapshotOf(segments);
+  return last !== undefined && comparePositions(last, standsOn) > 0 ? last : undefined;
 }

@@ -1,12 +1,12 @@
+import type { ChunkStore } from '../codec/chunk.ts';
 import { EntryGapError, HistoryGoneError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, type Position, START } from '../ids/position.ts';
 import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
-import type { LogId } from '../log/log-id.ts';
-import { comparePositions, type Position, START } from '../log/position.ts';
 import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
-import type { ChunkStore } from '../tree/chunk.ts';
 import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';

@@ -1,7 +1,7 @@
+import type { Value } from '../codec/value.ts';
 import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type Where } from '../errors.ts';
 import { BodiesAhead } from '../log/bodies-ahead.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
-import type { Value } from '../log/value.ts';
 import type { Draft } from '../state/draft.ts';
 import type { DraftUse } from '../state/draft-use.ts';
 import type { Reducer } from '../state/reducer.ts';

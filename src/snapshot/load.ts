@@ -1,7 +1,7 @@
+import type { LogId } from '../ids/log-id.ts';
+import { type Position, START } from '../ids/position.ts';
 import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
-import type { LogId } from '../log/log-id.ts';
 import { queryNewestSegments } from '../log/newest.ts';
-import { type Position, START } from '../log/position.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';

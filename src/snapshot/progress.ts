@@ -1,6 +1,6 @@
 import { ChunkCorruptError, ChunkMissingError, type LogfoldError, RootInvalidError } from '../errors.ts';
-import type { LogId } from '../log/log-id.ts';
-import { comparePositions, type Position } from '../log/position.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { formatKey, type ProgressKey, parseKey, progressPrefix } from '../store/keys.ts';
 import type { EncodedRoot, Root } from './root.ts';

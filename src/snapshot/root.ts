@@ -1,3 +1,9 @@
+import { fromHex, toHex } from '../codec/bytes.ts';
+import { encodeValue } from '../codec/canonical.ts';
+import type { ChunkId, ChunkPlatform } from '../codec/chunk.ts';
+import { chunkId, MAX_CHUNK_BYTES, packChunk, unpackChunk } from '../codec/chunk.ts';
+import { decodeValue } from '../codec/message-pack.ts';
+import type { Value } from '../codec/value.ts';
 import {
   ChunkCorruptError,
   LogfoldError,
@@ -7,17 +13,11 @@ import {
   textOf,
   type Where,
 } from '../errors.ts';
-import { type LogId, logIdBytes, logIdFromBytes } from '../log/log-id.ts';
-import { decodeValue } from '../log/message-pack.ts';
-import { comparePositions, formatPosition, type Position } from '../log/position.ts';
-import type { Value } from '../log/value.ts';
+import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
+import { comparePositions, formatPosition, type Position } from '../ids/position.ts';
 import { isStateSettled, layersHash, type State, stateTops } from '../state/state.ts';
-import { fromHex, toHex } from '../tree/bytes.ts';
-import { encodeValue } from '../tree/canonical.ts';
-import type { ChunkId, ChunkPlatform } from '../tree/chunk.ts';
-import { chunkId, MAX_CHUNK_BYTES, packChunk, unpackChunk } from '../tree/chunk-codec.ts';
+import type { LayeredTree } from '../tree/buffered-tree.ts';
 import type { KeyKind } from '../tree/key.ts';
-import type { LayeredTree } from '../tree/layered.ts';
 import { decodeNode, encodeNode } from '../tree/node.ts';
 import { emptyTree, type Tree } from '../tree/tree.ts';
 

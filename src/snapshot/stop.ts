@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { LogfoldError } from '../errors.ts';
-import type { LogId } from '../log/log-id.ts';
-import { comparePositions, type Position } from '../log/position.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
 import { type BlobStore, findBlob } from '../store/blob-store.ts';
 import { readJson, writeJson } from '../store/json-object.ts';
 import { stopKey } from '../store/keys.ts';

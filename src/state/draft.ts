@@ -1,8 +1,5 @@
+import type { Value } from '../codec/value.ts';
 import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
-import type { Value } from '../log/value.ts';
-import type { EditOptions } from '../tree/edit.ts';
-import { describeKey, type Key, type KeyKind, MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
-import { type KeySet, keysInSet } from '../tree/key-set.ts';
 import {
   emptyLayers,
   getLayered,
@@ -10,7 +7,10 @@ import {
   layeredItems,
   layeredKeys,
   layeredValues,
-} from '../tree/layered.ts';
+} from '../tree/buffered-tree.ts';
+import type { EditOptions } from '../tree/edit.ts';
+import { describeKey, type Key, type KeyKind, MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
+import { type KeySet, keysInSet } from '../tree/key-set.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
 import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';

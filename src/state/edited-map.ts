@@ -1,12 +1,12 @@
 import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
 import { EditBatch } from '../tree/batch.ts';
-import { type ApplyOptions, applyEdits, settle } from '../tree/defer.ts';
+import { emptyLayers, type LayeredTree, layeredItems } from '../tree/buffered-tree.ts';
 import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { KeyKind } from '../tree/key.ts';
-import { emptyLayers, type LayeredTree, layeredItems } from '../tree/layered.ts';
 import { type NodeStore, unsavedBytes } from '../tree/node-store.ts';
 import { removeSets } from '../tree/range-removal.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
+import { type ApplyOptions, applyEdits, settle } from '../tree/write-buffer.ts';
 
 /**
  * The most that all items of a map may weigh together, so that every sum of weights is exact: 2^52. Keys that are put

@@ -1,8 +1,8 @@
+import { ByteWriter } from '../codec/bytes.ts';
+import { writeValue } from '../codec/canonical.ts';
+import { decodeValue } from '../codec/message-pack.ts';
+import type { Value } from '../codec/value.ts';
 import { StateUnsupportedError, ValueUnsupportedError } from '../errors.ts';
-import { decodeValue } from '../log/message-pack.ts';
-import type { Value } from '../log/value.ts';
-import { ByteWriter } from '../tree/bytes.ts';
-import { writeValue } from '../tree/canonical.ts';
 import { describeKey } from '../tree/key.ts';
 import type { DraftUse } from './draft-use.ts';
 

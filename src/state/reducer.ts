@@ -1,6 +1,6 @@
+import type { Value } from '../codec/value.ts';
 import { EntryTypeUnknownError, EntryVersionUnknownError } from '../errors.ts';
-import type { Position } from '../log/position.ts';
-import type { Value } from '../log/value.ts';
+import type { Position } from '../ids/position.ts';
 import type { Draft } from './draft.ts';
 
 /** An entry as a reducer sees it: its body is decoded, wherever it lay. */

@@ -1,13 +1,13 @@
-import type { Value } from '../log/value.ts';
-import { toHex } from '../tree/bytes.ts';
-import { encodeValue } from '../tree/canonical.ts';
-import type { ChunkPlatform } from '../tree/chunk.ts';
-import { settle } from '../tree/defer.ts';
+import { toHex } from '../codec/bytes.ts';
+import { encodeValue } from '../codec/canonical.ts';
+import type { ChunkPlatform } from '../codec/chunk.ts';
+import type { Value } from '../codec/value.ts';
+import { isSettled, type LayeredTree } from '../tree/buffered-tree.ts';
 import type { EditOptions } from '../tree/edit.ts';
-import { isSettled, type LayeredTree } from '../tree/layered.ts';
 import type { Node } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { treeId } from '../tree/tree.ts';
+import { settle } from '../tree/write-buffer.ts';
 
 /** What a log's entries fold to: named maps in order of name, none of them empty, and a small metadata record. */
 export interface State {

@@ -1,6 +1,6 @@
 import type * as z from 'zod';
 import { ObjectInvalidError, textOf } from '../errors.ts';
-import type { LogId } from '../log/log-id.ts';
+import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from './blob-store.ts';
 
 // An editor may put a byte order mark before what a person writes; that is taken away.

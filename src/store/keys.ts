@@ -1,6 +1,6 @@
 import { BlobKeyInvalidError, LogIdInvalidError } from '../errors.ts';
-import { type LogId, parseLogId } from '../log/log-id.ts';
-import { MAX_NUMBER, type Position } from '../log/position.ts';
+import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { MAX_NUMBER, type Position } from '../ids/position.ts';
 
 /** What an object of the bucket is, as its key says. `id` is a SHA-256 in 64 lower-case hexadecimal digits. */
 export type ParsedKey =

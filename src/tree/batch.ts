@@ -1,11 +1,10 @@
+import { ByteWriter, fromHex } from '../codec/bytes.ts';
+import { VALUE_REF_TYPE, writeValue } from '../codec/canonical.ts';
+import { MAX_CHUNK_BYTES } from '../codec/chunk.ts';
+import { decodeValue } from '../codec/message-pack.ts';
+import type { Value } from '../codec/value.ts';
 import { ValueUnsupportedError } from '../errors.ts';
-import { decodeValue } from '../log/message-pack.ts';
-import type { Value } from '../log/value.ts';
-import { at, float64At, keyAt, uint32At } from './array.ts';
-import { ByteWriter, fromHex } from './bytes.ts';
-import { VALUE_REF_TYPE, writeValue } from './canonical.ts';
-import { MAX_CHUNK_BYTES } from './chunk-codec.ts';
-import { NumberColumn } from './column.ts';
+import { at, float64At, keyAt, NumberColumn, uint32At } from './array.ts';
 import type { LeafEdits } from './edit.ts';
 import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
 import { ascendingOrder } from './key-order.ts';

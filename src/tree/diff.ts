@@ -1,8 +1,7 @@
+import { equalBytes } from '../codec/bytes.ts';
 import { at } from './array.ts';
-import { equalBytes } from './bytes.ts';
 import type { Key } from './key.ts';
-import { isLeaf, itemWeight, type Leaf, type Node, valueBytes } from './node.ts';
-import { NodeRef } from './node-ref.ts';
+import { isLeaf, itemWeight, type Leaf, type Node, NodeRef, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { type Item, leafValue } from './read.ts';
 import type { Tree } from './tree.ts';

@@ -1,10 +1,10 @@
 import { at, float64At, keyAt, uint32At } from './array.ts';
-import type { NodeShape } from './boundary.ts';
+import type { NodeShape } from './chunk-boundary.ts';
 import { LevelCursor, type NodePlace } from './cursor.ts';
 import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
+import type { NodeRef } from './node.ts';
 import { type Inner, isLeaf, itemWeight, type Leaf, type Node } from './node.ts';
 import { type EmitNode, InnerBuilder, LeafBuilder } from './node-builder.ts';
-import type { NodeRef } from './node-ref.ts';
 import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
 

@@ -1,10 +1,8 @@
-import { at, byteAt, keyAt, uint32At } from './array.ts';
-import { NodeCutter, type NodeShape } from './boundary.ts';
-import { ByteWriter } from './bytes.ts';
-import { NumberColumn } from './column.ts';
+import { ByteWriter } from '../codec/bytes.ts';
+import { at, byteAt, keyAt, NumberColumn, uint32At } from './array.ts';
+import { NodeCutter, type NodeShape } from './chunk-boundary.ts';
 import type { Key } from './key.ts';
-import { type Inner, itemWeight, type Leaf, type Node, sum } from './node.ts';
-import { NodeRef } from './node-ref.ts';
+import { type Inner, itemWeight, type Leaf, type Node, NodeRef, sum } from './node.ts';
 
 /** What an inner node's item counts besides its key: an id, a count and a weight, in bytes. */
 const REF_BYTES = 40;

@@ -1,4 +1,8 @@
 import pLimit from 'p-limit';
+import type { ChunkId, ChunkPlatform, ChunkStore } from '../codec/chunk.ts';
+import { chunkId, openChunk, packChunk } from '../codec/chunk.ts';
+import { decodeValue } from '../codec/message-pack.ts';
+import type { Value } from '../codec/value.ts';
 import {
   ChunkMissingError,
   LogfoldError,
@@ -7,13 +11,9 @@ import {
   textOf,
   type Where,
 } from '../errors.ts';
-import { decodeValue } from '../log/message-pack.ts';
-import type { Value } from '../log/value.ts';
-import { NODE_SHAPE, type NodeShape } from './boundary.ts';
-import type { ChunkId, ChunkPlatform, ChunkStore } from './chunk.ts';
-import { chunkId, openChunk, packChunk } from './chunk-codec.ts';
+import { NODE_SHAPE, type NodeShape } from './chunk-boundary.ts';
+import type { NodeRef } from './node.ts';
 import { decodeNode, encodeNode, isLeaf, type Node } from './node.ts';
-import type { NodeRef } from './node-ref.ts';
 
 export interface NodeStoreOptions {
   /** Decoded nodes are kept up to about this many bytes of memory, the least recently used going first. */

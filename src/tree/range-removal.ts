@@ -1,13 +1,13 @@
 import { keyAt } from './array.ts';
+import type { LayeredTree } from './buffered-tree.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
-import { type ApplyOptions, applyEdits, settleSmall } from './defer.ts';
 import { EDITS_AT_ONCE, editTree, type LeafEdits, removeChildren } from './edit.ts';
 import { type Key, sortedUnique } from './key.ts';
 import { type KeySet, keysInSet, laterKey } from './key-set.ts';
-import type { LayeredTree } from './layered.ts';
 import { isLeaf } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
+import { type ApplyOptions, applyEdits, settleSmall } from './write-buffer.ts';
 
 /** A map without most of the keys to delete. */
 export interface Removed {

@@ -1,9 +1,9 @@
-import { decodeValue } from '../log/message-pack.ts';
-import type { Value } from '../log/value.ts';
+import { toHex } from '../codec/bytes.ts';
+import { VALUE_REF_BYTES, VALUE_REF_TYPE } from '../codec/canonical.ts';
+import type { ChunkId } from '../codec/chunk.ts';
+import { decodeValue } from '../codec/message-pack.ts';
+import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
-import { toHex } from './bytes.ts';
-import { VALUE_REF_BYTES, VALUE_REF_TYPE } from './canonical.ts';
-import type { ChunkId } from './chunk.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
 import { type Key, lowerBound } from './key.ts';
 import { isLeaf, itemWeight, type Leaf, valueBytes } from './node.ts';

@@ -1,5 +1,5 @@
-import type { ChunkId, ChunkPlatform } from './chunk.ts';
-import { chunkId } from './chunk-codec.ts';
+import type { ChunkId, ChunkPlatform } from '../codec/chunk.ts';
+import { chunkId } from '../codec/chunk.ts';
 import type { KeyKind } from './key.ts';
 import { encodeNode, type Node } from './node.ts';
 

@@ -1,4 +1,4 @@
-import type { ChunkId } from './chunk.ts';
+import type { ChunkId } from '../codec/chunk.ts';
 import { isLeaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { referencedId } from './read.ts';

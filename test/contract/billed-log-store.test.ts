@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { BilledLogStore } from '../../bench/cost/billed-log-store.ts';
-import { DynamoDbLogStore } from '../../src/adapters/dynamodb-log-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
-import { MAX_NUMBER } from '../../src/log/position.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';

@@ -7,10 +7,10 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { PutObjectCommand, S3Client, UploadPartCommand } from '@aws-sdk/client-s3';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { FilesystemBlobStore } from '../../src/adapters/filesystem-blob-store.ts';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { S3BlobStore } from '../../src/adapters/s3-blob-store.ts';
+import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import {
   BlobDeleteError,
   BlobKeyInvalidError,
@@ -18,7 +18,7 @@ import {
   ResourceMissingError,
   UploadAbortedError,
 } from '../../src/errors.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
 import type { BlobInfo, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
 import { chunkKey, rootKey, rootPrefix, stopKey } from '../../src/store/keys.ts';
 import { streamOf } from '../support/around.ts';

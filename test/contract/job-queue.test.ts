@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
-import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
-import { SqsJobQueue } from '../../src/adapters/sqs-job-queue.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import { SqsJobQueue } from '../../src/adapters/sqs/job-queue.ts';
 import { CredentialsError, ReceiptExpiredError, ResourceMissingError } from '../../src/errors.ts';
 import { DEDUPLICATION_MS, type JobQueue, type ReceivedMessage } from '../../src/store/job-queue.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { translateDynamoDbError } from '../../src/adapters/dynamodb-error.ts';
-import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb-log-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { translateDynamoDbError } from '../../src/adapters/dynamodb/dynamodb-error.ts';
+import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb/log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import {
   AttemptsExhaustedError,
   CredentialsError,
@@ -15,13 +15,13 @@ import {
   SegmentWithoutSnapshotError,
   TooLargeError,
 } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import type { LogClient } from '../../src/log/client.ts';
 import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/item-codec.ts';
-import type { LogId } from '../../src/log/log-id.ts';
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
-import type { Position } from '../../src/log/position.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';

@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { encodeArchiveIndex, skippableFrame } from '../../src/archive/archive-index.ts';
 import { decodeItemLine } from '../../src/archive/item-line.ts';
 import { openArchive } from '../../src/archive/reader.ts';
 import { encodeSeekTable } from '../../src/archive/seek-table.ts';
+import { toHex } from '../../src/codec/bytes.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
-import { toHex } from '../../src/tree/bytes.ts';
 import { allItems, FIRST_SEGMENT, joined, linesOf, partsOfItems, storeArchive, written } from '../support/archives.ts';
 import {
   expectGoldenBytes,

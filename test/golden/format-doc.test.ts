@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { toHex } from '../../src/tree/bytes.ts';
+import { toHex } from '../../src/codec/bytes.ts';
 import { readGoldenBytes } from '../support/golden.ts';
 
 const page = await readFile(new URL('../../docs/format.md', import.meta.url), 'utf8');

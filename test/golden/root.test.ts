@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
-import type { Position } from '../../src/log/position.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { unpackChunk } from '../../src/codec/chunk.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { decodeRoot, type EncodedRoot, encodeRoot } from '../../src/snapshot/root.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { layersHash } from '../../src/state/state.ts';
-import { unpackChunk } from '../../src/tree/chunk-codec.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { nodeStore } from '../support/chunks.ts';

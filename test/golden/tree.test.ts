@@ -1,14 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import { decodeValue } from '../../src/log/message-pack.ts';
-import type { Value } from '../../src/log/value.ts';
-import { hashKey, NODE_SHAPE, NodeCutter } from '../../src/tree/boundary.ts';
-import { fromHex, toHex } from '../../src/tree/bytes.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
-import type { ChunkId } from '../../src/tree/chunk.ts';
-import { chunkId, openChunk, packChunk } from '../../src/tree/chunk-codec.ts';
-import { decodeNode, encodeNode, type Inner, type Leaf, type Node } from '../../src/tree/node.ts';
-import { NodeRef } from '../../src/tree/node-ref.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { fromHex, toHex } from '../../src/codec/bytes.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import type { ChunkId } from '../../src/codec/chunk.ts';
+import { chunkId, openChunk, packChunk } from '../../src/codec/chunk.ts';
+import { decodeValue } from '../../src/codec/message-pack.ts';
+import type { Value } from '../../src/codec/value.ts';
+import { hashKey, NODE_SHAPE, NodeCutter } from '../../src/tree/chunk-boundary.ts';
+import { decodeNode, encodeNode, type Inner, type Leaf, type Node, NodeRef } from '../../src/tree/node.ts';
 import {
   expectGoldenBytes,
   expectGoldenText,

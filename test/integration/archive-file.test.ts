@@ -8,8 +8,8 @@ import { zstdDecompressSync } from 'node:zlib';
 import { unmarshall } from '@aws-sdk/util-dynamodb';
 import { Unpackr } from 'msgpackr';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { encodeSegmentId } from '../../src/ids/log-id.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
-import { encodeSegmentId } from '../../src/log/segment-id.ts';
 import { segmentItems, written } from '../support/archives.ts';
 import { LOG } from '../support/logs.ts';
 

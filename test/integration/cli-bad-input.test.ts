@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { LogId } from '../../src/log/log-id.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
 import { runCli } from '../support/cli.ts';
 import { type Attributes, CliPlace, type Damage, type Refusal, refusalOf } from '../support/cli-place.ts';
 import { Random } from '../support/random.ts';

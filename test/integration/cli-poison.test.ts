@@ -1,10 +1,10 @@
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Value } from '../../src/codec/value.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
 import { encodeBody } from '../../src/log/body.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import type { Value } from '../../src/log/value.ts';
 import type { Stop } from '../../src/snapshot/stop.ts';
-import type { LogStatus } from '../../src/workers/status.ts';
+import type { LogStatus } from '../../src/workers/inspect/status.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { Random } from '../support/random.ts';

@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import { loadReducer } from '../../src/adapters/reducer-module.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import type { Position } from '../../src/log/position.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, refusalOf } from '../support/cli-place.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
-const DEMO = fileURLToPath(new URL('../../src/cli/demo.ts', import.meta.url));
+const DEMO = fileURLToPath(new URL('../../examples/demo/main.ts', import.meta.url));
 
 /** Enough for a tree of several chunks. */
 const ROWS = 6000;

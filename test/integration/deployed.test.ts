@@ -7,13 +7,13 @@ import { CreateMultipartUploadCommand, ListObjectsV2Command } from '@aws-sdk/cli
 import { SendMessageCommand } from '@aws-sdk/client-sqs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { ensureTables } from '../../src/local/tables.ts';
-import { type LogId, parseLogId } from '../../src/log/log-id.ts';
-import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
+import { writePolicy } from '../../src/retention/policies.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../src/store/keys.ts';
-import { encodeJob } from '../../src/workers/job.ts';
-import { writePolicy } from '../../src/workers/policies.ts';
-import { readSweepNote } from '../../src/workers/sweep-note.ts';
+import { encodeJob } from '../../src/workers/jobs/job.ts';
+import { readSweepNote } from '../../src/workers/sweep/sweep-note.ts';
 import { deployedFunctions } from '../support/deployed-functions.ts';
 import { DeployedWorld } from '../support/deployed-world.ts';
 import type { Deployment } from '../support/deployment.ts';

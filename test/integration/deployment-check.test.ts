@@ -12,8 +12,8 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { checkDeployment, type Deployment } from '../../src/adapters/deployment-check.ts';
-import { loadReducer } from '../../src/adapters/reducer-module.ts';
+import { checkDeployment, type Deployment } from '../../src/adapters/aws/deployment-check.ts';
+import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';

@@ -1,12 +1,11 @@
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { encodeSegmentId, type LogId, parseLogId } from '../../src/ids/log-id.ts';
+import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
-import { type LogId, parseLogId } from '../../src/log/log-id.ts';
-import { formatPosition, type Position } from '../../src/log/position.ts';
-import { encodeSegmentId } from '../../src/log/segment-id.ts';
 import { end, startCli } from '../support/cli.ts';
 import { type Attributes, CliPlace, itemTexts } from '../support/cli-place.ts';
 import { editHistories } from '../support/edit-histories.ts';

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import { MAX_NUMBER } from '../../src/log/position.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { chunkPrefix, collectedKey, condemnedKey } from '../../src/store/keys.ts';
 import { CliPlace, itemTexts } from '../support/cli-place.ts';

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { BatchWriteItemCommand, type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { findDynoxide } from '../../src/local/binary.ts';
 import { FileCheckpointStore } from '../../src/local/checkpoint-store.ts';
+import { findDynoxide } from '../../src/local/engine-program.ts';
 import { StreamPoller, type StreamPollerOptions } from '../../src/local/stream-poller.ts';
 import { ensureTables } from '../../src/local/tables.ts';
-import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { startEngine, temporaryDirectory } from '../support/shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };

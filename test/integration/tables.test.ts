@@ -8,7 +8,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/errors.ts';
-import { findDynoxide } from '../../src/local/binary.ts';
+import { findDynoxide } from '../../src/local/engine-program.ts';
 import { ensureTables, missingTables, segmentTableInput } from '../../src/local/tables.ts';
 import { startEngine, temporaryDirectory } from '../support/shared-engine.ts';
 

@@ -1,10 +1,10 @@
 import { deepStrictEqual } from 'node:assert';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import {
   type ArchiveIndex,
   decodeArchiveIndex,
@@ -14,18 +14,18 @@ import {
   skippableFrame,
 } from '../../src/archive/archive-index.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import { fromBase64, toBase64 } from '../../src/archive/base64.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { openArchive } from '../../src/archive/reader.ts';
 import { decodeSeekTable, encodeSeekTable, type SeekEntry, seekTableBytesOf } from '../../src/archive/seek-table.ts';
 import { withoutExpiry } from '../../src/archive/writer.ts';
+import { fromBase64, toBase64 } from '../../src/codec/bytes.ts';
 import { ArchiveCorruptError } from '../../src/errors.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
+import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
-import { MAX_NUMBER } from '../../src/log/position.ts';
 import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
 import { allItems, batches, joined, partsOfItems, segmentItems, storeArchive, written } from '../support/archives.ts';
 import { damaged } from '../support/damage.ts';

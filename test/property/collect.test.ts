@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Position } from '../../src/log/position.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { logPrefix } from '../../src/store/keys.ts';
-import { collectLog } from '../../src/workers/collect.ts';
+import { collectLog } from '../../src/workers/gc/collect.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IdSet } from '../../src/snapshot/id-set.ts';
-import { Marks, partOf } from '../../src/snapshot/mark.ts';
-import { VALUE_REF_TYPE } from '../../src/tree/canonical.ts';
+import { VALUE_REF_TYPE } from '../../src/codec/canonical.ts';
 import type { Leaf } from '../../src/tree/node.ts';
+import { IdSet } from '../../src/workers/gc/id-set.ts';
+import { Marks, partOf } from '../../src/workers/gc/mark.ts';
 import { nodeStore } from '../support/chunks.ts';
 
 const PARTS = [1, 4, 16, 64, 256];

@@ -1,12 +1,12 @@
 import { deepStrictEqual } from 'node:assert';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Value } from '../../src/codec/value.ts';
+import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { decodeBody, encodeBody } from '../../src/log/body.ts';
 import type { Entry, StoredBody } from '../../src/log/entry.ts';
 import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
-import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import type { Segment } from '../../src/log/segment.ts';
-import type { Value } from '../../src/log/value.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
 const seconds = fc.nat(Number.MAX_SAFE_INTEGER);

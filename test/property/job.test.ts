@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { MAX, NIL } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import { MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
-import { MAX_NUMBER } from '../../src/log/position.ts';
-import { decodeJob, encodeJob, type Job, MAX_ARCHIVE_PARTS } from '../../src/workers/job.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
+import { MAX_NUMBER } from '../../src/ids/position.ts';
+import { decodeJob, encodeJob, type Job, MAX_ARCHIVE_PARTS } from '../../src/workers/jobs/job.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const numbers = fc.integer({ min: 0, max: MAX_NUMBER });

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { BlobKeyInvalidError } from '../../src/errors.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
-import { comparePositions, MAX_NUMBER } from '../../src/log/position.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
+import { comparePositions, MAX_NUMBER } from '../../src/ids/position.ts';
 import {
   archiveKey,
   archivePrefix,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -9,7 +9,7 @@ import { foldEntries } from '../../src/snapshot/fold.ts';
 import { decodeRoot, encodeRoot } from '../../src/snapshot/root.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { type State, saveState, settleState } from '../../src/state/state.ts';
-import { layeredValues } from '../../src/tree/layered.ts';
+import { layeredValues } from '../../src/tree/buffered-tree.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';

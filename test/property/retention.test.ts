@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Segment } from '../../src/log/segment.ts';
-import { isCovered, planRetention, type RetentionJob, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import {
+  isCovered,
+  planRetention,
+  type RetentionJob,
+  type RetentionPolicy,
+} from '../../src/retention/retention-policy.ts';
 import { LOG, NOON } from '../support/logs.ts';
 
 const DAY = 24 * 3600;

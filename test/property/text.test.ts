@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import { decodeForeignValue, decodeValue } from '../../src/codec/message-pack.ts';
+import type { Value } from '../../src/codec/value.ts';
 import { BodyUndecodableError, ChunkCorruptError, LogfoldError, ValueUnsupportedError } from '../../src/errors.ts';
 import { decodeBody, encodeBody } from '../../src/log/body.ts';
-import { decodeForeignValue, decodeValue } from '../../src/log/message-pack.ts';
-import type { Value } from '../../src/log/value.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
 
 const utf8 = new TextEncoder();
 

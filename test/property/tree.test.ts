@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Value } from '../../src/log/value.ts';
+import type { Value } from '../../src/codec/value.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
+import { settledLayers } from '../../src/tree/buffered-tree.ts';
 import { diffTrees } from '../../src/tree/diff.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
-import { settledLayers } from '../../src/tree/layered.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import type { RangeDelete } from '../../src/tree/range-delete.ts';

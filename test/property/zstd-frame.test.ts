@@ -1,7 +1,7 @@
 import { constants, zstdCompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { frameBytes } from '../../src/tree/zstd-frame.ts';
+import { frameBytes } from '../../src/codec/zstd-frame.ts';
 
 /** Contents that compress to all kinds of blocks: a run of one byte, repetition, and what cannot be compressed. */
 const contents = fc.oneof(

@@ -23,7 +23,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'Last Snapshot is moved before the Snapshot entry carries its root',
     edits: [
       {
-        file: 'workers/snapshot.ts',
+        file: 'workers/snapshot/build-snapshot.ts',
         from: '  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
         to: '  await deps.store.advanceLastSnapshot(log, position);\n  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
       },
@@ -71,7 +71,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a store that is out of reach stops the log, as if something were wrong with it',
     edits: [
       {
-        file: 'workers/stopping.ts',
+        file: 'workers/snapshot/stop-guard.ts',
         from: '    if (!(error instanceof LogfoldError && error.stopsLog)) throw error;\n',
         to: '    if (!(error instanceof LogfoldError)) error = new LogfoldError(String(error));\n    if (!(error instanceof LogfoldError)) throw error;\n',
       },
@@ -82,7 +82,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'jobs of different segments have the same deduplication id',
     edits: [
       {
-        file: 'workers/route.ts',
+        file: 'workers/dispatch/route-stream-records.ts',
         from: 'job.position.segment}',
         to: 'job.position.entry}',
       },
@@ -93,7 +93,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the sweep does not look for Snapshot entries that nobody completed',
     edits: [
       {
-        file: 'workers/uncompleted.ts',
+        file: 'workers/sweep/pending-snapshots.ts',
         from: '  if (archive !== undefined || expires !== undefined) return [];\n',
         to: '  if (archive !== undefined || expires !== undefined || since !== undefined) return [];\n',
       },
@@ -104,7 +104,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'segments leave the table although no snapshot covers them yet',
     edits: [
       {
-        file: 'snapshot/retention.ts',
+        file: 'retention/retention-policy.ts',
         from: '  return next !== undefined && next.segment === segment.segment + 1 && next.lastSnapshot !== undefined;\n',
         to: '  return next !== undefined && next.segment === segment.segment + 1;\n',
       },
@@ -115,16 +115,20 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'segments leave the table before their archive is written and verified',
     edits: [
       {
-        file: 'snapshot/retention.ts',
+        file: 'retention/retention-policy.ts',
         from: "  if (policy.archive && archive === undefined && expires === undefined) return 'archive';\n",
         to: '',
       },
       {
-        file: 'snapshot/retention.ts',
+        file: 'retention/retention-policy.ts',
         from: '  if (policy.archive && archive === undefined) return undefined;\n',
         to: '',
       },
-      { file: 'workers/expire.ts', from: 'if (policy.archive && segment.archive === undefined) {', to: 'if (1 > 2) {' },
+      {
+        file: 'workers/retention/expire-segment.ts',
+        from: 'if (policy.archive && segment.archive === undefined) {',
+        to: 'if (1 > 2) {',
+      },
     ],
   },
   {
@@ -132,12 +136,12 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an archive is named on its segment without having been read back, and an entry in it is altered',
     edits: [
       {
-        file: 'workers/archive.ts',
+        file: 'workers/retention/archive-segment.ts',
         from: 'await verifyArchive(archive, items(range), of, () => isTimeUp(deps));',
         to: 'archive.entries + 0 * verifyArchive.length;',
       },
       {
-        file: 'workers/archive.ts',
+        file: 'workers/retention/archive-segment.ts',
         from: '    yield page;\n    entries +=',
         to: '    yield written === 0 ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n    entries +=',
       },
@@ -146,10 +150,10 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'archive-part-unchecked',
     fault: 'a part of an archive is used although Last Snapshot has another root by now',
-    test: 'test/unit/archive-turns.test.ts',
+    test: 'test/unit/archive-continuations.test.ts',
     edits: [
       {
-        file: 'workers/archive.ts',
+        file: 'workers/retention/archive-segment.ts',
         from: 'if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {',
         to: 'if (types.snapshot === "" && lastSnapshot !== undefined) {',
       },
@@ -165,12 +169,12 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an expire job goes on after its segment was restored or its expiry taken back',
     edits: [
       {
-        file: 'workers/expire.ts',
+        file: 'workers/retention/expire-segment.ts',
         from: '    if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);\n',
         to: '',
       },
       {
-        file: 'workers/let-go.ts',
+        file: 'workers/retention/expire-segment.ts',
         from: '  if (!archived) return letGoTogether(deps, segment, staying, how);\n',
         to: '',
       },
@@ -181,7 +185,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a segment is said to have expired before its entries have',
     edits: [
       {
-        file: 'workers/expire.ts',
+        file: 'workers/retention/expire-segment.ts',
         from: '  const letting = { how: policy.expire, archived: archive !== undefined };\n',
         to: '  const letting = { how: policy.expire, archived: archive !== undefined };\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n',
       },
@@ -191,9 +195,13 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'collect-without-grace',
     fault: 'what nothing reaches is collected at once, whoever may be writing it',
     edits: [
-      { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
       {
-        file: 'workers/reaper.ts',
+        file: 'workers/gc/reaper.ts',
+        from: 'if (graceMs === 0 || now - since >= graceMs) {',
+        to: 'if (now >= since) {',
+      },
+      {
+        file: 'workers/gc/reaper.ts',
         from: '    const isOld = modified <= this.#options.now - this.#options.graceMs;\n',
         to: '    const isOld = modified <= this.#options.now;\n',
       },
@@ -204,11 +212,15 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the chunks of builds that are under way are collected',
     edits: [
       {
-        file: 'workers/collect.ts',
+        file: 'workers/gc/collect.ts',
         from: 'new Marker(deps, log, [...needed, ...builds, ...others])',
         to: 'new Marker(deps, log, [...needed, ...others])',
       },
-      { file: 'workers/reaper.ts', from: 'if (graceMs === 0 || now - since >= graceMs) {', to: 'if (now >= since) {' },
+      {
+        file: 'workers/gc/reaper.ts',
+        from: 'if (graceMs === 0 || now - since >= graceMs) {',
+        to: 'if (now >= since) {',
+      },
     ],
   },
   {
@@ -216,12 +228,12 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the last snapshot of an archived segment is not kept',
     edits: [
       {
-        file: 'snapshot/retention.ts',
+        file: 'retention/retention-policy.ts',
         from: '  if (entry === segment.lastSnapshot) return true;\n',
         to: '  if (entry === segment.lastSnapshot && segment.archive === undefined) return true;\n',
       },
       {
-        file: 'snapshot/kept-roots.ts',
+        file: 'workers/gc/kept-roots.ts',
         from: 'if (lastSnapshot !== undefined && !last && !mayBeGone) {',
         to: 'if (archive === undefined && lastSnapshot !== undefined && !last && !mayBeGone) {',
       },
@@ -232,7 +244,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'the external bodies of archived entries are collected',
     edits: [
       {
-        file: 'workers/orphan-bodies.ts',
+        file: 'workers/gc/orphan-bodies.ts',
         from: '  await dropArchivedBodies(store, { log, segments }, unnamed);\n',
         to: '  dropArchivedBodies.length;\n',
       },
@@ -243,7 +255,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a turn of a collection forgets what the turns before it condemned',
     edits: [
       {
-        file: 'workers/collection-record.ts',
+        file: 'workers/gc/collection-record.ts',
         from: 'filter(([key]) => !isJudged(key, judged))',
         to: 'filter(([key]) => judged.after === undefined && !isJudged(key, judged))',
       },
@@ -254,7 +266,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'what a crashed archiving has left behind is never collected',
     edits: [
       {
-        file: 'workers/collect.ts',
+        file: 'workers/gc/collect.ts',
         from: "else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);",
         to: "else if (kind !== 'root' && kind !== 'progress' || reached.has(blob.key)) reaper.keep(blob);",
       },
@@ -263,14 +275,14 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'uploads-left',
     fault: 'uploads that were never finished are not given up',
-    edits: [{ file: 'workers/collect.ts', from: '    if (!dry) await deps.blobs.abort(upload);\n', to: '' }],
+    edits: [{ file: 'workers/gc/collect.ts', from: '    if (!dry) await deps.blobs.abort(upload);\n', to: '' }],
   },
   {
     name: 'last-snapshot-backwards',
     fault: 'a slower job moves Last Snapshot back',
     edits: [
       {
-        file: 'adapters/memory-log-store.ts',
+        file: 'adapters/memory/log-store.ts',
         from: 'if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;',
         to: 'if (stored.archive !== undefined || stored.lastSnapshot === entry) return false;',
       },
@@ -307,7 +319,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'Last Snapshot moves to a root that another program wrote, without reading the snapshot',
     edits: [
       {
-        file: 'workers/snapshot-entry.ts',
+        file: 'workers/snapshot/snapshot-entry.ts',
         from: '  await readCarried(place, carried, () => readWhole(deps, place, carried));\n',
         to: '',
       },
@@ -319,7 +331,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/rebuild-worker.test.ts',
     edits: [
       {
-        file: 'workers/rebuild.ts',
+        file: 'workers/snapshot/rebuild-log.ts',
         from: '    return await readWhole(deps, root, frozen, seen);\n',
         to: '    return await loadRoot(deps, root, frozen);\n',
       },
@@ -347,7 +359,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'last-root-unverified',
     fault: 'verify does not look at the entry that Last Snapshot names if that carries no root',
     test: 'test/unit/verify.test.ts',
-    edits: [{ file: 'workers/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
+    edits: [{ file: 'workers/inspect/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
   },
   {
     name: 'meta-not-copied',
@@ -423,7 +435,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/replay-turns.test.ts',
     edits: [
       {
-        file: 'workers/replay.ts',
+        file: 'workers/inspect/replay.ts',
         from: '    if (replayed !== stored) {\n',
         to: '    if (replayed === stored + stored) {\n',
       },
@@ -435,7 +447,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/advice.test.ts',
     edits: [
       {
-        file: 'workers/archive.ts',
+        file: 'workers/retention/archive-segment.ts',
         from: "`Run 'logfold archive LOG ",
         to: "`Run 'logfold archive LOG --segment ",
       },

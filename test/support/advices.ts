@@ -8,7 +8,7 @@ const BEGINS = /\badvice:\s|\badvice =\s|\b(?:const|let) (?:\w*ADVICE|LIMITS|INS
 /** Every advice text in the sources, as it stands there; `…` is what a template puts in. */
 export async function advices(): Promise<string[]> {
   const found = new Set<string>();
-  for (const folder of ['src', 'handlers']) {
+  for (const folder of ['src', 'handlers', 'examples']) {
     const files = await readdir(new URL(`${folder}/`, ROOT), { recursive: true });
     for (const file of files.filter((name) => name.endsWith('.ts'))) {
       const text = await readFile(new URL(`${folder}/${file}`, ROOT), 'utf8');

@@ -1,11 +1,11 @@
-import { loadWasmPlatform } from '../../src/adapters/wasm-platform.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
-import type { Position } from '../../src/log/position.ts';
+import { loadWasmPlatform } from '../../src/adapters/platform/wasm.ts';
+import { fromHex } from '../../src/codec/bytes.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { decodeRoot } from '../../src/snapshot/root.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../src/state/spreadsheet/rows.ts';
-import { fromHex } from '../../src/tree/bytes.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
 
 /** A snapshot as a page would have fetched it, in hexadecimal, since bytes of another realm are no Uint8Array here. */

@@ -11,8 +11,8 @@ const ROOT = join(import.meta.dirname, '../..');
 const MODULES = globSync(
   [
     'src/errors.ts',
-    'src/{log,store,tree,state,snapshot,archive}/**/*.ts',
-    'src/adapters/{memory-*,metered-blob-store,native-platform,wasm-platform}.ts',
+    'src/{ids,codec,store,log,tree,state,retention,snapshot,archive}/**/*.ts',
+    'src/adapters/{memory/*,metered-blob-store,platform/native,platform/wasm}.ts',
   ],
   { cwd: ROOT },
 ).sort();

@@ -1,5 +1,5 @@
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import type { ChunkId, ChunkStore } from '../../src/tree/chunk.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import type { ChunkId, ChunkStore } from '../../src/codec/chunk.ts';
 import { NodeStore, type NodeStoreOptions } from '../../src/tree/node-store.ts';
 
 /** Chunks in memory, open to a test's eyes and hands. */

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { type DynamoDBClient, paginateScan } from '@aws-sdk/client-dynamodb';
-import type { S3BlobStore } from '../../src/adapters/s3-blob-store.ts';
+import type { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
-import type { LogId } from '../../src/log/log-id.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { type ReplayDeps, replay } from '../../src/workers/replay.ts';
+import { type ReplayDeps, replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks } from './chunks.ts';
 
 /** Everything that is left of some logs; what is never the same in two runs is left out. */

@@ -4,8 +4,8 @@ import { DeleteMessageCommand, type Message, ReceiveMessageCommand, type SQSClie
 import { z } from 'zod';
 import type { DiscardedBatch } from '../../src/local/batch-delivery.ts';
 import { StreamPoller } from '../../src/local/stream-poller.ts';
-import { systemTime } from '../../src/local/time.ts';
-import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import { systemTime } from '../../src/local/stream-settings.ts';
+import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { QueueSource, StreamSource } from './deployed-functions.ts';
 import { passesFilter } from './event-filter.ts';
 

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
-import { fromHex, toHex } from '../../src/tree/bytes.ts';
+import { fromHex, toHex } from '../../src/codec/bytes.ts';
 
 const FILES = new URL('../golden/files/', import.meta.url);
 const LINE_DIGITS = 96;
@@ -10,7 +10,7 @@ function changed(name: string): string {
   return [
     `test/golden/files/${name} is not what the code writes any more: the format has changed.`,
     'What was stored before would no longer be found or shared, so this needs a new format version',
-    '(FORMAT_VERSION in src/tree/chunk-codec.ts, ROOT_FORMAT in src/snapshot/root.ts, or FORMAT in',
+    '(FORMAT_VERSION in src/codec/chunk.ts, ROOT_FORMAT in src/snapshot/root.ts, or FORMAT in',
     'src/archive/archive-index.ts) and a change of docs/format.md.',
     'Where it is meant so, write the files anew: UPDATE_GOLDEN=1 npx vitest run test/golden',
   ].join('\n');

@@ -1,12 +1,12 @@
 import { expect } from 'vitest';
-import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
-import { comparePositions, type Position } from '../../src/log/position.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import { comparePositions, type Position } from '../../src/ids/position.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { listProgress, type Progress } from '../../src/snapshot/progress.ts';
-import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
-import { type JobDeps, type JobResult, runJob } from '../../src/workers/run-job.ts';
-import type { SnapshotDeps } from '../../src/workers/snapshot.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
+import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type Around, aroundJobQueue } from './around.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
 import { LOG, NOON } from './logs.ts';

@@ -8,8 +8,8 @@ import {
   GetShardIteratorCommand,
 } from '@aws-sdk/client-dynamodb-streams';
 import type { Context, DynamoDBRecord, DynamoDBStreamEvent, AttributeValue as LambdaAttribute } from 'aws-lambda';
-import type { LogId } from '../../src/log/log-id.ts';
-import { logIdBytes } from '../../src/log/log-id.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { logIdBytes } from '../../src/ids/log-id.ts';
 
 /** What Lambda would be given of one log's stream records: JSON, with binaries in base64. */
 export async function streamEvent(dynamodb: DynamoDBClient, table: string, log: LogId): Promise<DynamoDBStreamEvent> {

@@ -1,6 +1,6 @@
+import type { LogId } from '../../src/ids/log-id.ts';
+import { comparePositions, type Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import { comparePositions, type Position } from '../../src/log/position.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import type { RecordedEntry } from './recorded-log-store.ts';
 import { foldPlainly } from './versioned-sheet.ts';

@@ -1,12 +1,12 @@
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type LogClientDeps } from '../../src/log/client.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
-import { type LogId, parseLogId } from '../../src/log/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
-import type { Position } from '../../src/log/position.ts';
 
 export const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
 

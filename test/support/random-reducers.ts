@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Value } from '../../src/log/value.ts';
+import type { Value } from '../../src/codec/value.ts';
 import type { DraftMap } from '../../src/state/draft.ts';
 import type { FoldEntry, Reducer, ReducerDraft } from '../../src/state/reducer.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';

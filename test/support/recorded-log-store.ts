@@ -1,8 +1,9 @@
 import type { ItemInvalidError } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { comparePositions, type Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
-import type { Entry, EntryHead } from '../../src/log/entry.ts';
+import type { Entry, EntryHead, RootRef } from '../../src/log/entry.ts';
 import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
-import type { LogId } from '../../src/log/log-id.ts';
 import type {
   Consistency,
   Expiration,
@@ -11,10 +12,8 @@ import type {
   ScanPart,
   SegmentRange,
 } from '../../src/log/log-store.ts';
-import { comparePositions, type Position } from '../../src/log/position.ts';
-import type { RootRef } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
-import type { StreamRecord } from '../../src/workers/stream-record.ts';
+import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { Random } from './random.ts';
 
 /** Eventually consistent reads never miss what is older than this, in milliseconds. */

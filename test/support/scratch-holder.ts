@@ -1,8 +1,8 @@
 /** Stores a scratch chunk, says so, and keeps it until somebody kills the process. */
 
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import { withScratch } from '../../src/adapters/scratch.ts';
-import { chunkId } from '../../src/tree/chunk-codec.ts';
+import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { chunkId } from '../../src/codec/chunk.ts';
 import { LOG } from './logs.ts';
 
 await withScratch(LOG, async (scratch) => {

@@ -7,7 +7,7 @@ import {
   TrimmedDataAccessException,
 } from '@aws-sdk/client-dynamodb-streams';
 import type { CheckpointStore, StreamPosition } from '../../src/local/checkpoint-store.ts';
-import type { Time } from '../../src/local/time.ts';
+import type { Time } from '../../src/local/stream-settings.ts';
 
 interface ScriptedShard {
   readonly parent: string | undefined;

@@ -1,6 +1,6 @@
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import type { ChunkStore } from '../../src/codec/chunk.ts';
 import { layersHash, type State, saveState, settleState } from '../../src/state/state.ts';
-import type { ChunkStore } from '../../src/tree/chunk.ts';
 import { NodeStore, type NodeStoreOptions } from '../../src/tree/node-store.ts';
 import { MemoryChunks } from './chunks.ts';
 

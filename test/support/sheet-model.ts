@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Value } from '../../src/log/value.ts';
+import type { Value } from '../../src/codec/value.ts';
 import type { FoldEntry } from '../../src/state/reducer.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 

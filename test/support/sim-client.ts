@@ -1,4 +1,4 @@
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import {
   AttemptsExhaustedError,
   EntryExistsError,
@@ -7,11 +7,11 @@ import {
   SegmentWithoutSnapshotError,
   StoreUnavailableError,
 } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { comparePositions } from '../../src/ids/position.ts';
 import type { LogClient, NewEntry } from '../../src/log/client.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import { comparePositions } from '../../src/log/position.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';

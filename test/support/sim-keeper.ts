@@ -1,11 +1,11 @@
 import { describeJob } from '../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../src/errors.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
-import { encodeJob, type Job } from '../../src/workers/job.ts';
-import { restoreSegment } from '../../src/workers/restore.ts';
-import { type SweepOptions, sweep } from '../../src/workers/sweep.ts';
-import { unexpireSegment } from '../../src/workers/unexpire.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
+import { encodeJob, type Job } from '../../src/workers/jobs/job.ts';
+import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
+import { unexpireSegment } from '../../src/workers/retention/undo-expiry.ts';
+import { type SweepOptions, sweep } from '../../src/workers/sweep/sweep.ts';
 import { isHealthy } from './log-truth.ts';
 import type { Random } from './random.ts';
 import { isInjected } from './sim-client.ts';

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Value } from '../../src/log/value.ts';
+import type { Value } from '../../src/codec/value.ts';
 
 /** Texts that UTF-8 can carry, among them such as start with a byte order mark or are names that JavaScript uses. */
 export const texts: fc.Arbitrary<string> = fc.oneof(

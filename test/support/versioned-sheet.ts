@@ -1,4 +1,4 @@
-import type { Value } from '../../src/log/value.ts';
+import type { Value } from '../../src/codec/value.ts';
 import type { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';

@@ -1,5 +1,5 @@
+import { equalBytes } from '../../src/codec/bytes.ts';
 import type { BlobInfo, BlobPart, BlobRange, BlobStore, ListOptions, UploadInfo } from '../../src/store/blob-store.ts';
-import { equalBytes } from '../../src/tree/bytes.ts';
 
 /** A blob store that tells when something that was there is gone or has changed. */
 export class WatchedBlobStore implements BlobStore {

@@ -7,14 +7,14 @@ import {
   SegmentNotFoundError,
   SegmentStateError,
 } from '../../src/errors.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import type { Position } from '../../src/log/position.ts';
-import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archivePrefix } from '../../src/store/keys.ts';
-import { archiveSegment, planArchive } from '../../src/workers/archive.ts';
-import { collectLog } from '../../src/workers/collect.ts';
-import { findLeftovers } from '../../src/workers/leftovers.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { findLeftovers } from '../../src/workers/gc/candidates.ts';
+import { collectLog } from '../../src/workers/gc/collect.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import { archiveSegment, planArchive } from '../../src/workers/retention/archive-segment.ts';
 import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';

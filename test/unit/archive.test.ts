@@ -1,15 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { encodeArchiveIndex, MAX_FRAME_BYTES, skippableFrame } from '../../src/archive/archive-index.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import { compareWithArchive, sameEntry, verifyArchive } from '../../src/archive/compare.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { type Archive, openArchive } from '../../src/archive/reader.ts';
 import { decodeSeekTable, encodeSeekTable, type SeekEntry } from '../../src/archive/seek-table.ts';
+import { compareWithArchive, sameEntry, verifyArchive } from '../../src/archive/verify-archive.ts';
 import { FRAME_BYTES, writeArchive } from '../../src/archive/writer.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import type { ChunkPlatform } from '../../src/codec/chunk.ts';
 import {
   ArchiveCorruptError,
   ArchiveDiffersError,
@@ -17,13 +19,11 @@ import {
   EntryGapError,
   TooLargeError,
 } from '../../src/errors.ts';
+import { logIdBytes } from '../../src/ids/log-id.ts';
 import type { AttributeValue, Item, StoredItem } from '../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
-import { logIdBytes } from '../../src/log/log-id.ts';
 import type { Segment } from '../../src/log/segment.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
-import type { ChunkPlatform } from '../../src/tree/chunk.ts';
 import {
   type ArchiveParts,
   allItems,

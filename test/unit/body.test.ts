@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import type { Value } from '../../src/codec/value.ts';
 import {
   BodyUndecodableError,
   ExternalCorruptError,
@@ -8,7 +9,6 @@ import {
 } from '../../src/errors.ts';
 import { decodeBody, EXTERNAL_BODY_BYTES, encodeBody, loadBody, saveBody } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import type { Value } from '../../src/log/value.ts';
 import { entryAt, LOG } from '../support/logs.ts';
 
 const position = { segment: 2, entry: 5 };

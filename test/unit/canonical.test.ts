@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { Unpackr } from 'msgpackr';
 import { describe, expect, test } from 'vitest';
+import { toHex } from '../../src/codec/bytes.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import { ByteReader, decodeValue, readValue, skipValue } from '../../src/codec/message-pack.ts';
+import { MAX_VALUE_DEPTH, type Value } from '../../src/codec/value.ts';
 import { ChunkCorruptError, ValueUnsupportedError } from '../../src/errors.ts';
-import { ByteReader, decodeValue, readValue, skipValue } from '../../src/log/message-pack.ts';
-import { MAX_VALUE_DEPTH, type Value } from '../../src/log/value.ts';
-import { toHex } from '../../src/tree/bytes.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
 import { damaged, truncations } from '../support/damage.ts';
 import { asRead, keysReversed, nested, values } from '../support/values.ts';
 

@@ -1,17 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { toHex } from '../../src/codec/bytes.ts';
+import type { ChunkPlatform } from '../../src/codec/chunk.ts';
+import { chunkId, HEADER_BYTES, MAX_CHUNK_BYTES, openChunk, packChunk, unpackChunk } from '../../src/codec/chunk.ts';
 import { ChunkCorruptError, TooLargeError } from '../../src/errors.ts';
-import { toHex } from '../../src/tree/bytes.ts';
-import type { ChunkPlatform } from '../../src/tree/chunk.ts';
-import {
-  chunkId,
-  HEADER_BYTES,
-  MAX_CHUNK_BYTES,
-  openChunk,
-  packChunk,
-  unpackChunk,
-} from '../../src/tree/chunk-codec.ts';
 import { bitFlips, damaged, truncations, withByte } from '../support/damage.ts';
 
 const REPETITIVE = new TextEncoder().encode(Array.from({ length: 60 }, (_, i) => `row ${i},value ${i * 7}\n`).join(''));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { count, countEntries } from '../../src/cli/count.ts';
+import { count, countEntries } from '../../src/cli/format.ts';
 
 test.each([
   [count(0, 'snapshot'), '0 snapshots'],

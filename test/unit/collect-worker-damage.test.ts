@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
 import { chunkPrefix, collectedKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
-import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/collect.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/gc/collect.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,

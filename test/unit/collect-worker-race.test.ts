@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
-import type { Position } from '../../src/log/position.ts';
+import type { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { chunkPrefix } from '../../src/store/keys.ts';
-import type { CollectOptions } from '../../src/workers/collect.ts';
-import { completeSnapshot } from '../../src/workers/snapshot.ts';
-import { verify } from '../../src/workers/verify.ts';
+import type { CollectOptions } from '../../src/workers/gc/collect.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {

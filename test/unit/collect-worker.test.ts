@@ -5,8 +5,8 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import type { BlobInfo } from '../../src/store/blob-store.ts';
 import { bodyKey, bodyPrefix, chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
-import { readCondemned, writeCollected } from '../../src/workers/collection-record.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { readCondemned, writeCollected } from '../../src/workers/gc/collection-record.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   beginUpload,

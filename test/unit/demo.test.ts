@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { Choices } from '../../src/cli/demo/choices.ts';
-import { areaAt, review } from '../../src/cli/demo/edits.ts';
-import { compareSheets, PlainSheet } from '../../src/cli/demo/plain-sheet.ts';
-import { type Between, describeSharing } from '../../src/cli/demo/report.ts';
-import { compareChunks, type Moment, TouchedCells } from '../../src/cli/demo/sharing.ts';
-import { SNAPSHOT_EVERY } from '../../src/cli/demo/team.ts';
+import { Choices } from '../../examples/demo/actors.ts';
+import { areaAt, review } from '../../examples/demo/edits.ts';
+import { compareSheets, PlainSheet } from '../../examples/demo/plain-sheet.ts';
+import { type Between, describeSharing } from '../../examples/demo/report.ts';
+import { compareChunks, type Moment, TouchedCells } from '../../examples/demo/sharing.ts';
+import { SNAPSHOT_EVERY } from '../../examples/demo/team.ts';
 import { priceOf } from '../../src/cli/prices.ts';
 import { Draft } from '../../src/state/draft.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import type { Value } from '../../src/codec/value.ts';
 import { StateUnsupportedError } from '../../src/errors.ts';
-import type { Value } from '../../src/log/value.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { MAX_MAP_WEIGHT } from '../../src/state/edited-map.ts';
 import { MAX_META_SIZE } from '../../src/state/meta.ts';

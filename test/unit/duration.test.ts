@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, parseDuration } from '../../src/cli/duration.ts';
+import { formatDuration, parseDuration } from '../../src/cli/format.ts';
 import { UsageError } from '../../src/errors.ts';
 
 describe('durations', () => {

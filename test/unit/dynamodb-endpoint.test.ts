@@ -1,6 +1,6 @@
 import { createServer, type RequestListener } from 'node:http';
 import { expect, test } from 'vitest';
-import { requireDynamoDb } from '../../src/adapters/dynamodb-endpoint.ts';
+import { requireDynamoDb } from '../../src/adapters/dynamodb/endpoint.ts';
 import { StoreUnavailableError } from '../../src/errors.ts';
 
 /** Checks a server of which every answer is the same. */

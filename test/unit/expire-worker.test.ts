@@ -1,14 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { ArchiveDiffersError, ClockInvalidError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
-import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { condemnedKey } from '../../src/store/keys.ts';
-import { type ExpireDeps, type ExpireOptions, type ExpireResult, expireSegment } from '../../src/workers/expire.ts';
-import type { ExpireJob } from '../../src/workers/job.ts';
-import { restoreSegment } from '../../src/workers/restore.ts';
-import { unexpireSegment } from '../../src/workers/unexpire.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import type { ExpireJob } from '../../src/workers/jobs/job.ts';
+import {
+  type ExpireDeps,
+  type ExpireOptions,
+  type ExpireResult,
+  expireSegment,
+} from '../../src/workers/retention/expire-segment.ts';
+import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
+import { unexpireSegment } from '../../src/workers/retention/undo-expiry.ts';
 import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
 import { deathsOf, dieAt, dieDuring } from '../support/die-at.ts';

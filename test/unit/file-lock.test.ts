@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, rm, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { withFileLock } from '../../src/adapters/file-lock.ts';
+import { withFileLock } from '../../src/adapters/filesystem/file-lock.ts';
 
 let directory: string;
 beforeEach(async () => {

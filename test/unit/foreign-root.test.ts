@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import { beforeEach, describe, expect, test } from 'vitest';
+import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import type { Position } from '../../src/log/position.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { bodyKey, chunkPrefix, rootKey } from '../../src/store/keys.ts';
-import { rebuildLog } from '../../src/workers/rebuild.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { depsAround, portsAround, recordWrites, SheetLog } from '../support/sheet-log.ts';

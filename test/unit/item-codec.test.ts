@@ -2,8 +2,10 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { ItemInvalidError, LogIdInvalidError, ValueUnsupportedError } from '../../src/errors.ts';
+import { decodeSegmentId, encodeSegmentId } from '../../src/ids/log-id.ts';
 import type { StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
+import { rootOf } from '../../src/log/entry.ts';
 import {
   decodeEntry,
   decodeSegment,
@@ -13,9 +15,7 @@ import {
   entryPlace,
 } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
-import { rootOf } from '../../src/log/root-ref.ts';
 import type { Segment } from '../../src/log/segment.ts';
-import { decodeSegmentId, encodeSegmentId } from '../../src/log/segment-id.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
 import { show } from '../support/random-reducers.ts';
 

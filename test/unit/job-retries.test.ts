@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import type { JobEvent } from '../../src/functions/function-event.ts';
 import { jobsFunction } from '../../src/functions/jobs-function.ts';
-import { toSqsEvent } from '../../src/functions/sqs-event.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import { encodeJob } from '../../src/workers/job.ts';
-import type { JobDeps } from '../../src/workers/run-job.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { toSqsEvent } from '../../src/local/pipeline.ts';
+import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
+import { encodeJob } from '../../src/workers/jobs/job.ts';
 import { deployedFunctions } from '../support/deployed-functions.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import {
   AttemptsExhaustedError,
   ClockInvalidError,
@@ -13,16 +13,16 @@ import {
   UsageError,
   ValueUnsupportedError,
 } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
 import { loadBody } from '../../src/log/body.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import type { LogId } from '../../src/log/log-id.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { completeSnapshot } from '../../src/workers/snapshot.ts';
+import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 
 const CONSISTENT = { consistent: true };

@@ -1,11 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { decodeValue } from '../../src/log/message-pack.ts';
-import { ALL_IDS, Marks, partOf } from '../../src/snapshot/mark.ts';
+import { fromHex } from '../../src/codec/bytes.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import { decodeValue } from '../../src/codec/message-pack.ts';
 import { at } from '../../src/tree/array.ts';
-import { fromHex } from '../../src/tree/bytes.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
-import { encodeNode, type Inner, type Leaf } from '../../src/tree/node.ts';
-import { NodeRef } from '../../src/tree/node-ref.ts';
+import { encodeNode, type Inner, type Leaf, NodeRef } from '../../src/tree/node.ts';
+import { ALL_IDS, Marks, partOf } from '../../src/workers/gc/mark.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 
 test('a value with the very bytes of a node keeps nobody from finding what is below that node', async () => {

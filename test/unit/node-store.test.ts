@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
-import { encodeValue } from '../../src/tree/canonical.ts';
-import type { ChunkId, ChunkStore } from '../../src/tree/chunk.ts';
-import { isLeaf, type Leaf } from '../../src/tree/node.ts';
-import { NodeRef } from '../../src/tree/node-ref.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import type { ChunkId, ChunkStore } from '../../src/codec/chunk.ts';
+import { isLeaf, type Leaf, NodeRef } from '../../src/tree/node.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 
 function leaf(key: number): Leaf {

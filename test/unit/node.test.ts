@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { toHex } from '../../src/codec/bytes.ts';
+import { encodeValue } from '../../src/codec/canonical.ts';
+import type { Value } from '../../src/codec/value.ts';
 import { ChunkCorruptError } from '../../src/errors.ts';
-import type { Value } from '../../src/log/value.ts';
-import { toHex } from '../../src/tree/bytes.ts';
-import { encodeValue } from '../../src/tree/canonical.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryBlobStore } from '../../src/adapters/memory-blob-store.ts';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { ObjectInvalidError, PolicyInvalidError } from '../../src/errors.ts';
-import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
+import { merge, Policies, type PolicyChanges, readPolicies, writePolicy } from '../../src/retention/policies.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { POLICIES_KEY } from '../../src/store/keys.ts';
-import { merge, Policies, type PolicyChanges, readPolicies, writePolicy } from '../../src/workers/policies.ts';
 import { LOG, newLogId } from '../support/logs.ts';
 
 async function storing(text: string): Promise<MemoryBlobStore> {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import type { Value } from '../../src/codec/value.ts';
 import { KeyInvalidError } from '../../src/errors.ts';
-import type { Value } from '../../src/log/value.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { cellKey, MAX_ROWS } from '../../src/state/spreadsheet/cell-key.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';

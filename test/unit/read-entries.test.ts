@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryGapError, LogNotFoundError, PositionInvalidError } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import type { LogId } from '../../src/log/log-id.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
-import type { Position } from '../../src/log/position.ts';
 import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
 import { entryAt, NOON, newLogId, recordRequests } from '../support/logs.ts';
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { withScratch } from '../../src/adapters/scratch.ts';
+import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { UsageError } from '../../src/errors.ts';
 import type { ReplayEvent } from '../../src/functions/function-event.ts';
 import { logLine } from '../../src/functions/log-line.ts';
-import { measures } from '../../src/functions/measure.ts';
+import { measures } from '../../src/functions/metrics.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { lambdaContext } from '../support/lambda-events.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import type { Position } from '../../src/log/position.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { logPrefix } from '../../src/store/keys.ts';
-import { type Replayed, replay } from '../../src/workers/replay.ts';
+import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { collectAfterEachGrace, refill } from '../support/collecting.ts';
 import { SheetLog } from '../support/sheet-log.ts';

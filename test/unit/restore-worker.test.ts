@@ -1,13 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
-import { HELD, planRetention, type RetentionPolicy } from '../../src/snapshot/retention.ts';
-import { type ExpireDeps, type ExpireResult, expireSegment } from '../../src/workers/expire.ts';
-import { type RestoreOptions, type RestoreResult, restoreSegment } from '../../src/workers/restore.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { HELD, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import { type ExpireDeps, type ExpireResult, expireSegment } from '../../src/workers/retention/expire-segment.ts';
+import {
+  type RestoreOptions,
+  type RestoreResult,
+  restoreSegment,
+} from '../../src/workers/retention/restore-segment.ts';
 import { allItems, joined, partsOfItems, storeArchive } from '../support/archives.ts';
 import { aroundLogStore } from '../support/around.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';

@@ -10,7 +10,7 @@ import {
   leavingUnarchived,
   planRetention,
   type RetentionPolicy,
-} from '../../src/snapshot/retention.ts';
+} from '../../src/retention/retention-policy.ts';
 import { LOG, NOON } from '../support/logs.ts';
 
 const DAY = 24 * 3600;

@@ -1,22 +1,22 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryJobQueue } from '../../src/adapters/memory-job-queue.ts';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { describeJob, describeJobResult } from '../../src/cli/job-text.ts';
 import { EntryNotFoundError, MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
-import type { LogId } from '../../src/log/log-id.ts';
-import type { Position } from '../../src/log/position.ts';
-import { compactionDue } from '../../src/snapshot/compaction.ts';
-import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/snapshot/retention.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
+import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
+import { compactionDue } from '../../src/snapshot/flush-due.ts';
 import { readStop, type Stop } from '../../src/snapshot/stop.ts';
-import { decodeJob, encodeJob, type Job } from '../../src/workers/job.ts';
-import { streamDeduplicationId } from '../../src/workers/route.ts';
+import { streamDeduplicationId } from '../../src/workers/dispatch/route-stream-records.ts';
 import {
   dueDeduplicationId,
   type JobDeps,
   type JobResult,
   runJob,
   turnDeduplicationId,
-} from '../../src/workers/run-job.ts';
+} from '../../src/workers/dispatch/run-job.ts';
+import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG, NOON, newLogId } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';

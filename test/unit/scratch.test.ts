@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { buildFunctions, FUNCTIONS } from '../../handlers/bundle.ts';
-import { scratchOf } from '../../src/adapters/scratch.ts';
+import { scratchOf } from '../../src/adapters/filesystem/scratch.ts';
 import { LOG } from '../support/logs.ts';
 
 const HOLDER = fileURLToPath(new URL('../support/scratch-holder.ts', import.meta.url));

@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogfoldError } from '../../src/errors.ts';
-import { MAX_NUMBER } from '../../src/log/position.ts';
-import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
-import { collectLog } from '../../src/workers/collect.ts';
-import type { Job } from '../../src/workers/job.ts';
-import { restoreSegment } from '../../src/workers/restore.ts';
-import { sweep } from '../../src/workers/sweep.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { MAX_NUMBER } from '../../src/ids/position.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
+import { collectLog } from '../../src/workers/gc/collect.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import type { Job } from '../../src/workers/jobs/job.ts';
+import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
+import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { EntryNotFoundError, MessageInvalidError } from '../../src/errors.ts';
-import type { Position } from '../../src/log/position.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';

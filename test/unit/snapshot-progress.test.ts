@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import type { Position } from '../../src/log/position.ts';
+import type { Position } from '../../src/ids/position.ts';
 import type { Progress } from '../../src/snapshot/progress.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { chunkPrefix, formatKey, logPrefix, parseKey } from '../../src/store/keys.ts';
-import type { SnapshotJob } from '../../src/workers/job.ts';
-import { type JobResult, runJob, turnDeduplicationId } from '../../src/workers/run-job.ts';
-import { verify } from '../../src/workers/verify.ts';
+import { type JobResult, runJob, turnDeduplicationId } from '../../src/workers/dispatch/run-job.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import type { SnapshotJob } from '../../src/workers/jobs/job.ts';
 import type { Around } from '../support/around.ts';
 import { dieAt } from '../support/die-at.ts';
 import { HURRIED, HurriedLog, steps } from '../support/hurried-log.ts';

@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
-import { nativePlatform } from '../../src/adapters/native-platform.ts';
-import type { Position } from '../../src/log/position.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import type { ChunkId } from '../../src/codec/chunk.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { INLINE_ROOT_BYTES, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import type { ChunkId } from '../../src/tree/chunk.ts';
-import { layeredValues } from '../../src/tree/layered.ts';
+import { layeredValues } from '../../src/tree/buffered-tree.ts';
 import { isLeaf } from '../../src/tree/node.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { MemoryLogStore } from '../../src/adapters/memory-log-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { allLogs, logStatus, logsByAge, segmentStatuses } from '../../src/workers/status.ts';
+import { allLogs, logStatus, logsByAge, segmentStatuses } from '../../src/workers/inspect/status.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { SheetLog } from '../support/sheet-log.ts';

@@ -5,7 +5,7 @@ import type { StreamPosition } from '../../src/local/checkpoint-store.ts';
 import type { TrimmedRecords } from '../../src/local/shard-reader.ts';
 import { StreamPoller } from '../../src/local/stream-poller.ts';
 import type { StreamSettings } from '../../src/local/stream-settings.ts';
-import type { StreamHandler } from '../../src/workers/stream-record.ts';
+import type { StreamHandler } from '../../src/workers/dispatch/route-stream-records.ts';
 import { MemoryCheckpoints, ScriptedStream, ScriptedTime } from '../support/scripted-stream.ts';
 
 interface Setup {

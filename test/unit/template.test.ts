@@ -6,9 +6,9 @@ import { FUNCTIONS } from '../../handlers/bundle.ts';
 import * as environment from '../../handlers/environment.ts';
 import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
-import { measures } from '../../src/functions/measure.ts';
+import { measures } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
-import { DEFAULT_POLICY } from '../../src/snapshot/retention.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
 import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
 import { passesFilter } from '../support/event-filter.ts';
@@ -570,7 +570,7 @@ describe('rights', () => {
 
 describe('alarms and the dashboard', () => {
   const emitted = (): Set<string> => {
-    const source = readFileSync(join(ROOT, 'src/functions/measure.ts'), 'utf8');
+    const source = readFileSync(join(ROOT, 'src/functions/metrics.ts'), 'utf8');
     return new Set([...source.matchAll(/(?:count|seconds|bytes)\('(\w+)'/g)].flatMap(([, name]) => name ?? []));
   };
   const servicesOf = (stack: Stack): string[] =>

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { formatUploadName, newUpload, parseUploadName } from '../../src/adapters/upload-name.ts';
+import { formatUploadName, newUpload, parseUploadName } from '../../src/adapters/filesystem/upload-name.ts';
 import { BlobKeyInvalidError } from '../../src/errors.ts';
-import { parseLogId } from '../../src/log/log-id.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
 import { progressKey } from '../../src/store/keys.ts';
 
 const part = fc

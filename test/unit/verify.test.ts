@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { parseLogId } from '../../src/log/log-id.ts';
+import { parseLogId } from '../../src/ids/log-id.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { rebuildLog } from '../../src/workers/rebuild.ts';
-import { describeProblem, type Problem, verify } from '../../src/workers/verify.ts';
+import { describeProblem, type Problem, verify } from '../../src/workers/inspect/verify.ts';
+import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 

@@ -1,12 +1,11 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Value } from '../../src/log/value.ts';
+import type { ChunkId, ChunkStore } from '../../src/codec/chunk.ts';
+import type { Value } from '../../src/codec/value.ts';
 import { at } from '../../src/tree/array.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
-import type { ChunkId, ChunkStore } from '../../src/tree/chunk.ts';
 import { editTree } from '../../src/tree/edit.ts';
-import { type Inner, isLeaf, type Node, valueBytes } from '../../src/tree/node.ts';
-import { NodeRef } from '../../src/tree/node-ref.ts';
+import { type Inner, isLeaf, type Node, NodeRef, valueBytes } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { referencedId } from '../../src/tree/read.ts';
 import { emptyTree } from '../../src/tree/tree.ts';

@@ -1,11 +1,12 @@
 import { InterruptedError } from '../../errors.ts';
-import type { LogId } from '../../log/log-id.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { formatPosition } from '../../ids/position.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { Appender, type AppendOptions } from '../append.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count, countEntries } from '../count.ts';
 import { openEdits } from '../edits-file.ts';
 import type { Environment } from '../environment.ts';
+import { count, countEntries } from '../format.ts';
 import { Output } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
@@ -95,4 +96,35 @@ function describeInterruption({ signal, reason }: InterruptedError, log: LogId, 
 function nameLine(error: unknown, line: number | undefined): unknown {
   if (error instanceof Error && line !== undefined) error.message = `line ${line}: ${error.message}`;
   return error;
+}
+
+export function createCommand() {
+  return command('create', 'Create a log and print its id.').action((options) =>
+    inEnvironment({ ...options, creates: true }, async ({ client }, output) => {
+      const log = await client.createLog();
+      output.result({ log }, log);
+    }),
+  );
+}
+
+export function segmentCommand() {
+  return command('segment', 'End the newest segment and start the next. Refused until the newest has a snapshot.')
+    .argument('<log>', 'the log', parse.log)
+    .action((log, options) =>
+      inEnvironment(options, async ({ client }, output) => {
+        const { position, segment } = await client.startSegment(log);
+        output.result({ log, segment, position }, `Segment ${segment} starts at ${formatPosition(position)}`);
+      }),
+    );
+}
+
+export function snapshotCommand() {
+  return command('snapshot', 'Append a Snapshot entry, which asks for a snapshot of everything before it.')
+    .argument('<log>', 'the log', parse.log)
+    .action((log, options) =>
+      inEnvironment(options, async ({ client }, output) => {
+        const { position } = await client.addSnapshot(log);
+        output.result({ log, position }, `Snapshot entry at ${formatPosition(position)}`);
+      }),
+    );
 }

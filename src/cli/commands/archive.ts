@@ -1,7 +1,7 @@
-import { toHex } from '../../tree/bytes.ts';
-import { archiveSegment, planArchive } from '../../workers/archive.ts';
+import { toHex } from '../../codec/bytes.ts';
+import { archiveSegment, planArchive } from '../../workers/retention/archive-segment.ts';
 import { inEnvironment, parse } from '../command.ts';
-import { countEntries } from '../count.ts';
+import { countEntries } from '../format.ts';
 import { formatBytes } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { dueSegments, policyOfLog } from '../retention.ts';

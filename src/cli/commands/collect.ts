@@ -1,7 +1,6 @@
-import { type CollectResult, collectLog } from '../../workers/collect.ts';
+import { type CollectResult, collectLog } from '../../workers/gc/collect.ts';
 import { inEnvironment, parse } from '../command.ts';
-import { count } from '../count.ts';
-import { formatDuration } from '../duration.ts';
+import { count, formatDuration } from '../format.ts';
 import { formatBytes } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { policyOfLog, warnOfShortGrace } from '../retention.ts';

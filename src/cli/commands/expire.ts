@@ -1,11 +1,10 @@
 import { UsageError } from '../../errors.ts';
-import { checkPolicy } from '../../snapshot/retention.ts';
-import { type ExpireResult, expireSegment } from '../../workers/expire.ts';
-import { requireSegment } from '../../workers/segment-state.ts';
-import { unexpireSegment } from '../../workers/unexpire.ts';
+import { checkPolicy } from '../../retention/retention-policy.ts';
+import { type ExpireResult, expireSegment } from '../../workers/retention/expire-segment.ts';
+import { requireSegment } from '../../workers/retention/segment-state.ts';
+import { unexpireSegment } from '../../workers/retention/undo-expiry.ts';
 import { inEnvironment, parse } from '../command.ts';
-import { countEntries } from '../count.ts';
-import { formatDate } from '../duration.ts';
+import { countEntries, formatDate } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { capacityShareOption, dueSegments, paceOf, policyOfLog, requireTtl, warnOfShortGrace } from '../retention.ts';
 

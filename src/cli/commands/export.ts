@@ -1,15 +1,14 @@
 import { stringify } from 'csv-stringify';
 import { UsageError } from '../../errors.ts';
-import { formatPosition, type Position } from '../../log/position.ts';
+import { formatPosition, type Position } from '../../ids/position.ts';
+import { requirePosition } from '../../log/newest.ts';
 import { loadState } from '../../snapshot/load.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
-import { sheetRows } from '../../state/spreadsheet/rows.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
-import { requirePosition } from '../../workers/require-position.ts';
+import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count } from '../count.ts';
-import { type Output, writeFile, writeStandardOutput } from '../output.ts';
-import { withPauses } from '../pauses.ts';
+import { count } from '../format.ts';
+import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 
 /** More fields than this are written only on demand: a cell far from all others makes most of them empty. */

@@ -1,7 +1,7 @@
 import { UsageError } from '../../errors.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
-import { DEFAULT_POLICY } from '../../snapshot/retention.ts';
-import { type PolicyChanges, readPolicies, writePolicy } from '../../workers/policies.ts';
+import { type PolicyChanges, readPolicies, writePolicy } from '../../retention/policies.ts';
+import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { policyChanges, policyCommand } from '../policy-options.ts';
 import { requireTtl } from '../retention.ts';

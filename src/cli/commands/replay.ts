@@ -1,9 +1,9 @@
-import { withScratch } from '../../adapters/scratch.ts';
-import { comparePositions, formatPosition } from '../../log/position.ts';
-import { type Replayed, replay } from '../../workers/replay.ts';
-import { requirePosition } from '../../workers/require-position.ts';
+import { withScratch } from '../../adapters/filesystem/scratch.ts';
+import { comparePositions, formatPosition } from '../../ids/position.ts';
+import { requirePosition } from '../../log/newest.ts';
+import { type Replayed, replay } from '../../workers/inspect/replay.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { countEntries } from '../count.ts';
+import { countEntries } from '../format.ts';
 
 export function replayCommand() {
   return command(

@@ -1,10 +1,9 @@
 import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../../errors.ts';
-import { MAX_KEEP_DAYS } from '../../snapshot/retention.ts';
-import { restoreSegment } from '../../workers/restore.ts';
+import { MAX_KEEP_DAYS } from '../../retention/retention-policy.ts';
+import { restoreSegment } from '../../workers/retention/restore-segment.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { countEntries } from '../count.ts';
-import { parseDuration } from '../duration.ts';
+import { countEntries, parseDuration } from '../format.ts';
 import { capacityShareOption, paceOf } from '../retention.ts';
 
 const HOLD = '7d';

@@ -1,6 +1,6 @@
 import { ObjectInvalidError } from '../../errors.ts';
+import { formatPosition } from '../../ids/position.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
-import { formatPosition } from '../../log/position.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 

@@ -1,11 +1,17 @@
 import Table from 'cli-table3';
 import pLimit from 'p-limit';
 import { isOfOneLog } from '../../errors.ts';
-import { formatPosition } from '../../log/position.ts';
-import { HELD } from '../../snapshot/retention.ts';
-import { allLogs, type LogStatus, logStatus, type SegmentStatus, segmentStatuses } from '../../workers/status.ts';
+import { formatPosition } from '../../ids/position.ts';
+import { HELD } from '../../retention/retention-policy.ts';
+import {
+  allLogs,
+  type LogStatus,
+  logStatus,
+  type SegmentStatus,
+  segmentStatuses,
+} from '../../workers/inspect/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { formatDate } from '../duration.ts';
+import { formatDate } from '../format.ts';
 import { formatBytes } from '../output.ts';
 
 /** Logs that are looked at at once. */

@@ -1,6 +1,6 @@
-import { describeProblem, verify } from '../../workers/verify.ts';
+import { describeProblem, verify } from '../../workers/inspect/verify.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count } from '../count.ts';
+import { count } from '../format.ts';
 import { formatBytes } from '../output.ts';
 
 export function verifyCommand() {

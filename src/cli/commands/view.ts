@@ -3,10 +3,10 @@ import { UsageError } from '../../errors.ts';
 import { loadState } from '../../snapshot/load.ts';
 import { MAX_COLUMNS, MAX_ROWS } from '../../state/spreadsheet/cell-key.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
-import { cellText } from '../../state/spreadsheet/rows.ts';
 import type { Span } from '../../state/spreadsheet/sheet.ts';
+import { cellText } from '../../state/spreadsheet/sheet-rows.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count } from '../count.ts';
+import { count } from '../format.ts';
 import { formatBytes } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 

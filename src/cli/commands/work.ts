@@ -1,11 +1,12 @@
+import { once } from 'node:events';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { InterruptedError, ReducerForeignError, textOf } from '../../errors.ts';
+import { InterruptedError, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
+import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
-import { readPolicies } from '../../workers/policies.ts';
-import { inEnvironment, parse } from '../command.ts';
-import { count, countEntries } from '../count.ts';
+import { command, inEnvironment, parse } from '../command.ts';
+import { count, countEntries } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
 import { formatBytes, type Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
@@ -160,4 +161,24 @@ class Summary {
       `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}`,
     );
   }
+}
+
+export function engineCommand() {
+  return command(
+    'engine',
+    'Run the embedded engine until interrupted, and print the endpoint for your own programs.',
+  ).action((options) => {
+    if (options.local === undefined) {
+      throw new UsageError('the embedded engine needs a directory for its data', { advice: 'Give --local DIR' });
+    }
+    return inEnvironment({ ...options, creates: true, endsItself: true }, async ({ endpoint, lost }, output, stop) => {
+      const signal = AbortSignal.any([stop, lost]);
+      output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
+      // Something must keep the process alive: a signal handler alone does not.
+      const alive = setInterval(() => {}, 60_000);
+      if (!signal.aborted) await once(signal, 'abort');
+      clearInterval(alive);
+      lost.throwIfAborted();
+    });
+  });
 }

@@ -1,5 +1,5 @@
+import type { Value } from '../../codec/value.ts';
 import { BodyInvalidError, SheetLimitError } from '../../errors.ts';
-import type { Value } from '../../log/value.ts';
 import { at } from '../../tree/array.ts';
 import { MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
 

@@ -1,4 +1,4 @@
-import type { Value } from '../../log/value.ts';
+import type { Value } from '../../codec/value.ts';
 import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';

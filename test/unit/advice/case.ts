@@ -1,4 +1,4 @@
-import type { Position } from '../../../src/log/position.ts';
+import type { Position } from '../../../src/ids/position.ts';
 import { buildState } from '../../../src/snapshot/build.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import type { SheetLog } from '../../support/sheet-log.ts';

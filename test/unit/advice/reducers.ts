@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
+import { MAX_CHUNK_BYTES } from '../../../src/codec/chunk.ts';
 import { MAX_META_SIZE } from '../../../src/state/meta.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
-import { MAX_CHUNK_BYTES } from '../../../src/tree/chunk-codec.ts';
 import { SheetLog } from '../../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../../support/versioned-sheet.ts';
 import { build, type Cases, type Follow } from './case.ts';

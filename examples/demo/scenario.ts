@@ -1,0 +1,188 @@
+import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
+import type { Output, Progress } from '../../src/cli/output.ts';
+import { PRICES, usageOf } from '../../src/cli/prices.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
+import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
+import type { Cast } from './actors.ts';
+import { Choices } from './actors.ts';
+import { rootAt, totalSnapshots } from './audit.ts';
+import {
+  type Area,
+  addOffsets,
+  areaAt,
+  fill,
+  middleOf,
+  OFFSETS_PER_ENTRY,
+  placeOf,
+  ROWS_PER_ENTRY,
+  review,
+} from './edits.ts';
+import type { PipelineWatch } from './pipeline-watch.ts';
+import type { PlainRow } from './plain-sheet.ts';
+import { type Between, costOf, type DemoResult } from './report.ts';
+import { compareChunks, TouchedCells } from './sharing.ts';
+import { Team } from './team.ts';
+import { readView } from './view.ts';
+import { DATA, readZipCodes } from './zip-codes.ts';
+
+/** How many areas are reviewed before the two snapshots that are compared. */
+const AREAS = 20;
+const EDITS_PER_AREA = 100;
+/** Edits between the two snapshots that are compared. */
+const EDITS_BETWEEN = 200;
+/** Where these edits are made, as a fraction of the sheet's height: in the whole of the data, Denver. */
+const COMPARED_AT = 0.8305;
+/** Edits after the last snapshot, which a client folds itself. */
+const TAIL_EDITS = 25;
+const VIEW = { rows: 20, columns: 6 };
+/** Length of the labels before progress bars, so that these align. */
+const LABEL = 38;
+
+export interface Stage {
+  readonly cast: Cast;
+  readonly watch: PipelineWatch;
+  readonly log: LogId;
+  /** Where the replay may put its own chunks. */
+  readonly scratch: string;
+  /** How many rows of the data to use. */
+  readonly rows: number;
+  readonly output: Output;
+  readonly signal: AbortSignal;
+}
+
+/** A Snapshot entry, and what the table was there. */
+interface Taken {
+  readonly position: Position;
+  readonly rows: readonly PlainRow[];
+  /** Entries of the log before it. */
+  readonly entries: number;
+}
+
+/** What happens in the demo, from an empty log to the proof. */
+export class Story {
+  readonly #stage: Stage;
+  readonly #team: Team;
+  readonly #choices = new Choices(80_202);
+
+  constructor(stage: Stage) {
+    this.#stage = stage;
+    this.#team = new Team(stage.cast.team, stage.log, stage.signal);
+  }
+
+  async tell(): Promise<Omit<DemoResult, 'seconds'>> {
+    const { cast, log, watch } = this.#stage;
+    const data = await this.#fillTable();
+    await this.#reviewAreas();
+    const area = areaAt(this.#team.sheet, COMPARED_AT);
+    const { touched, older, newer } = await this.#editBetweenSnapshots(area);
+    await this.#team.editOnly(this.#review(area, TAIL_EDITS), this.#progress('A few edits more', TAIL_EDITS));
+    await this.#awaitSnapshot(newer);
+    const [team, logfold] = [usageOf(cast.team), usageOf(cast.pipeline)];
+    const from = middleOf(area) - VIEW.rows / 2;
+    const rectangle = { rows: { from, to: from + VIEW.rows }, columns: { from: 0, to: VIEW.columns } };
+    const { view, compareAll } = await readView(cast.client, log, rectangle, this.#team.sheet);
+    const usage = { team, logfold, client: usageOf(cast.client) };
+    const sheet = await compareAll();
+    const replayed = await this.#replay(newer);
+    const between = await this.#compare(older, newer, touched);
+    const snapshots = await totalSnapshots(cast.auditor.deps, log, watch.built);
+    return {
+      proved: view.equal && sheet.equal && replayed.equal === true && between.lost === 0,
+      log,
+      data,
+      entries: this.#team.counts(),
+      snapshots,
+      retriedJobs: watch.retries,
+      usage,
+      cost: costOf(usage),
+      prices: PRICES,
+      between: { ...between, place: placeOf(this.#team.sheet, area) },
+      view,
+      sheet,
+      replayed,
+    };
+  }
+
+  async #fillTable(): Promise<DemoResult['data']> {
+    const rows = await readZipCodes(this.#stage.rows);
+    this.#stage.output.note(
+      `A team keeps a table of ${rows.length.toLocaleString('en')} ${DATA.title} as a log of edits in DynamoDB. Now and then it asks\n` +
+        "for a snapshot, with one more entry. Nobody calls logfold: it reads the table's stream, folds the\n" +
+        'entries, and puts the snapshot into S3. Here DynamoDB is a process of this machine, and S3 a directory.\n',
+    );
+    const entries = Math.ceil((rows.length + 1) / ROWS_PER_ENTRY);
+    await this.#team.edit(fill(rows), this.#progress(`Rows of the file, ${ROWS_PER_ENTRY} an entry`, entries));
+    const offsets = 2 + Math.ceil(rows.length / OFFSETS_PER_ENTRY);
+    await this.#team.edit(addOffsets(this.#team.sheet), this.#progress('A column inserted and filled', offsets));
+    return { ...DATA, rows: rows.length, columns: rows[0]?.length ?? 0 };
+  }
+
+  async #reviewAreas(): Promise<void> {
+    const progress = this.#progress(`Corrections in ${AREAS} areas`, AREAS * EDITS_PER_AREA);
+    await this.#team.edit(this.#reviews(), progress);
+  }
+
+  *#reviews(): Generator<SheetEdit> {
+    for (let i = 0; i < AREAS; i++) {
+      yield* this.#review(areaAt(this.#team.sheet, (i + 0.5) / AREAS), EDITS_PER_AREA);
+    }
+  }
+
+  #review(area: Area, count: number): Generator<SheetEdit> {
+    return review(this.#team.sheet, area, count, this.#choices);
+  }
+
+  async #editBetweenSnapshots(area: Area) {
+    const { sheet } = this.#team;
+    const touched = new TouchedCells();
+    const older = await this.#takeSnapshot();
+    const progress = this.#progress(`${EDITS_BETWEEN} edits between two snapshots`, EDITS_BETWEEN);
+    await this.#team.editOnly(touched.noting(this.#review(area, EDITS_BETWEEN), sheet), progress);
+    return { touched, older, newer: await this.#takeSnapshot() };
+  }
+
+  async #takeSnapshot(): Promise<Taken> {
+    const { entries } = this.#team.counts();
+    return { position: await this.#team.askForSnapshot(), rows: [...this.#team.sheet.rows], entries };
+  }
+
+  async #awaitSnapshot({ position }: Taken): Promise<void> {
+    const progress = this.#progress('Snapshots built meanwhile', this.#team.counts().snapshotEntries);
+    try {
+      await this.#stage.watch.completed(position, this.#stage.signal, (snapshots) => progress.update(snapshots));
+    } finally {
+      progress.stop();
+    }
+  }
+
+  async #replay({ position, entries }: Taken): Promise<Replayed> {
+    const { cast, log, scratch } = this.#stage;
+    const progress = this.#progress('Replay from the very first entry', entries);
+    const chunks = chunkStore(new FilesystemBlobStore(scratch, { fsync: false }), log);
+    const onProgress = (folded: number) => {
+      this.#stage.signal.throwIfAborted();
+      progress.update(folded);
+    };
+    try {
+      return await replay({ ...cast.auditor.deps, scratch: chunks, onProgress }, log, { at: position });
+    } finally {
+      progress.stop();
+    }
+  }
+
+  async #compare(older: Taken, newer: Taken, touched: TouchedCells): Promise<Omit<Between, 'place'>> {
+    const { cast, log } = this.#stage;
+    const { deps } = cast.auditor;
+    const moment = async ({ position, rows }: Taken) => ({ ...(await rootAt(deps, log, position)), rows });
+    const store = nodeStore(deps, log);
+    const sharing = await compareChunks(store, await moment(older), await moment(newer), touched);
+    return { edits: EDITS_BETWEEN, older: older.position, newer: newer.position, ...sharing };
+  }
+
+  #progress(label: string, total: number): Progress {
+    return this.#stage.output.progress(label.padEnd(LABEL), total);
+  }
+}

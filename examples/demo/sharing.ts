@@ -1,0 +1,122 @@
+import type { ChunkId } from '../../src/codec/chunk.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { cellKey } from '../../src/state/spreadsheet/cell-key.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import type { Sheet } from '../../src/state/spreadsheet/sheet.ts';
+import type { State } from '../../src/state/state.ts';
+import { isLeaf, type Node } from '../../src/tree/node.ts';
+import type { NodeStore } from '../../src/tree/node-store.ts';
+import type { PlainRow, PlainSheet } from './plain-sheet.ts';
+
+/** The cells that edits name, by the row's identity in the plain sheet, since positions move. */
+export class TouchedCells {
+  readonly #cells = new Map<PlainRow, Set<number>>();
+
+  /** Hands edits on, and notes each just before it is applied. */
+  *noting(edits: Iterable<SheetEdit>, sheet: PlainSheet): Generator<SheetEdit> {
+    for (const edit of edits) {
+      if (edit.type === 'Set') for (const [row, column] of edit.cells) this.#note(sheet.rows[row], [column]);
+      else if (edit.type === 'Delete Rows') {
+        for (const row of sheet.rows.slice(edit.position, edit.position + edit.count)) this.#note(row, row.keys());
+      }
+      yield edit;
+    }
+  }
+
+  /** The keys under which these cells lie in a sheet whose rows are the given ones. */
+  async keys(sheet: Sheet, rows: readonly PlainRow[]): Promise<number[]> {
+    const keys: number[] = [];
+    for (const [position, row] of rows.entries()) {
+      for (const column of this.#cells.get(row) ?? []) {
+        keys.push(cellKey(await sheet.rows.idAt(position), await sheet.columns.idAt(column)));
+      }
+    }
+    return keys;
+  }
+
+  #note(row: PlainRow | undefined, columns: Iterable<number>): void {
+    if (row === undefined) throw new Error('the demo edits a row that is not there');
+    const known = this.#cells.get(row) ?? new Set<number>();
+    for (const column of columns) known.add(column);
+    this.#cells.set(row, known);
+  }
+}
+
+/** A snapshot's state with the rows of the plain sheet at the same moment. */
+export interface Moment {
+  readonly state: State;
+  readonly rows: readonly PlainRow[];
+}
+
+/** What two snapshots have in common, counted in chunks. */
+export interface Sharing {
+  /** Chunks of the older snapshot, and of the newer. */
+  readonly olderChunks: number;
+  readonly newerChunks: number;
+  /** Chunks, by name, that are in both. */
+  readonly shared: number;
+  /** Chunks of the older one that hold, or would hold, a cell that the edits name. */
+  readonly touched: number;
+  /** Chunks of these that are shared all the same, since their edits are few and wait beside them. */
+  readonly waiting: number;
+  /** Chunks whose cells no edit names, but that are cut elsewhere since the chunk before them ends elsewhere. */
+  readonly recut: number;
+  /** Chunks that are neither and yet are not in the newer snapshot: there must be none. */
+  readonly lost: number;
+}
+
+interface LeafChunk {
+  readonly id: ChunkId;
+  readonly first: number;
+  readonly last: number;
+}
+
+/**
+ * Counts what two snapshots share, by the names of their chunks, and what they should share, by where the edited cells
+ * lie: an untouched chunk that starts where it started must be the same chunk.
+ */
+export async function compareChunks(
+  store: NodeStore,
+  older: Moment,
+  newer: Moment,
+  touched: TouchedCells,
+): Promise<Sharing> {
+  const keys = await Promise.all(
+    [older, newer].map(({ state, rows }) => touched.keys(sheetOf(new Draft(store, state)), rows)),
+  );
+  const before = await leafChunks(store, older.state);
+  const after = await leafChunks(store, newer.state);
+  const names = new Set(after.map(({ id }) => id));
+  const starts = new Set(after.map(({ first }) => first));
+  const named = new Set(keys.flat().map((key) => before.find(({ last }) => last >= key) ?? before.at(-1)));
+  const gone = before.filter((chunk) => !named.has(chunk) && !names.has(chunk.id));
+  return {
+    olderChunks: before.length,
+    newerChunks: after.length,
+    shared: before.filter(({ id }) => names.has(id)).length,
+    touched: before.filter((chunk) => named.has(chunk)).length,
+    waiting: before.filter((chunk) => named.has(chunk) && names.has(chunk.id)).length,
+    recut: gone.filter(({ first }) => !starts.has(first)).length,
+    lost: gone.filter(({ first }) => starts.has(first)).length,
+  };
+}
+
+/** The chunks of a snapshot's cells, in order of key. The axes of the demo's sheet are small and travel in the root. */
+async function leafChunks(store: NodeStore, state: State): Promise<LeafChunk[]> {
+  const top = state.maps.get('cells')?.settled.top;
+  return top === undefined ? [] : leavesBelow(store, top);
+}
+
+async function leavesBelow(store: NodeStore, node: Node): Promise<LeafChunk[]> {
+  if (isLeaf(node)) return [];
+  const leaves: LeafChunk[] = [];
+  for (const ref of node.children) {
+    const child = await store.load(ref);
+    if (!isLeaf(child)) leaves.push(...(await leavesBelow(store, child)));
+    else if (ref.id !== undefined) {
+      leaves.push({ id: ref.id, first: Number(child.keys[0]), last: Number(child.keys.at(-1)) });
+    }
+  }
+  return leaves;
+}

@@ -1,0 +1,98 @@
+import { Appender } from '../../src/cli/append.ts';
+import type { Environment } from '../../src/cli/environment.ts';
+import type { Progress } from '../../src/cli/output.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
+import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { PlainSheet } from './plain-sheet.ts';
+
+/** Entries between two Snapshot entries. */
+export const SNAPSHOT_EVERY = 400;
+/** Entries before a segment is ended, or more where its first snapshot is not there yet. */
+export const SEGMENT_EVERY = 1000;
+
+/** Entries by what they are. */
+export interface EntryCounts {
+  entries: number;
+  sets: number;
+  insertedRows: number;
+  deletedRows: number;
+  insertedColumns: number;
+  snapshotEntries: number;
+  segments: number;
+}
+
+/**
+ * What a team has that keeps its table in a log: it appends edits, and now and then asks for a snapshot. Beside the log
+ * it keeps the table in plain arrays, of which logfold knows nothing.
+ */
+export class Team {
+  readonly sheet = new PlainSheet();
+  readonly #steady: Appender;
+  readonly #plain: Appender;
+  readonly #edits = { sets: 0, insertedRows: 0, deletedRows: 0, insertedColumns: 0 };
+  readonly #signal: AbortSignal;
+
+  /** @param log a new one, with nothing but its first Snapshot entry */
+  constructor(environment: Environment, log: LogId, signal: AbortSignal) {
+    const options = { snapshotEvery: SNAPSHOT_EVERY, segmentEvery: SEGMENT_EVERY, check: false };
+    this.#steady = new Appender(environment, log, 1, options);
+    this.#plain = new Appender(environment, log, 1, { check: false });
+    this.#signal = signal;
+  }
+
+  /** Appends edits, with Snapshot entries and new segments at their intervals. */
+  async edit(edits: Iterable<SheetEdit>, progress: Progress): Promise<void> {
+    await this.#append(this.#steady, edits, progress);
+  }
+
+  /** Appends edits and nothing else. */
+  async editOnly(edits: Iterable<SheetEdit>, progress: Progress): Promise<void> {
+    await this.#append(this.#plain, edits, progress);
+  }
+
+  /** Appends a Snapshot entry. */
+  async askForSnapshot(): Promise<Position> {
+    await this.#plain.append({ kind: 'snapshot' }, 0);
+    if (this.#plain.last === undefined) throw new Error('a Snapshot entry was appended nowhere');
+    return this.#plain.last;
+  }
+
+  counts(): EntryCounts {
+    const { entries, snapshots, segments } = this.#steady.counts;
+    const { sets, insertedRows, deletedRows, insertedColumns } = this.#edits;
+    // A log starts with one segment and its Snapshot entry; each new segment has another, and an End Segment entry.
+    const snapshotEntries = 1 + snapshots + this.#plain.counts.snapshots;
+    return {
+      entries: entries + this.#plain.counts.entries + snapshotEntries + segments,
+      sets,
+      insertedRows,
+      deletedRows,
+      insertedColumns,
+      snapshotEntries,
+      segments: 1 + segments,
+    };
+  }
+
+  async #append(appender: Appender, edits: Iterable<SheetEdit>, progress: Progress): Promise<void> {
+    let count = 0;
+    try {
+      for (const edit of edits) {
+        this.#signal.throwIfAborted();
+        await appender.append({ kind: 'edit', edit, body: sheetBody(edit), time: undefined }, count);
+        this.sheet.apply(edit);
+        this.#count(edit);
+        progress.update(++count);
+      }
+    } finally {
+      progress.stop();
+    }
+  }
+
+  #count(edit: SheetEdit): void {
+    if (edit.type === 'Set') this.#edits.sets++;
+    else if (edit.type === 'Insert Rows') this.#edits.insertedRows += edit.count;
+    else if (edit.type === 'Delete Rows') this.#edits.deletedRows += edit.count;
+    else if (edit.type === 'Insert Columns') this.#edits.insertedColumns += edit.count;
+  }
+}

@@ -1,0 +1,46 @@
+import type { Environment } from '../../src/cli/environment.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
+import { loadState } from '../../src/snapshot/load.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import type { Span } from '../../src/state/spreadsheet/sheet.ts';
+import { cellText } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { type Comparison, compareSheets, type PlainSheet } from './plain-sheet.ts';
+
+/** What a client saw, and what it took. */
+export interface View {
+  readonly rows: Span;
+  readonly columns: Span;
+  /** The rectangle as texts. */
+  readonly cells: readonly (readonly string[])[];
+  /** The snapshot that was loaded; null where there was none. */
+  readonly snapshot: Position | null;
+  /** Entries after the snapshot that were folded on top, the Snapshot entry among them. */
+  readonly tailEntries: number;
+  /** What came from the bucket. */
+  readonly fetched: { readonly objects: number; readonly bytes: number };
+  /** Whether the rectangle is what the plain sheet has there. */
+  readonly equal: boolean;
+}
+
+/** Opens a log as a client does and reads a rectangle of it; only then the whole sheet, to compare it. */
+export async function readView(
+  { deps, blobs }: Environment,
+  log: LogId,
+  rectangle: { readonly rows: Span; readonly columns: Span },
+  plain: PlainSheet,
+): Promise<{ readonly view: View; readonly compareAll: () => Promise<Comparison> }> {
+  const { rows, columns } = rectangle;
+  const { draft, snapshot, tailEntries } = await loadState(deps, log);
+  const sheet = sheetOf(draft);
+  const expected = plain.rows.slice(rows.from, rows.to).map((row) => row.slice(columns.from, columns.to).map(cellText));
+  const cells = expected.map((row) => row.map(() => ''));
+  for await (const { row, column, value } of sheet.cells(rows, columns)) {
+    const line = cells[row - rows.from];
+    if (line !== undefined) line[column - columns.from] = cellText(value);
+  }
+  const { gets: objects, bytesRead: bytes } = blobs.usage();
+  const equal = JSON.stringify(cells) === JSON.stringify(expected);
+  const view = { rows, columns, cells, snapshot: snapshot ?? null, tailEntries, fetched: { objects, bytes }, equal };
+  return { view, compareAll: () => compareSheets(sheet, plain) };
+}

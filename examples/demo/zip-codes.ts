@@ -1,0 +1,32 @@
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { parse } from 'csv-parse/sync';
+import * as z from 'zod';
+import type { Value } from '../../src/codec/value.ts';
+
+/** What the demo's data is, and whose. */
+export const DATA = {
+  title: 'US ZIP codes',
+  file: 'zipcodes.csv of the npm package vega-datasets',
+  credit: 'GeoNames, CC BY 4.0',
+} as const;
+
+/** Columns of the data, from left to right. */
+export const COLUMNS = ['zip_code', 'latitude', 'longitude', 'city', 'state', 'county'] as const;
+
+const number = z
+  .string()
+  .regex(/^-?\d+(\.\d+)?$/)
+  .transform(Number);
+const records = z.array(z.tuple([z.string(), number, number, z.string(), z.string(), z.string()]));
+
+/**
+ * The rows of the data, without the header: codes as texts, since they start with zeros, and coordinates as numbers.
+ * @param limit read no more rows than this
+ */
+export async function readZipCodes(limit: number): Promise<Value[][]> {
+  // A package that exports no files is found by where its entry is.
+  const entry = import.meta.resolve('vega-datasets');
+  const csv = await readFile(fileURLToPath(new URL('../data/zipcodes.csv', entry)), 'utf8');
+  return records.parse(parse(csv, { from_line: 2, ...(Number.isFinite(limit) && { to: limit }) }));
+}

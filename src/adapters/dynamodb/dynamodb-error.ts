@@ -1,0 +1,100 @@
+import { TooLargeError, UsageError } from '../../errors.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { translateAwsError } from '../aws/aws-error.ts';
+
+// Rejections before anything was written. Time-outs, lost connections and failures of the service are not here: the
+// request may have been carried out. Nor is TransactionInProgressException: the transaction may yet succeed.
+const REJECTED = new Set([
+  'ProvisionedThroughputExceededException',
+  'RequestLimitExceeded',
+  'ThrottlingException',
+  'TransactionConflictException',
+]);
+
+// https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+const REJECTED_REASONS = new Set(['None', 'ProvisionedThroughputExceeded', 'ThrottlingError', 'TransactionConflict']);
+
+/**
+ * As {@link LogStore.isRetryable}, for errors of DynamoDB. False where the SDK sent the request more than once: the last
+ * answer was a rejection, but nobody tells what became of the requests before it, and one whose answer was lost may have
+ * been carried out.
+ */
+export function isRetryable(error: unknown): boolean {
+  if (!(error instanceof Error) || sentMoreThanOnce(error)) return false;
+  if (REJECTED.has(error.name)) return true;
+  const reasons = cancellationReasons(error);
+  return reasons.length > 0 && reasons.every((reason) => REJECTED_REASONS.has(reason));
+}
+
+/** Whether a condition did not hold, of a single write or of one in a transaction. */
+export function conditionFailed(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return (
+    error.name === 'ConditionalCheckFailedException' || cancellationReasons(error).includes('ConditionalCheckFailed')
+  );
+}
+
+/** The items for which a condition did not hold, if the request asked for them. */
+export function existingItems(error: unknown): StoredItem[] {
+  if (!(error instanceof Error)) return [];
+  const failures: readonly unknown[] = [error, ...cancellations(error)];
+  return failures.flatMap((failure) => (hasItem(failure) ? [failure.Item] : []));
+}
+
+function hasItem(failure: unknown): failure is { readonly Item: StoredItem } {
+  return typeof failure === 'object' && failure !== null && 'Item' in failure && failure.Item !== undefined;
+}
+
+/** Whether the SDK sent the request again after a failure, so that an earlier sending may have been carried out. */
+function sentMoreThanOnce(error: unknown): boolean {
+  const metadata = error instanceof Error && '$metadata' in error ? error.$metadata : undefined;
+  if (typeof metadata !== 'object' || metadata === null || !('attempts' in metadata)) return false;
+  return typeof metadata.attempts === 'number' && metadata.attempts > 1;
+}
+
+/** What an error of DynamoDB means to us, or the very same error. */
+export function translateDynamoDbError(error: unknown, tables: readonly string[]): unknown {
+  const tooLarge = error instanceof Error && invalid(error).find((message) => /size.*exceeded/i.test(message));
+  if (typeof tooLarge === 'string') {
+    return new TooLargeError(`DynamoDB does not take an item of this size: ${tooLarge}`, { cause: error });
+  }
+  return invalidTableName(error, tables) ?? translateAwsError(error, `table ${namesOf(tables)}`);
+}
+
+/** What it means that DynamoDB takes none of these as the name of a table; undefined where an error says something else. */
+export function invalidTableName(error: unknown, tables: readonly string[]): UsageError | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const reason = invalid(error).find((message) => /table(\/index)? ?name/i.test(message));
+  if (reason === undefined) return undefined;
+  return new UsageError(`DynamoDB does not take ${namesOf(tables)} as the name of a table: ${reason}`, {
+    advice: 'Give 3 to 255 letters, digits and characters of _-. as a name',
+    cause: error,
+  });
+}
+
+function namesOf(tables: readonly string[]): string {
+  return tables.map((table) => `'${table}'`).join(' or ');
+}
+
+/** What DynamoDB says is wrong with a request, or with the writes of a transaction. */
+function invalid(error: Error): string[] {
+  if (error.name === 'ValidationException') return [error.message];
+  return cancellations(error).flatMap(({ Code, Message }) => (Code === 'ValidationError' ? [String(Message)] : []));
+}
+
+function cancellationReasons(error: Error): string[] {
+  return cancellations(error).map(({ Code }) => String(Code ?? 'None'));
+}
+
+interface Cancellation {
+  readonly Code?: unknown;
+  readonly Message?: unknown;
+  readonly Item?: unknown;
+}
+
+/** Why a transaction was cancelled: one for each of its writes, with the code `None` if that one was in order. */
+function cancellations(error: Error): Cancellation[] {
+  if (error.name !== 'TransactionCanceledException' || !('CancellationReasons' in error)) return [];
+  const reasons: unknown = error.CancellationReasons;
+  return Array.isArray(reasons) ? reasons.map((reason: Cancellation | undefined) => reason ?? {}) : [];
+}

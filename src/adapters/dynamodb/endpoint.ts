@@ -1,0 +1,46 @@
+import { StoreUnavailableError } from '../../errors.ts';
+
+/** How long a server may take for its first answer, in milliseconds. */
+const ANSWER_MS = 10_000;
+
+/**
+ * Checks that a server speaks DynamoDB's API, whatever it answers: the SDK would wait for a silent server, and report
+ * the first byte of a web page. Sends one request without a signature.
+ * @param endpoint an http or https URL
+ * @throws StoreUnavailableError if it cannot be reached, does not answer within 10 seconds, or answers something else
+ */
+export async function requireDynamoDb(endpoint: string, answerMs: number = ANSWER_MS): Promise<void> {
+  const advice = 'Set DYNAMODB_ENDPOINT to the URL of a DynamoDB API, or unset it';
+  let text: string;
+  try {
+    const answer = await fetch(endpoint, {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-amz-json-1.0', 'x-amz-target': 'DynamoDB_20120810.ListTables' },
+      body: '{"Limit":1}',
+      signal: AbortSignal.timeout(answerMs),
+    });
+    text = await answer.text();
+  } catch (error) {
+    const silent = error instanceof Error && error.name === 'TimeoutError';
+    const why = silent ? `gives no answer within ${answerMs / 1000} seconds` : `cannot be reached: ${reasonOf(error)}`;
+    throw new StoreUnavailableError(`the server at ${endpoint} ${why}`, { advice, cause: error });
+  }
+  if (isAnswer(text)) return;
+  throw new StoreUnavailableError(`the server at ${endpoint} answers, and not as DynamoDB does`, { advice });
+}
+
+/** Whether it is a list of tables, or an error as the protocol writes it. */
+function isAnswer(text: string): boolean {
+  try {
+    const answer: unknown = JSON.parse(text);
+    return typeof answer === 'object' && answer !== null && ('TableNames' in answer || '__type' in answer);
+  } catch {
+    return false;
+  }
+}
+
+/** `fetch` says only that it failed; its cause says why. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error;
+  return cause instanceof Error ? cause.message : String(cause);
+}

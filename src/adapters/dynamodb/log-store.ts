@@ -1,0 +1,270 @@
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { Position } from '../../ids/position.ts';
+import type { Item, StoredItem } from '../../log/attribute.ts';
+import type { RetryLimits } from '../../log/backoff.ts';
+import { type Entry, type EntryHead, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import {
+  decodeEntry,
+  decodeEntryHead,
+  decodeSegment,
+  decodeSegments,
+  encodeEntry,
+  encodeSegment,
+  entryKey,
+  HEAD_ATTRIBUTES,
+  isOwnItem,
+  rootAttribute,
+  segmentKey,
+} from '../../log/item-codec.ts';
+import { checkWriteSize } from '../../log/item-size.ts';
+import type { Consistency, Expiration, LeavingSegment, LogStore, ScanPart, SegmentRange } from '../../log/log-store.ts';
+import type { Segment } from '../../log/segment.ts';
+import { isRetryable } from './dynamodb-error.ts';
+import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
+import { DynamoDbSegmentLife, rootChange } from './segment-life.ts';
+
+export { isRetryable } from './dynamodb-error.ts';
+export type { Meter } from './requests.ts';
+
+export interface DynamoDbLogStoreOptions {
+  readonly client: DynamoDBClient;
+  readonly entryTable: string;
+  readonly segmentTable: string;
+  readonly meter?: Meter | undefined;
+  /** How often to send what DynamoDB leaves over of a batch. Ten times by default, which takes up to ten seconds. */
+  readonly batchRetries?: RetryLimits | undefined;
+}
+
+/**
+ * The log in DynamoDB. Retries after throttling and lost connections are the client's: `sdkConfig` makes it patient.
+ *
+ * Every method throws ResourceMissingError where a table does not exist, and CredentialsError where there are no
+ * credentials or AWS refuses them.
+ */
+export class DynamoDbLogStore implements LogStore {
+  readonly #requests: DynamoDbRequests;
+  readonly #life: DynamoDbSegmentLife;
+  readonly #entryTable: string;
+  readonly #segmentTable: string;
+
+  constructor(options: DynamoDbLogStoreOptions) {
+    this.#requests = new DynamoDbRequests(options);
+    this.#life = new DynamoDbSegmentLife(this.#requests, options);
+    this.#entryTable = options.entryTable;
+    this.#segmentTable = options.segmentTable;
+  }
+
+  async createLog(segment: Segment, first: Entry): Promise<void> {
+    const created = await this.#create([this.#newSegment(segment), this.#newEntry(first)], [first]);
+    if (!created) throw new EntryExistsError('the log exists already', { log: segment.log });
+  }
+
+  async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
+    const items = await this.#requests.newest(this.#segmentTable, segmentKey(log, 0), { limit, consistent });
+    return items.map(decodeSegment);
+  }
+
+  async getSegment(log: LogId, segment: number, { consistent }: Consistency): Promise<Segment | undefined> {
+    const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), consistent);
+    return item && decodeSegment(item);
+  }
+
+  async *segments(log: LogId, { consistent }: Consistency = { consistent: false }): AsyncGenerator<Segment> {
+    const pages = this.#requests.queryPages({
+      TableName: this.#segmentTable,
+      KeyConditionExpression: 'S = :s',
+      ExpressionAttributeValues: { ':s': segmentKey(log, 0).S },
+      ConsistentRead: consistent,
+    });
+    for await (const items of pages) yield* items.map(decodeSegment);
+  }
+
+  async *allSegments(
+    part: ScanPart = { index: 0, of: 1 },
+    onInvalid?: (error: ItemInvalidError) => void,
+  ): AsyncGenerator<Segment> {
+    const { index: Segment, of: TotalSegments, after } = part;
+    const pages = this.#requests.scanPages({
+      TableName: this.#segmentTable,
+      Segment,
+      TotalSegments,
+      ExclusiveStartKey: after && segmentKey(after.log, after.segment),
+    });
+    for await (const items of pages) yield* decodeSegments(items, onInvalid);
+  }
+
+  async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {
+    const key = entryKey(log, { segment, entry: 0 });
+    const only = { limit: 1, consistent, attributes: HEAD_ATTRIBUTES };
+    const [item] = await this.#requests.newest(this.#entryTable, key, only);
+    return item && decodeEntryHead(item);
+  }
+
+  async getEntry(log: LogId, position: Position, { consistent }: Consistency): Promise<Entry | undefined> {
+    const item = await this.#requests.get(this.#entryTable, entryKey(log, position), consistent);
+    return item && decodeEntry(item);
+  }
+
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  }
+
+  async *items(log: LogId, range: SegmentRange, { consistent }: Consistency): AsyncGenerator<StoredItem[]> {
+    const { segment, from, to } = range;
+    if (from >= to) return;
+    const first = entryKey(log, { segment, entry: from });
+    const last = entryKey(log, { segment, entry: to - 1 });
+    const pages = this.#requests.queryPages({
+      TableName: this.#entryTable,
+      KeyConditionExpression: 'S = :s AND N BETWEEN :first AND :last',
+      ExpressionAttributeValues: { ':s': first.S, ':first': first.N, ':last': last.N },
+      ConsistentRead: consistent,
+    });
+    for await (const items of pages) if (items.length > 0) yield items;
+  }
+
+  async putEntries(entries: readonly Entry[]): Promise<void> {
+    const items = entries.map((entry) => this.#newEntry(entry));
+    checkWriteSize(items.map(({ item }) => item));
+    const [entry] = entries;
+    if (entry === undefined || (await this.#create(items, entries))) return;
+    const { log, position } = entry;
+    const reason = entries.length === 1 ? 'the entry exists already' : 'one of the entries exists already';
+    throw new EntryExistsError(reason, { log, segment: position.segment, entry: position.entry });
+  }
+
+  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+    const { end, segment, first } = items;
+    const puts = [this.#newEntry(end), this.#newSegment(segment), this.#newEntry(first)];
+    if (await this.#create(puts, [end, first])) return;
+    const where = { log: end.log, segment: end.position.segment };
+    throw new EntryExistsError('the segment has gone on or ended already', where);
+  }
+
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+    const { name, value } = rootAttribute(root);
+    const written = await this.#requests.update({
+      TableName: this.#entryTable,
+      Key: entryKey(log, position),
+      UpdateExpression: `SET ${name} = :root`,
+      ConditionExpression:
+        'attribute_exists(S) AND attribute_not_exists(E) AND (attribute_not_exists(B) OR attribute_type(B, :null))',
+      ExpressionAttributeValues: { ':root': value, ':null': { S: 'NULL' } },
+    });
+    if (written) return root;
+    const where = { log, segment: position.segment, entry: position.entry };
+    const entry = await this.getEntry(log, position, { consistent: true });
+    if (entry === undefined) throw new EntryNotFoundError('there is no such entry', where);
+    const existing = rootOf(entry);
+    if (existing === undefined) throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
+    return existing;
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    const replace = { TableName: this.#entryTable, Key: entryKey(log, position), ...rootChange(from, to) };
+    const notArchived = {
+      TableName: this.#segmentTable,
+      Key: segmentKey(log, position.segment),
+      ConditionExpression: 'attribute_exists(S) AND attribute_not_exists(A)',
+    };
+    if (await this.#requests.transact([{ Update: replace }, { ConditionCheck: notArchived }])) return true;
+    const entry = await this.getEntry(log, position, { consistent: true });
+    if (entry === undefined) {
+      const where = { log, segment: position.segment, entry: position.entry };
+      throw new EntryNotFoundError('there is no such entry', where);
+    }
+    // Another process may have put the same root there.
+    const carried = rootOf(entry);
+    return carried !== undefined && sameRoot(carried, to);
+  }
+
+  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+    const written = await this.#requests.update({
+      TableName: this.#segmentTable,
+      Key: segmentKey(log, position.segment),
+      UpdateExpression: 'SET L = :n',
+      ConditionExpression: 'attribute_exists(S) AND (attribute_not_exists(L) OR L < :n) AND attribute_not_exists(A)',
+      ExpressionAttributeValues: { ':n': { N: String(position.entry) } },
+    });
+    if (written) return true;
+    const segment = await this.getSegment(log, position.segment, { consistent: true });
+    if (segment === undefined) {
+      throw new SegmentNotFoundError('there is no such segment', { log, segment: position.segment });
+    }
+    return false;
+  }
+
+  setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    return this.#life.setArchive(segment, archive);
+  }
+
+  replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+    return this.#life.replaceArchive(segment, archive);
+  }
+
+  setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+    return this.#life.setExpiration(segment, to);
+  }
+
+  setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    return this.#life.setEntryExpiry(log, position, expires);
+  }
+
+  deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    return this.#life.deleteEntries(log, segment, entries);
+  }
+
+  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#life.letEntriesGo(segment, entries, how);
+  }
+
+  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#life.keepEntries(segment, entries);
+  }
+
+  putItems(items: readonly Item[]): Promise<void> {
+    return this.#life.putItems(items);
+  }
+
+  putSegment(segment: Segment): Promise<boolean> {
+    return this.#life.putSegment(segment);
+  }
+
+  isRetryable(error: unknown): boolean {
+    return isRetryable(error);
+  }
+
+  /**
+   * Creates items. If an earlier sending of the same request created them and its answer was lost, they are there: one
+   * entry with its own id proves it for all, since a transaction writes all or nothing. The token of a transaction is no
+   * substitute, since DynamoDB forgets it after ten minutes.
+   * @returns whether they are there now, written by this call
+   */
+  async #create(items: readonly NewItem[], entries: readonly Entry[]): Promise<boolean> {
+    const creation = await this.#requests.create(items);
+    return creation.written || creation.existing.some((item) => entries.some((entry) => isOwnItem(item, entry)));
+  }
+
+  #newEntry(entry: Entry): NewItem {
+    return { table: this.#entryTable, item: encodeEntry(entry) };
+  }
+
+  #newSegment(segment: Segment): NewItem {
+    return { table: this.#segmentTable, item: encodeSegment(segment) };
+  }
+}
+
+/** Counts requests to DynamoDB and the request units that they took. */
+export class TableMeter {
+  requests = 0;
+  readUnits = 0;
+  writeUnits = 0;
+
+  readonly meter: Meter = (_, { readUnits, writeUnits }) => {
+    this.requests++;
+    this.readUnits += readUnits;
+    this.writeUnits += writeUnits;
+  };
+}

@@ -1,0 +1,223 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  BatchWriteItemCommand,
+  type ConsumedCapacity,
+  type DynamoDBClient,
+  GetItemCommand,
+  PutItemCommand,
+  QueryCommand,
+  type QueryCommandInput,
+  type QueryCommandOutput,
+  ScanCommand,
+  type ScanCommandInput,
+  type ScanCommandOutput,
+  type TransactWriteItem,
+  TransactWriteItemsCommand,
+  UpdateItemCommand,
+  type UpdateItemCommandInput,
+  type WriteRequest,
+} from '@aws-sdk/client-dynamodb';
+import { StoreUnavailableError } from '../../errors.ts';
+import type { Item, StoredItem } from '../../log/attribute.ts';
+import { type RetryLimits, type RetryOptions, retry } from '../../log/backoff.ts';
+import type { PrimaryKey } from '../../log/item-codec.ts';
+import { conditionFailed, existingItems, translateDynamoDbError } from './dynamodb-error.ts';
+
+/** What requests cost, in request units: told once for each request that succeeded, with DynamoDB's name for it. */
+export type Meter = (op: string, consumed: { readonly readUnits: number; readonly writeUnits: number }) => void;
+
+type OfTable<T> = T & { readonly TableName: string };
+
+export interface DynamoDbRequestsOptions {
+  readonly client: DynamoDBClient;
+  readonly meter?: Meter | undefined;
+  /** How often to send what DynamoDB leaves over of a batch, or puts off. Ten times by default, which takes up to ten seconds. */
+  readonly batchRetries?: RetryLimits | undefined;
+}
+
+const NOT_EXISTS = 'attribute_not_exists(S)';
+const BATCH_RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
+
+/** DynamoDB took a batch and left some of it undone, for want of throughput. */
+class UnprocessedError extends StoreUnavailableError {}
+
+/** An item to create. */
+export interface NewItem {
+  readonly table: string;
+  readonly item: Item;
+}
+
+/** What became of items to create: all of them were written, or none and these items stand in the way. */
+export type Creation =
+  | { readonly written: true }
+  | { readonly written: false; readonly existing: readonly StoredItem[] };
+
+/** Requests to DynamoDB: metered, with errors as ours, and with conditions that do not hold as answers. */
+export class DynamoDbRequests {
+  readonly #client: DynamoDBClient;
+  readonly #meter: Meter | undefined;
+  readonly #batchRetries: RetryLimits;
+
+  constructor(options: DynamoDbRequestsOptions) {
+    this.#client = options.client;
+    this.#meter = options.meter;
+    this.#batchRetries = options.batchRetries ?? BATCH_RETRIES;
+  }
+
+  async get(table: string, key: Item, consistent: boolean): Promise<StoredItem | undefined> {
+    const input = { TableName: table, Key: key, ConsistentRead: consistent, ReturnConsumedCapacity: 'TOTAL' } as const;
+    const output = await this.#send([table], () => this.#client.send(new GetItemCommand(input)));
+    this.#count('GetItem', 'read', [output.ConsumedCapacity]);
+    return output.Item;
+  }
+
+  /** The items with the highest sort keys beside the given one, highest first: all of each, or these attributes. */
+  async newest(
+    table: string,
+    key: PrimaryKey,
+    {
+      limit,
+      consistent,
+      attributes,
+    }: { readonly limit: number; readonly consistent: boolean; readonly attributes?: readonly string[] },
+  ): Promise<StoredItem[]> {
+    const output = await this.#query({
+      TableName: table,
+      KeyConditionExpression: 'S = :s',
+      ExpressionAttributeValues: { ':s': key.S },
+      ProjectionExpression: attributes?.join(', '),
+      ScanIndexForward: false,
+      Limit: limit,
+      ConsistentRead: consistent,
+    });
+    return output.Items ?? [];
+  }
+
+  async *queryPages(input: OfTable<QueryCommandInput>): AsyncGenerator<StoredItem[]> {
+    let start: QueryCommandOutput['LastEvaluatedKey'];
+    do {
+      const output = await this.#query({ ...input, ExclusiveStartKey: start });
+      yield output.Items ?? [];
+      start = output.LastEvaluatedKey;
+    } while (start !== undefined);
+  }
+
+  async *scanPages(input: OfTable<ScanCommandInput>): AsyncGenerator<StoredItem[]> {
+    let start: ScanCommandOutput['LastEvaluatedKey'] = input.ExclusiveStartKey;
+    do {
+      const command = new ScanCommand({ ...input, ExclusiveStartKey: start, ReturnConsumedCapacity: 'TOTAL' });
+      const output: ScanCommandOutput = await this.#send([input.TableName], () => this.#client.send(command));
+      this.#count('Scan', 'read', [output.ConsumedCapacity]);
+      yield output.Items ?? [];
+      start = output.LastEvaluatedKey;
+    } while (start !== undefined);
+  }
+
+  /**
+   * Creates items, on the condition that there is none with any of their keys: one by itself, several in one
+   * transaction. DynamoDB returns the items that stand in the way, which costs no read units.
+   */
+  async create(items: readonly NewItem[]): Promise<Creation> {
+    try {
+      await this.#putNew(items);
+      return { written: true };
+    } catch (error) {
+      if (!conditionFailed(error)) throw error;
+      return { written: false, existing: existingItems(error) };
+    }
+  }
+
+  async #putNew(items: readonly NewItem[]): Promise<void> {
+    const puts = items.map(({ table, item }) => ({
+      TableName: table,
+      Item: item,
+      ConditionExpression: NOT_EXISTS,
+      ReturnValuesOnConditionCheckFailure: 'ALL_OLD' as const,
+    }));
+    const [put, ...others] = puts;
+    if (put === undefined) return;
+    if (others.length > 0) return this.#transact(puts.map((Put) => ({ Put })));
+    const command = new PutItemCommand({ ...put, ReturnConsumedCapacity: 'TOTAL' });
+    const output = await this.#send([put.TableName], () => this.#client.send(command));
+    this.#count('PutItem', 'write', [output.ConsumedCapacity]);
+  }
+
+  /** @returns whether the condition held */
+  async update(input: OfTable<UpdateItemCommandInput>): Promise<boolean> {
+    const command = new UpdateItemCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
+    return this.#ifConditionsHold(async () => {
+      const output = await this.#send([input.TableName], () => this.#client.send(command));
+      this.#count('UpdateItem', 'write', [output.ConsumedCapacity]);
+    });
+  }
+
+  /** All of the writes or none. @returns whether all conditions held */
+  async transact(writes: TransactWriteItem[]): Promise<boolean> {
+    return this.#ifConditionsHold(() => this.#transact(writes));
+  }
+
+  async #transact(writes: TransactWriteItem[]): Promise<void> {
+    const tables = writes.map(({ Put, Update, Delete, ConditionCheck }) => {
+      return (Put ?? Update ?? Delete ?? ConditionCheck)?.TableName ?? '';
+    });
+    const command = new TransactWriteItemsCommand({ TransactItems: writes, ReturnConsumedCapacity: 'TOTAL' });
+    const output = await this.#send([...new Set(tables)], () => this.#client.send(command));
+    this.#count('TransactWriteItems', 'write', output.ConsumedCapacity ?? []);
+  }
+
+  /**
+   * Puts and deletes without conditions, in no order. What DynamoDB leaves over is sent again.
+   * @throws AttemptsExhaustedError where something is left over after all; doing it all again does no harm
+   */
+  async batchWrite(table: string, writes: readonly WriteRequest[]): Promise<void> {
+    let left = [...writes];
+    const retryable = (error: unknown) => error instanceof UnprocessedError;
+    const failure = `Writing ${writes.length} items to table '${table}' failed`;
+    await this.retry({ retryable, failure }, async () => {
+      if (left.length === 0) return;
+      const command = new BatchWriteItemCommand({ RequestItems: { [table]: left }, ReturnConsumedCapacity: 'TOTAL' });
+      const output = await this.#send([table], () => this.#client.send(command));
+      this.#count('BatchWriteItem', 'write', output.ConsumedCapacity ?? []);
+      left = output.UnprocessedItems?.[table] ?? [];
+      if (left.length > 0) throw new UnprocessedError(`DynamoDB left ${left.length} items unprocessed`);
+    });
+  }
+
+  /**
+   * Does something again, after ever longer pauses, while it fails with such an error.
+   * @throws AttemptsExhaustedError where it goes on failing
+   */
+  retry<T>(what: Pick<RetryOptions, 'retryable' | 'failure'>, attempt: () => Promise<T>): Promise<T> {
+    return retry({ ...this.#batchRetries, sleep, random: Math.random, ...what }, attempt);
+  }
+
+  async #ifConditionsHold(write: () => Promise<void>): Promise<boolean> {
+    try {
+      await write();
+      return true;
+    } catch (error) {
+      if (conditionFailed(error)) return false;
+      throw error;
+    }
+  }
+
+  async #query(input: OfTable<QueryCommandInput>): Promise<QueryCommandOutput> {
+    const command = new QueryCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
+    const output = await this.#send([input.TableName], () => this.#client.send(command));
+    this.#count('Query', 'read', [output.ConsumedCapacity]);
+    return output;
+  }
+
+  async #send<T>(tables: readonly string[], request: () => Promise<T>): Promise<T> {
+    try {
+      return await request();
+    } catch (error) {
+      throw translateDynamoDbError(error, tables);
+    }
+  }
+
+  #count(op: string, kind: 'read' | 'write', consumed: readonly (ConsumedCapacity | undefined)[]): void {
+    const units = consumed.reduce((sum, table) => sum + (table?.CapacityUnits ?? 0), 0);
+    this.#meter?.(op, kind === 'read' ? { readUnits: units, writeUnits: 0 } : { readUnits: 0, writeUnits: units });
+  }
+}

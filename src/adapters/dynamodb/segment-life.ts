@@ -1,0 +1,264 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { AttributeValue as SdkAttributeValue, TransactWriteItem, Update } from '@aws-sdk/client-dynamodb';
+import { equalBytes } from '../../codec/bytes.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { Position } from '../../ids/position.ts';
+import type { Item } from '../../log/attribute.ts';
+import type { RootRef } from '../../log/entry.ts';
+import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../../log/item-codec.ts';
+import { checkBatchItems } from '../../log/item-size.ts';
+import type { Expiration, LeavingSegment, LogStore } from '../../log/log-store.ts';
+import type { Segment } from '../../log/segment.ts';
+import { isRetryable } from './dynamodb-error.ts';
+import type { DynamoDbRequests } from './requests.ts';
+
+/** The attributes of a segment that change. */
+const CHANGING = ['L', 'A', 'H', 'G', 'D'];
+
+/** How entries are changed together: deleted, given their expiry, or rid of it. */
+type Change = 'delete' | 'ttl' | 'keep';
+
+/** What happens to a segment in the tables once it has ended: archived, expired and brought back. */
+export class DynamoDbSegmentLife {
+  readonly #requests: DynamoDbRequests;
+  readonly #entryTable: string;
+  readonly #segmentTable: string;
+
+  constructor(
+    requests: DynamoDbRequests,
+    { entryTable, segmentTable }: { readonly entryTable: string; readonly segmentTable: string },
+  ) {
+    this.#requests = requests;
+    this.#entryTable = entryTable;
+    this.#segmentTable = segmentTable;
+  }
+
+  /** As {@link LogStore.setArchive}. */
+  async setArchive(segment: Segment, { key, hash, root }: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    const same = sameAttributes(encodeSegment(segment), ['L']);
+    const writes: TransactWriteItem[] = [
+      {
+        Update: {
+          TableName: this.#segmentTable,
+          Key: segmentKey(log, number),
+          UpdateExpression: 'SET A = :a, H = :h',
+          ConditionExpression: `attribute_exists(S) AND attribute_not_exists(A) AND ${same.condition}`,
+          ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
+        },
+      },
+    ];
+    if (lastSnapshot !== undefined && root !== undefined) {
+      const { name, value } = rootAttribute(root);
+      writes.push({
+        ConditionCheck: {
+          TableName: this.#entryTable,
+          Key: entryKey(log, { segment: number, entry: lastSnapshot }),
+          ConditionExpression: `${name} = :root`,
+          ExpressionAttributeValues: { ':root': value },
+        },
+      });
+    }
+    if (await this.#requests.transact(writes)) return true;
+    const stored = await this.#stored(segment);
+    return stored?.archiveHash !== undefined && stored.archive === key && equalBytes(stored.archiveHash, hash);
+  }
+
+  /** As {@link LogStore.replaceArchive}. */
+  async replaceArchive(
+    segment: Segment,
+    { key, hash, root }: Parameters<LogStore['replaceArchive']>[1],
+  ): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    if (segment.archive === undefined) return false;
+    const same = sameAttributes(encodeSegment(segment), ['L', 'A', 'H']);
+    const writes: TransactWriteItem[] = [
+      {
+        Update: {
+          TableName: this.#segmentTable,
+          Key: segmentKey(log, number),
+          UpdateExpression: 'SET A = :a, H = :h',
+          ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
+          ExpressionAttributeValues: { ...same.values, ':a': { S: key }, ':h': { B: hash } },
+        },
+      },
+    ];
+    if (lastSnapshot !== undefined && root !== undefined) {
+      const entry = entryKey(log, { segment: number, entry: lastSnapshot });
+      // If a restore brings the entry back meanwhile, it has the old root, and the next rebuild replaces that as well.
+      if ((await this.#requests.get(this.#entryTable, entry, true)) !== undefined) {
+        writes.push({ Update: { TableName: this.#entryTable, Key: entry, ...rootChange(root.from, root.to) } });
+      }
+    }
+    if (await this.#requests.transact(writes)) return true;
+    const stored = await this.#stored(segment);
+    return stored?.archiveHash !== undefined && stored.archive === key && equalBytes(stored.archiveHash, hash);
+  }
+
+  /** As {@link LogStore.setExpiration}. */
+  async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
+    const same = sameAttributes(encodeSegment(segment), CHANGING);
+    const wanted = encodeSegment({ ...segment, expires, expired });
+    const change = changeAttributes(wanted, ['G', 'D']);
+    const update = () =>
+      this.#requests.update({
+        TableName: this.#segmentTable,
+        Key: segmentKey(segment.log, segment.segment),
+        UpdateExpression: change.expression,
+        ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
+        ExpressionAttributeValues: valuesOrNone({ ...same.values, ...change.values }),
+      });
+    const failure = `Writing when segment ${segment.segment} expires failed`;
+    // It gets in the way of the transactions that let its entries go.
+    if (await this.#requests.retry({ failure, retryable: isRetryable }, update)) return true;
+    const stored = await this.#stored(segment);
+    return stored !== undefined && isDeepStrictEqual(encodeSegment(stored), wanted);
+  }
+
+  /** As {@link LogStore.setEntryExpiry}. */
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const change = changeAttributes(expires === undefined ? {} : { X: { N: String(expires) } }, ['X']);
+    return this.#requests.update({
+      TableName: this.#entryTable,
+      Key: entryKey(log, position),
+      UpdateExpression: change.expression,
+      ConditionExpression: 'attribute_exists(S)',
+      ExpressionAttributeValues: valuesOrNone(change.values),
+    });
+  }
+
+  /** As {@link LogStore.deleteEntries}. */
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    checkBatchItems(entries.length);
+    // DynamoDB refuses a batch that names an item twice.
+    const keys = [...new Set(entries)].map((entry) => entryKey(log, { segment, entry }));
+    await this.#requests.batchWrite(
+      this.#entryTable,
+      keys.map((Key) => ({ DeleteRequest: { Key } })),
+    );
+  }
+
+  /** As {@link LogStore.letEntriesGo}. */
+  letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#changeTogether(leaving, entries, how);
+  }
+
+  /** As {@link LogStore.keepEntries}. */
+  keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#changeTogether(leaving, entries, 'keep');
+  }
+
+  /** Changes entries in one transaction which checks that the segment is still leaving when it says. */
+  async #changeTogether(leaving: LeavingSegment, entries: readonly number[], how: Change): Promise<boolean> {
+    checkBatchItems(entries.length);
+    const numbers = [...new Set(entries)];
+    const stillLeaves = {
+      TableName: this.#segmentTable,
+      Key: segmentKey(leaving.log, leaving.segment),
+      ConditionExpression: 'G = :leaves',
+      ExpressionAttributeValues: { ':leaves': { N: String(leaving.expires) } },
+    };
+    const writes = numbers.map((entry) => this.#change(leaving, entry, how));
+    const failure = `Changing ${numbers.length} entries of segment ${leaving.segment} failed`;
+    const transact = () => this.#requests.transact([{ ConditionCheck: stillLeaves }, ...writes]);
+    if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
+    if ((await this.#stored(leaving))?.expires !== leaving.expires) return false;
+    // One of them was no longer there.
+    const [entry, ...others] = numbers;
+    if (entry === undefined) return true;
+    if (others.length === 0) {
+      const key = entryKey(leaving.log, { segment: leaving.segment, entry });
+      return (await this.#requests.get(this.#entryTable, key, true)) === undefined;
+    }
+    for (const each of numbers) if (!(await this.#changeTogether(leaving, [each], how))) return false;
+    return true;
+  }
+
+  #change({ log, segment, expires }: LeavingSegment, entry: number, how: Change): TransactWriteItem {
+    const item = { TableName: this.#entryTable, Key: entryKey(log, { segment, entry }) };
+    if (how === 'delete') return { Delete: item };
+    const { expression, values } = changeAttributes(how === 'keep' ? {} : { X: { N: String(expires) } }, ['X']);
+    return {
+      Update: {
+        ...item,
+        UpdateExpression: expression,
+        ConditionExpression: 'attribute_exists(S)',
+        ExpressionAttributeValues: valuesOrNone(values),
+      },
+    };
+  }
+
+  /** As {@link LogStore.putItems}. */
+  async putItems(items: readonly Item[]): Promise<void> {
+    checkBatchItems(items.length);
+    await this.#requests.batchWrite(
+      this.#entryTable,
+      items.map((item) => ({ PutRequest: { Item: item } })),
+    );
+  }
+
+  /** As {@link LogStore.putSegment}. */
+  async putSegment(segment: Segment): Promise<boolean> {
+    return (await this.#requests.create([{ table: this.#segmentTable, item: encodeSegment(segment) }])).written;
+  }
+
+  async #stored({ log, segment }: Pick<Segment, 'log' | 'segment'>): Promise<Segment | undefined> {
+    const item = await this.#requests.get(this.#segmentTable, segmentKey(log, segment), true);
+    return item && decodeSegment(item);
+  }
+}
+
+/** The update of a Snapshot entry that puts one root in the place of another, if the entry carries that. */
+export function rootChange(
+  from: RootRef,
+  to: RootRef,
+): Pick<Update, 'ConditionExpression' | 'ExpressionAttributeNames' | 'ExpressionAttributeValues'> & {
+  readonly UpdateExpression: string;
+} {
+  const [old, fresh] = [rootAttribute(from), rootAttribute(to)];
+  return {
+    // An item that has both attributes has two bodies, and is invalid.
+    UpdateExpression: old.name === fresh.name ? 'SET #to = :to' : 'SET #to = :to REMOVE #from',
+    ConditionExpression: '#from = :from',
+    ExpressionAttributeNames: { '#from': old.name, '#to': fresh.name },
+    ExpressionAttributeValues: { ':from': old.value, ':to': fresh.value },
+  };
+}
+
+/** A condition that an item's attributes of these names are as in `item`, absent ones absent. */
+function sameAttributes(item: Item, names: readonly string[]): { readonly condition: string; readonly values: Item } {
+  const values: Item = {};
+  const conditions = names.map((name) => {
+    const value = item[name];
+    if (value === undefined) return `attribute_not_exists(${name})`;
+    values[`:was${name}`] = value;
+    return `${name} = :was${name}`;
+  });
+  return { condition: conditions.join(' AND '), values };
+}
+
+/** An update that makes an item's attributes of these names as in `item`, absent ones absent. */
+function changeAttributes(
+  item: Item,
+  names: readonly string[],
+): { readonly expression: string; readonly values: Item } {
+  const values: Item = {};
+  const sets: string[] = [];
+  const removals: string[] = [];
+  for (const name of names) {
+    const value = item[name];
+    if (value === undefined) {
+      removals.push(name);
+    } else {
+      sets.push(`${name} = :to${name}`);
+      values[`:to${name}`] = value;
+    }
+  }
+  const clauses = [sets.length > 0 && `SET ${sets.join(', ')}`, removals.length > 0 && `REMOVE ${removals.join(', ')}`];
+  return { expression: clauses.filter((clause) => clause !== false).join(' '), values };
+}
+
+/** DynamoDB refuses an empty map of values. */
+function valuesOrNone(values: Item): Record<string, SdkAttributeValue> | undefined {
+  return Object.keys(values).length === 0 ? undefined : values;
+}

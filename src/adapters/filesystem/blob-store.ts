@@ -1,0 +1,287 @@
+import { createHash } from 'node:crypto';
+import type { Dirent } from 'node:fs';
+import { link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { StoreUnavailableError, UploadAbortedError } from '../../errors.ts';
+import {
+  type BlobInfo,
+  type BlobPart,
+  type BlobRange,
+  type BlobStore,
+  clampRange,
+  isSameWrite,
+  type ListOptions,
+  type UploadInfo,
+} from '../../store/blob-store.ts';
+import { checkBlobKey } from '../../store/keys.ts';
+import { withFileLock } from './file-lock.ts';
+import { removeAtExit } from './temporary-paths.ts';
+import { formatUploadName, newUpload, parseUploadName } from './upload-name.ts';
+
+export interface FilesystemBlobStoreOptions {
+  /** False gives up durability across a power cut for speed; what a killed process wrote stays whole either way. */
+  readonly fsync?: boolean | undefined;
+}
+
+/**
+ * Blobs as files: a key is a path under `objects/`. What is being written lies under `temporary/` of the same
+ * directory, is renamed when it is whole, and is never listed or read before. Several processes may share a directory.
+ *
+ * As in any directory, and unlike in S3, one key cannot be another's folder (`a` and `a/b`).
+ */
+export class FilesystemBlobStore implements BlobStore {
+  readonly #objects: string;
+  readonly #temporary: string;
+  readonly #fsync: boolean;
+
+  /** @param directory made on the first put where it does not exist */
+  constructor(directory: string, options: FilesystemBlobStoreOptions = {}) {
+    this.#objects = resolve(directory, 'objects');
+    this.#temporary = resolve(directory, 'temporary');
+    this.#fsync = options.fsync ?? true;
+  }
+
+  async get(key: string): Promise<Uint8Array | undefined> {
+    const bytes = await undefinedWhereMissing(readFile(this.#path(key)));
+    // Not a Buffer: its `slice` shares memory, and that of a Uint8Array copies.
+    return bytes && new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    return undefinedWhereMissing(readRange(this.#path(key), range));
+  }
+
+  async put(key: string, bytes: Uint8Array): Promise<void> {
+    await this.#write(key, bytes);
+  }
+
+  async putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    await this.#write(key, bytes);
+  }
+
+  async delete(keys: readonly string[]): Promise<void> {
+    const paths = keys.map((key) => this.#path(key));
+    for (const path of paths) await undefinedWhereMissing(unlink(path));
+  }
+
+  /**
+   * A file that is as it was listed is moved away, looked at again, and put back where another process replaced it in
+   * between. It is missing for that moment, and if this process is killed then, it stays away: `uploads` names it.
+   */
+  async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
+    for (const { key } of blobs) checkBlobKey(key);
+    let gone = 0;
+    for (const blob of blobs) if (await this.#deleteUnchanged(blob)) gone++;
+    return gone;
+  }
+
+  async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    checkBlobKey(key);
+    await this.#makeDirectory(this.#temporary);
+    // The hash, since a key may be too long for the name of a file.
+    const lock = join(this.#temporary, `${createHash('sha256').update(key).digest('hex')}.lock`);
+    await withFileLock(lock, async () => {
+      const changed = change(await this.get(key));
+      if (changed !== undefined) await this.#write(key, changed);
+    });
+  }
+
+  async *list(prefix: string, { after = '' }: ListOptions = {}): AsyncGenerator<BlobInfo> {
+    const slash = prefix.lastIndexOf('/');
+    const folder = prefix.slice(0, slash + 1);
+    // A prefix is no key, but it must not lead out of the directory either.
+    if (folder !== '') checkBlobKey(folder.slice(0, -1));
+    yield* walk(this.#objects, { folder, start: prefix.slice(slash + 1), after });
+  }
+
+  /** What `put` and `putStream` are writing, and what they left where their process was killed. */
+  async *uploads(prefix: string): AsyncGenerator<UploadInfo> {
+    for await (const { key: name } of walk(this.#temporary, { folder: '', start: '', after: '' })) {
+      const upload = parseUploadName(name);
+      if (upload?.key.startsWith(prefix)) yield upload;
+    }
+  }
+
+  async abort(upload: UploadInfo): Promise<void> {
+    await this.#discard(this.#temporaryPath(upload));
+  }
+
+  #path(key: string): string {
+    return join(this.#objects, checkBlobKey(key));
+  }
+
+  #temporaryPath(upload: UploadInfo): string {
+    return join(this.#temporary, formatUploadName(upload));
+  }
+
+  async #write(key: string, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
+    const path = this.#path(key);
+    const temporary = this.#temporaryPath(newUpload(key));
+    const forget = removeAtExit(temporary);
+    try {
+      await Promise.all([this.#makeDirectory(dirname(path)), this.#makeDirectory(dirname(temporary))]);
+      await this.#writeWhole(temporary, bytes);
+      await rename(temporary, path).catch((error: unknown) => {
+        if (codeOf(error) !== 'ENOENT') throw error;
+        throw new UploadAbortedError(`the upload of '${key}' was given up`, { cause: error });
+      });
+    } catch (error) {
+      await this.#discard(temporary);
+      throw translate(error, dirname(this.#objects));
+    } finally {
+      forget();
+    }
+    await this.#removeFolders(temporary);
+    await this.#syncDirectory(dirname(path));
+  }
+
+  async #writeWhole(path: string, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
+    const file = await open(path, 'wx');
+    try {
+      await file.writeFile(bytes);
+      if (this.#fsync) await file.sync();
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Whether the object is gone. */
+  async #deleteUnchanged(blob: BlobInfo): Promise<boolean> {
+    const path = this.#path(blob.key);
+    const before = await look(path);
+    if (before === undefined) return true;
+    if (!isSameWrite(blob, before)) return false;
+    const away = this.#temporaryPath(newUpload(blob.key));
+    await this.#makeDirectory(dirname(away));
+    await undefinedWhereMissing(rename(path, away));
+    const taken = await look(away);
+    const changed = taken !== undefined && !isSameWrite(blob, taken);
+    if (changed) await this.#putBack(away, path);
+    await this.#discard(away);
+    return !changed;
+  }
+
+  async #putBack(away: string, path: string): Promise<void> {
+    try {
+      await link(away, path);
+    } catch (error) {
+      // Written once more since it was moved: that is what has to stay.
+      if (codeOf(error) !== 'EEXIST') throw error;
+    }
+    await this.#syncDirectory(dirname(path));
+  }
+
+  async #discard(temporary: string): Promise<void> {
+    await undefinedWhereMissing(unlink(temporary));
+    await this.#removeFolders(temporary);
+  }
+
+  /** Removes the folders that a name too long for one file has; no others share them. */
+  async #removeFolders(temporary: string): Promise<void> {
+    for (let folder = dirname(temporary); folder !== this.#temporary; folder = dirname(folder)) {
+      await undefinedWhereMissing(rmdir(folder));
+    }
+  }
+
+  async #makeDirectory(directory: string): Promise<void> {
+    const first = await mkdir(directory, { recursive: true });
+    if (first === undefined) return;
+    // A new directory survives a power cut only once its parent is on the disk.
+    for (let made = directory; made.length >= first.length; made = dirname(made)) {
+      await this.#syncDirectory(dirname(made));
+    }
+  }
+
+  async #syncDirectory(directory: string): Promise<void> {
+    if (!this.#fsync) return;
+    const handle = await open(directory, 'r');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  }
+}
+
+/** What the operating system says when it takes no more bytes, or none at all. */
+const NO_ROOM: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS']);
+
+function translate(error: unknown, directory: string): unknown {
+  if (!(error instanceof Error) || !NO_ROOM.has(codeOf(error))) return error;
+  return new StoreUnavailableError(`nothing can be written in '${directory}': ${error.message}`, {
+    advice: 'Make room on that disk, then run the command again',
+    cause: error,
+  });
+}
+
+interface Walk {
+  /** Empty, or ends with a slash. */
+  readonly folder: string;
+  /** How names in this folder begin. */
+  readonly start: string;
+  /** Keys up to and including this one are passed over. */
+  readonly after: string;
+}
+
+async function* walk(root: string, { folder, start, after }: Walk): AsyncGenerator<BlobInfo> {
+  const entries = (await undefinedWhereMissing(readdir(join(root, folder), { withFileTypes: true }))) ?? [];
+  for (const name of entries.map(keyPart).sort()) {
+    if (!name.startsWith(start)) continue;
+    const key = folder + name;
+    if (name.endsWith('/')) {
+      if (key > after || after.startsWith(key)) yield* walk(root, { folder: key, start: '', after });
+      continue;
+    }
+    if (key <= after) continue;
+    const seen = await look(join(root, key));
+    // Deleted since the directory was read: it is no longer there to be listed.
+    if (seen !== undefined) yield { key, ...seen };
+  }
+}
+
+async function look(path: string): Promise<Omit<BlobInfo, 'key'> | undefined> {
+  const stats = await undefinedWhereMissing(stat(path, { bigint: true }));
+  if (stats === undefined) return undefined;
+  // Every write makes a new file, so this tells even those apart that fall within one tick of the clock.
+  const version = `${stats.ino}-${stats.mtimeNs}`;
+  return { bytes: Number(stats.size), modified: Number(stats.mtimeNs) / 1e6, version };
+}
+
+async function readRange(path: string, range: BlobRange): Promise<BlobPart | undefined> {
+  const file = await open(path, 'r');
+  try {
+    const stats = await file.stat();
+    if (!stats.isFile()) return undefined;
+    const { from, to } = clampRange(range, stats.size);
+    const bytes = new Uint8Array(to - from);
+    let filled = 0;
+    while (filled < bytes.byteLength) {
+      const { bytesRead } = await file.read(bytes, filled, bytes.byteLength - filled, from + filled);
+      if (bytesRead === 0) throw new Error(`'${path}' became shorter while it was read`);
+      filled += bytesRead;
+    }
+    return { bytes, size: stats.size };
+  } finally {
+    await file.close();
+  }
+}
+
+/** With its slash, a folder sorts among its neighbours just as the keys inside of it do. */
+function keyPart(entry: Dirent): string {
+  return entry.isDirectory() ? `${entry.name}/` : entry.name;
+}
+
+async function undefinedWhereMissing<T>(attempt: Promise<T>): Promise<T | undefined> {
+  try {
+    return await attempt;
+  } catch (error) {
+    const code = codeOf(error);
+    // EISDIR: the key is a folder of other keys, and so no object itself.
+    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR') return undefined;
+    throw error;
+  }
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
+}

@@ -1,0 +1,222 @@
+import { randomUUID } from 'node:crypto';
+import { ReceiptExpiredError } from '../../errors.ts';
+import {
+  DEDUPLICATION_MS,
+  type JobQueue,
+  MAX_RECEIVE,
+  type NewMessage,
+  type ReceivedMessage,
+  type ReceiveOptions,
+} from '../../store/job-queue.ts';
+
+export interface MemoryJobQueueOptions {
+  /** Epoch milliseconds. */
+  readonly now?: (() => number) | undefined;
+  /** Messages received this often go to `deadLetters` instead of being given out again. Never, by default. */
+  readonly maxReceives?: number | undefined;
+}
+
+/** How many messages there are, by what can happen to them next. */
+export interface QueueStats {
+  /** Visible, though perhaps behind others of their group. */
+  readonly waiting: number;
+  /** Given out and not yet visible again. */
+  readonly inFlight: number;
+  /** In the dead-letter queue. */
+  readonly dead: number;
+}
+
+interface Message {
+  readonly id: string;
+  readonly group: string;
+  readonly body: string;
+  readonly sentMs: number;
+  receiveCount: number;
+  /** Invisible before this moment. */
+  visibleAt: number;
+}
+
+/**
+ * A job queue in this process's memory: the reference for every other one. A waiting receive wakes when something is
+ * sent, deleted or given back, and by timer when a message in flight becomes visible.
+ */
+export class MemoryJobQueue implements JobQueue {
+  /** Where messages go that were received too often; undefined where the queue has no such limit. */
+  readonly deadLetters: MemoryJobQueue | undefined;
+  readonly #now: () => number;
+  readonly #maxReceives: number;
+  /** In order of sending. A group that has given something out moves behind the others. */
+  readonly #groups = new Map<string, Message[]>();
+  readonly #messages = new Map<string, Message>();
+  /** Deduplication id to the moment when it was taken, oldest first. */
+  readonly #taken = new Map<string, number>();
+  readonly #wakers = new Set<() => void>();
+
+  constructor(options: MemoryJobQueueOptions = {}) {
+    this.#now = options.now ?? Date.now;
+    this.#maxReceives = options.maxReceives ?? Number.POSITIVE_INFINITY;
+    this.deadLetters = options.maxReceives === undefined ? undefined : new MemoryJobQueue({ now: this.#now });
+  }
+
+  async send({ group, deduplicationId, body }: NewMessage): Promise<void> {
+    const now = this.#now();
+    for (const [id, taken] of this.#taken) {
+      if (taken + DEDUPLICATION_MS > now) break;
+      this.#taken.delete(id);
+    }
+    if (this.#taken.has(deduplicationId)) return;
+    this.#taken.set(deduplicationId, now);
+    this.#append({ id: randomUUID(), group, body, sentMs: now, receiveCount: 0, visibleAt: now });
+  }
+
+  async receive(options: ReceiveOptions): Promise<ReceivedMessage[]> {
+    const waitMs = options.waitMs ?? 0;
+    let messages = this.#take(options);
+    if (messages.length > 0 || waitMs === 0) return messages;
+    let waiting = true;
+    const timer = setTimeout(() => {
+      waiting = false;
+      this.#wake();
+    }, waitMs);
+    try {
+      while (messages.length === 0 && waiting && !isAborted(options.signal)) {
+        await this.#change(options.signal);
+        if (!isAborted(options.signal)) messages = this.#take(options);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+    return messages;
+  }
+
+  async delete(receipt: string): Promise<void> {
+    const message = this.#inFlight(receipt);
+    if (message !== undefined) this.#remove(message);
+    this.#wake();
+  }
+
+  async changeVisibility(receipt: string, visibilityMs: number): Promise<void> {
+    const message = this.#inFlight(receipt);
+    if (message === undefined) throw expired(receipt);
+    message.visibleAt = this.#now() + visibilityMs;
+    this.#wake();
+  }
+
+  async depth(): Promise<number> {
+    return this.size;
+  }
+
+  /** What is in the queue at this moment. */
+  stats(): QueueStats {
+    const inFlight = this.#groups.values().reduce((sum, group) => sum + this.#invisible(group).length, 0);
+    return { waiting: this.#messages.size - inFlight, inFlight, dead: this.deadLetters?.size ?? 0 };
+  }
+
+  /** How many messages there are, in flight or not. */
+  get size(): number {
+    return this.#messages.size;
+  }
+
+  #take({ max, visibilityMs }: ReceiveOptions): ReceivedMessage[] {
+    const now = this.#now();
+    const given: Message[] = [];
+    for (const [name, group] of [...this.#groups]) {
+      if (given.length >= Math.min(max, MAX_RECEIVE)) break;
+      if (this.#invisible(group).length > 0) continue;
+      this.#bury(group);
+      const head = group.slice(0, Math.min(max, MAX_RECEIVE) - given.length);
+      for (const message of head) {
+        message.receiveCount++;
+        message.visibleAt = now + visibilityMs;
+        given.push(message);
+      }
+      if (head.length > 0) {
+        this.#groups.delete(name);
+        this.#groups.set(name, group);
+      }
+    }
+    return given.map(({ id, group, body, receiveCount, sentMs }) => {
+      return { id, group, body, receiveCount, receipt: formatReceipt(id, receiveCount), sentMs };
+    });
+  }
+
+  /** Moves the messages at the head of a group that were received too often to the dead-letter queue. */
+  #bury(group: readonly Message[]): void {
+    for (const message of group.slice(0, MAX_RECEIVE)) {
+      if (message.receiveCount < this.#maxReceives) continue;
+      this.#remove(message);
+      if (this.deadLetters !== undefined) this.deadLetters.#append({ ...message, visibleAt: message.sentMs });
+    }
+  }
+
+  /** Only the first few can be in flight, since a group gives out no more until those are settled. */
+  #invisible(group: readonly Message[]): Message[] {
+    const now = this.#now();
+    return group.slice(0, MAX_RECEIVE).filter((message) => message.visibleAt > now);
+  }
+
+  /** @returns undefined where the message is gone for good */
+  #inFlight(receipt: string): Message | undefined {
+    const { id, receiveCount } = parseReceipt(receipt);
+    const message = this.#messages.get(id);
+    if (message === undefined) return undefined;
+    if (message.receiveCount !== receiveCount || message.visibleAt <= this.#now()) throw expired(receipt);
+    return message;
+  }
+
+  #append(message: Message): void {
+    const group = this.#groups.get(message.group);
+    if (group === undefined) this.#groups.set(message.group, [message]);
+    else group.push(message);
+    this.#messages.set(message.id, message);
+    this.#wake();
+  }
+
+  #remove(message: Message): void {
+    this.#messages.delete(message.id);
+    const group = this.#groups.get(message.group) ?? [];
+    group.splice(group.indexOf(message), 1);
+    if (group.length === 0) this.#groups.delete(message.group);
+  }
+
+  #wake(): void {
+    for (const waker of [...this.#wakers]) waker();
+  }
+
+  /** Resolves once something has changed or may have: it only says that looking again is worth it. */
+  async #change(signal: AbortSignal | undefined): Promise<void> {
+    const next = Math.min(
+      ...this.#groups.values().flatMap((group) => this.#invisible(group).map((message) => message.visibleAt)),
+    );
+    await new Promise<void>((resolve) => {
+      const timer = Number.isFinite(next) ? setTimeout(() => waker(), next - this.#now()) : undefined;
+      const waker = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', waker);
+        this.#wakers.delete(waker);
+        resolve();
+      };
+      this.#wakers.add(waker);
+      signal?.addEventListener('abort', waker);
+    });
+  }
+}
+
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}
+
+function formatReceipt(id: string, receiveCount: number): string {
+  return `${id}#${receiveCount}`;
+}
+
+function parseReceipt(receipt: string): { readonly id: string; readonly receiveCount: number } {
+  const hash = receipt.lastIndexOf('#');
+  return { id: receipt.slice(0, hash), receiveCount: Number(receipt.slice(hash + 1)) };
+}
+
+function expired(receipt: string): ReceiptExpiredError {
+  return new ReceiptExpiredError(`receipt ${receipt} is no longer valid`, {
+    advice: 'The message will be delivered again; give longer visibility timeouts or extend them while working',
+  });
+}

@@ -1,0 +1,314 @@
+import { isDeepStrictEqual } from 'node:util';
+import { equalBytes } from '../../codec/bytes.ts';
+import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { Position } from '../../ids/position.ts';
+import type { Item } from '../../log/attribute.ts';
+import type { Entry, EntryHead } from '../../log/entry.ts';
+import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import {
+  decodeEntry,
+  decodeEntryHead,
+  decodeSegment,
+  decodeSegments,
+  type EntryPlace,
+  encodeEntry,
+  encodeSegment,
+  entryPlace,
+  isOwnItem,
+  rootAttribute,
+} from '../../log/item-codec.ts';
+import { checkBatchItems, checkWriteSize } from '../../log/item-size.ts';
+import type { Expiration, LeavingSegment, LogStore, ScanPart, SegmentRange } from '../../log/log-store.ts';
+import type { Segment } from '../../log/segment.ts';
+import { type ItemPlace, MemoryTable } from './table.ts';
+
+export interface MemoryLogStoreOptions {
+  /** Items of one page, 1000 by default. */
+  readonly pageItems?: number | undefined;
+}
+
+/**
+ * Both tables in this process's memory: the reference for every other log store. Every read is consistent. No method
+ * awaits anything between reading and writing, so nothing comes in between.
+ */
+export class MemoryLogStore implements LogStore {
+  readonly #entries = new MemoryTable();
+  readonly #segments = new MemoryTable();
+  readonly #pageItems: number;
+
+  constructor(options: MemoryLogStoreOptions = {}) {
+    this.#pageItems = options.pageItems ?? 1000;
+  }
+
+  async createLog(segment: Segment, first: Entry): Promise<void> {
+    this.#writeNew([first], [segment]);
+  }
+
+  async newestSegments(log: LogId, limit: number): Promise<Segment[]> {
+    return this.#segments.all(log).reverse().slice(0, limit).map(decodeSegment);
+  }
+
+  async getSegment(log: LogId, segment: number): Promise<Segment | undefined> {
+    return this.#segment(log, segment);
+  }
+
+  async *segments(log: LogId): AsyncGenerator<Segment> {
+    yield* this.#segments.all(log).map(decodeSegment);
+  }
+
+  async *allSegments(
+    { index, of, after }: ScanPart = { index: 0, of: 1 },
+    onInvalid?: (error: ItemInvalidError) => void,
+  ): AsyncGenerator<Segment> {
+    // A scan has some order that stays, and shows nothing of what is new in places that it has passed.
+    for (const log of this.#segments.partitions().sort()) {
+      if (partOf(log, of) !== index || (after !== undefined && log < after.log)) continue;
+      const from = log === after?.log ? after.segment + 1 : 0;
+      const range = { from, to: Number.POSITIVE_INFINITY, limit: Number.POSITIVE_INFINITY };
+      yield* decodeSegments(this.#segments.range(log, range), onInvalid);
+    }
+  }
+
+  async newestEntry(log: LogId, segment: number): Promise<EntryHead | undefined> {
+    const partition = entryPartition(log, segment);
+    const sort = this.#entries.newest(partition);
+    const item = sort === undefined ? undefined : this.#entries.get({ partition, sort });
+    return item && decodeEntryHead(item);
+  }
+
+  async getEntry(log: LogId, position: Position): Promise<Entry | undefined> {
+    return this.#entry(log, position);
+  }
+
+  async *entries(log: LogId, range: SegmentRange): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range)) yield items.map(decodeEntry);
+  }
+
+  async *items(log: LogId, { segment, from, to }: SegmentRange): AsyncGenerator<Item[]> {
+    const partition = entryPartition(log, segment);
+    for (let next = from; ; ) {
+      const page = this.#entries.range(partition, { from: next, to, limit: this.#pageItems });
+      const last = page.at(-1);
+      if (last === undefined) return;
+      yield page;
+      next = entryPlace(last).position.entry + 1;
+    }
+  }
+
+  async putEntries(entries: readonly Entry[]): Promise<void> {
+    this.#writeNew(entries, []);
+  }
+
+  async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
+    this.#writeNew([items.end, items.first], [items.segment]);
+  }
+
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+    const stored = this.#entryOrFail(log, position);
+    const existing = rootOf(stored);
+    if (existing !== undefined) return existing;
+    if (stored.body !== undefined) {
+      const where = { log, segment: position.segment, entry: position.entry };
+      throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
+    }
+    const { name, value } = rootAttribute(root);
+    this.#entries.update(placeOfEntry(log, position), { [name]: value });
+    return root;
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    const carried = rootOf(this.#entryOrFail(log, position));
+    if (carried === undefined) return false;
+    const segment = this.#segment(log, position.segment);
+    if (segment === undefined || segment.archive !== undefined || !sameRoot(carried, from)) {
+      return sameRoot(carried, to);
+    }
+    const { name, value } = rootAttribute(to);
+    this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
+    return true;
+  }
+
+  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+    const { segment, entry } = position;
+    const stored = this.#segment(log, segment);
+    if (stored === undefined) throw new SegmentNotFoundError('there is no such segment', { log, segment });
+    if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;
+    return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
+  }
+
+  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+    const { key, hash, root } = archive;
+    const stored = this.#segment(segment.log, segment.segment);
+    if (stored === undefined) return false;
+    if (stored.archiveHash !== undefined) return stored.archive === key && equalBytes(stored.archiveHash, hash);
+    if (stored.lastSnapshot !== segment.lastSnapshot || !this.#carries(segment, root)) return false;
+    return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
+  }
+
+  async replaceArchive(
+    segment: Segment,
+    { key, hash, root }: Parameters<LogStore['replaceArchive']>[1],
+  ): Promise<boolean> {
+    const { log, segment: number, lastSnapshot } = segment;
+    const stored = this.#segment(log, number);
+    if (stored?.archive === undefined || stored.archiveHash === undefined || segment.archiveHash === undefined) {
+      return false;
+    }
+    const isSame =
+      stored.archive === segment.archive &&
+      equalBytes(stored.archiveHash, segment.archiveHash) &&
+      stored.lastSnapshot === lastSnapshot;
+    if (!isSame) return stored.archive === key && equalBytes(stored.archiveHash, hash);
+    if (lastSnapshot !== undefined && root !== undefined) {
+      const position = { segment: number, entry: lastSnapshot };
+      const entry = this.#entry(log, position);
+      const carried = entry && rootOf(entry);
+      if (entry !== undefined && (carried === undefined || !sameRoot(carried, root.from))) return false;
+      const { name, value } = rootAttribute(root.to);
+      if (entry !== undefined) {
+        this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
+      }
+    }
+    return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
+  }
+
+  async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
+    const stored = this.#segment(segment.log, segment.segment);
+    if (stored === undefined) return false;
+    const wanted = encodeSegment({ ...segment, expires, expired });
+    if (!isDeepStrictEqual(encodeSegment(stored), encodeSegment(segment))) {
+      return isDeepStrictEqual(encodeSegment(stored), wanted);
+    }
+    return this.#segments.update(placeOfSegment(segment), { G: wanted.G, D: wanted.D });
+  }
+
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const X = expires === undefined ? undefined : { N: String(expires) };
+    return this.#entries.update(placeOfEntry(log, position), { X });
+  }
+
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    checkBatchItems(entries.length);
+    for (const entry of entries) this.#entries.delete(placeOfEntry(log, { segment, entry }));
+  }
+
+  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    checkBatchItems(entries.length);
+    const { log, segment, expires } = leaving;
+    if (this.#segment(log, segment)?.expires !== expires) return false;
+    if (how === 'delete') await this.deleteEntries(log, segment, entries);
+    else for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, expires);
+    return true;
+  }
+
+  async keepEntries({ log, segment, expires }: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+    checkBatchItems(entries.length);
+    if (this.#segment(log, segment)?.expires !== expires) return false;
+    for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, undefined);
+    return true;
+  }
+
+  async putItems(items: readonly Item[]): Promise<void> {
+    checkBatchItems(items.length);
+    const puts = items.map((item) => {
+      checkWriteSize([item]);
+      const { log, position } = entryPlace(item);
+      return { item, place: placeOfEntry(log, position) };
+    });
+    for (const { item, place } of puts) this.#entries.put(place, item);
+  }
+
+  async putSegment(segment: Segment): Promise<boolean> {
+    const place = placeOfSegment(segment);
+    if (this.#segments.has(place)) return false;
+    this.#segments.put(place, encodeSegment(segment));
+    return true;
+  }
+
+  isRetryable(): boolean {
+    return false;
+  }
+
+  /**
+   * Removes entries whose expiry (`X`) is over, as DynamoDB does in its own time.
+   * @param now epoch seconds
+   * @param choose which of them go now; all by default
+   * @returns which were removed
+   */
+  expireEntries(now: number, choose: (entry: EntryPlace) => boolean = () => true): EntryPlace[] {
+    const items = this.#entries.partitions().flatMap((partition) => this.#entries.all(partition));
+    const over = items.filter(({ X }) => X !== undefined && 'N' in X && Number(X.N) <= now);
+    const chosen = over.map(entryPlace).filter(choose);
+    for (const { log, position } of chosen) this.#entries.delete(placeOfEntry(log, position));
+    return chosen;
+  }
+
+  /** All of them or, if one exists already, none. */
+  #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
+    const writes = [
+      ...entries.map((entry) => {
+        const { segment, entry: number } = entry.position;
+        const where = { log: entry.log, segment, entry: number };
+        const place = placeOfEntry(entry.log, entry.position);
+        return { table: this.#entries, place, item: encodeEntry(entry), where };
+      }),
+      ...segments.map((segment) => {
+        const where = { log: segment.log, segment: segment.segment };
+        return { table: this.#segments, place: placeOfSegment(segment), item: encodeSegment(segment), where };
+      }),
+    ];
+    checkWriteSize(writes.map(({ item }) => item));
+    const own = (entry: Entry): boolean => {
+      const stored = this.#entries.get(placeOfEntry(entry.log, entry.position));
+      return stored !== undefined && isOwnItem(stored, entry);
+    };
+    // An earlier sending of the same request wrote all of them.
+    if (entries.some(own)) return;
+    for (const { table, place, where } of writes) {
+      if (table.has(place)) throw new EntryExistsError('the item exists already', where);
+    }
+    for (const { table, place, item } of writes) table.put(place, item);
+  }
+
+  /** Whether the entry that Last Snapshot names carries this root, where both are given. */
+  #carries({ log, segment, lastSnapshot }: Segment, root: RootRef | undefined): boolean {
+    if (lastSnapshot === undefined || root === undefined) return true;
+    const entry = this.#entry(log, { segment, entry: lastSnapshot });
+    const carried = entry && rootOf(entry);
+    return carried !== undefined && sameRoot(carried, root);
+  }
+
+  #entry(log: LogId, position: Position): Entry | undefined {
+    const item = this.#entries.get(placeOfEntry(log, position));
+    return item && decodeEntry(item);
+  }
+
+  #entryOrFail(log: LogId, position: Position): Entry {
+    const entry = this.#entry(log, position);
+    if (entry !== undefined) return entry;
+    throw new EntryNotFoundError('there is no such entry', { log, segment: position.segment, entry: position.entry });
+  }
+
+  #segment(log: LogId, segment: number): Segment | undefined {
+    const item = this.#segments.get({ partition: log, sort: segment });
+    return item && decodeSegment(item);
+  }
+}
+
+function entryPartition(log: LogId, segment: number): string {
+  return `${log}/${segment}`;
+}
+
+function placeOfEntry(log: LogId, { segment, entry }: Position): ItemPlace {
+  return { partition: entryPartition(log, segment), sort: entry };
+}
+
+function placeOfSegment({ log, segment }: Segment): ItemPlace {
+  return { partition: log, sort: segment };
+}
+
+/** In which of so many parts of the table a log is: always the same one. */
+function partOf(log: string, parts: number): number {
+  return Number.parseInt(log.slice(-8), 16) % parts;
+}

@@ -1,0 +1,41 @@
+import { isAbsolute } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { ReducerInvalidError, textOf } from '../../errors.ts';
+import type { Reducer } from '../../state/reducer.ts';
+
+/**
+ * The reducer that is the default export of an ES module.
+ * @param path absolute
+ * @throws ReducerInvalidError where the module cannot be loaded or exports no reducer
+ */
+export async function loadReducer(path: string): Promise<Reducer> {
+  if (!isAbsolute(path)) throw invalid(path, 'is no absolute path');
+  const module: unknown = await import(pathToFileURL(path).href).catch((cause: unknown) => {
+    throw invalid(path, `cannot be loaded: ${textOf(cause)}`, cause);
+  });
+  const exported = typeof module === 'object' && module !== null && 'default' in module ? module.default : undefined;
+  if (isReducer(exported)) return exported;
+  throw invalid(path, 'has no reducer as its default export: a name, a version from 1 on, and a function fold');
+}
+
+function isReducer(value: unknown): value is Reducer {
+  if (typeof value !== 'object' || value === null || !('name' in value && 'version' in value && 'fold' in value)) {
+    return false;
+  }
+  const { name, version, fold } = value;
+  return (
+    typeof name === 'string' &&
+    name !== '' &&
+    typeof version === 'number' &&
+    Number.isSafeInteger(version) &&
+    version >= 1 &&
+    typeof fold === 'function'
+  );
+}
+
+function invalid(path: string, reason: string, cause?: unknown): ReducerInvalidError {
+  return new ReducerInvalidError(`the module '${path}' ${reason}`, {
+    advice: 'Name an ES module whose default export is a reducer',
+    cause,
+  });
+}

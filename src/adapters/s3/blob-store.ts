@@ -1,0 +1,391 @@
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  AbortMultipartUploadCommand,
+  DeleteObjectsCommand,
+  GetObjectCommand,
+  HeadObjectCommand,
+  ListMultipartUploadsCommand,
+  type ListMultipartUploadsCommandOutput,
+  ListObjectsV2Command,
+  NoSuchKey,
+  NotFound,
+  type ObjectIdentifier,
+  PutObjectCommand,
+  paginateListObjectsV2,
+  type S3Client,
+  S3ServiceException,
+} from '@aws-sdk/client-s3';
+import { Upload } from '@aws-sdk/lib-storage';
+import pLimit from 'p-limit';
+import {
+  BlobDeleteError,
+  BlobKeyInvalidError,
+  CredentialsError,
+  StoreUnavailableError,
+  textOf,
+  UploadAbortedError,
+} from '../../errors.ts';
+import { type RetryLimits, retry } from '../../log/backoff.ts';
+import {
+  type BlobInfo,
+  type BlobPart,
+  type BlobRange,
+  type BlobStore,
+  clampRange,
+  isSameWrite,
+  type ListOptions,
+  STREAM_PART_BYTES,
+  type UploadInfo,
+} from '../../store/blob-store.ts';
+import { checkBlobKey } from '../../store/keys.ts';
+import { translateAwsError } from '../aws/aws-error.ts';
+
+/** The most keys that one DeleteObjects request takes. */
+const DELETE_BATCH = 1000;
+/** The most bytes of UTF-8 that a key in S3 has. */
+const MAX_KEY_BYTES = 1024;
+/** Parts of one stream, and objects to be looked at, that are under way at once. */
+const PARTS_AT_ONCE = 2;
+const HEADS_AT_ONCE = 16;
+const RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
+// Why S3 leaves a key of a batch undeleted under load; for other reasons trying again is of no use.
+const UNDELETED_FOR_NOW = new Set(['InternalError', 'ServiceUnavailable', 'SlowDown']);
+
+export interface S3BlobStoreOptions {
+  readonly client: S3Client;
+  readonly bucket: string;
+  /**
+   * How often to ask again if the SDK does not: an object broke off on its way, some keys of a batch were not deleted, or
+   * an object changed between its reading and its writing. Ten times by default, which takes up to ten seconds.
+   */
+  readonly retries?: RetryLimits | undefined;
+}
+
+/** How S3 answers a conditional write if the object was written or deleted since it was read. */
+const CHANGED_MEANWHILE = ['PreconditionFailed', 'ConditionalRequestConflict', 'NoSuchKey'];
+
+/** An object broke off on its way. */
+class BrokenOffError extends StoreUnavailableError {}
+
+/** Somebody else wrote an object between its reading and its writing. */
+class ChangedMeanwhileError extends StoreUnavailableError {}
+
+/** S3 deleted some keys of a batch and not others, and may do so yet. */
+class UndeletedError extends BlobDeleteError {}
+
+interface FoundObject extends Omit<BlobInfo, 'key'> {
+  /** Undefined where the bucket keeps no versions. */
+  readonly versionId: string | undefined;
+}
+
+/**
+ * Blobs in an S3 bucket. The credentials need `s3:ListBucket` too: without it S3 answers that access is denied where
+ * an object is missing. `uploads` and `abort` need `s3:ListBucketMultipartUploads` and `s3:AbortMultipartUpload`.
+ *
+ * A stream of more than 8 MiB goes there as a multipart upload: S3 dates such an object when it was begun, not when it
+ * was finished, and takes at most 10,000 parts, which are 78 GiB.
+ *
+ * Every method throws ResourceMissingError where the bucket does not exist, and CredentialsError where there are no
+ * credentials or S3 refuses them. Retries after throttling and lost connections are the client's: `sdkConfig` makes it
+ * patient.
+ */
+export class S3BlobStore implements BlobStore {
+  readonly #client: S3Client;
+  readonly #bucket: string;
+  readonly #retries: RetryLimits;
+
+  constructor(options: S3BlobStoreOptions) {
+    this.#client = options.client;
+    this.#bucket = options.bucket;
+    this.#retries = options.retries ?? RETRIES;
+  }
+
+  /**
+   * @throws BlobKeyInvalidError where S3 has no such keys: an empty one, one of more than 1,024 bytes of UTF-8
+   * @throws AttemptsExhaustedError where the object breaks off on its way again and again
+   */
+  async get(key: string): Promise<Uint8Array | undefined> {
+    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key) });
+    try {
+      return (await this.#read(command)).bytes;
+    } catch (error) {
+      if (error instanceof NoSuchKey) return undefined;
+      throw this.#translate(error);
+    }
+  }
+
+  /** @throws BlobKeyInvalidError, AttemptsExhaustedError as `get` does */
+  async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    const header = rangeHeader(range);
+    if (header === undefined) return this.#emptyPart(key);
+    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key), Range: header });
+    try {
+      const { bytes, contentRange } = await this.#read(command);
+      return { bytes, size: sizeOf(contentRange) };
+    } catch (error) {
+      if (error instanceof NoSuchKey) return undefined;
+      if (!isNamed(error, 'InvalidRange')) throw this.#translate(error);
+    }
+    const nothing = await this.#emptyPart(key);
+    if (nothing === undefined) return undefined;
+    // Not every server that speaks S3's protocol has an answer where it is asked for more last bytes than there are.
+    const { from, to } = clampRange(range, nothing.size);
+    return from === to ? nothing : this.getRange(key, { from, to });
+  }
+
+  async put(key: string, bytes: Uint8Array): Promise<void> {
+    const command = new PutObjectCommand({ Bucket: this.#bucket, Key: checkBlobKey(key), Body: bytes });
+    try {
+      await this.#client.send(command);
+    } catch (error) {
+      throw this.#translate(error);
+    }
+  }
+
+  async putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    const Key = checkBlobKey(key);
+    const upload = new Upload({
+      client: this.#client,
+      params: { Bucket: this.#bucket, Key, Body: Readable.from(bytes, { objectMode: false }) },
+      partSize: STREAM_PART_BYTES,
+      queueSize: PARTS_AT_ONCE,
+      leavePartsOnError: false,
+    });
+    try {
+      await upload.done();
+    } catch (error) {
+      if (!isNamed(error, 'NoSuchUpload')) throw this.#translate(error);
+      throw new UploadAbortedError(`the upload of '${key}' was given up`, { cause: error });
+    }
+  }
+
+  /**
+   * @throws BlobDeleteError where S3 refuses some of the keys; batches before them are deleted already
+   * @throws AttemptsExhaustedError where it is too busy for some of them, again and again
+   */
+  async delete(keys: readonly string[]): Promise<void> {
+    const full = keys.map((key) => ({ Key: checkBlobKey(key) }));
+    for (const batch of batches(full)) await this.#deleteBatch(batch);
+  }
+
+  /**
+   * Looks at every object and deletes those that are as they were listed. In a bucket with versioning just the version
+   * that was looked at goes, which frees its room and needs `s3:DeleteObjectVersion`; one that it had replaced, if there
+   * is any, shows again. Without versioning, what is written in the moment between both requests goes too: S3 deletes
+   * on no condition that tells two writes of the same bytes apart.
+   * @throws BlobDeleteError, AttemptsExhaustedError as `delete` does
+   */
+  async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
+    for (const { key } of blobs) checkBlobKey(key);
+    const limit = pLimit(HEADS_AT_ONCE);
+    let gone = 0;
+    for (const batch of batches(blobs)) {
+      const found = await Promise.all(
+        batch.map((blob) => limit(async () => ({ blob, object: await this.#head(blob.key) }))),
+      );
+      const unchanged: ObjectIdentifier[] = [];
+      for (const { blob, object } of found) {
+        if (object === undefined) gone++;
+        else if (isUnchanged(blob, object)) unchanged.push({ Key: blob.key, VersionId: object.versionId });
+      }
+      if (unchanged.length > 0) await this.#deleteBatch(unchanged);
+      gone += unchanged.length;
+    }
+    return gone;
+  }
+
+  /** A conditional write: needs `s3:GetObject` and `s3:PutObject`. */
+  async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
+    const place = { Bucket: this.#bucket, Key: checkBlobKey(key) };
+    await this.#retry(ChangedMeanwhileError, `changing '${key}' in bucket '${this.#bucket}' failed`, async () => {
+      try {
+        const present = await this.#read(new GetObjectCommand(place)).catch((error: unknown) => {
+          if (error instanceof NoSuchKey) return undefined;
+          throw error;
+        });
+        const changed = change(present?.bytes);
+        if (changed === undefined) return;
+        const condition = present === undefined ? { IfNoneMatch: '*' } : { IfMatch: present.etag };
+        await this.#client.send(new PutObjectCommand({ ...place, ...condition, Body: changed }));
+      } catch (error) {
+        if (!CHANGED_MEANWHILE.some((name) => isNamed(error, name))) throw this.#translate(error);
+        throw new ChangedMeanwhileError(`'${key}' in bucket '${this.#bucket}' changed meanwhile`, { cause: error });
+      }
+    });
+  }
+
+  async *list(prefix: string, { after }: ListOptions = {}): AsyncGenerator<BlobInfo> {
+    const input = { Bucket: this.#bucket, Prefix: prefix, StartAfter: after };
+    const pages = paginateListObjectsV2({ client: this.#client }, input);
+    try {
+      for await (const page of pages) {
+        for (const { Key, Size, LastModified, ETag } of page.Contents ?? []) {
+          if (Key === undefined || Size === undefined || LastModified === undefined) {
+            throw new Error(`S3 listed an object of bucket '${this.#bucket}' without key, size or date`);
+          }
+          yield { key: Key, bytes: Size, modified: LastModified.getTime(), version: ETag };
+        }
+      }
+    } catch (error) {
+      throw this.#translate(error);
+    }
+  }
+
+  async *uploads(prefix: string): AsyncGenerator<UploadInfo> {
+    let page: ListMultipartUploadsCommandOutput | undefined;
+    do {
+      const command: ListMultipartUploadsCommand = new ListMultipartUploadsCommand({
+        Bucket: this.#bucket,
+        Prefix: prefix,
+        KeyMarker: page?.NextKeyMarker,
+        UploadIdMarker: page?.NextUploadIdMarker,
+      });
+      page = await this.#client.send(command).catch((error: unknown) => {
+        throw this.#translate(error);
+      });
+      for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
+        if (Key === undefined || UploadId === undefined || Initiated === undefined) {
+          throw new Error(`S3 listed an upload to bucket '${this.#bucket}' without key, id or date`);
+        }
+        yield { key: Key, id: UploadId, started: Initiated.getTime() };
+      }
+    } while (page.IsTruncated === true && page.NextKeyMarker !== undefined);
+  }
+
+  async abort({ key, id }: UploadInfo): Promise<void> {
+    const command = new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key: checkBlobKey(key), UploadId: id });
+    try {
+      await this.#client.send(command);
+    } catch (error) {
+      if (!isNamed(error, 'NoSuchUpload')) throw this.#translate(error);
+    }
+  }
+
+  async #emptyPart(key: string): Promise<BlobPart | undefined> {
+    const object = await this.#head(key);
+    return object === undefined ? undefined : { bytes: new Uint8Array(), size: object.bytes };
+  }
+
+  async #head(key: string): Promise<FoundObject | undefined> {
+    try {
+      const command = new HeadObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key) });
+      const { ContentLength, LastModified, ETag, VersionId } = await this.#client.send(command);
+      if (ContentLength === undefined || LastModified === undefined) {
+        throw new Error(`S3 found '${key}' in bucket '${this.#bucket}' without size or date`);
+      }
+      // "null" is what was written while a bucket kept no versions.
+      const versionId = VersionId === 'null' ? undefined : VersionId;
+      return { bytes: ContentLength, modified: LastModified.getTime(), version: ETag, versionId };
+    } catch (error) {
+      // The answer to a HEAD request has no body that would say more than its status.
+      if (error instanceof S3ServiceException && error.$metadata.httpStatusCode === 403) {
+        throw new CredentialsError(`no access to '${key}' in bucket '${this.#bucket}'`, {
+          advice: 'Check which credentials the AWS SDK finds here (environment, profile or role) and what they may do',
+          cause: error,
+        });
+      }
+      if (!(error instanceof NotFound)) throw this.#translate(error);
+    }
+    await this.#checkBucket();
+    return undefined;
+  }
+
+  /** A HEAD request is answered alike for a missing object and a missing bucket; a listing tells them apart. */
+  async #checkBucket(): Promise<void> {
+    await this.#client.send(new ListObjectsV2Command({ Bucket: this.#bucket, MaxKeys: 1 })).catch((error: unknown) => {
+      throw this.#translate(error);
+    });
+  }
+
+  /** An object, or the part of it that is asked for, whole. */
+  async #read(command: GetObjectCommand): Promise<{
+    readonly bytes: Uint8Array;
+    readonly contentRange: string | undefined;
+    readonly etag: string | undefined;
+  }> {
+    const key = command.input.Key;
+    return this.#retry(BrokenOffError, `reading '${key}' from bucket '${this.#bucket}' failed`, async () => {
+      const { Body, ContentRange: contentRange, ETag: etag } = await this.#client.send(command);
+      try {
+        return { bytes: (await Body?.transformToByteArray()) ?? new Uint8Array(), contentRange, etag };
+      } catch (cause) {
+        throw new BrokenOffError(`'${key}' in bucket '${this.#bucket}' broke off: ${textOf(cause)}`, { cause });
+      }
+    });
+  }
+
+  async #deleteBatch(objects: ObjectIdentifier[]): Promise<void> {
+    let left = objects;
+    await this.#retry(UndeletedError, `deleting ${objects.length} objects failed`, async () => {
+      const command = new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects: left, Quiet: true } });
+      const answer = await this.#client.send(command).catch((error) => {
+        throw this.#translate(error);
+      });
+      const errors = answer.Errors ?? [];
+      const refused = errors.find(({ Code }) => !UNDELETED_FOR_NOW.has(Code ?? ''));
+      const shown = refused ?? errors[0];
+      if (shown === undefined) return;
+      const more = errors.length === 1 ? '' : ` (and ${errors.length - 1} more)`;
+      const reason = `bucket '${this.#bucket}' did not delete '${shown.Key}'${more}: ${shown.Code}: ${shown.Message}`;
+      if (refused !== undefined) throw new BlobDeleteError(reason);
+      const undeleted = new Set(errors.map(({ Key }) => Key));
+      left = left.filter(({ Key }) => undeleted.has(Key));
+      throw new UndeletedError(reason);
+    });
+  }
+
+  #retry<T>(
+    failing: typeof BrokenOffError | typeof ChangedMeanwhileError | typeof UndeletedError,
+    failure: string,
+    attempt: () => Promise<T>,
+  ): Promise<T> {
+    const retryable = (error: unknown): boolean => error instanceof failing;
+    return retry({ ...this.#retries, sleep, random: Math.random, retryable, failure }, attempt);
+  }
+
+  #translate(error: unknown): unknown {
+    return translateAwsError(error, `bucket '${this.#bucket}'`);
+  }
+}
+
+/** Holds a key to what S3 takes from anybody, which is much more than we write. */
+function checkS3Key(key: string): string {
+  if (key === '' || !key.isWellFormed() || Buffer.byteLength(key) > MAX_KEY_BYTES) {
+    throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
+      advice: `Use 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
+    });
+  }
+  return key;
+}
+
+/** By name, since the SDK has classes for some errors of some commands only. */
+function isNamed(error: unknown, name: string): boolean {
+  return error instanceof Error && error.name === name;
+}
+
+/** The header for a part of an object, or undefined where the part is empty, which it cannot say. */
+function rangeHeader(range: BlobRange): string | undefined {
+  if ('last' in range) return range.last > 0 ? `bytes=-${range.last}` : undefined;
+  return range.from < range.to ? `bytes=${range.from}-${range.to - 1}` : undefined;
+}
+
+/** The size of the whole object, in bytes, from a header such as `bytes 0-9/100`. */
+function sizeOf(contentRange: string | undefined): number {
+  const [, size] = /^bytes \d+-\d+\/(\d+)$/.exec(contentRange ?? '') ?? [];
+  if (size === undefined) throw new Error(`S3 answered with '${contentRange}' as the range of an object`);
+  return Number(size);
+}
+
+function isUnchanged(listed: BlobInfo, found: FoundObject): boolean {
+  // S3 tells dates to the second where it is asked for one object, whatever it says in lists.
+  return isSameWrite(inSeconds(listed), inSeconds(found));
+}
+
+function inSeconds<T extends Omit<BlobInfo, 'key'>>(blob: T): T {
+  return { ...blob, modified: Math.floor(blob.modified / 1000) };
+}
+
+function* batches<T>(all: readonly T[]): Generator<T[]> {
+  for (let start = 0; start < all.length; start += DELETE_BATCH) yield all.slice(start, start + DELETE_BATCH);
+}

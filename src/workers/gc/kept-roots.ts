@@ -1,0 +1,177 @@
+import type { LogId } from '../../ids/log-id.ts';
+import { MAX_NUMBER, type Position } from '../../ids/position.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
+import { type RootRef, rootOf } from '../../log/entry.ts';
+import { decodeEntry } from '../../log/item-codec.ts';
+import { requireDense, requireKnown } from '../../log/newest.ts';
+import type { Segment } from '../../log/segment.ts';
+import { keepsSnapshot, type RetentionPolicy } from '../../retention/retention-policy.ts';
+import { listProgress } from '../../snapshot/progress.ts';
+import { lastWithoutRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
+import { findBlob } from '../../store/blob-store.ts';
+import { archivePrefix, formatKey, parseKey, rootPrefix } from '../../store/keys.ts';
+
+/** A root whose chunks are not to be collected. */
+export interface KeptRoot {
+  readonly position: Position;
+  readonly ref: RootRef;
+  /** False where nobody may be in need of it any more, so that it does not matter if it is damaged. */
+  readonly needed: boolean;
+}
+
+export interface KeptRoots {
+  readonly roots: readonly KeptRoot[];
+  /** Roots that are no longer kept by name, and since when that is known. */
+  readonly dropped: ReadonlyMap<string, number>;
+  /** External bodies that entries in the table name. */
+  readonly externals: ReadonlySet<string>;
+}
+
+export interface KeptRootsDeps extends Pick<SnapshotStores, 'store' | 'blobs'> {
+  readonly types: ReservedTypes;
+}
+
+export interface KeptRootsQuestion {
+  readonly log: LogId;
+  /** All of the log, ascending, read after progress was listed: see {@link listProgressRoots}. */
+  readonly segments: readonly Segment[];
+  readonly keepSnapshots: RetentionPolicy['keepSnapshots'];
+  /** The bucket's own time, in epoch milliseconds. */
+  readonly now: number;
+  /** How long a root that is no longer kept is treated as if it were, in milliseconds. */
+  readonly graceMs: number;
+  /** What was dropped already when this was asked last. */
+  readonly dropped: ReadonlyMap<string, number>;
+}
+
+/**
+ * What builds that are under way have left behind. To be asked for before the segments are read, since it moves from
+ * there onto a Snapshot entry and is gone then.
+ */
+export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log: LogId): Promise<KeptRoot[]> {
+  const all = await listProgress(deps.blobs, log);
+  return all.map((each) => ({ position: each.reached, ref: { key: formatKey(each) }, needed: false }));
+}
+
+/**
+ * The roots of all completed snapshots of a log that are kept, and of those that were dropped so lately that a build
+ * may have started from them. Of entries only the type and the names of external objects are looked at, so a malformed one
+ * is in nobody's way here.
+ * @throws SegmentGapError where a segment is missing in the table, also where only entries, an archive or a root tell of it
+ * @throws ItemInvalidError where a Snapshot entry cannot be read
+ * @throws RootInvalidError where Last Snapshot names an entry that carries no root
+ */
+export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQuestion): Promise<KeptRoots> {
+  const { log, segments, now, graceMs } = question;
+  const roots: KeptRoot[] = [];
+  const externals = new Set<string>();
+  const dropped = new Map<string, number>();
+  await requireAllSegments(deps, log, segments);
+  const drop = (name: string, known: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
+    const since = known ?? now;
+    dropped.set(name, since);
+    if (now - since < graceMs) roots.push({ ...root, needed: false });
+  };
+  const named = new Set<string>();
+  for (const segment of segments) {
+    const { archive, lastSnapshot, expires } = segment;
+    // Of a segment that was archived long ago, all but its last snapshot were dropped long ago.
+    const all = archive === undefined || (await isRecent(deps, archive, now - 2 * graceMs));
+    const found = all ? snapshotsOf(deps, segment, externals) : lastSnapshotOf(deps, segment);
+    let last = false;
+    for await (const root of found) {
+      if ('key' in root.ref) named.add(root.ref.key);
+      const name = droppedName(root.position);
+      if (keepsRoot(segment, root.position.entry, question)) {
+        roots.push({ ...root, needed: true });
+        last ||= root.position.entry === lastSnapshot;
+      } else drop(name, question.dropped.get(name), root);
+    }
+    const mayBeGone = archive === undefined && expires !== undefined;
+    if (lastSnapshot !== undefined && !last && !mayBeGone) {
+      throw lastWithoutRoot(segment);
+    }
+  }
+  for await (const { key } of deps.blobs.list(rootPrefix(log))) {
+    const parsed = parseKey(key);
+    if (parsed?.kind !== 'root' || named.has(key)) continue;
+    const { position } = parsed;
+    await requireKnown(deps.store, log, segments, position.segment);
+    // Of segments archived long ago the other snapshots are not looked at any more, and were dropped by their place.
+    const since = question.dropped.get(key) ?? question.dropped.get(droppedName(position));
+    drop(key, since, { position, ref: { key } });
+  }
+  return { roots, dropped, externals };
+}
+
+/**
+ * That the table has all segments of which there are entries or an archive.
+ * @throws SegmentGapError where it has not
+ */
+async function requireAllSegments(deps: KeptRootsDeps, log: LogId, segments: readonly Segment[]): Promise<void> {
+  requireDense(log, segments);
+  const behind = await deps.store.newestEntry(log, segments.length, { consistent: true });
+  if (behind !== undefined) await requireKnown(deps.store, log, segments, segments.length);
+  for await (const { key } of deps.blobs.list(archivePrefix(log))) {
+    const parsed = parseKey(key);
+    if (parsed?.kind === 'archive') await requireKnown(deps.store, log, segments, parsed.segment);
+  }
+}
+
+/**
+ * Whether a completed snapshot is kept. What was dropped once stays so, even if a later policy keeps more, since some of
+ * its chunks may be gone; only Last Snapshot is kept whatever was said of it before.
+ */
+export function keepsRoot(
+  segment: Segment,
+  entry: number,
+  {
+    keepSnapshots,
+    dropped,
+  }: { readonly keepSnapshots: RetentionPolicy['keepSnapshots']; readonly dropped: ReadonlyMap<string, number> },
+): boolean {
+  const wasDropped = entry !== segment.lastSnapshot && dropped.has(droppedName({ segment: segment.segment, entry }));
+  return !wasDropped && keepsSnapshot(segment, entry, keepSnapshots);
+}
+
+/** All completed snapshots of a segment, wherever its entries are; notes the external bodies that the others name. */
+async function* snapshotsOf(
+  deps: KeptRootsDeps,
+  { log, segment }: Segment,
+  externals: Set<string>,
+): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
+  const range = { segment, from: 0, to: MAX_NUMBER + 1 };
+  for await (const page of deps.store.items(log, range, { consistent: true })) {
+    for (const item of page) {
+      if (item.T?.S !== deps.types.snapshot) {
+        if (item.E?.S !== undefined) externals.add(item.E.S);
+        continue;
+      }
+      const entry = decodeEntry(item);
+      const ref = rootOf(entry);
+      if (ref !== undefined) yield { position: entry.position, ref };
+    }
+  }
+}
+
+async function* lastSnapshotOf(
+  deps: KeptRootsDeps,
+  { log, segment, lastSnapshot: last }: Segment,
+): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
+  if (last === undefined) return;
+  const position = { segment, entry: last };
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  const ref = entry && rootOf(entry);
+  if (ref !== undefined) yield { position, ref };
+}
+
+/** Whether an object was written after a moment, in epoch milliseconds. */
+async function isRecent({ blobs }: KeptRootsDeps, key: string, after: number): Promise<boolean> {
+  const blob = await findBlob(blobs, key);
+  return blob !== undefined && blob.modified > after;
+}
+
+/** What a snapshot that is no longer kept is remembered by. A root that no entry names is remembered by its key. */
+function droppedName({ segment, entry }: Position): string {
+  return `${segment}/${entry}`;
+}

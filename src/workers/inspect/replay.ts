@@ -1,0 +1,280 @@
+import type { ChunkStore } from '../../codec/chunk.ts';
+import { SegmentWithoutSnapshotError, TimeUpError, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
+import { checkTypes, rootOf } from '../../log/entry.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
+import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
+import type { Root } from '../../snapshot/root.ts';
+import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../../snapshot/snapshots.ts';
+import { layersHash, saveState, settleState } from '../../state/state.ts';
+import { NodeStore } from '../../tree/node-store.ts';
+import { readCollected } from '../gc/collection-record.ts';
+import { keepsRoot } from '../gc/kept-roots.ts';
+import { isTimeUp } from '../jobs/deadline.ts';
+import { Waypoints } from './waypoints.ts';
+
+export interface ReplayDeps extends BuildDeps {
+  /** Where the replay's own chunks go, so that the log's own are not touched. */
+  readonly scratch: ChunkStore;
+}
+
+export interface ReplayTurnDeps extends ReplayDeps {
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** The turn ends after the first page of entries that is folded later than this. Epoch milliseconds. */
+  readonly deadline: number;
+}
+
+/** The part of a log that a replay folds. */
+export interface ReplayRange {
+  /** Where the replay ends; at the newest completed snapshot by default. */
+  readonly at?: Position | undefined;
+  /** A stored snapshot that the fold starts from; it starts at the log's beginning by default. */
+  readonly from?: Position | undefined;
+}
+
+export interface Replayed {
+  readonly outcome: 'replayed';
+  /** The stored snapshot that the fold started from, which proves nothing about it; null for the log's beginning. */
+  readonly from: Position | null;
+  readonly position: Position;
+  /** State hash of the fold at the position. */
+  readonly replayed: string;
+  /**
+   * State hash of the snapshot that is stored at the position. If there is none: of the snapshot before it that Last
+   * Snapshot leads to, with the entries since. Null if there is no such snapshot either.
+   */
+  readonly stored: string | null;
+  /** Null where nothing was compared: that is no difference, and proves nothing. */
+  readonly equal: boolean | null;
+  /** The stored snapshot that was compared with; null where there is none before the position that this reducer made. */
+  readonly snapshot: Position | null;
+  readonly entries: number;
+}
+
+/** A turn that ended before its position. */
+export interface PartlyReplayed {
+  readonly outcome: 'partial';
+  /** As in {@link Replayed}. */
+  readonly from: Position | null;
+  /** The position that the next turn has to be given. */
+  readonly position: Position;
+  /** The last stored snapshot on the way that equals the fold: the next turn starts from it. */
+  readonly equalUpTo: Position;
+  readonly entries: number;
+}
+
+/**
+ * Folds a log up to a position and compares the state hash with what is stored. Writes nothing but scratch.
+ * @throws UsageError where the stored snapshot was made by another reducer, so that there is nothing to compare, or if
+ * `from` is not the position of a stored snapshot before it
+ * @throws LogNotFoundError, EntryGapError, and whatever stops a log
+ */
+export async function replay(deps: ReplayDeps, log: LogId, range: ReplayRange = {}): Promise<Replayed> {
+  const plan = await planReplay(deps, log, range);
+  const { root, entries } = await buildState(plan.folding, log, { at: plan.position, only: plan.start ?? 'beginning' });
+  const stored = await storedState(deps, plan);
+  return { ...(await compare(deps, plan, root, stored)), entries };
+}
+
+/**
+ * Replays for as long as the deadline allows. By induction a snapshot that equals the fold may stand for the entries
+ * before it, so a turn compares some stored snapshots on its way, and the next turn can start from the last of them.
+ * The first of them that differs ends the replay with its position.
+ * @throws TimeUpError if the deadline passes before the position and before any snapshot on the way is found equal
+ * @throws UsageError, LogNotFoundError, EntryGapError as {@link replay} does, and whatever stops a log
+ */
+export async function replayTurn(
+  deps: ReplayTurnDeps,
+  log: LogId,
+  range: ReplayRange = {},
+): Promise<Replayed | PartlyReplayed> {
+  const waypoints = new Waypoints(deps, log, range.from);
+  const plan = await planReplay(deps, log, range);
+  const { position, from } = plan;
+  const shouldStop = () => isTimeUp(deps);
+  let root = plan.start;
+  let equalUpTo: Position | undefined;
+  let entries = 0;
+  do {
+    const built: Built = await buildState(plan.folding, log, {
+      at: position,
+      only: root ?? 'beginning',
+      shouldStop,
+      // A turn that started from the snapshot to be compared with would compare it with itself.
+      stopsBefore: (entry) => !isAt(entry.position, plan.base?.position) && waypoints.isDue(entry),
+    });
+    root = built.root;
+    entries += built.entries;
+    if (isAt(root.position, position)) {
+      const stored = await storedState(deps, plan, shouldStop);
+      if (stored === undefined || isAt(stored.position, position)) {
+        return { ...(await compare(deps, plan, root, stored)), entries };
+      }
+      break;
+    }
+    const compared = await waypoints.compare((each) => bothHashes(deps, plan, built.root, each));
+    if (compared === undefined) continue;
+    const { replayed, stored } = compared;
+    const passed = root.position;
+    if (replayed !== stored) {
+      const differs = { position: passed, snapshot: passed, replayed, stored, equal: false };
+      return { outcome: 'replayed', from, ...differs, entries };
+    }
+    equalUpTo = passed;
+  } while (!shouldStop());
+  if (equalUpTo !== undefined) return { outcome: 'partial', from, position, equalUpTo, entries };
+  const to = formatPosition(position);
+  const part = from === null ? to : `${to} --from ${formatPosition(from)}`;
+  throw new TimeUpError(
+    `the time was up at ${formatPosition(root.position)}, after ${entries} entries, and no stored snapshot on the way was found equal`,
+    { log, advice: `Run 'logfold replay LOG --at ${part}' on a machine, without a time limit` },
+  );
+}
+
+interface Plan {
+  readonly log: LogId;
+  readonly position: Position;
+  readonly from: Position | null;
+  /** The root at `from`. */
+  readonly start: Root | undefined;
+  /** The root of the stored snapshot to be compared with, at the position or before it. */
+  readonly base: Root | undefined;
+  /** What folds the log. From the beginning it cannot even read the chunks of the log. */
+  readonly folding: ReplayDeps;
+  /** The chunks of the log, and those in scratch. */
+  readonly chunks: ChunkStore;
+}
+
+async function planReplay(deps: ReplayDeps, log: LogId, { at, from }: ReplayRange): Promise<Plan> {
+  const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
+  const end = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
+  const found = (at && (await snapshotAt(deps, log, at))) ?? (await findSnapshot(deps.store, log, at ?? end));
+  const position = at ?? found?.position;
+  if (position === undefined) {
+    throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
+      log,
+      advice: "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to",
+    });
+  }
+  // Before the long part, since it may show that there is nothing to compare.
+  const base = found && (await storedRoot(deps, log, found, { exact: isAt(found.position, position) }));
+  const start = from && (await startRoot(deps, log, { from, before: position, base: base?.position }));
+  const chunks = overlay(deps.scratch, chunkStore(deps.blobs, log));
+  const folding = { ...deps, chunks: start === undefined ? deps.scratch : chunks };
+  return { log, position, from: from ?? null, start, base, folding, chunks };
+}
+
+/** @throws UsageError if a fold cannot start from the snapshot at `from`, or would prove nothing */
+async function startRoot(
+  deps: ReplayDeps,
+  log: LogId,
+  { from, before, base }: { readonly from: Position; readonly before: Position; readonly base: Position | undefined },
+): Promise<Root> {
+  const refuse = (reason: string): UsageError =>
+    new UsageError(`cannot replay from ${formatPosition(from)}: ${reason}`, {
+      log,
+      ...from,
+      advice: "Leave out 'from': then the fold starts at the beginning of the log",
+    });
+  if (comparePositions(from, before) >= 0) throw refuse(`it does not lie before ${formatPosition(before)}`);
+  if (isAt(from, base)) throw refuse('it is the snapshot to be compared with');
+  const found = await snapshotAt(deps, log, from);
+  if (found === undefined) throw refuse('no snapshot is stored there, or it is no longer kept');
+  const root = await loadRoot(deps, { log, position: from }, found.ref);
+  const other = otherReducer(root, deps.reducer);
+  if (other !== undefined) throw refuse(other);
+  return root;
+}
+
+/**
+ * The stored state at the position: a root, or what a root and the entries since give; undefined if no root is stored.
+ * @returns a root before the position if it had to stop
+ */
+async function storedState(
+  deps: ReplayDeps,
+  { log, position, base, chunks }: Plan,
+  shouldStop?: () => boolean,
+): Promise<Root | undefined> {
+  if (base === undefined || isAt(base.position, position)) return base;
+  return (await buildState({ ...deps, chunks }, log, { at: position, only: base, shouldStop })).root;
+}
+
+async function compare(
+  deps: ReplayDeps,
+  plan: Plan,
+  root: Root,
+  other: Root | undefined,
+): Promise<Omit<Replayed, 'entries'>> {
+  const { position, from, base, folding } = plan;
+  const result = { outcome: 'replayed', from, position } as const;
+  if (other === undefined || base === undefined) {
+    const replayed = await settledHash(deps, folding.chunks ?? deps.scratch, root);
+    return { ...result, replayed, stored: null, equal: null, snapshot: null };
+  }
+  const { replayed, stored } = await bothHashes(deps, plan, root, other);
+  return { ...result, replayed, stored, equal: replayed === stored, snapshot: base.position };
+}
+
+async function bothHashes(
+  deps: ReplayDeps,
+  { folding, chunks }: Plan,
+  root: Root,
+  other: Root,
+): Promise<{ readonly replayed: string; readonly stored: string }> {
+  const replayed = await settledHash(deps, folding.chunks ?? deps.scratch, root);
+  return { replayed, stored: await settledHash(deps, chunks, other) };
+}
+
+/** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
+async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
+  const { snapshot } = checkTypes(deps.types);
+  const entry = await deps.store.getEntry(log, position, { consistent: true });
+  const ref = entry?.type === snapshot ? rootOf(entry) : undefined;
+  if (ref === undefined) return undefined;
+  const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
+  // What was let go less than a grace period ago is still there.
+  const dropped = new Map((await readCollected(deps.blobs, log)).dropped);
+  if (segment === undefined || !keepsRoot(segment, position.entry, { keepSnapshots: 'all', dropped })) return undefined;
+  return { position, ref };
+}
+
+function isAt(position: Position, other: Position | undefined): boolean {
+  return other !== undefined && comparePositions(position, other) === 0;
+}
+
+/** The state hash of a root, settled in scratch where edits wait. */
+async function settledHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Promise<string> {
+  if (root.stateHash !== undefined) return root.stateHash;
+  const nodes = new NodeStore(chunks, deps.platform, deps.nodes);
+  const state = await settleState(nodes, root.state, { savesEarly: true });
+  await saveState(nodes, state);
+  return layersHash(deps.platform, state);
+}
+
+/** The root of a snapshot; undefined where another reducer made it, and it is not itself what is to be compared with. */
+async function storedRoot(
+  deps: ReplayDeps,
+  log: LogId,
+  { position, ref }: CompletedSnapshot,
+  { exact }: { readonly exact: boolean },
+): Promise<Root | undefined> {
+  const root = await loadRoot(deps, { log, position }, ref);
+  const other = otherReducer(root, deps.reducer);
+  if (other === undefined) return root;
+  if (!exact) return undefined;
+  throw new UsageError(other, {
+    log,
+    ...position,
+    advice: 'Replay with the reducer that made it, or once this one has made a newer snapshot',
+  });
+}
+
+/** Reads from both, writes to the first. */
+function overlay(scratch: ChunkStore, below: ChunkStore): ChunkStore {
+  return {
+    get: async (id) => (await scratch.get(id)) ?? (await below.get(id)),
+    put: (id, stored) => scratch.put(id, stored),
+  };
+}

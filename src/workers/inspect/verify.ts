@@ -1,0 +1,207 @@
+import { openArchive } from '../../archive/reader.ts';
+import type { ChunkId } from '../../codec/chunk.ts';
+import { LogfoldError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
+import { checkTypes, type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { decodeEntry } from '../../log/item-codec.ts';
+import { querySegments, requireDense } from '../../log/newest.ts';
+import { readEntries } from '../../log/read-entries.ts';
+import type { Segment } from '../../log/segment.ts';
+import type { RetentionPolicy } from '../../retention/retention-policy.ts';
+import { lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
+import { stateTops } from '../../state/state.ts';
+import { at } from '../../tree/array.ts';
+import { isLeaf, type Node, valueBytes } from '../../tree/node.ts';
+import type { NodeStore } from '../../tree/node-store.ts';
+import { referencedId } from '../../tree/read.ts';
+import { readRecords } from '../gc/collection-record.ts';
+import { IdSet } from '../gc/id-set.ts';
+import { keepsRoot } from '../gc/kept-roots.ts';
+import { carriedRoot } from '../snapshot/snapshot-entry.ts';
+
+export interface VerifyDeps extends SnapshotStores {
+  readonly types?: ReservedTypes | undefined;
+  /** Which snapshots of segments in the table are kept, by the policy; all by default. */
+  readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
+  /** Called as chunks are checked, with their number so far. */
+  readonly onProgress?: ((chunks: number) => void) | undefined;
+}
+
+/** Something of a snapshot, or an archive, that is missing or damaged. */
+export interface Problem {
+  /** The snapshot's position; that of the segment's first entry, where it is the segment's archive. */
+  readonly snapshot: Position;
+  /** A chunk's id, or what else it is. */
+  readonly part: ChunkId | 'root' | 'archive';
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface Verified {
+  /** Snapshots that are kept. */
+  readonly snapshots: number;
+  /** Archives of segments; each was read whole. */
+  readonly archived: number;
+  /** Segments of which entries left the table without an archive: nobody can tell what they were. */
+  readonly expired: number;
+  /** Different chunks that were read and hash to their names. */
+  readonly chunks: number;
+  readonly bytes: number;
+  readonly problems: readonly Problem[];
+}
+
+/**
+ * Reads every chunk of every snapshot of a log that is kept, and every entry, those in archives too. Checks that
+ * all is there, and that chunks and archives hash to their names. Goes on after a problem, so that all of them are known.
+ * @throws LogNotFoundError, SegmentGapError where a segment is missing, and EntryGapError where an entry is neither in the table nor in an archive; not of a segment
+ * that leaves the table without one, of which only what is still there is checked
+ */
+export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
+  const segments = await querySegments(deps.store, log, { consistent: true });
+  requireDense(log, segments);
+  const { dropped } = await readRecords(deps.blobs, log);
+  const run = new Verification(deps, log, dropped);
+  for (const [i, segment] of segments.entries()) await run.segment(segment, segments[i + 1]);
+  return run.result;
+}
+
+class Verification {
+  readonly #deps: VerifyDeps;
+  readonly #log: LogId;
+  /** What collections no longer keep. */
+  readonly #dropped: ReadonlyMap<string, number>;
+  readonly #types: ReservedTypes;
+  readonly #nodes: NodeStore;
+  /** Nodes and values apart: a value may have the very bytes of a node, and nobody looks below it. */
+  readonly #seen: Seen = { nodes: new IdSet(), values: new IdSet() };
+  readonly #problems: Problem[] = [];
+  #snapshots = 0;
+  #archived = 0;
+  #expired = 0;
+
+  constructor(deps: VerifyDeps, log: LogId, dropped: ReadonlyMap<string, number>) {
+    this.#deps = deps;
+    this.#log = log;
+    this.#dropped = dropped;
+    this.#types = checkTypes(deps.types);
+    this.#nodes = nodeStore(deps, log);
+  }
+
+  get result(): Verified {
+    const { read: chunks, bytesRead: bytes } = this.#nodes.counts;
+    const [snapshots, archived, expired] = [this.#snapshots, this.#archived, this.#expired];
+    return { snapshots, archived, expired, chunks, bytes, problems: this.#problems };
+  }
+
+  async segment(segment: Segment, next: Segment | undefined): Promise<void> {
+    await this.#entries(segment, next);
+    await this.#last(segment);
+  }
+
+  async #entries(segment: Segment, next: Segment | undefined): Promise<void> {
+    if (segment.archive !== undefined) await this.#archive(segment);
+    else if (segment.expires !== undefined) await this.#leaving(segment);
+    else {
+      const to = next === undefined ? 'end' : { segment: next.segment, entry: 0 };
+      const range = { from: { segment: segment.segment, entry: 0 }, to, newestSegment: segment.segment } as const;
+      for await (const page of readEntries({ store: this.#deps.store, types: this.#types }, this.#log, range)) {
+        for (const entry of page) await this.#entry(segment, entry);
+      }
+    }
+  }
+
+  /** Last Snapshot names a Snapshot entry with a root: a load starts there. */
+  async #last(segment: Segment): Promise<void> {
+    const { lastSnapshot, archive, expires } = segment;
+    if (lastSnapshot === undefined || (archive === undefined && expires !== undefined)) return;
+    if (this.#problems.some(({ part, snapshot }) => part === 'archive' && snapshot.segment === segment.segment)) return;
+    const snapshot = { segment: segment.segment, entry: lastSnapshot };
+    await this.#check({ snapshot, part: 'root' }, async () => {
+      const entry = await this.#deps.store.getEntry(this.#log, snapshot, { consistent: true });
+      const isNamed = entry?.type === this.#types.snapshot && (rootOf(entry) ?? entry.body) !== undefined;
+      if (!isNamed) throw lastWithoutRoot(segment);
+    });
+  }
+
+  /** What is still there: without an archive, nobody can tell what the others were. */
+  async #leaving(segment: Segment): Promise<void> {
+    const range = { segment: segment.segment, from: 0, to: MAX_NUMBER + 1 };
+    let entries = 0;
+    let last: Entry | undefined;
+    for await (const page of this.#deps.store.entries(this.#log, range, { consistent: true })) {
+      for (const entry of page) await this.#entry(segment, entry);
+      entries += page.length;
+      last = page.at(-1) ?? last;
+    }
+    const whole = last?.type === this.#types.endSegment && last.position.entry === entries - 1;
+    if (!whole) this.#expired++;
+  }
+
+  async #archive(segment: Segment): Promise<void> {
+    const place = { segment: segment.segment, entry: 0 };
+    await this.#check({ snapshot: place, part: 'archive' }, async () => {
+      const archive = await openArchive(this.#deps, segment);
+      for await (const page of archive.items(0, archive.entries)) {
+        for (const item of page) await this.#entry(segment, decodeEntry(item));
+      }
+      this.#archived++;
+    });
+  }
+
+  async #entry(segment: Segment, entry: Entry): Promise<void> {
+    if (entry.type !== this.#types.snapshot || (rootOf(entry) === undefined && entry.body === undefined)) return;
+    const { keepSnapshots = 'all' } = this.#deps;
+    const snapshot = entry.position;
+    if (!keepsRoot(segment, snapshot.entry, { keepSnapshots, dropped: this.#dropped })) return;
+    this.#snapshots++;
+    await this.#check({ snapshot, part: 'root' }, async () => {
+      const ref = carriedRoot(entry);
+      if (ref === undefined) return;
+      const root = await loadRoot(this.#deps, { log: this.#log, position: snapshot }, ref);
+      const check: Check = (part, read) => this.#check({ snapshot, part }, read);
+      for (const top of stateTops(root.state)) await checkBelow(this.#nodes, top, this.#seen, check);
+    });
+    this.#deps.onProgress?.(this.#nodes.counts.read);
+  }
+
+  async #check(where: Pick<Problem, 'snapshot' | 'part'>, read: () => Promise<void>): Promise<void> {
+    try {
+      await read();
+    } catch (error) {
+      if (!(error instanceof LogfoldError && error.stopsLog)) throw error;
+      this.#problems.push({ ...where, code: error.code, message: error.message });
+    }
+  }
+}
+
+interface Seen {
+  readonly nodes: IdSet;
+  readonly values: IdSet;
+}
+
+type Check = (chunk: ChunkId, read: () => Promise<void>) => Promise<void>;
+
+async function checkBelow(nodes: NodeStore, node: Node, seen: Seen, check: Check): Promise<void> {
+  if (isLeaf(node)) {
+    for (let i = 0; i < node.keys.length; i++) {
+      const id = referencedId(valueBytes(node, i));
+      if (id === undefined || !seen.values.add(id)) continue;
+      await check(id, async () => {
+        await nodes.loadValue(id);
+      });
+    }
+    return;
+  }
+  for (let i = 0; i < node.children.length; i++) {
+    const child = at(node.children, i);
+    if (child.id === undefined || !seen.nodes.add(child.id)) continue;
+    await check(child.id, async () => checkBelow(nodes, await nodes.load(child), seen, check));
+  }
+}
+
+/** One line for a person. */
+export function describeProblem({ snapshot, part, code, message }: Problem): string {
+  if (part === 'archive') return `segment ${snapshot.segment}, archive: ${code}: ${message}`;
+  return `snapshot ${formatPosition(snapshot)}, ${part === 'root' ? part : `chunk ${part}`}: ${code}: ${message}`;
+}

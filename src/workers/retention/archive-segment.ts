@@ -1,0 +1,462 @@
+import { FrameList, type StoredFrame, type WrittenArchive } from '../../archive/frame-list.ts';
+import { type Archive, openArchive } from '../../archive/reader.ts';
+import { sameEntry, verifyArchive } from '../../archive/verify-archive.ts';
+import { FRAME_BYTES, type PartOptions, writeArchive } from '../../archive/writer.ts';
+import { fromHex, toHex } from '../../codec/bytes.ts';
+import type { ChunkPlatform } from '../../codec/chunk.ts';
+import { ArchiveCorruptError, ArchiveMissingError, SegmentStateError, TimeUpError } from '../../errors.ts';
+import { MAX_NUMBER } from '../../ids/position.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { checkTypes, type ReservedTypes, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { decodeEntry, rootAttribute } from '../../log/item-codec.ts';
+import type { LogStore } from '../../log/log-store.ts';
+import type { Segment } from '../../log/segment.ts';
+import { lastWithoutRoot } from '../../snapshot/snapshots.ts';
+import type { BlobStore } from '../../store/blob-store.ts';
+import { archiveKey, randomHex } from '../../store/keys.ts';
+import { askForCollection } from '../gc/collection-record.ts';
+import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
+import { type ArchiveJob, type ArchivePart, MAX_ARCHIVE_PARTS } from '../jobs/job.ts';
+import { changedMeanwhile, requireCovered, type SegmentPlace } from './segment-state.ts';
+
+/** How often an archive is written before it is given up, where the segment's last snapshot is replaced meanwhile. */
+const ATTEMPTS = 3;
+
+/** The share of a turn's time in which it writes. It needs the rest to compare: both the table and the object are read then. */
+const WRITING_SHARE = 0.4;
+
+/** {@link ArchiveDeps.frames} by default: joining so many takes some seconds. */
+const FRAMES = { bytes: FRAME_BYTES, atLeast: 64 };
+
+export interface ArchiveDeps extends Deadline {
+  /** The tables themselves, without what archives would add to them. */
+  readonly tables: LogStore;
+  readonly blobs: BlobStore;
+  readonly platform: ChunkPlatform;
+  readonly types?: ReservedTypes | undefined;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  /** Told how many entries are done; each is done twice, once written and once compared. */
+  readonly onEntries?: ((entries: number) => void) | undefined;
+  /** How long a frame is, in bytes before compression, and how many frames are joined however late it is; a million and 64 by default. */
+  readonly frames?: { readonly bytes: number; readonly atLeast: number } | undefined;
+}
+
+/** How an archive job ended. */
+export type ArchiveResult =
+  | (WrittenArchive & { readonly outcome: 'archived'; readonly segment: number; readonly key: string })
+  /** The segment has an archive. */
+  | { readonly outcome: 'present'; readonly segment: number; readonly key: string }
+  | Archiving;
+
+/** The time was up: the entries before `reached` are in parts. The others, or joining the parts, need another turn. */
+interface Archiving {
+  readonly outcome: 'archiving';
+  readonly segment: number;
+  readonly reached: number;
+  /** Size of the part that this turn wrote, in bytes; 0 if it wrote none. */
+  readonly stored: number;
+  readonly parts: readonly ArchivePart[];
+}
+
+/**
+ * Writes the archive of a segment that is closed and covered, reads it back, compares it with the table entry by entry and by
+ * its hashes, and only then names it on the segment: on the condition that the segment's last snapshot is still the
+ * one that is in the archive. Nothing leaves the table. May be done twice or beside its twin; an archive that comes
+ * too late is removed, and one whose writer died is the collector's.
+ *
+ * A turn whose time is up keeps the frames that it compared as a part, a frame at least. The turn that writes the last
+ * part, or the next one, joins the parts. Parts that no longer hold what the table holds are written again.
+ * @throws SegmentNotFoundError, SegmentStateError where the segment is not there, open, or not covered
+ * @throws EntryGapError where an entry is missing, ArchiveDiffersError where the table changed meanwhile
+ * @throws SegmentStateError if a twin removed the parts meanwhile; they are written again next time
+ * @throws TimeUpError if a turn is too short to join the parts, or the parts are too many; they are removed
+ */
+export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<ArchiveResult> {
+  const { log, segment: number } = job;
+  let parts = job.parts ?? [];
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const segment = await requireCovered(deps.tables, job);
+    if (segment.archive !== undefined) {
+      await removeParts(deps, job, parts);
+      return { outcome: 'present', segment: number, key: segment.archive };
+    }
+    requireNoneLeaves(segment);
+    const root = await lastRoot(deps, segment);
+    const usable = await usableParts(deps, segment, { parts, root });
+    await removeParts(deps, job, parts.slice(usable.parts.length));
+    const made = await make(deps, segment, usable);
+    if ('outcome' in made) return made;
+    const { key, written } = made;
+    // Before it is true that roots are no longer kept: whoever dies right behind it asks for no collection.
+    await askForCollection(deps.blobs, log);
+    if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
+      await removeParts(deps, job, made.parts);
+      return { outcome: 'archived', segment: number, key, ...written };
+    }
+    await deps.blobs.delete([key]);
+    parts = made.parts;
+  }
+  throw new SegmentStateError('the segment changed each time that its archive was written', {
+    log,
+    segment: number,
+    advice: 'Try again later',
+  });
+}
+
+/** An archive that was read back and compared, and that no segment names yet. */
+interface Made {
+  readonly key: string;
+  readonly written: WrittenArchive;
+  /** The parts that it was joined from. */
+  readonly parts: readonly ArchivePart[];
+}
+
+/** Writes what is missing, and joins the parts if there are any. */
+async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): Promise<Made | Archiving> {
+  let { parts, ended } = usable;
+  let stored = 0;
+  const from = parts.at(-1)?.to ?? 0;
+  const archiving = (): Archiving => {
+    const reached = parts.at(-1)?.to ?? 0;
+    return { outcome: 'archiving', segment: segment.segment, reached, stored, parts };
+  };
+  if (!ended) {
+    if (parts.length >= MAX_ARCHIVE_PARTS) {
+      await removeParts(deps, segment, parts);
+      throw tooLong(segment, `all of the segment was in ${MAX_ARCHIVE_PARTS} parts`);
+    }
+    const upload = randomHex(deps.random, 32);
+    const key = archiveKey(segment.log, segment.segment, upload);
+    const piece = await writeAndCompare(deps, { segment, key, from }, (range) => pages(deps, segment, range));
+    if (piece.ended && from === 0) return { key, written: piece.written, parts: [] };
+    parts = [...parts, { upload, hash: toHex(piece.written.hash), to: piece.to }];
+    ended = piece.ended;
+    stored = piece.written.stored;
+    if (!ended || isTimeUp(deps)) return archiving();
+  }
+  try {
+    return await join(deps, segment, parts);
+  } catch (error) {
+    if (error instanceof TimeUpError && stored > 0) return archiving();
+    // Delivered again, the job writes them again.
+    if (error instanceof TimeUpError || error instanceof SegmentStateError) await removeParts(deps, segment, parts);
+    throw error;
+  }
+}
+
+interface UsableParts {
+  readonly parts: readonly ArchivePart[];
+  /** Whether they hold all of the segment. */
+  readonly ended: boolean;
+}
+
+/**
+ * The first so many parts that can be used: each is there and has its hash; Last Snapshot has the root that it has in the
+ * table; and the last entry is the table's. A log that went on differently since has another entry there.
+ */
+async function usableParts(
+  deps: ArchiveDeps,
+  segment: Segment,
+  { parts, root }: { readonly parts: readonly ArchivePart[]; readonly root: RootRef | undefined },
+): Promise<UsableParts> {
+  const { lastSnapshot } = segment;
+  const types = checkTypes(deps.types);
+  const usable: ArchivePart[] = [];
+  const last: StoredItem[] = [];
+  for (const part of parts) {
+    const found = await unlessUnreadable(async () => {
+      const archive = await openPart(deps, segment, { part, from: usable.at(-1)?.to ?? 0 });
+      if (part.to <= archive.first || archive.framesBefore(part.to) !== part.to) return undefined;
+      if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {
+        const item = await itemOf(archive, lastSnapshot);
+        const archived = item && rootOf(decodeEntry(item));
+        if (archived === undefined || root === undefined || !sameRoot(archived, root)) return undefined;
+      }
+      return itemOf(archive, part.to - 1);
+    });
+    if (found === undefined) break;
+    usable.push(part);
+    last.push(found);
+  }
+  for (; usable.length > 0; usable.pop(), last.pop()) {
+    const { to } = usable.at(-1) ?? { to: 0 };
+    const item = last.at(-1);
+    const range = { segment: segment.segment, from: to - 1, to };
+    const [stored] = (await Array.fromAsync(deps.tables.items(segment.log, range, { consistent: true }))).flat();
+    if (item === undefined || stored === undefined || !sameEntry(item, stored, { segment, types })) continue;
+    return { parts: usable, ended: item.T?.S === types.endSegment };
+  }
+  return { parts: [], ended: false };
+}
+
+/** Writes the frames of the parts into one archive, and reads it back. The entries were compared when each part was written. */
+async function join(deps: ArchiveDeps, segment: Segment, parts: readonly ArchivePart[]): Promise<Made> {
+  const { platform, blobs } = deps;
+  const { log, segment: number } = segment;
+  const { atLeast } = deps.frames ?? FRAMES;
+  const key = archiveKey(log, number, randomHex(deps.random, 32));
+  const entries = parts.at(-1)?.to ?? 0;
+  let frames = 0;
+  const checkFrame = (): void => {
+    if (++frames > atLeast && isTimeUp(deps)) throw tooLong(segment, `the ${parts.length} parts were joined`);
+  };
+  let written: WrittenArchive | undefined;
+  async function* stream(): AsyncGenerator<Uint8Array> {
+    const list = new FrameList();
+    let from = 0;
+    for (const part of parts) {
+      for await (const frame of framesOfPart(deps, segment, { part, from })) {
+        checkFrame();
+        list.add(frame);
+        yield frame.stored;
+      }
+      from = part.to;
+    }
+    written = yield* list.end(platform, { log, segment: number, entries });
+  }
+  await blobs.putStream(key, stream());
+  if (written === undefined) throw new Error('a stream was stored that did not end');
+  try {
+    const archive = await openArchive(deps, { ...segment, archive: key, archiveHash: written.hash });
+    for await (const _ of archive.storedFrames()) checkFrame();
+  } catch (error) {
+    await blobs.delete([key]);
+    throw error;
+  }
+  return { key, written, parts };
+}
+
+async function* framesOfPart(
+  deps: ArchiveDeps,
+  segment: Segment,
+  { part, from }: { readonly part: ArchivePart; readonly from: number },
+): AsyncGenerator<StoredFrame> {
+  try {
+    yield* (await openPart(deps, segment, { part, from })).storedFrames(part.to);
+  } catch (cause) {
+    if (!isUnreadable(cause)) throw cause;
+    throw new SegmentStateError('a part of the archive was removed or damaged before the parts were joined', {
+      log: segment.log,
+      segment: segment.segment,
+      advice: 'Try again',
+      cause,
+    });
+  }
+}
+
+function openPart(
+  deps: ArchiveDeps,
+  segment: Segment,
+  { part, from }: { readonly part: ArchivePart; readonly from: number },
+): Promise<Archive> {
+  const named = { ...segment, archive: partKey(segment, part), archiveHash: fromHex(part.hash) };
+  return openArchive(deps, named, from);
+}
+
+async function itemOf(archive: Archive, entry: number): Promise<StoredItem | undefined> {
+  for await (const [item] of archive.items(entry, entry + 1)) return item;
+  return undefined;
+}
+
+function partKey({ log, segment }: SegmentPlace, { upload }: ArchivePart): string {
+  return archiveKey(log, segment, upload);
+}
+
+/** Only costs a turn that still uses them: it writes them again. */
+async function removeParts({ blobs }: ArchiveDeps, place: SegmentPlace, parts: readonly ArchivePart[]): Promise<void> {
+  if (parts.length > 0) await blobs.delete(parts.map((part) => partKey(place, part)));
+}
+
+async function unlessUnreadable<T>(read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (isUnreadable(error)) return undefined;
+    throw error;
+  }
+}
+
+function isUnreadable(error: unknown): boolean {
+  return error instanceof ArchiveMissingError || error instanceof ArchiveCorruptError;
+}
+
+function tooLong({ log, segment }: SegmentPlace, what: string): TimeUpError {
+  return new TimeUpError(`the time was up before ${what}`, {
+    log,
+    segment,
+    advice: `Run 'logfold archive LOG ${segment}' where no time limit holds`,
+  });
+}
+
+/**
+ * What an archive of a segment would be; writes nothing.
+ * @returns undefined where the segment has one
+ * @throws what {@link archiveSegment} would throw, but for what changes meanwhile
+ */
+export async function planArchive(
+  deps: ArchiveDeps,
+  job: Omit<ArchiveJob, 'kind'>,
+): Promise<WrittenArchive | undefined> {
+  const segment = await requireCovered(deps.tables, job);
+  if (segment.archive !== undefined) return undefined;
+  requireNoneLeaves(segment);
+  await lastRoot(deps, segment);
+  const bytes = archiveOf(deps, segment, pages(deps, segment, {}));
+  for (;;) {
+    const next = await bytes.next();
+    if (next.done === true) return next.value;
+  }
+}
+
+function requireNoneLeaves({ log, segment, expires }: Segment): void {
+  if (expires === undefined) return;
+  throw new SegmentStateError('the entries of the segment are leaving the table already', {
+    log,
+    segment,
+    advice: `Run 'logfold expire LOG ${segment} --undo', which takes that back, then 'logfold archive LOG ${segment}'`,
+  });
+}
+
+/**
+ * Writes the archive of an archived segment again, and names it in the place of the one before: from the tables, if the
+ * archive is lost; or with another root on the entry that Last Snapshot names, if the archived one cannot be read.
+ * @param source where the entries are read
+ * @throws EntryGapError if the source lacks an entry, SegmentStateError if the segment changed meanwhile
+ */
+export async function rearchiveSegment(
+  deps: ArchiveDeps,
+  segment: Segment,
+  { source, root }: { readonly source: LogStore; readonly root?: { readonly from: RootRef; readonly to: RootRef } },
+): Promise<Segment> {
+  const key = archiveKey(segment.log, segment.segment, randomHex(deps.random, 32));
+  const whole = { ...deps, tables: source, deadline: undefined };
+  const items = (range: PageRange) => withRoot(inTime(deps, segment, pages(whole, segment, range)), segment, root?.to);
+  const { hash } = (await writeAndCompare(whole, { segment, key, from: 0 }, items)).written;
+  // The old object is the collector's.
+  if (await deps.tables.replaceArchive(segment, { key, hash, root })) {
+    return { ...segment, archive: key, archiveHash: hash };
+  }
+  await deps.blobs.delete([key]);
+  throw changedMeanwhile(segment);
+}
+
+async function* withRoot(
+  items: Pages,
+  { lastSnapshot }: Segment,
+  root: RootRef | undefined,
+): AsyncGenerator<readonly StoredItem[]> {
+  const attribute = root && rootAttribute(root);
+  for await (const page of items) {
+    yield page.map((item) => {
+      if (attribute === undefined || item.N?.N !== String(lastSnapshot)) return item;
+      const { B: _, E: __, ...bare } = item;
+      return { ...bare, [attribute.name]: attribute.value };
+    });
+  }
+}
+
+type Pages = AsyncIterable<readonly StoredItem[]>;
+
+/** An archive, or a part of one, that was read back and compared. */
+interface Piece {
+  readonly written: WrittenArchive;
+  /** The number after the last entry that was compared. */
+  readonly to: number;
+  /** Whether the segment's last entry was compared. */
+  readonly ended: boolean;
+}
+
+interface PageRange {
+  readonly from?: number | undefined;
+  /** All that follows by default, also behind the segment's end. */
+  readonly to?: number | undefined;
+  /** How many entries were written before: left out while they are written. */
+  readonly written?: number | undefined;
+}
+
+/**
+ * Writes an archive and reads it back. Without the time for all of the segment, writes and compares a part of it.
+ * @param items the segment's items
+ */
+async function writeAndCompare(
+  deps: ArchiveDeps,
+  { segment, key, from }: { readonly segment: Segment; readonly key: string; readonly from: number },
+  items: (range: PageRange) => Pages,
+): Promise<Piece> {
+  let written: WrittenArchive | undefined;
+  let stopped = false;
+  const writing = writingTime(deps);
+  const shouldStop = (): boolean => {
+    stopped = isTimeUp(writing);
+    return stopped;
+  };
+  async function* stream(): AsyncGenerator<Uint8Array> {
+    written = yield* archiveOf(deps, segment, items({ from }), { from, shouldStop });
+  }
+  await deps.blobs.putStream(key, stream());
+  if (written === undefined) throw new Error('a stream was stored that did not end');
+  try {
+    const named = { ...segment, archive: key, archiveHash: written.hash };
+    const archive = await openArchive(deps, named, from);
+    const range = { from, to: stopped ? archive.entries : undefined, written: archive.entries - from };
+    const of = { segment: named, types: checkTypes(deps.types) };
+    const to = await verifyArchive(archive, items(range), of, () => isTimeUp(deps));
+    return { written, to, ended: !stopped && to === archive.entries };
+  } catch (error) {
+    await deps.blobs.delete([key]);
+    throw error;
+  }
+}
+
+/** The deadline at which a turn that begins now ends writing. */
+function writingTime({ now, deadline }: ArchiveDeps): Deadline {
+  if (now === undefined || deadline === undefined) return {};
+  const started = now();
+  return { now, deadline: started + Math.max(0, deadline - started) * WRITING_SHARE };
+}
+
+function archiveOf(
+  deps: ArchiveDeps,
+  { log, segment }: Segment,
+  items: Pages,
+  part: Omit<PartOptions, 'frameBytes'> = {},
+): AsyncGenerator<Uint8Array, WrittenArchive> {
+  const { endSegment } = checkTypes(deps.types);
+  const { bytes: frameBytes } = deps.frames ?? FRAMES;
+  return writeArchive(deps.platform, { log, segment, endSegment }, items, { ...part, frameBytes });
+}
+
+async function* pages(
+  deps: ArchiveDeps,
+  { log, segment }: Segment,
+  { from = 0, to = MAX_NUMBER + 1, written = 0 }: PageRange,
+): AsyncGenerator<readonly StoredItem[]> {
+  let entries = written;
+  for await (const page of deps.tables.items(log, { segment, from, to }, { consistent: true })) {
+    yield page;
+    entries += page.length;
+    deps.onEntries?.(entries);
+  }
+}
+
+async function* inTime(deps: Deadline, { log, segment }: Segment, items: Pages): Pages {
+  for await (const page of items) {
+    yield page;
+    checkTime(deps, log, {
+      what: `the archive of segment ${segment} was written again`,
+      advice: "Run 'logfold sweep --rebuild --log LOG' where no time limit holds",
+    });
+  }
+}
+
+/** The root that the segment's last snapshot has. */
+async function lastRoot({ tables }: ArchiveDeps, segment: Segment): Promise<RootRef | undefined> {
+  const { log, lastSnapshot } = segment;
+  if (lastSnapshot === undefined) return undefined;
+  const position = { segment: segment.segment, entry: lastSnapshot };
+  const entry = await tables.getEntry(log, position, { consistent: true });
+  const root = entry && rootOf(entry);
+  if (root !== undefined) return root;
+  throw lastWithoutRoot(segment);
+}

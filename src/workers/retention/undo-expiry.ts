@@ -1,0 +1,97 @@
+import { SegmentStateError } from '../../errors.ts';
+import { MAX_NUMBER } from '../../ids/position.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { checkTypes } from '../../log/entry.ts';
+import type { LeavingSegment } from '../../log/log-store.ts';
+import type { Segment } from '../../log/segment.ts';
+import { HELD } from '../../retention/retention-policy.ts';
+import type { ExpireDeps } from './expire-segment.ts';
+import { batchFrom, numbersOf, unitsOf } from './expire-segment.ts';
+import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
+
+export interface UnexpireResult {
+  readonly segment: number;
+  /** Entries whose expiry was taken away, or would be. */
+  readonly entries: number;
+}
+
+/**
+ * Takes back that a segment expires, as long as all of its entries are there. The segment says first that they leave in
+ * another century, so that a job which is letting them go ends; then each entry loses its expiry, until none has one;
+ * and only then the segment says that they stay. So one who dies on the way leaves a segment that still says that
+ * entries may be gone.
+ * @throws SegmentNotFoundError where there is no such segment
+ * @throws SegmentStateError where entries are gone already, or go meanwhile: it goes on expiring then
+ */
+export async function unexpireSegment(
+  deps: ExpireDeps,
+  place: SegmentPlace,
+  options: { readonly dryRun?: boolean | undefined } = {},
+): Promise<UnexpireResult> {
+  const segment = await requireSegment(deps.tables, place);
+  if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
+  const before = await pass(deps, place);
+  if (!before.whole) throw incomplete(segment);
+  if (options.dryRun === true) return { segment: place.segment, entries: before.stamped };
+  const { expired: _, ...rest } = segment;
+  const held = { ...rest, expires: HELD };
+  if (!(await deps.tables.setExpiration(segment, { expires: HELD }))) throw changedMeanwhile(segment);
+  let entries = 0;
+  // A job that was under way may have stamped some behind the back of the first pass.
+  for (;;) {
+    const { stamped, whole } = await pass(deps, place, held);
+    entries += stamped;
+    if (stamped > 0 && whole) continue;
+    const to = whole ? {} : { expires: segment.expires };
+    if (!(await deps.tables.setExpiration(held, to))) throw changedMeanwhile(segment);
+    if (whole) return { segment: place.segment, entries };
+    throw incomplete(segment);
+  }
+}
+
+function incomplete({ log, segment, archive }: Segment): SegmentStateError {
+  return new SegmentStateError('entries of the segment are gone already', {
+    log,
+    segment,
+    advice:
+      archive === undefined
+        ? "Run 'logfold policy LOG --no-archive', so that the rest goes as well: no archive can bring them back"
+        : `Run 'logfold restore LOG ${segment}' to have them back`,
+  });
+}
+
+/**
+ * Takes the expiry from every entry that has one; only counts them where the segment is not held.
+ * @throws SegmentStateError where a job lets them go again
+ */
+async function pass(
+  deps: ExpireDeps,
+  { log, segment }: SegmentPlace,
+  held?: LeavingSegment,
+): Promise<{ readonly stamped: number; readonly whole: boolean }> {
+  let [stamped, next] = [0, 0];
+  let dense = true;
+  let lastType: string | undefined;
+  for await (const page of deps.tables.items(log, { segment, from: 0, to: MAX_NUMBER + 1 }, { consistent: true })) {
+    for (const { N, T } of page) {
+      dense &&= Number(N?.N) === next;
+      next = Number(N?.N) + 1;
+      lastType = T?.S;
+    }
+    const leaving = page.filter(({ X }) => X !== undefined);
+    stamped += leaving.length;
+    if (held !== undefined) await keep(deps, held, leaving);
+    deps.onEntries?.(next);
+  }
+  return { stamped, whole: dense && lastType === checkTypes(deps.types).endSegment };
+}
+
+/** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */
+async function keep({ pace, tables }: ExpireDeps, held: LeavingSegment, items: readonly StoredItem[]): Promise<void> {
+  for (let done = 0; done < items.length; ) {
+    const batch = batchFrom(items, done);
+    await pace?.take(2 * unitsOf(batch));
+    if (!(await tables.keepEntries(held, numbersOf(batch)))) throw changedMeanwhile(held);
+    done += batch.length;
+  }
+}

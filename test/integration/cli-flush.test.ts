@@ -1,0 +1,95 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { LogId } from '../../src/ids/log-id.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
+import type { LogStatus } from '../../src/workers/inspect/status.ts';
+import { runCli } from '../support/cli.ts';
+import { CliPlace, refusalOf } from '../support/cli-place.ts';
+import { Random } from '../support/random.ts';
+
+const COLUMNS = 10;
+const CELLS = 12_000;
+
+let place: CliPlace;
+
+/** As many cells of random text as make some leaves. */
+function full(): SheetEdit {
+  const random = new Random(1);
+  const cells = Array.from({ length: CELLS }, (_, i) => {
+    return [Math.floor(i / COLUMNS), i % COLUMNS, random.text(12)] as const;
+  });
+  return { type: 'Set', cells };
+}
+
+/** Every nth cell. */
+function every(nth: number, value: string): SheetEdit {
+  const cells = Array.from({ length: Math.ceil(CELLS / nth) }, (_, i) => {
+    return [Math.floor((i * nth) / COLUMNS), (i * nth) % COLUMNS, value] as const;
+  });
+  return { type: 'Set', cells };
+}
+
+async function statusOf(log: LogId): Promise<LogStatus | undefined> {
+  const { logs } = (await place.json('status', log)) as { logs: LogStatus[] };
+  return logs[0];
+}
+
+/** A log with a snapshot, then edits, then another snapshot, as the pipeline builds them. */
+async function worked(edits: SheetEdit): Promise<{ log: LogId; work: Record<string, unknown> }> {
+  const log = await place.log(full());
+  await place.client.addSnapshot(log);
+  await place.json('work', '--until-idle');
+  await place.edit(log, edits);
+  await place.client.addSnapshot(log);
+  return { log, work: await place.json('work', '--until-idle') };
+}
+
+describe('edits that wait in a snapshot', () => {
+  beforeAll(async () => {
+    place = await CliPlace.open();
+  });
+  afterAll(() => place.close());
+
+  test('are settled by compact, which changes nothing that is read', async () => {
+    const { log, work } = await worked(every(1_000, 'edited'));
+    expect(work).toMatchObject({ snapshots: 1, compactions: 0 });
+    expect(await statusOf(log)).toMatchObject({ waiting: CELLS / 1_000 });
+    const before = await place.json('export', log);
+
+    const compacted = await place.json('compact', log);
+    const position = { segment: 0, entry: 4 };
+    expect(compacted).toMatchObject({ log, position, outcome: 'compacted', waited: CELLS / 1_000 });
+    expect(compacted.chunksWritten).toBeGreaterThan(1);
+
+    expect(await place.json('export', log)).toEqual(before);
+    const stateHash = compacted.stateHash;
+    expect(await place.json('replay', log)).toMatchObject({ equal: true, stored: stateHash, replayed: stateHash });
+    expect(await place.json('verify', log)).toMatchObject({ snapshots: 3, problems: [] });
+    expect(await statusOf(log)).toMatchObject({ waiting: 0, lastSnapshot: position, stopped: null });
+
+    const again = await runCli(['compact', log, ...place.words]);
+    expect(again).toMatchObject({ code: 0, stdout: 'The snapshot at 0/4 was settled already\n' });
+  });
+
+  test('are settled by the pipeline itself where that is due', async () => {
+    const { log, work } = await worked(every(4, 'x'));
+    expect(work).toMatchObject({ snapshots: 1, compactions: 1, stopped: [], failures: [] });
+    expect(await statusOf(log)).toMatchObject({ waiting: 0 });
+    expect(await place.json('replay', log)).toMatchObject({ equal: true });
+    expect(await place.json('verify', log)).toMatchObject({ problems: [] });
+  });
+
+  test('cannot be settled in a log without a snapshot', async () => {
+    const log = await place.log();
+    const refusal = refusalOf(await runCli(['compact', log, '--json', ...place.words]));
+    expect(refusal).toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT', log });
+  });
+
+  test('stay where the log is stopped', async () => {
+    const { log } = await worked(every(1_000, 'edited'));
+    for (const key of await place.keys(log, 'chunks')) await place.blobs.delete([key]);
+    const answer = await runCli(['compact', log, '--json', ...place.words]);
+    expect(answer.code).toBe(1);
+    expect(JSON.parse(answer.stdout)).toMatchObject({ outcome: 'stopped', stop: { code: 'CHUNK_MISSING' } });
+    expect(await statusOf(log)).toMatchObject({ waiting: CELLS / 1_000, stopped: { code: 'CHUNK_MISSING' } });
+  });
+});

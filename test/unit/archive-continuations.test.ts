@@ -1,0 +1,363 @@
+import { describe, expect, test } from 'vitest';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { openArchive } from '../../src/archive/reader.ts';
+import { writeArchive } from '../../src/archive/writer.ts';
+import { toHex } from '../../src/codec/bytes.ts';
+import type { Position } from '../../src/ids/position.ts';
+import type { Item } from '../../src/log/attribute.ts';
+import { entryPlace } from '../../src/log/item-codec.ts';
+import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
+import { archiveKey, archivePrefix } from '../../src/store/keys.ts';
+import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
+import { collectLog } from '../../src/workers/gc/collect.ts';
+import { verify } from '../../src/workers/inspect/verify.ts';
+import {
+  type ArchiveJob,
+  type ArchivePart,
+  decodeJob,
+  type Job,
+  MAX_ARCHIVE_PARTS,
+} from '../../src/workers/jobs/job.ts';
+import { archiveSegment } from '../../src/workers/retention/archive-segment.ts';
+import { allItems } from '../support/archives.ts';
+import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+
+/** A frame for each entry. Any number of parts is joined, however late it is. */
+const FRAMES = { bytes: 1, atLeast: 1000 };
+/** Each turn writes one frame. */
+const NO_TIME = { frames: FRAMES, deadline: 0 };
+
+/** A covered segment with two snapshots, whose tables give two entries in a page. */
+async function coveredSheet(): Promise<{ sheet: SheetLog; older: Position; last: Position }> {
+  const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems: 2 }));
+  await sheet.edit(set(0, 0, 'first'));
+  const older = await sheet.snapshot();
+  await sheet.edit(set(1, 0, 'second'));
+  const last = await sheet.completed();
+  for (let i = 0; i < 4; i++) await sheet.edit(set(i, 1, `edit ${i}`));
+  await sheet.covered();
+  return { sheet, older, last };
+}
+
+interface Turn {
+  readonly result: JobResult;
+  readonly next: Job | undefined;
+}
+
+async function turn(sheet: SheetLog, job: Job, deps: Partial<JobDeps> = NO_TIME): Promise<Turn> {
+  const sent: Job[] = [];
+  const queue = { send: async ({ body }: { readonly body: string }) => void sent.push(decodeJob(body)) };
+  const result = await runJob({ ...sheet.deps, queue, ...deps }, job);
+  return { result, next: sent.find(({ kind }) => kind === 'archive') };
+}
+
+function first(sheet: SheetLog): ArchiveJob {
+  return { kind: 'archive', log: sheet.log, segment: 0 };
+}
+
+/** Does a job's turns, and how many there were. */
+async function turnsOf(sheet: SheetLog, job: Job | undefined, deps: Partial<JobDeps> = NO_TIME): Promise<number> {
+  let turns = 0;
+  for (let next = job; next !== undefined; turns++) {
+    const done = await turn(sheet, next, deps);
+    expect(done.result.outcome).toBe(done.next === undefined ? 'archived' : 'archiving');
+    next = done.next;
+  }
+  return turns;
+}
+
+/** A job that some turns have worked on. */
+async function begun(sheet: SheetLog, turns: number): Promise<ArchiveJob> {
+  let job: Job = first(sheet);
+  for (let i = 0; i < turns; i++) {
+    const { next } = await turn(sheet, job);
+    if (next === undefined) throw new Error('it is done already');
+    job = next;
+  }
+  if (job.kind !== 'archive') throw new Error('another job follows');
+  return job;
+}
+
+async function archiveBytes(sheet: SheetLog): Promise<Uint8Array | undefined> {
+  return sheet.blobs.get((await sheet.segmentItem()).archive ?? '');
+}
+
+async function archivedItems(sheet: SheetLog): Promise<Item[]> {
+  const archive = await openArchive(sheet.deps, await sheet.segmentItem());
+  return allItems(archive.items(0, archive.entries));
+}
+
+/** The archive holds what the table holds, is all that is left, and is sound. */
+async function expectArchived(sheet: SheetLog, where?: string): Promise<void> {
+  expect(await archivedItems(sheet), where).toEqual(await sheet.items());
+  expect(await sheet.keys(archivePrefix(sheet.log)), where).toEqual([(await sheet.segmentItem()).archive]);
+  expect((await verify(sheet.deps, sheet.log)).problems, where).toEqual([]);
+}
+
+/** Parts with an entry each, as so many turns would write them. */
+async function partsOfOne(sheet: SheetLog, count: number): Promise<ArchivePart[]> {
+  const of = { log: sheet.log, segment: 0, endSegment: 'EndSegment' };
+  const parts: ArchivePart[] = [];
+  for (const [from, item] of (await sheet.items()).slice(0, count).entries()) {
+    async function* page() {
+      yield [item];
+    }
+    const upload = from.toString(16).padStart(32, '0');
+    let hash = '';
+    async function* stream() {
+      const options = { from, frameBytes: 1, shouldStop: () => true };
+      hash = toHex((yield* writeArchive(sheet.deps.platform, of, page(), options)).hash);
+    }
+    await sheet.blobs.putStream(archiveKey(sheet.log, 0, upload), stream());
+    parts.push({ upload, hash, to: from + 1 });
+  }
+  return parts;
+}
+
+async function replaceRoot(sheet: SheetLog, position: Position): Promise<void> {
+  const from = await sheet.ref(position);
+  if (from === undefined || 'key' in from) throw new Error('no inline root');
+  const to = { inline: Uint8Array.of(...from.inline, 0) };
+  expect(await sheet.tables.replaceRoot(sheet.log, position, from, to)).toBe(true);
+}
+
+describe('an archive of several turns', () => {
+  test('equals that of one turn byte for byte, wherever turns are cut', async () => {
+    const { sheet: whole } = await coveredSheet();
+    await whole.archive(0, { frames: FRAMES });
+    const expected = await archiveBytes(whole);
+    const counts = new Set<number>();
+    for (let deadline = 0; deadline < 40; deadline++) {
+      const { sheet } = await coveredSheet();
+      // A clock that strikes at every look, and stands at 0 when a turn begins.
+      let looks = 0;
+      let turns = 0;
+      for (let job: Job | undefined = first(sheet); job !== undefined; turns++) {
+        looks = 0;
+        job = (await turn(sheet, job, { frames: FRAMES, deadline, now: () => looks++ })).next;
+      }
+      expect(await archiveBytes(sheet)).toEqual(expected);
+      await expectArchived(sheet);
+      counts.add(turns);
+    }
+    expect(counts.size).toBeGreaterThan(3);
+    expect(counts).toContain(1);
+  });
+
+  test('writes a frame in each turn at least, and the message names the parts', async () => {
+    const { sheet } = await coveredSheet();
+    const job = await begun(sheet, 3);
+    expect(job).toMatchObject({ turn: 3, parts: [{ to: 1 }, { to: 2 }, { to: 3 }] });
+    const keys = job.parts?.map(({ upload }) => archiveKey(sheet.log, 0, upload)).sort();
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual(keys);
+    expect(await turnsOf(sheet, job)).toBe((await sheet.items()).length - 3 + 1);
+    await expectArchived(sheet);
+  });
+
+  test('counts no more of a part than was compared with the table', async () => {
+    const { sheet } = await coveredSheet();
+    let now = 0;
+    const deps = depsAround(sheet, async (name, effect) => {
+      // All is written before the time is up, and nothing is compared by then.
+      if (name === 'getRange') now = 1000;
+      return effect();
+    });
+    const { result, next } = await turn(sheet, first(sheet), {
+      ...deps,
+      frames: FRAMES,
+      deadline: 1000,
+      now: () => now,
+    });
+    expect(result).toMatchObject({ outcome: 'archiving', reached: 2 });
+    expect(next).toMatchObject({ parts: [{ to: 2 }] });
+    await turnsOf(sheet, next);
+    await expectArchived(sheet);
+  });
+
+  test('needs no deadline any more once it has begun', async () => {
+    const { sheet } = await coveredSheet();
+    expect(await turnsOf(sheet, await begun(sheet, 3), { frames: FRAMES })).toBe(1);
+    await expectArchived(sheet);
+  });
+
+  test('is made, and its parts are collected, wherever a turn died', async () => {
+    const { sheet: other } = await coveredSheet();
+    const entries = (await other.items()).length;
+    for (const turns of [1, entries]) {
+      const { sheet: reference } = await coveredSheet();
+      const work = (job: ArchiveJob) => (deps: SheetLog['deps']) => archiveSegment({ ...deps, ...NO_TIME }, job);
+      const deaths = await deathsOf(reference, work(await begun(reference, turns)));
+      expect(deaths.some(({ name }) => name === (turns === entries ? 'setArchive' : 'finishUpload'))).toBe(true);
+      for (const death of deaths) {
+        const { sheet } = await coveredSheet();
+        const job = await begun(sheet, turns);
+        await dieDuring(sheet, death, work(job));
+        const where = `died ${death.when} ${death.name} (${death.operation}) in turn ${turns}`;
+        await turn(sheet, job, { frames: FRAMES });
+        await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' });
+        await expectArchived(sheet, where);
+      }
+    }
+  });
+
+  test('is one, though every message is delivered twice and old ones come late', async () => {
+    const { sheet } = await coveredSheet();
+    const done: Job[] = [];
+    const waiting: Job[] = [first(sheet)];
+    for (let job = waiting.shift(); job !== undefined && done.length < 1000; job = waiting.shift()) {
+      const twins = [await turn(sheet, job), await turn(sheet, job)];
+      for (const { next } of twins.slice(done.length < 3 ? 0 : 1)) if (next !== undefined) waiting.push(next);
+      done.push(job);
+    }
+    const { archive } = await sheet.segmentItem();
+    for (const job of done) expect((await turn(sheet, job)).result).toMatchObject({ outcome: 'present', key: archive });
+    await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' });
+    await expectArchived(sheet);
+  });
+
+  test('survives a collection between turns within the grace period, and is written again after it', async () => {
+    for (const graceSeconds of [DEFAULT_POLICY.graceSeconds, 0]) {
+      const { sheet } = await coveredSheet();
+      const job = await begun(sheet, 4);
+      const before = await sheet.keys(archivePrefix(sheet.log));
+      sheet.nowMs += 3600 * 1000;
+      for (let i = 0; i < 2; i++) await collectLog(sheet.deps, sheet, { graceSeconds, keepSnapshots: 'all' });
+      expect(await sheet.keys(archivePrefix(sheet.log))).toEqual(graceSeconds === 0 ? [] : before);
+      const { next } = await turn(sheet, job);
+      expect(next).toMatchObject({ turn: 5, parts: { length: graceSeconds === 0 ? 1 : 5 } });
+      await turnsOf(sheet, next);
+      await expectArchived(sheet);
+    }
+  });
+});
+
+describe('a part is written again', () => {
+  test.each<[string, number, (sheet: SheetLog, job: ArchiveJob, key: string) => Promise<unknown>]>([
+    ['is gone', 2, (sheet, _, key) => sheet.blobs.delete([key])],
+    ['is another object', 2, (sheet, _, key) => sheet.blobs.put(key, Uint8Array.of(1))],
+    [
+      'is damaged',
+      2,
+      async (sheet, _, key) => {
+        const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+        bytes[20] = (bytes[20] ?? 0) ^ 1;
+        await sheet.blobs.put(key, bytes);
+      },
+    ],
+    [
+      'holds another last entry than the table, and so does each after it',
+      2,
+      async (sheet) => {
+        for (const item of await sheet.items()) {
+          if (entryPlace(item).position.entry >= 2)
+            await sheet.tables.putItems([{ ...item, I: { B: new Uint8Array(12) } }]);
+        }
+      },
+    ],
+    ['has another root at Last Snapshot', 4, (sheet) => replaceRoot(sheet, { segment: 0, entry: 4 })],
+  ])('that %s', async (_, index, harm) => {
+    const { sheet, last } = await coveredSheet();
+    expect(last.entry).toBe(4);
+    const job = await begun(sheet, 6);
+    const part = job.parts?.[index];
+    await harm(sheet, job, archiveKey(sheet.log, 0, part?.upload ?? ''));
+    const { next } = await turn(sheet, job);
+    if (next?.kind !== 'archive') throw new Error('no other turn');
+    // Those before it stay.
+    expect(next.parts).toHaveLength(index + 1);
+    expect(next.parts?.slice(0, index)).toEqual(job.parts?.slice(0, index));
+    expect(next.parts?.[index]?.upload).not.toBe(part?.upload);
+    expect(await sheet.keys(archivePrefix(sheet.log))).toHaveLength(index + 1);
+    await turnsOf(sheet, next);
+    expect(await archivedItems(sheet)).toEqual(await sheet.items());
+  });
+
+  test('that holds an older Last Snapshot without the new root', async () => {
+    const sheet = await SheetLog.create();
+    await sheet.completed();
+    await sheet.fill(5, 2);
+    const late = await sheet.snapshot();
+    await sheet.covered();
+    const job = await begun(sheet, (await sheet.items()).length);
+    await sheet.complete(late);
+    expect(await sheet.lastSnapshot()).toBe(late.entry);
+    await turnsOf(sheet, job);
+    await expectArchived(sheet);
+  });
+
+  test('if the root changes while the parts are joined', async () => {
+    const { sheet, last } = await coveredSheet();
+    const job = await begun(sheet, (await sheet.items()).length);
+    let replaced = false;
+    const deps = depsAround(sheet, async (name, effect) => {
+      if (name === 'setArchive' && !replaced) await replaceRoot(sheet, last);
+      replaced ||= name === 'setArchive';
+      return effect();
+    });
+    const { result, next } = await turn(sheet, job, { ...deps, ...NO_TIME });
+    expect(result).toMatchObject({ outcome: 'archiving', reached: last.entry + 1 });
+    await turnsOf(sheet, next);
+    expect(await archivedItems(sheet)).toEqual(await sheet.items());
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([(await sheet.segmentItem()).archive]);
+  });
+
+  test('if a frame is damaged that only joining reads: then the job fails once', async () => {
+    const { sheet } = await coveredSheet();
+    // One part of many frames, of which only the last is read before.
+    let now = 0;
+    const deps = depsAround(sheet, async (name, effect) => {
+      if (name === 'finishUpload') now = 1000;
+      return effect();
+    });
+    const shortly = { ...deps, frames: FRAMES, deadline: 1000, now: () => now };
+    const { next } = await turn(sheet, first(sheet), shortly);
+    if (next?.kind !== 'archive') throw new Error('no other turn');
+    expect(next.parts).toMatchObject([{ to: 2 }]);
+    const key = archiveKey(sheet.log, 0, next.parts?.[0]?.upload ?? '');
+    const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
+    bytes[20] = (bytes[20] ?? 0) ^ 1;
+    await sheet.blobs.put(key, bytes);
+    await expect(turn(sheet, next, { frames: FRAMES })).rejects.toMatchObject({ code: 'SEGMENT_STATE', segment: 0 });
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
+    expect(await turnsOf(sheet, next, { frames: FRAMES })).toBe(1);
+    await expectArchived(sheet);
+  });
+});
+
+describe('an archive job is refused and leaves nothing behind', () => {
+  test('if one turn is too short to join the parts', async () => {
+    const { sheet } = await coveredSheet();
+    const job = await begun(sheet, (await sheet.items()).length);
+    const { result, next } = await turn(sheet, job, { ...NO_TIME, frames: { bytes: 1, atLeast: 3 } });
+    expect(result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP', log: sheet.log, segment: 0 } });
+    expect(next).toBeUndefined();
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
+    await sheet.archive();
+    await expectArchived(sheet);
+  });
+
+  test('if its message has as many parts as it may have', async () => {
+    const sheet = await SheetLog.create();
+    for (let i = 0; i < MAX_ARCHIVE_PARTS; i++) await sheet.edit(set(0, 0, ''));
+    await sheet.completed();
+    await sheet.covered();
+    const job = { ...first(sheet), turn: MAX_ARCHIVE_PARTS, parts: await partsOfOne(sheet, MAX_ARCHIVE_PARTS) };
+    expect((await turn(sheet, job)).result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP' } });
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
+  });
+});
+
+test('an archive of one turn makes no more requests with a deadline than without', async () => {
+  const requests = async (deadline: number | undefined): Promise<string[]> => {
+    const { sheet } = await coveredSheet();
+    const names: string[] = [];
+    const deps = depsAround(sheet, (name, effect) => {
+      names.push(name);
+      return effect();
+    });
+    await sheet.archive(0, { ...deps, deadline });
+    return names;
+  };
+  expect(await requests(Number.MAX_SAFE_INTEGER)).toEqual(await requests(undefined));
+});
