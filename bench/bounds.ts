@@ -55,8 +55,8 @@ export const BOUNDS: readonly Bound[] = [
   },
   figure('view', 'objects', 3),
   figure('view', 'KB', 150),
-  figure('view-pending', 'objects', 4),
-  figure('view-pending', 'KB', 300),
+  figure('view-buffer', 'objects', 4),
+  figure('view-buffer', 'KB', 300),
   {
     phase: 'full-10m',
     what: "peak memory over Node's own",

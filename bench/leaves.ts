@@ -9,8 +9,8 @@ import { openStore, readRoot } from './systems/logfold.ts';
 
 /** The leaves of all maps of a state, but not those of edits that wait. */
 export async function* settledLeaves(nodes: NodeStore, state: State): AsyncGenerator<Leaf> {
-  for (const { settled } of state.maps.values()) {
-    if (settled.top !== undefined) yield* leavesBelow(nodes, settled.top);
+  for (const { tree } of state.maps.values()) {
+    if (tree.top !== undefined) yield* leavesBelow(nodes, tree.top);
   }
 }
 

@@ -95,7 +95,7 @@ export const PHASES: readonly Phase[] = [
     base: SETTLED,
   },
   {
-    name: 'view-pending',
+    name: 'view-buffer',
     about: 'the same after a snapshot of 10,000 edits anywhere (logfold alone: with the others nothing waits)',
     systems: ['logfold'],
     work: { kind: 'view' },

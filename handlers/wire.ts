@@ -18,7 +18,7 @@ import type { Reducer } from '../src/state/reducer.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import type { JobDeps } from '../src/workers/dispatch/run-job.ts';
 import { jobQueues } from '../src/workers/jobs/job-queues.ts';
-import { Pace } from '../src/workers/retention/rate-limiter.ts';
+import { RateLimiter } from '../src/workers/retention/rate-limiter.ts';
 import { policyOf, reservedTypes, type StoreEnvironment, type WorkEnvironment } from './environment.ts';
 import { logger } from './instrument.ts';
 
@@ -85,7 +85,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     reducer: await wireReducer(settings),
     watch: foldWatchOf(process.env),
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
-    pace: new Pace({ perSecond: settings.EXPIRE_WRITE_UNITS }),
+    pace: new RateLimiter({ perSecond: settings.EXPIRE_WRITE_UNITS }),
   };
   return { jobs, check };
 }

@@ -250,7 +250,7 @@ export class KeyInvalidError extends LogfoldError {
 
 /**
  * A reducer asks for a state that no snapshot can hold: a weight or a map's name that is none, weights in a map that
- * defers edits, or more metadata or maps than fit into a root.
+ * buffers edits, or more metadata or maps than fit into a root.
  */
 export class StateUnsupportedError extends LogfoldError {
   override readonly code = 'STATE_UNSUPPORTED';

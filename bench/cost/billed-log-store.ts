@@ -9,7 +9,7 @@ import { itemBytes } from '../../src/log/item-size.ts';
 import type {
   Consistency,
   Expiration,
-  LeavingSegment,
+  ExpiringSegment,
   LogStore,
   ScanPart,
   SegmentRange,
@@ -200,16 +200,16 @@ export class BilledLogStore implements LogStore {
     await this.#inner.deleteEntries(log, segment, entries);
   }
 
-  letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
-    return this.#together(leaving, entries, () => this.#inner.letEntriesGo(leaving, entries, how));
+  expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#together(leaving, entries, () => this.#inner.expireEntries(leaving, entries, how));
   }
 
-  keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
-    return this.#together(leaving, entries, () => this.#inner.keepEntries(leaving, entries));
+  unexpireEntries(leaving: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#together(leaving, entries, () => this.#inner.unexpireEntries(leaving, entries));
   }
 
   async #together(
-    { log, segment }: LeavingSegment,
+    { log, segment }: ExpiringSegment,
     entries: readonly number[],
     change: () => Promise<boolean>,
   ): Promise<boolean> {

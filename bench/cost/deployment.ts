@@ -149,7 +149,7 @@ export class Deployment {
       }
     }
     this.#day++;
-    if (this.#day % TTL_EVERY_DAYS === 0) this.#items.expireEntries(this.#nowMs / 1000);
+    if (this.#day % TTL_EVERY_DAYS === 0) this.#items.expireNow(this.#nowMs / 1000);
   }
 
   /** Appends an entry and, where one is due, a snapshot or the end of the segment. */

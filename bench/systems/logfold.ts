@@ -6,13 +6,13 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { type Position, parsePosition } from '../../src/ids/position.ts';
 import { BATCH_BYTES } from '../../src/snapshot/build.ts';
-import { compactionDue } from '../../src/snapshot/flush-due.ts';
+import { flushDue } from '../../src/snapshot/flush-due.ts';
 import { saveWhenOver } from '../../src/snapshot/fold.ts';
 import { encodeRoot, type Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot } from '../../src/snapshot/snapshots.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { type State, saveState, settleState } from '../../src/state/state.ts';
+import { flushState, type State, saveState } from '../../src/state/state.ts';
 import { rootKey } from '../../src/store/keys.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
 import type { CellEntry, SheetCell } from '../workload.ts';
@@ -87,8 +87,8 @@ async function write(directory: string, blobs: MeteredBlobStore, { nodes, draft,
   await saveState(nodes, state);
   const position = { segment: end.segment, entry: end.entry + 1 };
   await writeRoot(directory, blobs, position, state);
-  if (compactionDue(state) !== undefined) {
-    const settled = await settleState(nodes, state);
+  if (flushDue(state) !== undefined) {
+    const settled = await flushState(nodes, state);
     await saveState(nodes, settled);
     await writeRoot(directory, blobs, position, settled);
   }

@@ -104,7 +104,7 @@ export async function compareChunks(
 
 /** The chunks of a snapshot's cells, in order of key. The axes of the demo's sheet are small and travel in the root. */
 async function leafChunks(store: NodeStore, state: State): Promise<LeafChunk[]> {
-  const top = state.maps.get('cells')?.settled.top;
+  const top = state.maps.get('cells')?.tree.top;
   return top === undefined ? [] : leavesBelow(store, top);
 }
 

@@ -7,7 +7,7 @@ import { decodeEntry, decodeEntryHead } from '../log/item-codec.ts';
 import type {
   Consistency,
   Expiration,
-  LeavingSegment,
+  ExpiringSegment,
   LogStore,
   RootRef,
   ScanPart,
@@ -193,12 +193,12 @@ export class ArchivedLogStore implements LogStore {
     return this.#tables.deleteEntries(log, segment, entries);
   }
 
-  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
-    return this.#tables.letEntriesGo(segment, entries, how);
+  expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#tables.expireEntries(segment, entries, how);
   }
 
-  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean> {
-    return this.#tables.keepEntries(segment, entries);
+  unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#tables.unexpireEntries(segment, entries);
   }
 
   putItems(items: readonly Item[]): Promise<void> {

@@ -6,7 +6,7 @@ import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
-import { compactCommand } from './commands/flush.ts';
+import { flushCommand } from './commands/flush.ts';
 import { policyCommandOfLogs } from './commands/policy.ts';
 import { replayCommand } from './commands/replay.ts';
 import { restoreCommand } from './commands/restore.ts';
@@ -44,7 +44,7 @@ export async function run(words: readonly string[]): Promise<number> {
     replayCommand(),
     verifyCommand(),
     resumeCommand(),
-    compactCommand(),
+    flushCommand(),
     archiveCommand(),
     expireCommand(),
     restoreCommand(),

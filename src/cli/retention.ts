@@ -11,7 +11,7 @@ import {
   type RetentionJob,
   type RetentionPolicy,
 } from '../retention/retention-policy.ts';
-import { Pace } from '../workers/retention/rate-limiter.ts';
+import { RateLimiter } from '../workers/retention/rate-limiter.ts';
 import type { Environment } from './environment.ts';
 import { formatDuration } from './format.ts';
 import type { Output } from './output.ts';
@@ -61,9 +61,9 @@ export function warnOfShortGrace({ graceSeconds }: RetentionPolicy, output: Outp
 }
 
 /** Spreads writes over time, so that the table has room for others. */
-export async function paceOf(environment: Environment, share: number): Promise<Pace> {
+export async function rateLimiterOf(environment: Environment, share: number): Promise<RateLimiter> {
   const perSecond = (await environment.settings.writeCapacity()) * share;
-  return new Pace({ perSecond });
+  return new RateLimiter({ perSecond });
 }
 
 /**

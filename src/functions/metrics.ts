@@ -1,21 +1,21 @@
 import type { FunctionEvent } from './function-event.ts';
 
 /** One value of a metric. */
-export interface Measure {
+export interface Metric {
   readonly name: string;
   readonly unit: 'Count' | 'Seconds' | 'Bytes';
   readonly value: number;
 }
 
 /** What something that a function did adds to its metrics. */
-export function measures(event: FunctionEvent): Measure[] {
+export function measures(event: FunctionEvent): Metric[] {
   switch (event.kind) {
     case 'record':
       return [count('RecordsFailed', 1)];
     case 'failed':
       return [count('JobsFailed', 1), ...retries(event)];
     case 'job':
-      return [...measuresOfJob(event), ...retries(event)];
+      return [...metricsOfJob(event), ...retries(event)];
     case 'swept':
       return [
         count('LogsLookedAt', event.result.logs),
@@ -39,7 +39,7 @@ function differs({ replayed }: Extract<FunctionEvent, { kind: 'replayed' }>): bo
 }
 
 /** A sweep of one log, or of what is left over, does not know that there is nothing: 0 would end an alarm. */
-function trouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): Measure[] {
+function trouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): Metric[] {
   const found = [
     count('LogsFailed', result.failed),
     count('LogsStopped', result.stopped),
@@ -48,7 +48,7 @@ function trouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): M
   return ages === undefined ? found.filter(({ value }) => value > 0) : found;
 }
 
-function ages({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Measure[] {
+function ages({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Metric[] {
   if (ages === undefined) return [];
   return [
     seconds('OldestUnsnapshottedSeconds', ages.unsnapshottedSeconds),
@@ -56,7 +56,7 @@ function ages({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Measure[] {
   ];
 }
 
-function measuresOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' }>): Measure[] {
+function metricsOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' }>): Metric[] {
   const behind =
     lag === undefined ? [] : [count('SnapshotLagEntries', lag.entries), seconds('SnapshotLagSeconds', lag.seconds)];
   switch (result.outcome) {
@@ -83,11 +83,7 @@ function measuresOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job'
 }
 
 /** Chunks of earlier snapshots that were read are what the entries behind them need not be folded for again. */
-function folded(work: {
-  readonly entries: number;
-  readonly chunksRead: number;
-  readonly bytesRead: number;
-}): Measure[] {
+function folded(work: { readonly entries: number; readonly chunksRead: number; readonly bytesRead: number }): Metric[] {
   return [
     count('EntriesFolded', work.entries),
     count('ChunksReused', work.chunksRead),
@@ -99,22 +95,22 @@ function written(work: {
   readonly chunksWritten: number;
   readonly bytesWritten: number;
   readonly rootBytes: number;
-}): Measure[] {
+}): Metric[] {
   return [count('ChunksWritten', work.chunksWritten), bytes('BytesWritten', work.bytesWritten + work.rootBytes)];
 }
 
-function retries({ delivery }: Extract<FunctionEvent, { readonly delivery: unknown }>): Measure[] {
+function retries({ delivery }: Extract<FunctionEvent, { readonly delivery: unknown }>): Metric[] {
   return delivery.receiveCount > 1 ? [count('JobRetries', 1)] : [];
 }
 
-function count(name: string, value: number): Measure {
+function count(name: string, value: number): Metric {
   return { name, unit: 'Count', value };
 }
 
-function seconds(name: string, value: number): Measure {
+function seconds(name: string, value: number): Metric {
   return { name, unit: 'Seconds', value };
 }
 
-function bytes(name: string, value: number): Measure {
+function bytes(name: string, value: number): Metric {
   return { name, unit: 'Bytes', value };
 }

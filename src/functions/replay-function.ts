@@ -4,7 +4,7 @@ import { UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { formatPosition, parsePosition } from '../ids/position.ts';
 import { checkTypes, type ReservedTypes } from '../log/entry.ts';
-import { requirePosition } from '../log/newest.ts';
+import { assertPosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
 import { type PartlyReplayed, type Replayed, replayTurn } from '../workers/inspect/replay.ts';
 import type { Invocation, ReplayEvent } from './function-event.ts';
@@ -52,7 +52,7 @@ export function replayFunction(
     const run = invocation.awsRequestId;
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     const { log, at, from } = parseEvent(event);
-    if (at !== undefined) await requirePosition({ store: deps.store, types: checkTypes(deps.types) }, log, at);
+    if (at !== undefined) await assertPosition({ store: deps.store, types: checkTypes(deps.types) }, log, at);
     const replayed = await deps.withScratch(log, (scratch) =>
       replayTurn({ ...deps, scratch, deadline }, log, { at, from }),
     );

@@ -3,7 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { dueDeduplicationId } from '../workers/dispatch/run-job.ts';
 import type { Job } from '../workers/jobs/job.ts';
 import { type QueueName, queueOf } from '../workers/jobs/job-queues.ts';
-import type { AskedNote } from '../workers/sweep/sweep-note.ts';
+import type { RequestedJobsNote } from '../workers/sweep/sweep-note.ts';
 
 /** SQS needs a minute until it counts a message that was sent. */
 const COUNTED_SECONDS = 120;
@@ -26,9 +26,9 @@ const JOBS_OF_ONE_LOG = 1_000;
 /** No queue keeps a message for longer. */
 const RETENTION_SECONDS = 14 * 24 * 3600;
 
-export interface AskedJobsOptions {
+export interface RequestedJobsOptions {
   /** The jobs that earlier sweeps noted. */
-  readonly noted: readonly AskedNote[];
+  readonly noted: readonly RequestedJobsNote[];
   /** How many messages each queue holds. */
   readonly depths: Readonly<Record<QueueName, number>>;
   /** Epoch milliseconds. */
@@ -43,15 +43,15 @@ export interface AskedJobsOptions {
  * the queue's retention period has passed. A later sweep then sends the job again if it is still due. So a message that was
  * lost delays its job, and the number of messages in a queue stays bounded however many sweeps come by.
  */
-export class AskedJobs {
+export class RequestedJobs {
   readonly #nowSeconds: number;
-  readonly #asked = new Map<string, Omit<AskedNote, 'jobs'>>();
+  readonly #asked = new Map<string, Omit<RequestedJobsNote, 'jobs'>>();
   readonly #seen = new Set<string>();
   readonly #ofLog: Readonly<Record<QueueName, Map<LogId, number>>> = { snapshot: new Map(), maintenance: new Map() };
   readonly #depths: Record<QueueName, number>;
-  readonly #now: Readonly<Record<QueueName, Omit<AskedNote, 'jobs'>>>;
+  readonly #now: Readonly<Record<QueueName, Omit<RequestedJobsNote, 'jobs'>>>;
 
-  constructor({ noted, depths, nowMs }: AskedJobsOptions) {
+  constructor({ noted, depths, nowMs }: RequestedJobsOptions) {
     this.#nowSeconds = Math.floor(nowMs / 1000);
     this.#depths = { ...depths };
     this.#now = {
@@ -84,8 +84,8 @@ export class AskedJobs {
    * What the next sweep has to know.
    * @param complete whether this sweep looked at all logs: then a job that it did not meet is done
    */
-  note(complete: boolean): AskedNote[] {
-    const groups = new Map<Omit<AskedNote, 'jobs'>, string[]>();
+  note(complete: boolean): RequestedJobsNote[] {
+    const groups = new Map<Omit<RequestedJobsNote, 'jobs'>, string[]>();
     for (const [id, when] of this.#asked) {
       if (complete && !this.#seen.has(id)) continue;
       const jobs = groups.get(when);
@@ -95,7 +95,7 @@ export class AskedJobs {
     return [...groups].map(([when, jobs]) => ({ ...when, jobs }));
   }
 
-  #mayWait({ at }: Omit<AskedNote, 'jobs'>, depth: number): boolean {
+  #mayWait({ at }: Omit<RequestedJobsNote, 'jobs'>, depth: number): boolean {
     const age = this.#nowSeconds - at;
     if (age < COUNTED_SECONDS) return true;
     if (depth === 0 || age >= RETENTION_SECONDS) return false;

@@ -13,7 +13,7 @@ import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
 import { type SweepDeps, type SweepOptions, type SweepRest, type SweepResult, sweep } from '../workers/sweep/sweep.ts';
 import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
 import type { Invocation, SweepEvent } from './function-event.ts';
-import { AskedJobs } from './requested-jobs.ts';
+import { RequestedJobs } from './requested-jobs.ts';
 
 /** What is left of the function's time when parts begin to end: for the logs that they are at, and the note. */
 const MARGIN_MS = 60_000;
@@ -83,7 +83,7 @@ export function sweepFunction(
       return result;
     }
     const noted = await readSweepNote(blobs);
-    const asked = new AskedJobs({
+    const asked = new RequestedJobs({
       noted: noted?.asked ?? [],
       depths: { snapshot: await queues.snapshot.depth(), maintenance: await queues.maintenance.depth() },
       nowMs: deps.now(),

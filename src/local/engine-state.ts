@@ -4,7 +4,7 @@ import * as z from 'zod';
 
 const schema = z.object({
   /** The process that owns the engine. */
-  keeperPid: z.int().positive(),
+  supervisorPid: z.int().positive(),
   /** Where the keeper gives out leases, on 127.0.0.1. */
   port: z.int().positive(),
   /** What a command must say there. */
@@ -40,7 +40,7 @@ export async function readEngineState(dir: string): Promise<EngineState | undefi
 
 /** Replaces the state as a whole; readers see the old or the new one. Readable by this user alone. */
 export async function writeEngineState(dir: string, state: EngineState): Promise<void> {
-  const temporary = `${statePath(dir)}.${state.keeperPid}.tmp`;
+  const temporary = `${statePath(dir)}.${state.supervisorPid}.tmp`;
   await writeFile(temporary, JSON.stringify(state, undefined, 2), { mode: 0o600 });
   await rename(temporary, statePath(dir));
 }

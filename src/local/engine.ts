@@ -18,7 +18,7 @@ const KEEPER_GRACE_MS = 15_000;
 const ENGINE_GRACE_MS = 5_000;
 
 /** The first line that a keeper prints. */
-const keeperAnswer = z.discriminatedUnion('started', [
+const supervisorAnswer = z.discriminatedUnion('started', [
   z.object({ started: z.literal(true) }),
   z.object({
     started: z.literal(false),
@@ -124,7 +124,7 @@ async function takeLeaseOrStart(dir: string): Promise<Lease> {
   const running = await takeLease(dir);
   if (running !== undefined) return running;
   await clearAway(dir);
-  const release = await startKeeper(dir);
+  const release = await startSupervisor(dir);
   try {
     const lease = await takeLease(dir);
     if (lease !== undefined) return lease;
@@ -160,7 +160,7 @@ async function clearAway(dir: string): Promise<void> {
  * Starts a keeper and waits until its engine serves.
  * @returns what to call once a lease is held, since the keeper waits for one until then
  */
-async function startKeeper(dir: string): Promise<() => void> {
+async function startSupervisor(dir: string): Promise<() => void> {
   const log = await open(join(dir, 'engine.log'), 'a');
   // In a session of its own, so that no Ctrl+C meant for a command reaches it.
   const keeper = spawn(process.execPath, [KEEPER, dir], {
@@ -180,7 +180,7 @@ async function startKeeper(dir: string): Promise<() => void> {
     keeper.unref();
   };
   try {
-    const said = keeperAnswer.parse(JSON.parse(await answer));
+    const said = supervisorAnswer.parse(JSON.parse(await answer));
     if (said.started) return release;
     const details = { advice: said.advice };
     throw said.code === 'USAGE' ? new UsageError(said.reason, details) : new EngineError(said.reason, details);

@@ -12,7 +12,7 @@ const STOP_WITHIN_MS = 30_000;
  * The keeper answers `joined`, and then once: `left` where others still need the engine, `stopped` where it has
  * stopped, or unasked `lost REASON` where the engine ended by itself.
  */
-export type KeeperWord = 'joined' | 'left' | 'stopped' | 'lost';
+export type SupervisorMessage = 'joined' | 'left' | 'stopped' | 'lost';
 
 /** Calls back with each line: its first word, and the rest. */
 export function onLines(socket: Socket, listener: (word: string, rest: string) => void): void {

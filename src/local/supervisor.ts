@@ -9,11 +9,11 @@ import { LogfoldError, textOf } from '../errors.ts';
 import { checkpointPath, readCheckpoint } from './checkpoint-store.ts';
 import { chooseEngine, dataPath } from './engine-program.ts';
 import { removeEngineState, writeEngineState } from './engine-state.ts';
-import { type KeeperWord, onLines } from './lease.ts';
+import { onLines, type SupervisorMessage } from './lease.ts';
 import { RunningEngine } from './running-engine.ts';
 import { indexStreamRecords, trimStreamRecords } from './stream-records.ts';
 
-class Keeper {
+class Supervisor {
   readonly #dir: string;
   readonly #token = randomBytes(16).toString('hex');
   readonly #leases = new Set<Socket>();
@@ -41,7 +41,7 @@ class Keeper {
     void engine.ended.then((how) => this.#end('lost', `the engine ended (${how})`));
     const port = await this.#listen();
     await writeEngineState(this.#dir, {
-      keeperPid: process.pid,
+      supervisorPid: process.pid,
       port,
       token: this.#token,
       enginePid: engine.pid,
@@ -107,7 +107,7 @@ class Keeper {
   }
 
   /** Stops the engine, tells the others, and ends this process; what is left of the connections closes with it. */
-  async #end(word: KeeperWord, reason: string, others: readonly Socket[] = []): Promise<void> {
+  async #end(word: SupervisorMessage, reason: string, others: readonly Socket[] = []): Promise<void> {
     if (this.#ending) return;
     this.#ending = true;
     this.#server.close();
@@ -122,7 +122,7 @@ class Keeper {
   }
 }
 
-function line(word: KeeperWord, reason = ''): string {
+function line(word: SupervisorMessage, reason = ''): string {
   return `${word} ${reason}\n`;
 }
 
@@ -131,7 +131,7 @@ function say(answer: unknown): Promise<void> {
 }
 
 const [, , dir = '.'] = process.argv;
-const keeper = new Keeper(dir);
+const keeper = new Supervisor(dir);
 // Whoever started this process may be gone already; its standard input says so.
 process.stdout.on('error', () => {});
 try {

@@ -34,7 +34,7 @@ export type ScanPlace = Pick<Segment, 'log' | 'segment'>;
 export type Expiration = Pick<Segment, 'expires' | 'expired'>;
 
 /** A segment that says when its entries go. */
-export type LeavingSegment = Pick<Segment, 'log' | 'segment'> & { readonly expires: number };
+export type ExpiringSegment = Pick<Segment, 'log' | 'segment'> & { readonly expires: number };
 
 /** The most items that are put, deleted or let go at once. */
 export const MAX_BATCH_ITEMS = 25;
@@ -174,15 +174,15 @@ export interface LogStore {
    * @returns whether the segment says so; where not, nothing was changed
    * @throws TooLargeError where they are more
    */
-  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
+  expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
 
   /**
    * Takes the expiry from entries of a segment that have one, at most {@link MAX_BATCH_ITEMS}, on the same condition and at
-   * the same price as {@link letEntriesGo}.
+   * the same price as {@link expireEntries}.
    * @returns whether the segment says so; where not, nothing was changed
    * @throws TooLargeError where they are more
    */
-  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean>;
+  unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean>;
 
   /**
    * Writes items of the Entry table just as they are, whatever was there, at most {@link MAX_BATCH_ITEMS}: for those

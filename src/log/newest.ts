@@ -178,7 +178,7 @@ function notFound(log: LogId): LogNotFoundError {
  * @throws LogNotFoundError
  * @throws EntryNotFoundError where it is not
  */
-export async function requirePosition(
+export async function assertPosition(
   source: { readonly store: LogStore; readonly types: ReservedTypes },
   log: LogId,
   at: Position,

@@ -159,7 +159,7 @@ export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPo
  * Nothing can be planned for them before somebody takes back that they expire, since their entries may be gone already.
  * @param segments all of one log
  */
-export function leavingUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
+export function expiringUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
   const leaves = ({ archive, expires, expired }: Segment) =>
     archive === undefined && expires !== undefined && expired === undefined;
   return policy.archive ? segments.filter(leaves) : [];

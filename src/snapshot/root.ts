@@ -15,8 +15,8 @@ import {
 } from '../errors.ts';
 import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../ids/position.ts';
-import { isStateSettled, layersHash, type State, stateTops } from '../state/state.ts';
-import type { LayeredTree } from '../tree/buffered-tree.ts';
+import { hashFlushedState, isStateFlushed, type State, stateTops } from '../state/state.ts';
+import type { BufferedTree } from '../tree/buffered-tree.ts';
 import type { KeyKind } from '../tree/key.ts';
 import { decodeNode, encodeNode } from '../tree/node.ts';
 import { emptyTree, type Tree } from '../tree/tree.ts';
@@ -98,8 +98,8 @@ function lastFolded({ log, position: { segment, entry } }: Pick<Root, 'log' | 'p
 }
 
 function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint8Array {
-  const maps = [...root.state.maps].map(([name, { kind, settled, pending }]) => {
-    const tops = [settled.top, pending.top].filter((top) => top !== undefined);
+  const maps = [...root.state.maps].map(([name, { kind, tree, buffer }]) => {
+    const tops = [tree.top, buffer.top].filter((top) => top !== undefined);
     return [name, kind, ...tops.map(encodeNode)];
   });
   return encodeValue({
@@ -107,7 +107,7 @@ function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint
     log: logIdBytes(root.log),
     position: [root.position.segment, root.position.entry],
     reducer: [root.reducer.name, root.reducer.version],
-    hash: fromHex(layersHash(platform, root.state)),
+    hash: fromHex(hashFlushedState(platform, root.state)),
     meta: root.state.meta,
     maps,
   });
@@ -134,8 +134,8 @@ export function decodeRoot(
         advice: REBUILD_ADVICE,
       });
     }
-    if (layersHash(platform, root.state) !== hash) throw invalid('its state does not hash to what it says');
-    return { ...root, stateHash: isStateSettled(root.state) ? hash : undefined };
+    if (hashFlushedState(platform, root.state) !== hash) throw invalid('its state does not hash to what it says');
+    return { ...root, stateHash: isStateFlushed(root.state) ? hash : undefined };
   } catch (error) {
     throw error instanceof LogfoldError ? error.at({ log: expected.log, ...expected.position }) : error;
   }
@@ -163,8 +163,8 @@ function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: str
   };
 }
 
-function parseMap(value: Value): [string, LayeredTree] {
-  const [name, kind, settled, pending, ...rest] = asArray(value);
+function parseMap(value: Value): [string, BufferedTree] {
+  const [name, kind, treeTop, bufferTop, ...rest] = asArray(value);
   if (typeof name !== 'string' || !isKind(kind) || rest.length > 0) throw invalid('a map is malformed');
   const parseTop = (top: Value | undefined): Tree => {
     if (!(top instanceof Uint8Array)) throw invalid(`map '${name}' has no top`);
@@ -172,8 +172,8 @@ function parseMap(value: Value): [string, LayeredTree] {
     if (typeof node.keys[0] !== kind) throw invalid(`the keys of map '${name}' are no ${kind}s`);
     return { kind, top: node };
   };
-  const tree = parseTop(settled);
-  return [name, { kind, settled: tree, pending: pending === undefined ? emptyTree(kind) : parseTop(pending) }];
+  const tree = parseTop(treeTop);
+  return [name, { kind, tree, buffer: bufferTop === undefined ? emptyTree(kind) : parseTop(bufferTop) }];
 }
 
 function parseLog(bytes: Uint8Array): LogId {

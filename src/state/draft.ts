@@ -1,12 +1,12 @@
 import type { Value } from '../codec/value.ts';
 import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
 import {
-  emptyLayers,
-  getLayered,
-  type LayeredTree,
-  layeredItems,
-  layeredKeys,
-  layeredValues,
+  type BufferedTree,
+  emptyBufferedTree,
+  getMerged,
+  mergedItems,
+  mergedKeys,
+  mergedValues,
 } from '../tree/buffered-tree.ts';
 import type { EditOptions } from '../tree/edit.ts';
 import { describeKey, type Key, type KeyKind, MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
@@ -27,21 +27,21 @@ import { EMPTY_STATE, type State } from './state.ts';
  */
 export class DraftMap implements MapUse {
   readonly kind: KeyKind;
-  /** Whether edits may wait; see {@link DraftOptions.defers}. */
-  readonly defers: boolean;
+  /** Whether edits may wait; see {@link DraftOptions.buffers}. */
+  readonly buffers: boolean;
   readonly #map: EditedMap;
   readonly #use: DraftUse;
 
-  constructor(map: EditedMap, use: DraftUse, { kind, defers }: MapUse) {
+  constructor(map: EditedMap, use: DraftUse, { kind, buffers }: MapUse) {
     this.#map = map;
     this.#use = use;
     this.kind = kind;
-    this.defers = defers;
+    this.buffers = buffers;
   }
 
   /**
    * Sets the value under a key.
-   * @param weight a whole number, 1 or more; see {@link DraftMap.atOffset}. Always 1 in a map that defers
+   * @param weight a whole number, 1 or more; see {@link DraftMap.atOffset}. Always 1 in a map that buffers
    * @throws KeyInvalidError, ValueUnsupportedError, StateUnsupportedError; then the map is unchanged
    */
   put(key: Key, value: Value, weight = 1): void {
@@ -73,22 +73,22 @@ export class DraftMap implements MapUse {
       if (this.#map.batch(this).isLong) await this.#map.apply();
       const answer = this.#map.batch(this).get(key);
       if (answer === 'deleted') return undefined;
-      if (answer === 'unknown') return getLayered(this.#map.store, await this.#map.applied(), key);
+      if (answer === 'unknown') return getMerged(this.#map.store, await this.#map.applied(), key);
       return answer.put;
     });
   }
 
-  /** How many items there are. Not for a map that defers. */
+  /** How many items there are. Not for a map that buffers. */
   count(): Promise<number> {
     return this.#use.run(async () => treeCount(await this.#exact()));
   }
 
-  /** The sum of the items' weights. Not for a map that defers. */
+  /** The sum of the items' weights. Not for a map that buffers. */
   weight(): Promise<number> {
     return this.#use.run(async () => treeWeight(await this.#exact()));
   }
 
-  /** The item that covers a place in the sum of weights; undefined past its end. Not for a map that defers. */
+  /** The item that covers a place in the sum of weights; undefined past its end. Not for a map that buffers. */
   atOffset(offset: number): Promise<WeighedItem | undefined> {
     return this.#use.run(async () => itemAtOffset(this.#map.store, await this.#exact(), offset));
   }
@@ -99,7 +99,7 @@ export class DraftMap implements MapUse {
    */
   async *items(range: KeyRange = {}): AsyncGenerator<Item> {
     this.#checkBounds(range);
-    const items = await this.#use.run(async () => layeredValues(this.#map.store, await this.#layers(), range));
+    const items = await this.#use.run(async () => mergedValues(this.#map.store, await this.#layers(), range));
     try {
       for (;;) {
         const step = await this.#use.run(() => items.next());
@@ -115,7 +115,7 @@ export class DraftMap implements MapUse {
   async firstKey(from: Key): Promise<Key | undefined> {
     this.#checkBounds({ from });
     return this.#use.run(async () => {
-      for await (const { key } of layeredItems(this.#map.store, await this.#layers(), { from })) return key;
+      for await (const { key } of mergedItems(this.#map.store, await this.#layers(), { from })) return key;
       return undefined;
     });
   }
@@ -125,7 +125,7 @@ export class DraftMap implements MapUse {
    * depends on which edits wait.
    */
   async *keys(): AsyncGenerator<Key[]> {
-    const parts = await this.#use.run(async () => layeredKeys(this.#map.store, await this.#layers()));
+    const parts = await this.#use.run(async () => mergedKeys(this.#map.store, await this.#layers()));
     try {
       for (;;) {
         const step = await this.#use.run(() => parts.next());
@@ -144,10 +144,10 @@ export class DraftMap implements MapUse {
    */
   firstKeys(set: KeySet): Promise<Key[]> {
     return this.#use.run(async () => {
-      const { settled, pending } = await this.#layers();
+      const { tree, buffer } = await this.#layers();
       const found: Key[] = [];
-      for (const tree of [settled, pending]) {
-        for await (const keys of keysInSet(this.#map.store, tree, set, { firsts: true })) {
+      for (const part of [tree, buffer]) {
+        for await (const keys of keysInSet(this.#map.store, part, set, { firsts: true })) {
           for (const key of keys) found.push(key);
         }
       }
@@ -155,13 +155,13 @@ export class DraftMap implements MapUse {
     });
   }
 
-  #layers(): Promise<LayeredTree> {
+  #layers(): Promise<BufferedTree> {
     this.#map.batch(this);
     return this.#map.apply();
   }
 
   #exact(): ReturnType<EditedMap['exact']> {
-    if (this.defers) throw new Error('a map that defers edits has no exact count');
+    if (this.buffers) throw new Error('a map that buffers edits has no exact count');
     this.#map.batch(this);
     return this.#map.exact();
   }
@@ -172,8 +172,8 @@ export class DraftMap implements MapUse {
         advice: 'Correct the reducer so that weights are whole numbers from 1 on, raise its version, and deploy it',
       });
     }
-    if (!this.defers) return;
-    throw new StateUnsupportedError(`map '${this.#map.name}' defers edits, so its items cannot have weights`, {
+    if (!this.buffers) return;
+    throw new StateUnsupportedError(`map '${this.#map.name}' buffers edits, so its items cannot have weights`, {
       advice: 'Correct the reducer so that it does without one of the two, raise its version, and deploy it',
     });
   }
@@ -194,7 +194,7 @@ export interface DraftOptions {
    * Lets edits wait if too few of them share a leaf to be worth writing it. Reads by key and by order are not affected,
    * but a map used in this way has no counts, weights and offsets. False by default.
    */
-  readonly defers?: boolean;
+  readonly buffers?: boolean;
 }
 
 /** A state has no more maps than this: its root carries the top node of each. */
@@ -230,12 +230,12 @@ export class Draft {
    * @throws StateUnsupportedError if the name or the kind of keys is none
    */
   map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
-    const defers = options.defers === true;
+    const buffers = options.buffers === true;
     const { edited, uses } = this.#maps.get(name) ?? this.#newMap(name, kind);
-    const known = uses.find((use) => use.kind === kind && use.defers === defers);
+    const known = uses.find((use) => use.kind === kind && use.buffers === buffers);
     if (known !== undefined) return known;
     checkKind(kind);
-    const use = new DraftMap(edited, this.use, { kind, defers });
+    const use = new DraftMap(edited, this.use, { kind, buffers });
     uses.push(use);
     return use;
   }
@@ -262,11 +262,11 @@ export class Draft {
    */
   async state(options?: EditOptions): Promise<State> {
     await this.#checkMaps();
-    const maps: [string, LayeredTree][] = [];
+    const maps: [string, BufferedTree][] = [];
     for (const [name, { edited }] of this.#maps) {
       const applied = await edited.apply(options);
       // An empty map is the same as none, so that equal contents are equal states.
-      if (applied.settled.top !== undefined) maps.push([name, applied]);
+      if (applied.tree.top !== undefined) maps.push([name, applied]);
     }
     maps.sort(([a], [b]) => (a < b ? -1 : 1));
     return { meta: Object.fromEntries(this.meta), maps: new Map(maps) };
@@ -279,10 +279,10 @@ export class Draft {
       });
     }
     checkKind(kind);
-    return this.#addMap(name, emptyLayers(kind));
+    return this.#addMap(name, emptyBufferedTree(kind));
   }
 
-  #addMap(name: string, map: LayeredTree): UsedMap {
+  #addMap(name: string, map: BufferedTree): UsedMap {
     const used: UsedMap = { edited: new EditedMap(name, map, this.#store, this.#unchecked), uses: [] };
     this.#maps.set(name, used);
     return used;

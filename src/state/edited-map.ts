@@ -1,12 +1,12 @@
 import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
 import { EditBatch } from '../tree/batch.ts';
-import { emptyLayers, type LayeredTree, layeredItems } from '../tree/buffered-tree.ts';
+import { type BufferedTree, emptyBufferedTree, mergedItems } from '../tree/buffered-tree.ts';
 import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { KeyKind } from '../tree/key.ts';
 import { type NodeStore, unsavedBytes } from '../tree/node-store.ts';
 import { removeSets } from '../tree/range-removal.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
-import { type ApplyOptions, applyEdits, settle } from '../tree/write-buffer.ts';
+import { type ApplyOptions, applyEdits, flush } from '../tree/write-buffer.ts';
 
 /**
  * The most that all items of a map may weigh together, so that every sum of weights is exact: 2^52. Keys that are put
@@ -22,7 +22,7 @@ const MAP_BYTES = 2048;
 /** How a reducer uses a map. */
 export interface MapUse {
   readonly kind: KeyKind;
-  readonly defers: boolean;
+  readonly buffers: boolean;
 }
 
 /**
@@ -34,10 +34,10 @@ export class EditedMap {
   readonly store: NodeStore;
   /** The maps of the draft that the end of the entry has to check. */
   readonly #unchecked: Set<EditedMap>;
-  #map: LayeredTree;
+  #map: BufferedTree;
   #batch: EditBatch;
   /** The map as it was when all of its nodes were found saved. */
-  #saved: LayeredTree | undefined;
+  #saved: BufferedTree | undefined;
   /** Batches whose turn to be applied has not come. */
   readonly #waiting: EditBatch[] = [];
   #use: MapUse | undefined;
@@ -45,13 +45,13 @@ export class EditedMap {
   /** At least what all items with a weight weigh together. */
   #weightBound: number;
 
-  constructor(name: string, map: LayeredTree, store: NodeStore, unchecked: Set<EditedMap>) {
+  constructor(name: string, map: BufferedTree, store: NodeStore, unchecked: Set<EditedMap>) {
     this.name = name;
     this.store = store;
     this.#unchecked = unchecked;
     this.#map = map;
     this.#batch = new EditBatch(map.kind);
-    this.#weightBound = treeWeight(map.settled);
+    this.#weightBound = treeWeight(map.tree);
   }
 
   /** About how much memory the waiting edits take, and the nodes that applied edits made and nobody saved, in bytes. */
@@ -62,7 +62,7 @@ export class EditedMap {
   /** A map that was found saved stays so until edits are applied, so that a look at many maps is fast. */
   #unsavedBytes(): number {
     if (this.#map === this.#saved) return 0;
-    const tops = [this.#map.settled.top, this.#map.pending.top].filter((top) => top !== undefined);
+    const tops = [this.#map.tree.top, this.#map.buffer.top].filter((top) => top !== undefined);
     const bytes = tops.reduce((total, top) => total + unsavedBytes(top), 0);
     if (bytes === 0) this.#saved = this.#map;
     return bytes;
@@ -93,7 +93,7 @@ export class EditedMap {
             'Correct the reducer so that it empties the map before it uses other keys, raise its version, and deploy it',
         });
       }
-      this.#map = emptyLayers(kind);
+      this.#map = emptyBufferedTree(kind);
     });
     this.#unchecked.add(this);
   }
@@ -120,21 +120,21 @@ export class EditedMap {
   }
 
   /** Brings the edits of the batch into the map and returns it; in memory, unless the options have it saved early. */
-  async apply(options?: EditOptions): Promise<LayeredTree> {
+  async apply(options?: EditOptions): Promise<BufferedTree> {
     this.#applyLater(options);
     await this.#applied;
     return this.#map;
   }
 
   /** The map without the edits that are still in the batch. */
-  async applied(): Promise<LayeredTree> {
+  async applied(): Promise<BufferedTree> {
     await this.#applied;
     return this.#map;
   }
 
   /** The tree with all edits in it. */
   async exact(): Promise<Tree> {
-    const tree = await this.#settled(await this.apply());
+    const tree = await this.#tree(await this.apply());
     const weight = treeWeight(tree);
     if (weight > MAX_MAP_WEIGHT) {
       throw new StateUnsupportedError(
@@ -146,10 +146,10 @@ export class EditedMap {
     return tree;
   }
 
-  async #settled(map: LayeredTree): Promise<Tree> {
-    const settled = await settle(this.store, map);
-    if (this.#map === map) this.#map = settled;
-    return settled.settled;
+  async #tree(map: BufferedTree): Promise<Tree> {
+    const tree = await flush(this.store, map);
+    if (this.#map === map) this.#map = tree;
+    return tree.tree;
   }
 
   // One after the other, if several readers ask at the same time. If one fails, so does all that follows: its edits are
@@ -158,9 +158,9 @@ export class EditedMap {
     if (this.#batch.isEmpty) return;
     this.#waiting.push(this.#batch);
     this.#batch = new EditBatch(this.#batch.kind);
-    const defers = this.#use?.defers === true;
+    const buffers = this.#use?.buffers === true;
     this.#chain(async () => {
-      const edits = await this.#takeEdits({ ...options, defers });
+      const edits = await this.#takeEdits({ ...options, buffers });
       this.#map = await applyEdits(this.store, this.#map, edits.edits, edits.options);
     });
   }
@@ -173,8 +173,8 @@ export class EditedMap {
     const batch = this.#waiting.shift();
     if (batch === undefined) throw new Error(`map '${this.name}' has no batch to apply`);
     // Waiting edits have no weights.
-    const weighted = batch.hasWeights || treeWeight(this.#map.settled) !== treeCount(this.#map.settled);
-    const options = { ...asked, defers: asked.defers === true && !weighted };
+    const weighted = batch.hasWeights || treeWeight(this.#map.tree) !== treeCount(this.#map.tree);
+    const options = { ...asked, buffers: asked.buffers === true && !weighted };
     const { map, rest } = await removeSets(this.store, this.#map, batch.deletedSets, options);
     this.#map = map;
     return { edits: batch.resolve(this.store, rest), options };
@@ -188,7 +188,7 @@ export class EditedMap {
 }
 
 /** Whether a map has no items, waiting edits considered. */
-async function isEmpty(store: NodeStore, map: LayeredTree): Promise<boolean> {
-  for await (const _ of layeredItems(store, map)) return false;
+async function isEmpty(store: NodeStore, map: BufferedTree): Promise<boolean> {
+  for await (const _ of mergedItems(store, map)) return false;
   return true;
 }

@@ -26,7 +26,7 @@ export type ReducerDraft = Pick<Draft, 'map' | 'meta'>;
  *   hold is a number, bytes are a `Uint8Array`, and objects have their keys in ascending order.
  * - An empty map is the same as none, so it takes keys of either kind. If items with keys of the other kind are there,
  *   the entry fails.
- * - `defers` holds for one use of a map, and a map that is used so has no counts and weights.
+ * - `buffers` holds for one use of a map, and a map that is used so has no counts and weights.
  * - What no snapshot can hold is refused: it fails the entry.
  * - An error of the store fails the entry, even if the reducer catches it.
  *

@@ -13,10 +13,10 @@ import { emptyTree, type Tree } from './tree.ts';
  * leaf. Waiting edits are a tree of their own, from key to value or tombstone, so that however many there are, reading
  * a key or a short range fetches one chunk of them.
  */
-export interface LayeredTree {
+export interface BufferedTree {
   readonly kind: KeyKind;
-  readonly settled: Tree;
-  readonly pending: Tree;
+  readonly tree: Tree;
+  readonly buffer: Tree;
 }
 
 /** How a deletion stands among waiting edits: an empty extension of type 2, which no value is encoded as. */
@@ -26,17 +26,17 @@ export function isTombstone(encoded: Uint8Array): boolean {
   return equalBytes(encoded, TOMBSTONE);
 }
 
-export function emptyLayers(kind: KeyKind): LayeredTree {
-  return { kind, settled: emptyTree(kind), pending: emptyTree(kind) };
+export function emptyBufferedTree(kind: KeyKind): BufferedTree {
+  return { kind, tree: emptyTree(kind), buffer: emptyTree(kind) };
 }
 
 /** A map without waiting edits. */
-export function settledLayers(settled: Tree): LayeredTree {
-  return { kind: settled.kind, settled, pending: emptyTree(settled.kind) };
+export function withoutBuffer(tree: Tree): BufferedTree {
+  return { kind: tree.kind, tree, buffer: emptyTree(tree.kind) };
 }
 
-export function isSettled({ pending }: LayeredTree): boolean {
-  return pending.top === undefined;
+export function isFlushed({ buffer }: BufferedTree): boolean {
+  return buffer.top === undefined;
 }
 
 /** An item of a map, still encoded. */
@@ -47,28 +47,28 @@ export interface EncodedItem {
 }
 
 /** The item under a key, waiting edits considered. */
-export async function findLayered(store: NodeStore, map: LayeredTree, key: Key): Promise<EncodedItem | undefined> {
-  const waiting = await findItem(store, map.pending, key);
-  const found = waiting ?? (await findItem(store, map.settled, key));
+export async function findMerged(store: NodeStore, map: BufferedTree, key: Key): Promise<EncodedItem | undefined> {
+  const waiting = await findItem(store, map.buffer, key);
+  const found = waiting ?? (await findItem(store, map.tree, key));
   if (found === undefined || isTombstone(valueBytes(found.leaf, found.index))) return undefined;
   return { key, ...found };
 }
 
 /** The value under a key, waiting edits considered. */
-export async function getLayered(store: NodeStore, map: LayeredTree, key: Key): Promise<Value | undefined> {
-  const found = await findLayered(store, map, key);
+export async function getMerged(store: NodeStore, map: BufferedTree, key: Key): Promise<Value | undefined> {
+  const found = await findMerged(store, map, key);
   return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
 }
 
 /** The items of a range in order of key, still encoded, waiting edits considered. */
-export async function* layeredItems(
+export async function* mergedItems(
   store: NodeStore,
-  map: LayeredTree,
+  map: BufferedTree,
   range: KeyRange = {},
 ): AsyncGenerator<EncodedItem> {
-  const waiting = encodedItems(store, map.pending, range);
+  const waiting = encodedItems(store, map.buffer, range);
   let edit = (await waiting.next()).value;
-  for await (const { leaf, from, to } of rangeSlices(store, map.settled, range)) {
+  for await (const { leaf, from, to } of rangeSlices(store, map.tree, range)) {
     for (let index = from; index < to; index++) {
       const key = at(leaf.keys, index);
       for (; edit !== undefined && edit.key < key; edit = (await waiting.next()).value)
@@ -83,13 +83,13 @@ export async function* layeredItems(
   for (; edit !== undefined; edit = (await waiting.next()).value) if (!isDeletion(edit)) yield edit;
 }
 
-/** How many keys {@link layeredKeys} yields at once. */
+/** How many keys {@link mergedKeys} yields at once. */
 const KEYS_AT_ONCE = 1000;
 
 /** All keys in order, waiting edits considered, a part at a time. */
-export async function* layeredKeys(store: NodeStore, map: LayeredTree): AsyncGenerator<Key[]> {
+export async function* mergedKeys(store: NodeStore, map: BufferedTree): AsyncGenerator<Key[]> {
   let keys: Key[] = [];
-  for await (const { key } of layeredItems(store, map)) {
+  for await (const { key } of mergedItems(store, map)) {
     if (keys.push(key) < KEYS_AT_ONCE) continue;
     yield keys;
     keys = [];
@@ -98,8 +98,8 @@ export async function* layeredKeys(store: NodeStore, map: LayeredTree): AsyncGen
 }
 
 /** The items of a range in order of key, waiting edits considered. */
-export async function* layeredValues(store: NodeStore, map: LayeredTree, range: KeyRange = {}): AsyncGenerator<Item> {
-  for await (const { key, leaf, index } of layeredItems(store, map, range)) {
+export async function* mergedValues(store: NodeStore, map: BufferedTree, range: KeyRange = {}): AsyncGenerator<Item> {
+  for await (const { key, leaf, index } of mergedItems(store, map, range)) {
     yield { key, value: await leafValue(store, leaf, index) };
   }
 }
@@ -108,13 +108,13 @@ export async function* layeredValues(store: NodeStore, map: LayeredTree, range: 
  * Where two versions of a map differ, in order of key. Only chunks that the two do not share are read, and what one of
  * them has waiting. Both must be saved.
  */
-export async function* diffLayered(
+export async function* diffMerged(
   store: NodeStore,
-  before: LayeredTree,
-  after: LayeredTree,
+  before: BufferedTree,
+  after: BufferedTree,
 ): AsyncGenerator<Difference> {
   for await (const key of differingKeys(store, before, after)) {
-    const [left, right] = [await findLayered(store, before, key), await findLayered(store, after, key)];
+    const [left, right] = [await findMerged(store, before, key), await findMerged(store, after, key)];
     if (left === undefined && right === undefined) continue;
     if (left !== undefined && right !== undefined && sameValue(left, right)) continue;
     yield { key, before: left && (await toItem(store, left)), after: right && (await toItem(store, right)) };
@@ -122,16 +122,16 @@ export async function* diffLayered(
 }
 
 /** The keys, in order, under which either the trees or the waiting edits differ: nowhere else can the maps. */
-async function* differingKeys(store: NodeStore, before: LayeredTree, after: LayeredTree): AsyncGenerator<Key> {
-  const settled = diffPlaces(store, before.settled, after.settled);
-  const pending = diffPlaces(store, before.pending, after.pending);
-  let [a, b] = [(await settled.next()).value, (await pending.next()).value];
+async function* differingKeys(store: NodeStore, before: BufferedTree, after: BufferedTree): AsyncGenerator<Key> {
+  const tree = diffPlaces(store, before.tree, after.tree);
+  const buffer = diffPlaces(store, before.buffer, after.buffer);
+  let [a, b] = [(await tree.next()).value, (await buffer.next()).value];
   while (a !== undefined || b !== undefined) {
     const key = a === undefined || (b !== undefined && b.key < a.key) ? b?.key : a.key;
     if (key === undefined) return;
     yield key;
-    if (a?.key === key) a = (await settled.next()).value;
-    if (b?.key === key) b = (await pending.next()).value;
+    if (a?.key === key) a = (await tree.next()).value;
+    if (b?.key === key) b = (await buffer.next()).value;
   }
 }
 

@@ -32,7 +32,7 @@ export function itemBytes(key: Key, payloadBytes: number): number {
  * (as Dolt's prolly trees do with a Weibull distribution; this is the case with shape 2, in plain multiplication, so
  * that every machine computes the same).
  */
-export class NodeCutter {
+export class NodeSplitter {
   readonly #shape: NodeShape;
   readonly #level: number;
   readonly #chance: number;

@@ -1,6 +1,6 @@
 import { ByteWriter } from '../codec/bytes.ts';
 import { at, byteAt, keyAt, NumberColumn, uint32At } from './array.ts';
-import { NodeCutter, type NodeShape } from './chunk-boundary.ts';
+import { type NodeShape, NodeSplitter } from './chunk-boundary.ts';
 import type { Key } from './key.ts';
 import { type Inner, itemWeight, type Leaf, type Node, NodeRef, sum } from './node.ts';
 
@@ -21,7 +21,7 @@ export type EmitNode = (key: Key, ref: NodeRef) => void;
 
 /** Builds leaves: see {@link NodeBuilder}. */
 export class LeafBuilder implements NodeBuilder<Leaf> {
-  readonly #cutter: NodeCutter;
+  readonly #cutter: NodeSplitter;
   readonly #emit: EmitNode;
   #keys: Key[] = [];
   #ends = new NumberColumn();
@@ -30,7 +30,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   #weights: number[] | undefined;
 
   constructor(shape: NodeShape, emit: EmitNode) {
-    this.#cutter = new NodeCutter(shape, 0);
+    this.#cutter = new NodeSplitter(shape, 0);
     this.#emit = emit;
   }
 
@@ -111,13 +111,13 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
 /** Builds inner nodes of one level: see {@link NodeBuilder}. */
 export class InnerBuilder implements NodeBuilder<Inner> {
   readonly #level: number;
-  readonly #cutter: NodeCutter;
+  readonly #cutter: NodeSplitter;
   readonly #emit: EmitNode;
   #keys: Key[] = [];
   #children: NodeRef[] = [];
 
   constructor(shape: NodeShape, level: number, emit: EmitNode) {
-    this.#cutter = new NodeCutter(shape, level);
+    this.#cutter = new NodeSplitter(shape, level);
     this.#level = level;
     this.#emit = emit;
   }

@@ -1,5 +1,5 @@
 import { keyAt } from './array.ts';
-import type { LayeredTree } from './buffered-tree.ts';
+import type { BufferedTree } from './buffered-tree.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
 import { EDITS_AT_ONCE, editTree, type LeafEdits, removeChildren } from './edit.ts';
 import { type Key, sortedUnique } from './key.ts';
@@ -7,11 +7,11 @@ import { type KeySet, keysInSet, laterKey } from './key-set.ts';
 import { isLeaf } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
-import { type ApplyOptions, applyEdits, settleSmall } from './write-buffer.ts';
+import { type ApplyOptions, applyEdits, flushSmall } from './write-buffer.ts';
 
 /** A map without most of the keys to delete. */
 export interface Removed {
-  readonly map: LayeredTree;
+  readonly map: BufferedTree;
   /** Keys that are still to be deleted: ascending, each once, and at most {@link EDITS_AT_ONCE}. */
   readonly rest: readonly Key[];
 }
@@ -23,21 +23,21 @@ export interface Removed {
  */
 export async function removeSets(
   store: NodeStore,
-  map: LayeredTree,
+  map: BufferedTree,
   sets: readonly KeySet[],
   options: ApplyOptions = {},
 ): Promise<Removed> {
   if (sets.length === 0) return { map, rest: [] };
   const atOnce = options.editsAtOnce ?? EDITS_AT_ONCE;
-  let { settled, pending } = map;
+  let { tree, buffer } = map;
   for (const set of sets) {
-    settled = await removeWholeNodes(store, settled, set);
-    pending = await removeSet(store, pending, set, atOnce);
+    tree = await removeWholeNodes(store, tree, set);
+    buffer = await removeSet(store, buffer, set, atOnce);
   }
-  let remaining = await settleSmall(store, { kind: map.kind, settled, pending }, options);
+  let remaining = await flushSmall(store, { kind: map.kind, tree, buffer }, options);
   let rest: Key[] = [];
   for (const set of sets) {
-    for await (const keys of keysInSet(store, remaining.settled, set)) {
+    for await (const keys of keysInSet(store, remaining.tree, set)) {
       for (const key of keys) rest.push(key);
       if (rest.length < atOnce) continue;
       remaining = await applyEdits(store, remaining, deletions(sortedUnique(rest)), options);

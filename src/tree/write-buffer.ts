@@ -1,6 +1,6 @@
 import { ByteWriter } from '../codec/bytes.ts';
 import { float64At, keyAt, NumberColumn, uint32At } from './array.ts';
-import { isSettled, isTombstone, type LayeredTree, settledLayers, TOMBSTONE } from './buffered-tree.ts';
+import { type BufferedTree, isFlushed, isTombstone, TOMBSTONE, withoutBuffer } from './buffered-tree.ts';
 import { itemBytes, meanNodeBytes, type NodeShape } from './chunk-boundary.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
 import { EDITS_AT_ONCE, type EditOptions, editTree, type LeafEdits } from './edit.ts';
@@ -28,7 +28,7 @@ const TYPICAL_SHARE = 0.01;
  * To wait until waiting has cost what acting costs is never more than twice as dear as the best one could have done (the
  * ski rental problem). The root keeps the answer from depending much on e, so one typical share does for all.
  */
-export function writeEditsBytes(shape: NodeShape): number {
+export function flushThresholdBytes(shape: NodeShape): number {
   return Math.sqrt(2 * TYPICAL_SHARE) * meanNodeBytes(shape);
 }
 
@@ -45,19 +45,19 @@ interface LeafGroup extends Span {
  * others wait. A map of one leaf lets nothing wait, since that leaf travels in the root anyway.
  * @param edits of which every item weighs 1
  */
-export async function deferEdits(
+export async function bufferEdits(
   store: NodeStore,
-  map: LayeredTree,
+  map: BufferedTree,
   edits: LeafEdits,
   options?: EditOptions,
-): Promise<LayeredTree> {
+): Promise<BufferedTree> {
   if (edits.keys.length === 0) return map;
-  if (isSmall(map)) return settledLayers(await editTree(store, map.settled, edits, options));
-  const enough = writeEditsBytes(store.shape);
+  if (isSmall(map)) return withoutBuffer(await editTree(store, map.tree, edits, options));
+  const enough = flushThresholdBytes(store.shape);
   const arena = new EditArena(edits);
   const decisions: Decision[] = [];
   for await (const group of leafGroups(store, map, edits)) {
-    const older = await waitingEdits(store, map.pending, group, arena);
+    const older = await bufferedEdits(store, map.buffer, group, arena);
     const waits = (older?.size ?? 0) + editBytes(edits, group) < enough;
     decisions.push({ group, older, waits });
   }
@@ -66,27 +66,27 @@ export async function deferEdits(
   const split = plain ? { written: edits, waiting: undefined } : splitEdits(edits, arena, decisions);
   const deferred = {
     kind: map.kind,
-    settled: await editTree(store, map.settled, split.written, options),
-    pending: split.waiting === undefined ? map.pending : await editTree(store, map.pending, split.waiting, options),
+    tree: await editTree(store, map.tree, split.written, options),
+    buffer: split.waiting === undefined ? map.buffer : await editTree(store, map.buffer, split.waiting, options),
   };
-  return settleSmall(store, deferred, options);
+  return flushSmall(store, deferred, options);
 }
 
 export interface ApplyOptions extends EditOptions {
-  /** Lets edits wait; see {@link deferEdits}. */
-  readonly defers?: boolean | undefined;
+  /** Lets edits wait; see {@link bufferEdits}. */
+  readonly buffers?: boolean | undefined;
 }
 
 /** A map with edits applied: some of them may wait if the options allow it, otherwise nothing waits afterwards. */
 export async function applyEdits(
   store: NodeStore,
-  map: LayeredTree,
+  map: BufferedTree,
   edits: LeafEdits,
   options: ApplyOptions = {},
-): Promise<LayeredTree> {
-  if (options.defers === true) return deferEdits(store, map, edits, options);
-  const { settled } = await settle(store, map, options);
-  return settledLayers(await editTree(store, settled, edits, options));
+): Promise<BufferedTree> {
+  if (options.buffers === true) return bufferEdits(store, map, edits, options);
+  const { tree } = await flush(store, map, options);
+  return withoutBuffer(await editTree(store, tree, edits, options));
 }
 
 /** What happens to the edits of one leaf. */
@@ -106,7 +106,7 @@ function splitEdits(
   const written = new EditList(arena);
   const waiting = new EditList(arena);
   for (const { group, older, waits } of decisions) {
-    if (waits) waiting.addWaiting(edits, group);
+    if (waits) waiting.addToBuffer(edits, group);
     else if (older === undefined) written.add(edits, group);
     else {
       written.addMerged(older, edits, group);
@@ -127,36 +127,36 @@ function editBytes(edits: LeafEdits, { from, to }: Span): number {
 }
 
 /** Whether a map has no leaf below its top, in which case nothing waits. */
-function isSmall({ settled: { top } }: LayeredTree): boolean {
+function isSmall({ tree: { top } }: BufferedTree): boolean {
   return top === undefined || isLeaf(top);
 }
 
 /** A map without waiting edits if its tree is small enough for that, otherwise the map as it is. */
-export async function settleSmall(store: NodeStore, map: LayeredTree, options?: EditOptions): Promise<LayeredTree> {
-  return isSmall(map) ? settle(store, map, options) : map;
+export async function flushSmall(store: NodeStore, map: BufferedTree, options?: EditOptions): Promise<BufferedTree> {
+  return isSmall(map) ? flush(store, map, options) : map;
 }
 
 /** A map with all waiting edits written: the tree that a build from nothing gives. */
-export async function settle(store: NodeStore, map: LayeredTree, options?: EditOptions): Promise<LayeredTree> {
-  if (isSettled(map)) return map;
+export async function flush(store: NodeStore, map: BufferedTree, options?: EditOptions): Promise<BufferedTree> {
+  if (isFlushed(map)) return map;
   const atOnce = options?.editsAtOnce ?? EDITS_AT_ONCE;
-  let { settled } = map;
+  let { tree } = map;
   let part = new EditList(new EditArena());
-  for await (const slice of rangeSlices(store, map.pending)) {
-    part.addWaited(slice);
+  for await (const slice of rangeSlices(store, map.buffer)) {
+    part.addFromBuffer(slice);
     if (part.keys.length < atOnce) continue;
-    settled = await editTree(store, settled, part.edits(), options);
+    tree = await editTree(store, tree, part.edits(), options);
     part = new EditList(new EditArena());
   }
-  return settledLayers(await editTree(store, settled, part.edits(), options));
+  return withoutBuffer(await editTree(store, tree, part.edits(), options));
 }
 
-/** Groups edits by the leaf of the settled tree that they fall into. Reads inner nodes only. */
-async function* leafGroups(store: NodeStore, { settled }: LayeredTree, edits: LeafEdits): AsyncGenerator<LeafGroup> {
-  if (settled.top === undefined) return;
-  const cursor = new LevelCursor(store, settled.top, 1);
+/** Groups edits by the leaf of the tree that they fall into. Reads inner nodes only. */
+async function* leafGroups(store: NodeStore, { tree }: BufferedTree, edits: LeafEdits): AsyncGenerator<LeafGroup> {
+  if (tree.top === undefined) return;
+  const cursor = new LevelCursor(store, tree.top, 1);
   let place = await cursor.seek(keyAt(edits.keys, 0));
-  const first = settled.top.keys[0];
+  const first = tree.top.keys[0];
   for (let from = 0; from < edits.keys.length; ) {
     const key = keyAt(edits.keys, from);
     const nextNode = cursor.nextKey();
@@ -173,15 +173,15 @@ async function* leafGroups(store: NodeStore, { settled }: LayeredTree, edits: Le
 }
 
 /** What waits in a range of keys; undefined where nothing does. */
-async function waitingEdits(
+async function bufferedEdits(
   store: NodeStore,
-  pending: Tree,
+  buffer: Tree,
   range: { readonly start?: Key | undefined; readonly end?: Key | undefined },
   arena: EditArena,
 ): Promise<EditList | undefined> {
-  if (pending.top === undefined) return undefined;
+  if (buffer.top === undefined) return undefined;
   const list = new EditList(arena);
-  for await (const slice of rangeSlices(store, pending, { from: range.start, to: range.end })) list.addWaited(slice);
+  for await (const slice of rangeSlices(store, buffer, { from: range.start, to: range.end })) list.addFromBuffer(slice);
   return list.keys.length === 0 ? undefined : list;
 }
 
@@ -236,7 +236,7 @@ class EditList {
   }
 
   /** Adds edits that came, deletions as tombstones, which is how they wait. */
-  addWaiting(edits: LeafEdits, { from, to }: Span): void {
+  addToBuffer(edits: LeafEdits, { from, to }: Span): void {
     for (let i = from; i < to; i++) {
       const [start, end] = [float64At(edits.starts, i), float64At(edits.ends, i)];
       if (start !== end) this.#push(keyAt(edits.keys, i), start, end);
@@ -248,7 +248,7 @@ class EditList {
   }
 
   /** Adds edits that have waited, tombstones as deletions again. */
-  addWaited({ leaf, from, to }: LeafSlice): void {
+  addFromBuffer({ leaf, from, to }: LeafSlice): void {
     const first = from === 0 ? 0 : uint32At(leaf.ends, from - 1);
     const base = this.#arena.add(leaf.bytes.subarray(first, uint32At(leaf.ends, to - 1))) - first;
     for (let i = from, start = first; i < to; i++) {

@@ -642,37 +642,37 @@ describe.each(STORES)('the %s log store', (_name, open) => {
 
     test('by their expiry, or at once', async () => {
       const { log, leaving } = await leavingLog();
-      expect(await store.letEntriesGo(leaving, [1, 2, 2], 'ttl')).toBe(true);
-      expect(await store.letEntriesGo(leaving, [2, 3], 'ttl')).toBe(true);
+      expect(await store.expireEntries(leaving, [1, 2, 2], 'ttl')).toBe(true);
+      expect(await store.expireEntries(leaving, [2, 3], 'ttl')).toBe(true);
       const at = String(NOON);
       expect(await expiries(log)).toEqual(['', at, at, at, '']);
-      expect(await store.letEntriesGo(leaving, [1, 4, 4], 'delete')).toBe(true);
+      expect(await store.expireEntries(leaving, [1, 4, 4], 'delete')).toBe(true);
       expect(await numbersOf(log)).toEqual([0, 2, 3]);
     });
 
     test('not minding those that are gone, and making none', async () => {
       const { log, leaving } = await leavingLog();
       await store.deleteEntries(log, 0, [2, 4]);
-      expect(await store.letEntriesGo(leaving, [1, 2, 3], 'ttl')).toBe(true);
-      expect(await store.letEntriesGo(leaving, [4], 'ttl')).toBe(true);
-      expect(await store.letEntriesGo(leaving, [], 'ttl')).toBe(true);
+      expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
+      expect(await store.expireEntries(leaving, [4], 'ttl')).toBe(true);
+      expect(await store.expireEntries(leaving, [], 'ttl')).toBe(true);
       expect(await expiries(log)).toEqual(['', String(NOON), String(NOON)]);
-      expect(await store.letEntriesGo(leaving, [0, 2, 3], 'delete')).toBe(true);
+      expect(await store.expireEntries(leaving, [0, 2, 3], 'delete')).toBe(true);
       expect(await numbersOf(log)).toEqual([1]);
     });
 
     test('or keeps them again', async () => {
       const { log, leaving } = await leavingLog();
       const items = await itemsOf(log);
-      expect(await store.letEntriesGo(leaving, [1, 2, 3], 'ttl')).toBe(true);
-      expect(await store.keepEntries(leaving, [1, 2, 2, 4])).toBe(true);
+      expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
+      expect(await store.unexpireEntries(leaving, [1, 2, 2, 4])).toBe(true);
       expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
-      expect(await store.keepEntries({ ...leaving, expires: NOON + 1 }, [3])).toBe(false);
+      expect(await store.unexpireEntries({ ...leaving, expires: NOON + 1 }, [3])).toBe(false);
       expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
-      expect(await store.keepEntries(leaving, [3, 40])).toBe(true);
+      expect(await store.unexpireEntries(leaving, [3, 40])).toBe(true);
       expect(await itemsOf(log)).toEqual(items);
       const numbers = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => i);
-      await expect(store.keepEntries(leaving, numbers)).rejects.toThrow(TooLargeError);
+      await expect(store.unexpireEntries(leaving, numbers)).rejects.toThrow(TooLargeError);
     });
 
     test('not once the segment says otherwise', async () => {
@@ -680,13 +680,13 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       const items = await itemsOf(log);
       const other = { ...leaving, expires: NOON + 1 };
       for (const how of ['ttl', 'delete'] as const) {
-        expect(await store.letEntriesGo(other, [1, 2], how)).toBe(false);
-        expect(await store.letEntriesGo(other, [9], how)).toBe(false);
-        expect(await store.letEntriesGo(other, [], how)).toBe(false);
-        expect(await store.letEntriesGo({ ...leaving, segment: 1 }, [1], how)).toBe(false);
+        expect(await store.expireEntries(other, [1, 2], how)).toBe(false);
+        expect(await store.expireEntries(other, [9], how)).toBe(false);
+        expect(await store.expireEntries(other, [], how)).toBe(false);
+        expect(await store.expireEntries({ ...leaving, segment: 1 }, [1], how)).toBe(false);
       }
       expect(await store.setExpiration(leaving, {})).toBe(true);
-      for (const how of ['ttl', 'delete'] as const) expect(await store.letEntriesGo(leaving, [1, 2], how)).toBe(false);
+      for (const how of ['ttl', 'delete'] as const) expect(await store.expireEntries(leaving, [1, 2], how)).toBe(false);
       expect(await itemsOf(log)).toEqual(items);
     });
 
@@ -694,12 +694,12 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       const { log, leaving } = await leavingLog();
       const numbers = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => i);
       for (const how of ['ttl', 'delete'] as const) {
-        await expect(store.letEntriesGo(leaving, numbers, how)).rejects.toThrow(TooLargeError);
+        await expect(store.expireEntries(leaving, numbers, how)).rejects.toThrow(TooLargeError);
       }
       const body = { format: 'bytes', bytes: new Uint8Array(100 * 1024) } as const;
       await store.putItems(numbers.slice(1).map((entry) => encodeEntry(entryAt(log, { segment: 0, entry }, { body }))));
-      expect(await store.letEntriesGo(leaving, numbers.slice(1), 'ttl')).toBe(true);
-      expect(await store.letEntriesGo(leaving, numbers.slice(1), 'delete')).toBe(true);
+      expect(await store.expireEntries(leaving, numbers.slice(1), 'ttl')).toBe(true);
+      expect(await store.expireEntries(leaving, numbers.slice(1), 'delete')).toBe(true);
       expect(await numbersOf(log)).toEqual([0]);
     });
   });
@@ -1176,7 +1176,7 @@ describe('the memory log store alone', () => {
 
   test('removes the entries whose expiry is over, and tells which', async () => {
     const { store, log } = await expiringLog();
-    const removed = store.expireEntries(NOON + 2);
+    const removed = store.expireNow(NOON + 2);
     expect(removed).toHaveLength(3);
     expect(removed).toEqual(
       expect.arrayContaining([
@@ -1187,12 +1187,12 @@ describe('the memory log store alone', () => {
     );
     expect(await left(store, log)).toEqual([0, 3, 4]);
     expect(await store.newestEntry(log, 1)).toBeUndefined();
-    expect(store.expireEntries(NOON + 2)).toEqual([]);
+    expect(store.expireNow(NOON + 2)).toEqual([]);
   });
 
   test('removes only those that are chosen', async () => {
     const { store, log } = await expiringLog();
-    const removed = store.expireEntries(NOON + 100, ({ position }) => position.entry === 4);
+    const removed = store.expireNow(NOON + 100, ({ position }) => position.entry === 4);
     expect(removed).toEqual([{ log, position: { segment: 0, entry: 4 } }]);
     expect(await left(store, log)).toEqual([0, 1, 2, 3]);
     expect((await store.newestEntry(log, 0))?.position.entry).toBe(3);

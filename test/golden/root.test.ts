@@ -5,7 +5,7 @@ import { parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { decodeRoot, type EncodedRoot, encodeRoot } from '../../src/snapshot/root.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { layersHash } from '../../src/state/state.ts';
+import { hashFlushedState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { nodeStore } from '../support/chunks.ts';
@@ -73,7 +73,7 @@ async function build(
   input: Input,
 ): Promise<{ encoded: EncodedRoot; canonical: Uint8Array; hash: string }> {
   const state = await savedSheet(store, input.edits);
-  const hash = layersHash(nativePlatform, state);
+  const hash = hashFlushedState(nativePlatform, state);
   const reducer = { name: 'spreadsheet', version: 1 };
   const encoded = encodeRoot(nativePlatform, { log: LOG, position: input.position, reducer, state });
   return { encoded, canonical: unpackChunk(nativePlatform, encoded.stored), hash };
@@ -112,7 +112,7 @@ test('the small one is this sheet', async () => {
 test('the large one has an inner node at its top and several leaves below', async () => {
   const store = nodeStore();
   const state = await savedSheet(store, LARGE.edits);
-  const top = state.maps.get('cells')?.settled.top;
+  const top = state.maps.get('cells')?.tree.top;
   if (top === undefined) throw new Error('the sheet has no cells');
   const reached = await Array.fromAsync(walkChunks(store, top, { values: true }));
   expect(top.level).toBe(1);

@@ -6,7 +6,7 @@ import type { ChunkId } from '../../src/codec/chunk.ts';
 import { chunkId, openChunk, packChunk } from '../../src/codec/chunk.ts';
 import { decodeValue } from '../../src/codec/message-pack.ts';
 import type { Value } from '../../src/codec/value.ts';
-import { hashKey, NODE_SHAPE, NodeCutter } from '../../src/tree/chunk-boundary.ts';
+import { hashKey, NODE_SHAPE, NodeSplitter } from '../../src/tree/chunk-boundary.ts';
 import { decodeNode, encodeNode, type Inner, type Leaf, type Node, NodeRef } from '../../src/tree/node.ts';
 import {
   expectGoldenBytes,
@@ -199,7 +199,7 @@ describe('nodes end', () => {
   });
 
   test('after these of a million items', async () => {
-    const cutter = new NodeCutter(NODE_SHAPE, 0);
+    const cutter = new NodeSplitter(NODE_SHAPE, 0);
     const ends: number[] = [];
     // Items of 3 to 12 bytes; with keys that follow each other and with keys far apart.
     for (let i = 0; i < 1_000_000; i++) if (cutter.endsAfter(i < 500_000 ? i : i * 7919, 1 + (i % 10))) ends.push(i);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Position } from '../../src/ids/position.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
-import { isStateSettled } from '../../src/state/state.ts';
+import { isStateFlushed } from '../../src/state/state.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetLog } from '../support/sheet-log.ts';
@@ -36,7 +36,7 @@ test('compacting changes nothing that is read, whatever is folded before and aft
         if (position === undefined) return;
         const { outcome } = await sheet.compact(position);
         if (outcome === 'compacted') compacted++;
-        if (outcome !== 'passed') expect(isStateSettled((await sheet.root(position)).state)).toBe(true);
+        if (outcome !== 'passed') expect(isStateFlushed((await sheet.root(position)).state)).toBe(true);
       };
       for (const { edits, compact: when } of history) {
         for (const edit of edits) model.apply(edit);

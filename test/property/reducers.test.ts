@@ -8,13 +8,13 @@ import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { foldEntries } from '../../src/snapshot/fold.ts';
 import { decodeRoot, encodeRoot } from '../../src/snapshot/root.ts';
 import { Draft } from '../../src/state/draft.ts';
-import { type State, saveState, settleState } from '../../src/state/state.ts';
-import { layeredValues } from '../../src/tree/buffered-tree.ts';
+import { flushState, type State, saveState } from '../../src/state/state.ts';
+import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/random-reducers.ts';
-import { settledHash } from '../support/settled-hash.ts';
+import { flushedHash } from '../support/settled-hash.ts';
 
 /**
  * What happens between two entries: nothing; the draft is written out and goes on, as a large batch is; a snapshot is
@@ -64,18 +64,18 @@ async function outcome(entries: readonly RandomEntry[], between: (index: number)
     const state = await draft.state({ savesEarly: true });
     await saveState(nodes, state);
     if (then === 'write') continue;
-    const next = await snapshotOf(nodes, then === 'settle' ? await settleState(nodes, state) : state, index + 1);
+    const next = await snapshotOf(nodes, then === 'settle' ? await flushState(nodes, state) : state, index + 1);
     nodes = nodeStore(options, chunks);
     draft = new Draft(nodes, next);
   }
   const state = await snapshotOf(nodes, await draft.state(), entries.length);
   const reader = nodeStore(options, chunks);
   const maps: unknown[] = [];
-  for (const [name, map] of (await settleState(reader, state)).maps) {
-    maps.push([name, map.kind, show(await Array.fromAsync(layeredValues(reader, map)))]);
+  for (const [name, map] of (await flushState(reader, state)).maps) {
+    maps.push([name, map.kind, show(await Array.fromAsync(mergedValues(reader, map)))]);
   }
   const meta = show([...new Draft(reader, state).meta]);
-  return { hash: await settledHash(chunks, state, options), reads, maps, meta };
+  return { hash: await flushedHash(chunks, state, options), reads, maps, meta };
 }
 
 describe('a fold of a random reducer', () => {

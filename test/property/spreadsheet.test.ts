@@ -5,7 +5,7 @@ import { Axis } from '../../src/state/spreadsheet/axis.ts';
 import { cellKey, keyColumn, keyRow, MAX_COLUMNS, MAX_ROWS } from '../../src/state/spreadsheet/cell-key.ts';
 import type { CellEdit, SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { saveState, settleState, stateHash } from '../../src/state/state.ts';
+import { flushState, saveState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetModel, sheetEdits, sheetEntry } from '../support/sheet-model.ts';
@@ -25,7 +25,7 @@ async function fold(store: NodeStore, edits: readonly SheetEdit[], saves: readon
 }
 
 async function hashOf(store: NodeStore, draft: Draft): Promise<string> {
-  const state = await settleState(store, await draft.state());
+  const state = await flushState(store, await draft.state());
   await saveState(store, state);
   return stateHash(store.platform, state) ?? '';
 }

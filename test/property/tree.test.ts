@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
-import { settledLayers } from '../../src/tree/buffered-tree.ts';
+import { withoutBuffer } from '../../src/tree/buffered-tree.ts';
 import { diffTrees } from '../../src/tree/diff.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
@@ -59,8 +59,8 @@ async function apply(store: NodeStore, tree: Tree, list: readonly Edit[]): Promi
     else if ('delete' in edit) batch.delete(edit.delete);
     else batch.deleteRange(edit);
   }
-  const { map, rest } = await removeSets(store, settledLayers(tree), batch.deletedSets, { editsAtOnce: 20 });
-  return editTree(store, map.settled, batch.resolve(store, rest));
+  const { map, rest } = await removeSets(store, withoutBuffer(tree), batch.deletedSets, { editsAtOnce: 20 });
+  return editTree(store, map.tree, batch.resolve(store, rest));
 }
 
 async function save(store: NodeStore, tree: Tree): Promise<Tree> {

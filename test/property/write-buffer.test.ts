@@ -6,13 +6,13 @@ import { Draft } from '../../src/state/draft.ts';
 import { saveState } from '../../src/state/state.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import {
-  diffLayered,
-  emptyLayers,
-  getLayered,
-  isSettled,
-  type LayeredTree,
-  layeredValues,
-  settledLayers,
+  type BufferedTree,
+  diffMerged,
+  emptyBufferedTree,
+  getMerged,
+  isFlushed,
+  mergedValues,
+  withoutBuffer,
 } from '../../src/tree/buffered-tree.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
@@ -21,7 +21,7 @@ import type { NodeStore } from '../../src/tree/node-store.ts';
 import type { RangeDelete } from '../../src/tree/range-delete.ts';
 import { removeSets } from '../../src/tree/range-removal.ts';
 import { emptyTree, type Tree, treeCount, treeId } from '../../src/tree/tree.ts';
-import { deferEdits, settle, writeEditsBytes } from '../../src/tree/write-buffer.ts';
+import { bufferEdits, flush, flushThresholdBytes } from '../../src/tree/write-buffer.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { isInRange, rangeDelete } from '../support/range-deletes.ts';
 
@@ -65,30 +65,30 @@ function applyToModel(model: Model, edits: readonly Edit[]): Model {
   return next;
 }
 
-async function apply(store: NodeStore, map: LayeredTree, edits: readonly Edit[]): Promise<LayeredTree> {
+async function apply(store: NodeStore, map: BufferedTree, edits: readonly Edit[]): Promise<BufferedTree> {
   const batch = new EditBatch(map.kind);
   for (const edit of edits) {
     if ('put' in edit) batch.put(edit.put, edit.value, 1);
     else if ('delete' in edit) batch.delete(edit.delete);
     else batch.deleteRange(edit);
   }
-  const { map: remaining, rest } = await removeSets(store, map, batch.deletedSets, { defers: true, editsAtOnce: 20 });
-  return deferEdits(store, remaining, batch.resolve(store, rest));
+  const { map: remaining, rest } = await removeSets(store, map, batch.deletedSets, { buffers: true, editsAtOnce: 20 });
+  return bufferEdits(store, remaining, batch.resolve(store, rest));
 }
 
-async function save(store: NodeStore, map: LayeredTree): Promise<LayeredTree> {
-  await store.save([map.settled.top, map.pending.top].filter((top) => top !== undefined));
+async function save(store: NodeStore, map: BufferedTree): Promise<BufferedTree> {
+  await store.save([map.tree.top, map.buffer.top].filter((top) => top !== undefined));
   const again = ({ kind, top }: Tree): Tree => ({ kind, top: top && decodeNode(encodeNode(top)) });
-  return { kind: map.kind, settled: again(map.settled), pending: again(map.pending) };
+  return { kind: map.kind, tree: again(map.tree), buffer: again(map.buffer) };
 }
 
 async function run(store: NodeStore, kind: KeyKind, steps: readonly Step[]) {
-  let map = emptyLayers(kind);
+  let map = emptyBufferedTree(kind);
   let model: Model = new Map();
   for (const { edits, then } of steps) {
     map = await apply(store, map, edits);
     model = applyToModel(model, edits);
-    if (then === 'settle') map = await settle(store, map, { editsAtOnce: 20 });
+    if (then === 'settle') map = await flush(store, map, { editsAtOnce: 20 });
     if (then !== 'nothing') map = await save(store, map);
   }
   return { map, model };
@@ -98,9 +98,9 @@ function sorted(model: Model): { key: Key; value: Value }[] {
   return [...model].map(([key, each]) => ({ key, value: each })).sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-async function idOf(store: NodeStore, map: LayeredTree): Promise<string | undefined> {
-  const { settled } = await save(store, map);
-  return settled.top && treeId(store.platform, settled.top);
+async function idOf(store: NodeStore, map: BufferedTree): Promise<string | undefined> {
+  const { tree } = await save(store, map);
+  return tree.top && treeId(store.platform, tree.top);
 }
 
 describe.each(['number', 'string'] as const)('a map with %s keys that lets edits wait', (kind) => {
@@ -110,22 +110,22 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
         const store = nodeStore({ shape: SMALL_SHAPE, cacheBytes: 5000 });
         const { map, model } = await run(store, kind, steps);
         const all = sorted(model);
-        expect(await Array.fromAsync(layeredValues(store, map))).toEqual(all);
+        expect(await Array.fromAsync(mergedValues(store, map))).toEqual(all);
         const [low, high] = a < b ? [a, b] : [b, a];
         const [from, to] = kind === 'number' ? [low, high] : [String(low), String(high)].sort();
         const inside = all.filter(({ key }) => from !== undefined && to !== undefined && key >= from && key < to);
-        expect(await Array.fromAsync(layeredValues(store, map, { from, to }))).toEqual(inside);
+        expect(await Array.fromAsync(mergedValues(store, map, { from, to }))).toEqual(inside);
         const key = kind === 'number' ? a : String(a);
-        expect(await getLayered(store, map, key)).toEqual(model.get(key));
-        const waiting = treeCount(map.pending);
-        expect(Math.abs(treeCount(map.settled) - model.size)).toBeLessThanOrEqual(waiting);
+        expect(await getMerged(store, map, key)).toEqual(model.get(key));
+        const waiting = treeCount(map.buffer);
+        expect(Math.abs(treeCount(map.tree) - model.size)).toBeLessThanOrEqual(waiting);
 
         const fresh = nodeStore({ shape: SMALL_SHAPE });
         const batch = new EditBatch(kind);
         for (const [each, put] of model) batch.put(each, put, 1);
         const edits = batch.resolve(fresh);
-        const rebuilt = settledLayers(await editTree(fresh, emptyTree(kind), edits));
-        expect(await idOf(store, await settle(store, map))).toBe(await idOf(fresh, rebuilt));
+        const rebuilt = withoutBuffer(await editTree(fresh, emptyTree(kind), edits));
+        expect(await idOf(store, await flush(store, map))).toBe(await idOf(fresh, rebuilt));
       }),
       { numRuns: 400 },
     );
@@ -140,7 +140,7 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
         const [left, right] = [await save(store, before.map), await save(store, after.map)];
         const keys = [...new Set([...before.model.keys(), ...after.model.keys()])];
         const expected = keys.filter((key) => !Object.is(before.model.get(key), after.model.get(key)));
-        const found = await Array.fromAsync(diffLayered(store, left, right));
+        const found = await Array.fromAsync(diffMerged(store, left, right));
         expect(found.map(({ key }) => key)).toEqual(expected.sort((a, b) => (a < b ? -1 : 1)));
         for (const { key, before: old, after: now } of found) {
           expect(old?.value).toEqual(before.model.get(key));
@@ -154,12 +154,12 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
 
 describe('edits of a map of several leaves', () => {
   const put = (key: number): Edit => ({ put: key, value: `value ${key}` });
-  const filled = async (store: NodeStore): Promise<LayeredTree> =>
+  const filled = async (store: NodeStore): Promise<BufferedTree> =>
     save(
       store,
       await apply(
         store,
-        emptyLayers('number'),
+        emptyBufferedTree('number'),
         Array.from({ length: 60_000 }, (_, i) => put(i * 3)),
       ),
     );
@@ -176,26 +176,26 @@ describe('edits of a map of several leaves', () => {
         Array.from({ length: 100 }, (_, i) => put(i * 1_700 + 1)),
       ),
     );
-    expect(treeCount(edited.pending)).toBe(100);
+    expect(treeCount(edited.buffer)).toBe(100);
     expect([store.counts.read - read, store.counts.written - written]).toEqual([0, 0]);
   });
 
   test('go straight to their leaves where there are enough of them, with what waited there', async () => {
     const store = nodeStore();
     const map = await apply(store, await filled(store), [put(1), put(100_000)]);
-    const enough = Math.ceil(writeEditsBytes(store.shape) / 10);
+    const enough = Math.ceil(flushThresholdBytes(store.shape) / 10);
     const edited = await apply(
       store,
       map,
       Array.from({ length: enough }, (_, i) => put(2 + i * 3)),
     );
-    expect(await Array.fromAsync(layeredValues(store, edited, { from: 0, to: 3 }))).toEqual([
+    expect(await Array.fromAsync(mergedValues(store, edited, { from: 0, to: 3 }))).toEqual([
       { key: 0, value: 'value 0' },
       { key: 1, value: 'value 1' },
       { key: 2, value: 'value 2' },
     ]);
-    expect(treeCount(edited.pending)).toBe(1);
-    expect(isSettled(await settle(store, edited))).toBe(true);
+    expect(treeCount(edited.buffer)).toBe(1);
+    expect(isFlushed(await flush(store, edited))).toBe(true);
   });
 });
 
@@ -238,12 +238,10 @@ test('a key is read as it will be while its edit is just being applied', async (
 test('a deletion of a key that is not there waits as a tombstone, and leaves nothing once it is settled', async () => {
   const store = nodeStore({ shape: SMALL_SHAPE });
   const puts = Array.from({ length: 300 }, (_, i): Edit => ({ put: i * 2, value: `value ${i}` }));
-  const map = await apply(store, emptyLayers('number'), puts);
+  const map = await apply(store, emptyBufferedTree('number'), puts);
   const waiting = await apply(store, map, [{ delete: 301 }]);
-  expect(treeCount(waiting.pending)).toBe(1);
-  expect(await getLayered(store, waiting, 301)).toBeUndefined();
-  expect(await Array.fromAsync(layeredValues(store, waiting))).toEqual(
-    await Array.fromAsync(layeredValues(store, map)),
-  );
-  expect(await idOf(store, await settle(store, waiting))).toBe(await idOf(store, map));
+  expect(treeCount(waiting.buffer)).toBe(1);
+  expect(await getMerged(store, waiting, 301)).toBeUndefined();
+  expect(await Array.fromAsync(mergedValues(store, waiting))).toEqual(await Array.fromAsync(mergedValues(store, map)));
+  expect(await idOf(store, await flush(store, waiting))).toBe(await idOf(store, map));
 });

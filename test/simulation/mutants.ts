@@ -170,7 +170,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/retention/expire-segment.ts',
-        from: '    if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);\n',
+        from: '    if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, leaving, page);\n',
         to: '',
       },
       {
@@ -393,8 +393,8 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'edits wait though they have weights, which are lost then',
     test: 'test/property/reducers.test.ts',
     edits: [
-      { file: 'state/edited-map.ts', from: 'asked.defers === true && !weighted', to: 'asked.defers === true' },
-      { file: 'state/draft.ts', from: '    if (!this.defers) return;\n', to: '    return;\n' },
+      { file: 'state/edited-map.ts', from: 'asked.buffers === true && !weighted', to: 'asked.buffers === true' },
+      { file: 'state/draft.ts', from: '    if (!this.buffers) return;\n', to: '    return;\n' },
     ],
   },
   {

@@ -34,8 +34,8 @@ export function aroundLogStore(inner: LogStore, around: Around): LogStore {
     setEntryExpiry: (log, position, expires) =>
       around('setEntryExpiry', () => inner.setEntryExpiry(log, position, expires)),
     deleteEntries: (log, segment, entries) => around('deleteEntries', () => inner.deleteEntries(log, segment, entries)),
-    letEntriesGo: (segment, entries, how) => around('letEntriesGo', () => inner.letEntriesGo(segment, entries, how)),
-    keepEntries: (segment, entries) => around('keepEntries', () => inner.keepEntries(segment, entries)),
+    expireEntries: (segment, entries, how) => around('expireEntries', () => inner.expireEntries(segment, entries, how)),
+    unexpireEntries: (segment, entries) => around('unexpireEntries', () => inner.unexpireEntries(segment, entries)),
     putItems: (items) => around('putItems', () => inner.putItems(items)),
     putSegment: (segment) => around('putSegment', () => inner.putSegment(segment)),
     isRetryable: (error) => inner.isRetryable(error),

@@ -17,7 +17,7 @@ import { readCollected, readCondemned } from '../../src/workers/gc/collection-re
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
-import { settledHash } from './settled-hash.ts';
+import { flushedHash } from './settled-hash.ts';
 import { SheetLog, set } from './sheet-log.ts';
 
 export const GRACE_SECONDS = 24 * 3600;
@@ -224,8 +224,8 @@ export async function expectWhole(sheet: SheetLog, keep: CollectOptions['keepSna
     const { state } = await loadRoot(deps, { log, position }, ref);
     const chunks = new MemoryChunks();
     const { root } = await buildState({ ...deps, chunks }, log, { at: position, only: 'beginning' });
-    const stored = await settledHash(chunkStore(blobs, log), state, deps.nodes);
-    expect(stored).toBe(await settledHash(chunks, root.state, deps.nodes));
+    const stored = await flushedHash(chunkStore(blobs, log), state, deps.nodes);
+    expect(stored).toBe(await flushedHash(chunks, root.state, deps.nodes));
   }
 }
 

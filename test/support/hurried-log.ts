@@ -10,7 +10,7 @@ import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts'
 import { type Around, aroundJobQueue } from './around.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
 import { LOG, NOON } from './logs.ts';
-import { settledHash } from './settled-hash.ts';
+import { flushedHash } from './settled-hash.ts';
 import { portsAround, SheetLog } from './sheet-log.ts';
 
 /** Each turn folds one page of ten entries: its deadline is over before it begins. */
@@ -81,7 +81,7 @@ export class HurriedLog {
     const chunks = new MemoryChunks();
     const alone = { ...this.sheet.deps, ...deps, chunks };
     const { root } = await buildState(alone, LOG, { at: position, only: 'beginning' });
-    expect(await this.sheet.stateHash(position)).toBe(await settledHash(chunks, root.state, alone.nodes));
+    expect(await this.sheet.stateHash(position)).toBe(await flushedHash(chunks, root.state, alone.nodes));
     expect((await verify(this.sheet.deps, LOG)).problems).toEqual([]);
     expect(await this.progress()).toEqual([]);
   }

@@ -9,7 +9,7 @@ import { values } from './values.ts';
 interface Target {
   readonly name: string;
   readonly kind: KeyKind;
-  readonly defers: boolean;
+  readonly buffers: boolean;
   /** Whether the reducer keeps the map from one entry to the next instead of asking the draft again. */
   readonly kept: boolean;
 }
@@ -147,10 +147,10 @@ class Run {
   }
 
   #map(target: Target): DraftMap {
-    const { name, kind, defers } = target;
-    if (!target.kept) return this.#draft.map(name, kind, { defers });
-    const id = `${name} ${kind} ${defers}`;
-    const map = this.#maps.get(id) ?? this.#draft.map(name, kind, { defers });
+    const { name, kind, buffers } = target;
+    if (!target.kept) return this.#draft.map(name, kind, { buffers });
+    const id = `${name} ${kind} ${buffers}`;
+    const map = this.#maps.get(id) ?? this.#draft.map(name, kind, { buffers });
     this.#maps.set(id, map);
     return map;
   }
@@ -244,12 +244,12 @@ const targets: fc.Arbitrary<Target> = fc
     ),
     other: fc.nat({ max: 60 }).map((number) => number === 0),
     kind: fc.constantFrom<KeyKind[]>('number', 'string'),
-    defers: fc.boolean(),
+    buffers: fc.boolean(),
     kept: fc.boolean(),
   })
-  .map(({ name, other, kind, defers, kept }) => {
+  .map(({ name, other, kind, buffers, kept }) => {
     const usual: KeyKind = name === 'n' ? 'number' : name === 's' ? 'string' : kind;
-    return { name, kind: other ? kind : usual, defers: defers && name !== 's', kept };
+    return { name, kind: other ? kind : usual, buffers: buffers && name !== 's', kept };
   });
 
 const metaNames = fc.constantFrom('count', 'b', 'a', '10', '9', '__proto__', '');
@@ -310,7 +310,7 @@ const puts = fc
   )
   .map(([place, rest]): Step => {
     // Weights mostly go where they may.
-    const weight = place.target.defers && rest.weight < 2000 ? 1 : rest.weight;
+    const weight = place.target.buffers && rest.weight < 2000 ? 1 : rest.weight;
     return { op: 'put', ...place, ...rest, weight };
   });
 
@@ -354,7 +354,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof<fc.WeightedArbitrary<Step>[]>(
 function exactTargets(): fc.Arbitrary<Target> {
   return fc
     .tuple(targets, fc.nat({ max: 20 }))
-    .map(([target, number]) => ({ ...target, defers: number === 0 && target.defers }));
+    .map(([target, number]) => ({ ...target, buffers: number === 0 && target.buffers }));
 }
 
 const entry: fc.Arbitrary<RandomEntry> = fc.record({
@@ -374,7 +374,7 @@ const full: RandomEntry = {
   steps: Array.from({ length: 60 }, (_, key) => ({
     step: {
       op: 'put',
-      target: { name: 'n', kind: 'number', defers: true, kept: false },
+      target: { name: 'n', kind: 'number', buffers: true, kept: false },
       key,
       source: { from: 'constant', value: `value ${key}` },
       weight: 1,

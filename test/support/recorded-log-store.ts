@@ -7,7 +7,7 @@ import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from 
 import type {
   Consistency,
   Expiration,
-  LeavingSegment,
+  ExpiringSegment,
   LogStore,
   ScanPart,
   SegmentRange,
@@ -142,20 +142,20 @@ export class RecordedLogStore implements LogStore {
     this.removed(places.filter((_, i) => there[i]));
   }
 
-  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+  async expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     const { log, segment } = leaving;
     const places = entries.map((entry) => ({ log, position: { segment, entry } }));
     const there = await Promise.all(places.map((place) => this.#exists(place)));
-    const went = await this.#inner.letEntriesGo(leaving, entries, how);
+    const went = await this.#inner.expireEntries(leaving, entries, how);
     this.stamps++;
     if (went && how === 'delete') this.removed(places.filter((_, i) => there[i]));
     if (went && how === 'ttl') for (const { position } of places) await this.#modified(log, position);
     return went;
   }
 
-  async keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+  async unexpireEntries(leaving: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
     const { log, segment } = leaving;
-    const kept = await this.#inner.keepEntries(leaving, entries);
+    const kept = await this.#inner.unexpireEntries(leaving, entries);
     if (kept) for (const entry of entries) await this.#modified(log, { segment, entry });
     return kept;
   }

@@ -1,7 +1,7 @@
 import { Draft } from '../../src/state/draft.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { type State, saveState, settleState } from '../../src/state/state.ts';
+import { flushState, type State, saveState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { sheetEntry, trim } from './sheet-model.ts';
 
@@ -9,7 +9,7 @@ import { sheetEntry, trim } from './sheet-model.ts';
 export async function savedSheet(store: NodeStore, edits: readonly SheetEdit[]): Promise<State> {
   const draft = new Draft(store);
   for (const [i, edit] of edits.entries()) await spreadsheet.fold(draft, sheetEntry(edit, i + 1));
-  const state = await settleState(store, await draft.state());
+  const state = await flushState(store, await draft.state());
   await saveState(store, state);
   return state;
 }

@@ -1,18 +1,18 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { ChunkStore } from '../../src/codec/chunk.ts';
-import { layersHash, type State, saveState, settleState } from '../../src/state/state.ts';
+import { flushState, hashFlushedState, type State, saveState } from '../../src/state/state.ts';
 import { NodeStore, type NodeStoreOptions } from '../../src/tree/node-store.ts';
 import { MemoryChunks } from './chunks.ts';
 
 /** The state hash of a saved state, settled in scratch where edits wait. */
-export async function settledHash(own: ChunkStore, state: State, options?: NodeStoreOptions): Promise<string> {
+export async function flushedHash(own: ChunkStore, state: State, options?: NodeStoreOptions): Promise<string> {
   const scratch = new MemoryChunks();
   const chunks: ChunkStore = {
     get: async (id) => (await scratch.get(id)) ?? (await own.get(id)),
     put: (id, stored) => scratch.put(id, stored),
   };
   const nodes = new NodeStore(chunks, nativePlatform, options);
-  const settled = await settleState(nodes, state);
-  await saveState(nodes, settled);
-  return layersHash(nativePlatform, settled);
+  const tree = await flushState(nodes, state);
+  await saveState(nodes, tree);
+  return hashFlushedState(nativePlatform, tree);
 }

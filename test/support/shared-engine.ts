@@ -64,7 +64,7 @@ export async function isAlive(pid: number): Promise<boolean> {
 export async function enginePids(dir: string): Promise<{ keeper: number; engine: number }> {
   const state = await readEngineState(dir);
   if (state === undefined) throw new Error(`no engine runs for ${dir}`);
-  return { keeper: state.keeperPid, engine: state.enginePid };
+  return { keeper: state.supervisorPid, engine: state.enginePid };
 }
 
 export interface MemberWord {

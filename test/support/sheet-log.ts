@@ -18,11 +18,11 @@ import type { BlobStore } from '../../src/store/blob-store.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { type ArchiveResult, archiveSegment } from '../../src/workers/retention/archive-segment.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot/build-snapshot.ts';
-import { type CompactResult, compactSnapshot } from '../../src/workers/snapshot/flush-snapshot.ts';
+import { type FlushResult, flushSnapshot } from '../../src/workers/snapshot/flush-snapshot.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { LOG, NOON } from './logs.ts';
 import { Random } from './random.ts';
-import { settledHash } from './settled-hash.ts';
+import { flushedHash } from './settled-hash.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 
 const CONSISTENT = { consistent: true };
@@ -136,8 +136,8 @@ export class SheetLog {
   }
 
   /** Settles a completed snapshot. */
-  compact(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<CompactResult> {
-    return compactSnapshot({ ...this.deps, ...deps }, { kind: 'compact', log: this.log, position });
+  compact(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<FlushResult> {
+    return flushSnapshot({ ...this.deps, ...deps }, { kind: 'compact', log: this.log, position });
   }
 
   /** What a Snapshot entry carries. */
@@ -149,7 +149,7 @@ export class SheetLog {
   /** The state hash of a completed snapshot, settled in scratch where edits wait. */
   async stateHash(position: Position): Promise<string> {
     const { state } = await this.root(position);
-    return settledHash(chunkStore(this.blobs, this.log), state, this.deps.nodes);
+    return flushedHash(chunkStore(this.blobs, this.log), state, this.deps.nodes);
   }
 
   /** The root that a Snapshot entry carries. */

@@ -4,7 +4,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
-import { unexpireSegment } from '../../src/workers/retention/undo-expiry.ts';
+import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { type SweepOptions, sweep } from '../../src/workers/sweep/sweep.ts';
 import { isHealthy } from './log-truth.ts';
 import type { Random } from './random.ts';
@@ -126,7 +126,7 @@ async function takeBack(
   const { archive, expires } = (await look()) ?? {};
   if (archive !== undefined && random.chance(0.6)) return restore(world, ports, { plan, place });
   if (expires === undefined) return;
-  const { entries } = await unexpireSegment(world.deps(ports), place);
+  const { entries } = await undoExpiry(world.deps(ports), place);
   world.trace(`${scheduler.now()} unexpired ${entries} of ${log} ${segment}`);
 }
 

@@ -10,7 +10,7 @@ import type { EntryPlace } from '../../src/log/item-codec.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { keepsSnapshot, planRetention } from '../../src/retention/retention-policy.ts';
 import { buildState } from '../../src/snapshot/build.ts';
-import { compactionDue } from '../../src/snapshot/flush-due.ts';
+import { flushDue } from '../../src/snapshot/flush-due.ts';
 import { listProgress, loadProgress } from '../../src/snapshot/progress.ts';
 import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
@@ -25,7 +25,7 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks } from './chunks.ts';
 import { entriesBefore, firstPoison, isHealthy, rowsAfter, snapshotEntries } from './log-truth.ts';
-import { settledHash } from './settled-hash.ts';
+import { flushedHash } from './settled-hash.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 import type { World } from './world.ts';
 
@@ -221,7 +221,7 @@ export async function checkSettledLog(world: World, log: LogId, repair: Repair):
 
   // A sweep does not look for settling that is due: the next snapshot will.
   if (newest?.reducer.version === world.version && repair !== 'sweep' && isMadeUpFor) {
-    assert.equal(compactionDue(newest.state), undefined, `settling of ${log}`);
+    assert.equal(flushDue(newest.state), undefined, `settling of ${log}`);
   }
 
   const stop = await readStop(world.blobs, log);
@@ -269,8 +269,8 @@ async function checkSnapshot(world: World, { log, position, reducer, state }: Ro
   if (!isWholeHistory(world, await Array.fromAsync(world.tables.segments(log)))) return;
   const scratch = new MemoryChunks();
   const fresh = await buildState({ ...deps, chunks: scratch }, log, { at: position, only: 'beginning' });
-  const stored = await settledHash(chunkStore(world.blobs, log), state, deps.nodes);
-  const built = await settledHash(scratch, fresh.root.state, deps.nodes);
+  const stored = await flushedHash(chunkStore(world.blobs, log), state, deps.nodes);
+  const built = await flushedHash(scratch, fresh.root.state, deps.nodes);
   assert.equal(stored, built, `state hash of the snapshot at ${at}`);
 }
 

@@ -115,7 +115,7 @@ export class World {
 
   /** Lets entries go whose time is over, as DynamoDB does some day. @param share how many of them */
   fireTtl(share: number): void {
-    const gone = this.#memory.expireEntries(Math.floor(this.scheduler.now() / 1000), () => this.random.chance(share));
+    const gone = this.#memory.expireNow(Math.floor(this.scheduler.now() / 1000), () => this.random.chance(share));
     if (gone.length === 0) return;
     this.trace(`${this.scheduler.now()} TTL removes ${gone.length} entries`);
     this.tables.removed(gone);

@@ -11,7 +11,7 @@ import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archivePrefix } from '../../src/store/keys.ts';
-import { findLeftovers } from '../../src/workers/gc/candidates.ts';
+import { findGcCandidates } from '../../src/workers/gc/candidates.ts';
 import { collectLog } from '../../src/workers/gc/collect.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { archiveSegment, planArchive } from '../../src/workers/retention/archive-segment.ts';
@@ -308,7 +308,7 @@ test('whoever archives a segment, and dies right behind it, leaves word that the
   await dieDuring(sheet, death, job(sheet));
   expect((await sheet.segmentItem()).archive).toBeDefined();
   sheet.nowMs += DEFAULT_POLICY.graceSeconds * 1000;
-  const leftovers = await findLeftovers({ ...sheet.deps, policyOf: () => DEFAULT_POLICY });
+  const leftovers = await findGcCandidates({ ...sheet.deps, policyOf: () => DEFAULT_POLICY });
   expect([...leftovers.keys()]).toEqual([sheet.log]);
   expect((await collectLog(sheet.deps, sheet, DEFAULT_POLICY)).outcome).toBe('collected');
 });

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
-import { waitingEdits } from '../../src/snapshot/flush-due.ts';
+import { bufferedEdits } from '../../src/snapshot/flush-due.ts';
 import type { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
-import { isStateSettled } from '../../src/state/state.ts';
+import { isStateFlushed } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { chunkPrefix, condemnedKey } from '../../src/store/keys.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
-import { askForCollection } from '../../src/workers/gc/collection-record.ts';
+import { requestCollection } from '../../src/workers/gc/collection-record.ts';
 import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { collectedContents, copyOfBucket, depsOn, GRACE, GRACE_SECONDS, logWithDebris } from '../support/collecting.ts';
@@ -35,7 +35,7 @@ const several: Reducer = {
   fold(draft: Draft, { body }) {
     if (!Array.isArray(body)) return;
     for (const name of MAPS) {
-      const map = draft.map(name, 'number', { defers: true });
+      const map = draft.map(name, 'number', { buffers: true });
       for (const cell of body)
         if (Array.isArray(cell) && typeof cell[0] === 'number') map.put(cell[0], cell[2] ?? null);
     }
@@ -52,7 +52,7 @@ describe('a job whose time is up', () => {
       for (let i = 0; i < 3; i++) await sheet.edit(set(7 + i * 91, 0, `edit ${i}`));
       const position = await sheet.snapshot();
       await sheet.complete(position, deps);
-      expect(waitingEdits((await sheet.root(position)).state)).toBe(3 * MAPS.length);
+      expect(bufferedEdits((await sheet.root(position)).state)).toBe(3 * MAPS.length);
       let turns = 0;
       const waiting: Job[] = [{ kind: 'compact', log: sheet.log, position }];
       for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
@@ -62,7 +62,7 @@ describe('a job whose time is up', () => {
         turns++;
       }
       const root = await sheet.root(position);
-      expect(isStateSettled(root.state)).toBe(true);
+      expect(isStateFlushed(root.state)).toBe(true);
       return { turns, stateHash: root.stateHash };
     };
     const whole = await settled(undefined);
@@ -163,7 +163,7 @@ describe('a job whose time is up', () => {
         };
         const { sent } = await ran(sheet, { kind: 'collect', log: sheet.log }, deps);
         expect(sent).toEqual([{ kind: 'collect', log: sheet.log, turn: 1 }]);
-        if (asks) await askForCollection(bucket, sheet.log);
+        if (asks) await requestCollection(bucket, sheet.log);
         const { result } = await ran(
           sheet,
           { kind: 'collect', log: sheet.log, turn: 1 },

@@ -5,7 +5,7 @@ import { Draft } from '../../src/state/draft.ts';
 import { MAX_MAP_WEIGHT } from '../../src/state/edited-map.ts';
 import { MAX_META_SIZE } from '../../src/state/meta.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
-import { isStateSettled } from '../../src/state/state.ts';
+import { isStateFlushed } from '../../src/state/state.ts';
 import type { KeyKind } from '../../src/tree/key.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetLog } from '../support/sheet-log.ts';
@@ -54,9 +54,9 @@ describe('an edit that no snapshot can hold stops the log at its entry', () => {
   const folds: [string, string, Reducer['fold']][] = [
     ['a kind of keys that is none', 'STATE_UNSUPPORTED', (draft) => draft.map('a', 'date' as Untyped).put(1, 1)],
     [
-      'a weight in a map that defers',
+      'a weight in a map that buffers',
       'STATE_UNSUPPORTED',
-      (draft) => draft.map('a', 'number', { defers: true }).put(1, 1, 2),
+      (draft) => draft.map('a', 'number', { buffers: true }).put(1, 1, 2),
     ],
     [
       'weights whose sum is not exact',
@@ -156,18 +156,18 @@ describe('a draft that has folded entries is as one that was just loaded', () =>
 
   test('a map is used with exact counts again once one that deferred edits was used', async () => {
     const draft = new Draft(nodeStore({ shape: SMALL_SHAPE }));
-    for (let key = 0; key < 100; key++) draft.map('a', 'number', { defers: true }).put(key, `value ${key}`);
+    for (let key = 0; key < 100; key++) draft.map('a', 'number', { buffers: true }).put(key, `value ${key}`);
     await draft.state();
-    draft.map('a', 'number', { defers: true }).put(7, 'another');
-    expect(isStateSettled(await draft.state())).toBe(false);
+    draft.map('a', 'number', { buffers: true }).put(7, 'another');
+    expect(isStateFlushed(await draft.state())).toBe(false);
     expect(await draft.map('a', 'number').count()).toBe(100);
-    draft.map('a', 'number', { defers: true }).put(8, 'another');
+    draft.map('a', 'number', { buffers: true }).put(8, 'another');
     draft.map('a', 'number').put(9, 'heavy', 5);
     expect(await draft.map('a', 'number').weight()).toBe(104);
     // Format: edits never wait in a map with weights.
-    draft.map('a', 'number', { defers: true }).put(10, 'another');
-    expect(isStateSettled(await draft.state())).toBe(true);
-    await expect(draft.map('a', 'number', { defers: true }).count()).rejects.toThrow('no exact count');
+    draft.map('a', 'number', { buffers: true }).put(10, 'another');
+    expect(isStateFlushed(await draft.state())).toBe(true);
+    await expect(draft.map('a', 'number', { buffers: true }).count()).rejects.toThrow('no exact count');
   });
 
   test('a weight that was too great in between only is not looked at', async () => {

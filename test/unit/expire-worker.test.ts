@@ -13,7 +13,7 @@ import {
   expireSegment,
 } from '../../src/workers/retention/expire-segment.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
-import { unexpireSegment } from '../../src/workers/retention/undo-expiry.ts';
+import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
 import { deathsOf, dieAt, dieDuring } from '../support/die-at.ts';
@@ -72,7 +72,7 @@ function expire(
   return expireSegment({ ...sheet.deps, ...deps }, { log: sheet.log, segment: 0, ...job }, policy, options);
 }
 
-const unexpireFirst = (sheet: SheetLog) => unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 });
+const unexpireFirst = (sheet: SheetLog) => undoExpiry(sheet.deps, { log: sheet.log, segment: 0 });
 const restoreFirst = (sheet: SheetLog) =>
   restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
 
@@ -198,8 +198,8 @@ describe('entries expire', () => {
     expect(await expire(sheet, TTL)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
     expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
     expect(await sheet.items()).toEqual(items.map((item) => ({ ...item, X: { N: String(G) } })));
-    expect(sheet.tables.expireEntries(G - 1)).toEqual([]);
-    expect(sheet.tables.expireEntries(G)).toHaveLength(9);
+    expect(sheet.tables.expireNow(G - 1)).toEqual([]);
+    expect(sheet.tables.expireNow(G)).toHaveLength(9);
     expect(await sheet.items()).toEqual([]);
     // Readers see no difference.
     const range = { segment: 0, from: 0, to: 100 };
@@ -415,7 +415,7 @@ describe('an expire job', () => {
     const names = deaths.map(({ name }) => name);
     for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
     const archived = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
-    expect(names).toContain(policy.archive ? archived : 'letEntriesGo');
+    expect(names).toContain(policy.archive ? archived : 'expireEntries');
     // How many entries there were, nobody knows any more once they were deleted and no archive has them.
     const contents = async (sheet: SheetLog) => {
       const { segments, ...rest } = await sheet.contents();
@@ -474,7 +474,7 @@ describe('an expire job', () => {
     const sheet = await announcedSheet(DELETE);
     const place = { log: sheet.log, segment: 0 };
     const unexpire = async (): Promise<void> => {
-      await expect(unexpireSegment(sheet.deps, place)).rejects.toThrow(SegmentStateError);
+      await expect(undoExpiry(sheet.deps, place)).rejects.toThrow(SegmentStateError);
     };
     const { outcome } = await expire(sheet, DELETE, {
       deps: depsAround(sheet, actBefore('deleteEntries', 2, unexpire)),
@@ -504,9 +504,9 @@ async function nthOf(name: string, nth: number, policy: RetentionPolicy): Promis
   return operation;
 }
 
-describe('unexpireSegment', () => {
+describe('undoExpiry', () => {
   const unexpire = (sheet: SheetLog, options?: { readonly dryRun: boolean }) =>
-    unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 }, options);
+    undoExpiry(sheet.deps, { log: sheet.log, segment: 0 }, options);
 
   test('takes the expiry from all entries: everything is as before', async () => {
     for (const policy of [TTL, UNARCHIVED]) {
@@ -530,13 +530,13 @@ describe('unexpireSegment', () => {
   test('finds nothing to do in a segment that is open', async () => {
     const sheet = await closedSheet();
     const contents = await sheet.contents();
-    expect(await unexpireSegment(sheet.deps, { log: sheet.log, segment: 1 })).toEqual({ segment: 1, entries: 0 });
+    expect(await undoExpiry(sheet.deps, { log: sheet.log, segment: 1 })).toEqual({ segment: 1, entries: 0 });
     expect(await sheet.contents()).toEqual(contents);
   });
 
   test('fails where there is no such segment', async () => {
     const sheet = await closedSheet();
-    const unexpiring = unexpireSegment(sheet.deps, { log: sheet.log, segment: 9 });
+    const unexpiring = undoExpiry(sheet.deps, { log: sheet.log, segment: 9 });
     await expect(unexpiring).rejects.toThrow(SegmentNotFoundError);
   });
 
@@ -547,7 +547,7 @@ describe('unexpireSegment', () => {
   ])('fails where the %s entry is gone, and changes nothing', async (_, gone) => {
     const sheet = await archivedSheet();
     await expire(sheet, TTL);
-    sheet.tables.expireEntries(G, ({ position }) => position.entry === gone);
+    sheet.tables.expireNow(G, ({ position }) => position.entry === gone);
     const contents = await sheet.contents();
     await expect(unexpire(sheet)).rejects.toThrow(SegmentStateError);
     expect(await sheet.contents()).toEqual(contents);
@@ -582,8 +582,8 @@ describe('unexpireSegment', () => {
         const { log } = sheet;
         const before = await sheet.items();
         // The batch that is on its way by then must not go, though the job dies before it learns of anything.
-        await dieAt(sheet, { operation: await nthOf('letEntriesGo', nth, policy), when: 'after' }, (_, around) => {
-          const first = actBefore('letEntriesGo', nth, () => unexpire(sheet));
+        await dieAt(sheet, { operation: await nthOf('expireEntries', nth, policy), when: 'after' }, (_, around) => {
+          const first = actBefore('expireEntries', nth, () => unexpire(sheet));
           const deps = depsAround(sheet, (name, effect) => around(name, () => first(name, effect)));
           return expire(sheet, policy, { deps });
         });
@@ -600,8 +600,8 @@ describe('unexpireSegment', () => {
       if (policy.archive) await sheet.archive(0);
       await expire(sheet, policy);
       // After the first of three pages.
-      const around = actBefore('keepEntries', 2, () => expire(sheet, policy));
-      const undoing = unexpireSegment(depsAround(sheet, around), { log: sheet.log, segment: 0 });
+      const around = actBefore('unexpireEntries', 2, () => expire(sheet, policy));
+      const undoing = undoExpiry(depsAround(sheet, around), { log: sheet.log, segment: 0 });
       await expect(undoing).rejects.toThrow(SegmentStateError);
       const { expires, expired } = await sheet.segmentItem();
       expect(expired).toBe(9);
@@ -610,7 +610,7 @@ describe('unexpireSegment', () => {
   });
 
   test.each(BOTH)('that died in the middle does not keep a segment for ever: $expire', async (policy) => {
-    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => unexpireSegment(deps, { log: sheet.log, segment: 0 });
+    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => undoExpiry(deps, { log: sheet.log, segment: 0 });
     const reference = await archivedSheet();
     await expire(reference, policy);
     for (const death of await deathsOf(reference, job(reference))) {
@@ -625,14 +625,14 @@ describe('unexpireSegment', () => {
           await expire(sheet, policy);
         }
         sheet.nowMs += 24 * 3600 * 1000;
-        sheet.tables.expireEntries(sheet.nowMs / 1000);
+        sheet.tables.expireNow(sheet.nowMs / 1000);
       }
       expect(await sheet.items(), `died ${death.when} ${death.name} (${death.operation})`).toEqual([]);
     }
   });
 
   test('goes on where it died', async () => {
-    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => unexpireSegment(deps, { log: sheet.log, segment: 0 });
+    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => undoExpiry(deps, { log: sheet.log, segment: 0 });
     const reference = await archivedSheet();
     const contents = await reference.contents();
     await expire(reference, TTL);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { compactionDue, ITEMS_PER_WAITING, MAX_WAITING_CHUNKS, waitingEdits } from '../../src/snapshot/flush-due.ts';
+import { bufferedEdits, flushDue, ITEMS_PER_BUFFERED_EDIT, MAX_BUFFER_CHUNKS } from '../../src/snapshot/flush-due.ts';
 import type { State } from '../../src/state/state.ts';
 import type { Node } from '../../src/tree/node.ts';
 import { NodeRef } from '../../src/tree/node.ts';
@@ -34,16 +34,15 @@ function topOf(count: number, level: number, children: number): Node {
   };
 }
 
-function stateOf(maps: Readonly<Record<string, { readonly settled: Sizes; readonly pending: Sizes }>>): State {
+function stateOf(maps: Readonly<Record<string, { readonly tree: Sizes; readonly buffer: Sizes }>>): State {
   const layers = Object.entries(maps).map(
-    ([name, { settled, pending }]) =>
-      [name, { kind: 'number', settled: treeOf(settled), pending: treeOf(pending) }] as const,
+    ([name, { tree, buffer }]) => [name, { kind: 'number', tree: treeOf(tree), buffer: treeOf(buffer) }] as const,
   );
   return { meta: {}, maps: new Map(layers) };
 }
 
 const MILLION = { items: 1_000_000, level: 1, children: 70 };
-const EIGHTH = MILLION.items / ITEMS_PER_WAITING;
+const EIGHTH = MILLION.items / ITEMS_PER_BUFFERED_EDIT;
 
 describe('settling', () => {
   test.each<[string, Sizes, Sizes, string | undefined]>([
@@ -55,23 +54,23 @@ describe('settling', () => {
     ['nothing is left but what waits', { items: 0 }, { items: 1 }, 'waiting share'],
     ['below the top wait leaves', MILLION, { items: 50_000, level: 1, children: 5 }, undefined],
     ['below the top wait two levels', MILLION, { items: 50_000, level: 2, children: 5 }, 'waiting depth'],
-    ['as many chunks wait as may', MILLION, { items: 64_000, level: 1, children: MAX_WAITING_CHUNKS }, undefined],
-    ['one more waits', MILLION, { items: 65_000, level: 1, children: MAX_WAITING_CHUNKS + 1 }, 'waiting chunks'],
-  ])('where %s', (_where, settled, pending, reason) => {
-    const quiet = { settled: MILLION, pending: { items: 0 } };
-    const state = stateOf({ axis: quiet, cells: { settled, pending }, more: quiet });
-    expect(compactionDue(state)).toEqual(reason === undefined ? undefined : { map: 'cells', reason });
-    expect(waitingEdits(state)).toBe(pending.items);
+    ['as many chunks wait as may', MILLION, { items: 64_000, level: 1, children: MAX_BUFFER_CHUNKS }, undefined],
+    ['one more waits', MILLION, { items: 65_000, level: 1, children: MAX_BUFFER_CHUNKS + 1 }, 'waiting chunks'],
+  ])('where %s', (_where, tree, buffer, reason) => {
+    const quiet = { tree: MILLION, buffer: { items: 0 } };
+    const state = stateOf({ axis: quiet, cells: { tree, buffer }, more: quiet });
+    expect(flushDue(state)).toEqual(reason === undefined ? undefined : { map: 'cells', reason });
+    expect(bufferedEdits(state)).toBe(buffer.items);
   });
 
   test('of a state without maps is not due', () => {
-    expect(compactionDue(stateOf({}))).toBeUndefined();
+    expect(flushDue(stateOf({}))).toBeUndefined();
   });
 
   test('looks at each map by itself', () => {
-    const some = { settled: { items: 80 }, pending: { items: 11 } };
-    const state = stateOf({ a: { settled: MILLION, pending: { items: 100 } }, b: some, c: some });
-    expect(compactionDue(state)).toEqual({ map: 'b', reason: 'waiting share' });
-    expect(waitingEdits(state)).toBe(122);
+    const some = { tree: { items: 80 }, buffer: { items: 11 } };
+    const state = stateOf({ a: { tree: MILLION, buffer: { items: 100 } }, b: some, c: some });
+    expect(flushDue(state)).toEqual({ map: 'b', reason: 'waiting share' });
+    expect(bufferedEdits(state)).toBe(122);
   });
 });

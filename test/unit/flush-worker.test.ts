@@ -2,12 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { EntryNotFoundError, MessageInvalidError } from '../../src/errors.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { compactionDue, waitingEdits } from '../../src/snapshot/flush-due.ts';
+import { bufferedEdits, flushDue } from '../../src/snapshot/flush-due.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, writeStop } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
-import { isStateSettled } from '../../src/state/state.ts';
+import { isStateFlushed } from '../../src/state/state.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
@@ -26,7 +26,7 @@ async function waitingSheet(edits = 3): Promise<{ sheet: SheetLog; position: Pos
   await sheet.completed();
   for (let i = 0; i < edits; i++) await sheet.edit(set(7 + i * 31, i, `edit ${i}`));
   const position = await sheet.completed();
-  expect(waitingEdits((await sheet.root(position)).state)).toBe(edits);
+  expect(bufferedEdits((await sheet.root(position)).state)).toBe(edits);
   return { sheet, position };
 }
 
@@ -38,7 +38,7 @@ async function largeSheet(rows: number): Promise<{ sheet: SheetLog; position: Po
   await sheet.completed();
   await sheet.fill(2, 1, 4_050);
   const position = await sheet.completed();
-  expect(waitingEdits((await sheet.root(position)).state)).toBe(2);
+  expect(bufferedEdits((await sheet.root(position)).state)).toBe(2);
   expect(await sheet.ref(position)).toHaveProperty('key');
   return { sheet, position };
 }
@@ -55,7 +55,7 @@ describe('a compaction', () => {
     const result = await sheet.compact(position);
     expect(result).toMatchObject({ outcome: 'compacted', position, stateHash, waited: 3 });
     const root = await sheet.root(position);
-    expect([isStateSettled(root.state), root.stateHash]).toEqual([true, stateHash]);
+    expect([isStateFlushed(root.state), root.stateHash]).toEqual([true, stateHash]);
     expect(await sheet.rows(position)).toEqual(rows);
     const written = [...(await chunkKeys(sheet))].filter((key) => !before.has(key));
     const chunks = written.filter((key) => parseKey(key)?.kind === 'chunk');
@@ -79,7 +79,7 @@ describe('a compaction', () => {
     await sheet.edit(set(50, 2, 'later'));
     const next = await sheet.snapshot();
     expect(await sheet.complete(next)).toMatchObject({ outcome: 'built', base: position });
-    expect(waitingEdits((await sheet.root(next)).state)).toBe(1);
+    expect(bufferedEdits((await sheet.root(next)).state)).toBe(1);
     expect((await sheet.rows(next))[50]?.[2]).toBe('later');
   });
 
@@ -292,7 +292,7 @@ describe('a snapshot after which settling is due', () => {
     const { sheet, queue, job } = await dueSheet();
     const result = await runJob({ ...sheet.deps, queue }, job);
     expect(result).toMatchObject({ outcome: 'built', compaction: { map: 'cells', reason: 'waiting share' } });
-    expect(compactionDue((await sheet.root(job.position)).state)).toBeDefined();
+    expect(flushDue((await sheet.root(job.position)).state)).toBeDefined();
     expect(await drain(sheet, queue)).toEqual([`compact compacted ${job.position.entry}`]);
     expect((await sheet.root(job.position)).stateHash).toBeDefined();
     // Nothing is due any more, however often the snapshot's job comes.
@@ -335,6 +335,6 @@ describe('a snapshot after which settling is due', () => {
     await runJob({ ...sheet.deps, queue }, { kind: 'snapshot', log: sheet.log, position: next });
     await runJob({ ...sheet.deps, queue }, { kind: 'snapshot', log: sheet.log, position });
     expect(await drain(sheet, queue)).toEqual([]);
-    expect(waitingEdits((await sheet.root(next)).state)).toBe(4);
+    expect(bufferedEdits((await sheet.root(next)).state)).toBe(4);
   });
 });

@@ -4,7 +4,7 @@ import { KeyInvalidError } from '../../src/errors.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { cellKey, MAX_ROWS } from '../../src/state/spreadsheet/cell-key.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
-import { type State, saveState, settleState, stateHash } from '../../src/state/state.ts';
+import { flushState, type State, saveState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { sheetEntry } from '../support/sheet-model.ts';
@@ -14,15 +14,15 @@ const shape = SMALL_SHAPE;
 /** A saved state with one map of these keys. */
 async function saved(store: NodeStore, keys: Iterable<number>, value: Value = 'value'): Promise<State> {
   const draft = new Draft(store);
-  const map = draft.map('cells', 'number', { defers: true });
+  const map = draft.map('cells', 'number', { buffers: true });
   for (const key of keys) map.put(key, value);
   const state = await draft.state();
   await saveState(store, state);
   return state;
 }
 
-async function settledHash(store: NodeStore, draft: Draft): Promise<string> {
-  const state = await settleState(store, await draft.state());
+async function flushedHash(store: NodeStore, draft: Draft): Promise<string> {
+  const state = await flushState(store, await draft.state());
   await saveState(store, state);
   return stateHash(store.platform, state) ?? '';
 }
@@ -34,26 +34,26 @@ test('deleting a range of a thousand leaves reads a few nodes of each level, and
   const chunks = new MemoryChunks();
   const state = await saved(nodeStore({ shape }, chunks), all());
   expect(chunks.stored.size).toBeGreaterThan(500);
-  const levels = (state.maps.get('cells')?.settled.top?.level ?? 0) + 1;
+  const levels = (state.maps.get('cells')?.tree.top?.level ?? 0) + 1;
   const store = nodeStore({ shape }, chunks);
   const draft = new Draft(store, state);
-  draft.map('cells', 'number', { defers: true }).deleteRange({ from: 1001, to: KEYS - 1001 });
+  draft.map('cells', 'number', { buffers: true }).deleteRange({ from: 1001, to: KEYS - 1001 });
   await draft.state();
   // Two nodes at the borders, and those behind them up to where nodes end as they ended.
   expect(store.counts.read).toBeLessThanOrEqual(6 * levels);
 
   const fresh = nodeStore({ shape });
   const rest = all().filter((key) => key < 1001 || key >= KEYS - 1001);
-  expect(await settledHash(store, draft)).toBe(await settledHash(fresh, new Draft(fresh, await saved(fresh, rest))));
+  expect(await flushedHash(store, draft)).toBe(await flushedHash(fresh, new Draft(fresh, await saved(fresh, rest))));
 });
 
 test('deleting a whole map reads one node of each level, and no node that goes is needed', async () => {
   const chunks = new MemoryChunks();
   const state = await saved(nodeStore({ shape }, chunks), all());
-  const levels = state.maps.get('cells')?.settled.top?.level ?? 0;
+  const levels = state.maps.get('cells')?.tree.top?.level ?? 0;
   const store = nodeStore({ shape }, chunks);
   const draft = new Draft(store, state);
-  const map = draft.map('cells', 'number', { defers: true });
+  const map = draft.map('cells', 'number', { buffers: true });
   map.deleteRange({ from: 0, to: Number.POSITIVE_INFINITY });
   expect((await draft.state()).maps.size).toBe(0);
   expect(store.counts.read).toBe(levels);
@@ -61,7 +61,7 @@ test('deleting a whole map reads one node of each level, and no node that goes i
   const [first] = chunks.stored.keys();
   if (first !== undefined) chunks.stored.delete(first);
   const again = new Draft(nodeStore({ shape }, chunks), state);
-  again.map('cells', 'number', { defers: true }).deleteRange({ from: 0, to: Number.POSITIVE_INFINITY });
+  again.map('cells', 'number', { buffers: true }).deleteRange({ from: 0, to: Number.POSITIVE_INFINITY });
   expect((await again.state()).maps.size).toBe(0);
 });
 
@@ -74,13 +74,13 @@ test('a range takes the edits that wait in it along, and leaves no deletions beh
       all().map((key) => key * 2),
     ),
   );
-  const map = draft.map('cells', 'number', { defers: true });
+  const map = draft.map('cells', 'number', { buffers: true });
   for (let key = 1; key < 2 * KEYS; key += 500) map.put(key, 'waits');
-  expect((await draft.state()).maps.get('cells')?.pending.top?.count).toBe(80);
+  expect((await draft.state()).maps.get('cells')?.buffer.top?.count).toBe(80);
   map.deleteRange({ from: 0, to: 2 * KEYS - 1000 });
   const cells = (await draft.state()).maps.get('cells');
-  expect(cells?.pending.top?.count).toBeLessThanOrEqual(2);
-  expect(cells?.settled.top?.count).toBeLessThanOrEqual(502);
+  expect(cells?.buffer.top?.count).toBeLessThanOrEqual(2);
+  expect(cells?.tree.top?.count).toBeLessThanOrEqual(502);
   expect(await Array.fromAsync(map.items())).toHaveLength(502);
 });
 
@@ -113,10 +113,10 @@ test('deleting a column of every row holds few keys at once, and what is deleted
   await spreadsheet.fold(draft, sheetEntry({ type: 'Delete Rows', position: 0, count: 100_000 }));
   const fresh = nodeStore();
   const rest = Array.from({ length: 75_000 }, (_, i) => cellKey(100_001 + 2 * i, 1));
-  const left = await settleState(store, await draft.state());
+  const left = await flushState(store, await draft.state());
   const expected = await saved(fresh, rest);
   await saveState(store, left);
-  expect(left.maps.get('cells')?.settled.top?.count).toBe(75_000);
+  expect(left.maps.get('cells')?.tree.top?.count).toBe(75_000);
   const cellsOnly = (state: State): State => ({
     meta: {},
     maps: new Map([...state.maps].filter(([name]) => name === 'cells')),
@@ -127,7 +127,7 @@ test('deleting a column of every row holds few keys at once, and what is deleted
 test('a batch counts the ranges that it holds, and a long one is applied before a key is asked for', async () => {
   const store = nodeStore({ shape });
   const draft = new Draft(store, await saved(store, all()));
-  const map = draft.map('cells', 'number', { defers: true });
+  const map = draft.map('cells', 'number', { buffers: true });
   for (let i = 0; i < 10_000; i++) map.deleteRange({ from: 2 * i, to: 2 * i + 1 });
   expect(draft.heldBytes).toBeGreaterThan(10_000 * 64);
   expect(await map.get(4)).toBeUndefined();
@@ -139,7 +139,7 @@ test('a batch counts the ranges that it holds, and a long one is applied before 
 test('a draft counts nodes and large values that a reader by order had applied, until they are saved', async () => {
   const store = nodeStore({ shape });
   const draft = new Draft(store);
-  const map = draft.map('cells', 'number', { defers: true });
+  const map = draft.map('cells', 'number', { buffers: true });
   for (let key = 0; key < 1000; key++) map.put(key, 'x'.repeat(100));
   expect(await map.firstKey(0)).toBe(0);
   expect(draft.heldBytes).toBeGreaterThan(90_000);

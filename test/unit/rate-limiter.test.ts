@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Pace } from '../../src/workers/retention/rate-limiter.ts';
+import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
 
 interface PacedClock {
-  readonly pace: Pace;
+  readonly pace: RateLimiter;
   /** Milliseconds of each wait. */
   readonly slept: number[];
   readonly clock: { ms: number };
@@ -17,10 +17,10 @@ function paced(perSecond: number, startMs = 0): PacedClock {
     slept.push(ms);
     clock.ms += ms;
   };
-  return { pace: new Pace({ perSecond, monotonic: () => clock.ms, sleep }), slept, clock };
+  return { pace: new RateLimiter({ perSecond, monotonic: () => clock.ms, sleep }), slept, clock };
 }
 
-describe('Pace', () => {
+describe('RateLimiter', () => {
   test.each([0, 5_000_000])(
     "gives the first second's worth at once, then waits (clock begins at %i)",
     async (startMs) => {
@@ -68,7 +68,7 @@ describe('Pace', () => {
     const sleep = async (ms: number) => {
       slept.push(ms);
     };
-    const pace = new Pace({ perSecond: 10, monotonic: () => 0, sleep });
+    const pace = new RateLimiter({ perSecond: 10, monotonic: () => 0, sleep });
     await Promise.all([pace.take(10), pace.take(5), pace.take(20), pace.take(1)]);
     expect(slept).toEqual([500, 2500, 2600]);
   });
@@ -80,7 +80,7 @@ describe('Pace', () => {
       slept.push(ms);
       clock.ms += ms / 2;
     };
-    const pace = new Pace({ perSecond: 10, monotonic: () => clock.ms, sleep });
+    const pace = new RateLimiter({ perSecond: 10, monotonic: () => clock.ms, sleep });
     await pace.take(20);
     await pace.take(10);
     expect(slept).toEqual([1000, 1500]);

@@ -12,7 +12,7 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { RebuildJob } from '../../src/workers/jobs/job.ts';
 import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
-import { unexpireSegment } from '../../src/workers/retention/undo-expiry.ts';
+import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type RebuildResult, rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import type { Around } from '../support/around.ts';
@@ -269,7 +269,7 @@ describe('a log whose old segments are archived', () => {
     await sheet.archive(0);
     if (where !== 'in the table too') {
       await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
-      expect(sheet.tables.expireEntries(sheet.nowMs / 1000)).toHaveLength(6);
+      expect(sheet.tables.expireNow(sheet.nowMs / 1000)).toHaveLength(6);
     }
     const contents = await sheet.contents();
     for (const key of await sheet.keys(chunkPrefix(sheet.log))) await sheet.blobs.delete([key]);
@@ -295,7 +295,7 @@ describe('a log whose old segments are archived', () => {
     const { sheet } = await builtSheet();
     const { key } = await sheet.archive(0);
     await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
-    sheet.tables.expireEntries(sheet.nowMs / 1000);
+    sheet.tables.expireNow(sheet.nowMs / 1000);
     await sheet.blobs.delete([key]);
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'stopped', stop: { code: 'ARCHIVE_MISSING', segment: 0 } });
   });
@@ -330,7 +330,7 @@ describe('what an archived segment lost', () => {
     await collectAfterEachGrace(sheet, 3);
     if (entries === GONE) {
       await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
-      sheet.tables.expireEntries(sheet.nowMs / 1000);
+      sheet.tables.expireNow(sheet.nowMs / 1000);
       expect(await sheet.items(0)).toEqual([]);
     }
     const newest = new Set(await reachedBy(sheet, { segment: 1, entry: 0 }));
@@ -502,7 +502,7 @@ describe('a log whose old segments leave without an archive', () => {
 
   test('is not rebuilt: it is said why, nothing is changed, and its snapshots go on', async () => {
     const sheet = await leaving();
-    sheet.tables.expireEntries(sheet.nowMs / 1000);
+    sheet.tables.expireNow(sheet.nowMs / 1000);
     expect(await sheet.items(0)).toEqual([]);
     const before = await sheet.contents();
     for (const reducer of [versionedSheet(1), versionedSheet(2)]) {
@@ -520,7 +520,7 @@ describe('a log whose old segments leave without an archive', () => {
   test('is rebuilt once that was taken back', async () => {
     const sheet = await leaving();
     await expect(rebuild(sheet)).rejects.toThrow('expire --undo');
-    await unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 });
+    await undoExpiry(sheet.deps, { log: sheet.log, segment: 0 });
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 4, replaced: 0 });
     await expectWhole(sheet);
   });

@@ -5,7 +5,7 @@ import { logLine } from '../../src/functions/log-line.ts';
 import { measures } from '../../src/functions/metrics.ts';
 import { type ReplayAnswer, replayFunction } from '../../src/functions/replay-function.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
-import { waitingEdits } from '../../src/snapshot/flush-due.ts';
+import { bufferedEdits } from '../../src/snapshot/flush-due.ts';
 import type { FoldWatch } from '../../src/snapshot/fold.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
@@ -100,9 +100,9 @@ describe('a replay in turns', () => {
   test('compares snapshots in which edits wait', async () => {
     const { sheet, snapshots } = await longLog();
     const roots = await Promise.all(snapshots.slice(5, 9).map((position) => sheet.root(position)));
-    expect(roots.map(({ state }) => waitingEdits(state) > 0)).toContain(true);
+    expect(roots.map(({ state }) => bufferedEdits(state) > 0)).toContain(true);
     const passed = (await turns(sheet, 5)).flatMap((answer) => ('next' in answer ? [answer.next.from] : []));
-    const waiting = roots.filter(({ state }) => waitingEdits(state) > 0).map((root) => formatPosition(root.position));
+    const waiting = roots.filter(({ state }) => bufferedEdits(state) > 0).map((root) => formatPosition(root.position));
     expect(passed).toEqual(expect.arrayContaining(waiting));
   });
 

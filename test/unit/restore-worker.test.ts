@@ -64,7 +64,7 @@ async function expiredSheet(
   const sheet = await archivedSheet(tables);
   const items = await sheet.items();
   await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
-  sheet.tables.expireEntries(G, ({ position }) => gone(position.entry));
+  sheet.tables.expireNow(G, ({ position }) => gone(position.entry));
   sheet.nowMs = G * 1000;
   return { sheet, items };
 }
@@ -126,7 +126,7 @@ describe('a segment is restored', () => {
   test('though an entry goes right before it loses its expiry', async () => {
     const { sheet, items } = await expiredSheet(() => false);
     const tables = aroundLogStore(sheet.tables, async (name, effect) => {
-      if (name === 'setEntryExpiry') sheet.tables.expireEntries(G, ({ position }) => position.entry === 7);
+      if (name === 'setEntryExpiry') sheet.tables.expireNow(G, ({ position }) => position.entry === 7);
       return effect();
     });
     // Whatever was stamped with 7 before lost it already.
@@ -305,7 +305,7 @@ describe('what was restored', () => {
       // So it goes once more when its time has come.
       for (let times = 0; times < 3; times++) {
         sheet.nowMs += (HOLD + GRACE) * 1000;
-        sheet.tables.expireEntries(sheet.nowMs / 1000);
+        sheet.tables.expireNow(sheet.nowMs / 1000);
         await expireSegment(sheet.deps, place, policy);
       }
       expect(await sheet.items()).toEqual([]);
@@ -335,8 +335,8 @@ describe('what was restored', () => {
     await restore(sheet);
     const expiring = expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
     expect(await expiring).toEqual({ outcome: 'expired', segment: 0, entries: ENTRIES, expires: G + HOLD });
-    expect(sheet.tables.expireEntries(G + HOLD - 1)).toEqual([]);
-    expect(sheet.tables.expireEntries(G + HOLD)).toHaveLength(ENTRIES);
+    expect(sheet.tables.expireNow(G + HOLD - 1)).toEqual([]);
+    expect(sheet.tables.expireNow(G + HOLD)).toHaveLength(ENTRIES);
   });
 });
 

@@ -5,9 +5,9 @@ import {
   checkPolicy,
   DEFAULT_POLICY,
   dueSince,
+  expiringUnarchived,
   isCovered,
   keepsSnapshot,
-  leavingUnarchived,
   planRetention,
   type RetentionPolicy,
 } from '../../src/retention/retention-policy.ts';
@@ -340,7 +340,7 @@ describe('isCovered', () => {
   });
 });
 
-describe('leavingUnarchived', () => {
+describe('expiringUnarchived', () => {
   const expires = NOON;
   const all = [
     segment(0, { expires, expired: 3 }),
@@ -352,11 +352,11 @@ describe('leavingUnarchived', () => {
   ];
 
   test('are those that were announced, and neither archived nor done, while the policy archives', () => {
-    expect(leavingUnarchived(all, policy()).map((each) => each.segment)).toEqual([1, 4]);
-    expect(leavingUnarchived(all, policy({ expire: 'ttl' }))).toEqual([all[1], all[4]]);
+    expect(expiringUnarchived(all, policy()).map((each) => each.segment)).toEqual([1, 4]);
+    expect(expiringUnarchived(all, policy({ expire: 'ttl' }))).toEqual([all[1], all[4]]);
   });
 
   test('are none where it does not', () => {
-    expect(leavingUnarchived(all, policy({ archive: false, expire: 'ttl', keepDays: 1 }))).toEqual([]);
+    expect(expiringUnarchived(all, policy({ archive: false, expire: 'ttl', keepDays: 1 }))).toEqual([]);
   });
 });

@@ -10,9 +10,9 @@ import { ChunkCorruptError, ChunkMissingError, RootInvalidError } from '../../sr
 import { logIdBytes, parseLogId } from '../../src/ids/log-id.ts';
 import { decodeRoot, encodeRoot, type Root } from '../../src/snapshot/root.ts';
 import { INLINE_ROOT_BYTES, loadRoot, saveRoot } from '../../src/snapshot/snapshots.ts';
-import { EMPTY_STATE, layersHash, type State, stateHash } from '../../src/state/state.ts';
+import { EMPTY_STATE, hashFlushedState, type State, stateHash } from '../../src/state/state.ts';
 import { rootKey } from '../../src/store/keys.ts';
-import { settledLayers } from '../../src/tree/buffered-tree.ts';
+import { withoutBuffer } from '../../src/tree/buffered-tree.ts';
 import type { Leaf } from '../../src/tree/node.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
@@ -51,7 +51,7 @@ function fields(): Record<string, Value> {
     log: logIdBytes(LOG),
     position: [POSITION.segment, POSITION.entry],
     reducer: ['spreadsheet', 1],
-    hash: fromHex(layersHash(nativePlatform, EMPTY_STATE)),
+    hash: fromHex(hashFlushedState(nativePlatform, EMPTY_STATE)),
     meta: {},
     maps: [],
   };
@@ -167,7 +167,7 @@ describe('a root that nobody could read is not made', () => {
     return { level: 0, keys: [1], bytes: value, ends, weights: [weight], count: 1, weight };
   };
   const stateOf = (top: Leaf, maps: number): State => {
-    const layers = settledLayers({ kind: 'number', top });
+    const layers = withoutBuffer({ kind: 'number', top });
     return { meta: {}, maps: new Map(Array.from({ length: maps }, (_, i) => [String(1000 + i), layers])) };
   };
   const refusal = { code: 'STATE_UNSUPPORTED', stopsLog: true, log: LOG, segment: 2, entry: 6 };

@@ -6,15 +6,15 @@ import { EntryNotFoundError, MessageInvalidError, MessageNewerError } from '../.
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
-import { compactionDue } from '../../src/snapshot/flush-due.ts';
+import { flushDue } from '../../src/snapshot/flush-due.ts';
 import { readStop, type Stop } from '../../src/snapshot/stop.ts';
 import { streamDeduplicationId } from '../../src/workers/dispatch/route-stream-records.ts';
 import {
+  continuationDeduplicationId,
   dueDeduplicationId,
   type JobDeps,
   type JobResult,
   runJob,
-  turnDeduplicationId,
 } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
@@ -100,7 +100,7 @@ describe('a snapshot job', () => {
     const { sent } = await ran(sheet, job, deps);
     const next: Job = { kind: 'snapshot', log: LOG, position, turn: 1 };
     const reached = { segment: 0, entry: 2 };
-    expect(sent).toEqual([{ group: LOG, deduplicationId: turnDeduplicationId(next, reached), job: next }]);
+    expect(sent).toEqual([{ group: LOG, deduplicationId: continuationDeduplicationId(next, reached), job: next }]);
     expect(await ranAll(sheet, next, deps)).toEqual([
       ['snapshot', 'progress'],
       ['snapshot', 'built'],
@@ -185,7 +185,7 @@ describe('an expire job', () => {
     const next: Job = { ...job, from: 4, announced: NOON + GRACE };
     const { result, sent } = await ran(sheet, job, deps);
     expect(result).toEqual({ outcome: 'progress', segment: 0, reached: 4, expires: NOON + GRACE });
-    const deduplicationId = turnDeduplicationId(next, { segment: 0, entry: 4 });
+    const deduplicationId = continuationDeduplicationId(next, { segment: 0, entry: 4 });
     expect(sent).toEqual([{ group: LOG, deduplicationId, job: next }]);
     const done = await ranAll(sheet, next, deps);
     expect(done.at(-1)).toEqual(['expire', 'expired']);
@@ -202,7 +202,7 @@ describe('a rebuild job', () => {
     const reached = { segment: 0, entry: 2 };
     expect(result).toMatchObject({ outcome: 'progress', after: { segment: 0, entry: 1 }, reached });
     const next: Job = { kind: 'rebuild', log: LOG, after: { segment: 0, entry: 1 }, turn: 1 };
-    expect(sent).toEqual([{ group: LOG, deduplicationId: turnDeduplicationId(next, reached), job: next }]);
+    expect(sent).toEqual([{ group: LOG, deduplicationId: continuationDeduplicationId(next, reached), job: next }]);
     const done = await ranAll(sheet, next, deps);
     expect(new Set(done.slice(0, -1).map(([, outcome]) => outcome))).toEqual(new Set(['progress']));
     expect(done.at(-1)).toEqual(['rebuild', 'rebuilt']);
@@ -215,7 +215,7 @@ describe('a rebuild job', () => {
     const before = await sheet.contents();
     expect((await sheet.root(position)).stateHash).toBeDefined();
     const { sent } = await ran(sheet, { kind: 'rebuild', log: LOG });
-    expect(compactionDue((await sheet.root(position)).state)).toBeDefined();
+    expect(flushDue((await sheet.root(position)).state)).toBeDefined();
     expect(sent.map(({ job }) => job)).toEqual([{ kind: 'compact', log: LOG, position }]);
     for (const { job } of sent) await ranAll(sheet, job);
     const after = await sheet.contents();
@@ -356,8 +356,8 @@ describe('deduplication ids', () => {
       { kind: 'rebuild', log: LOG, after: position, turn: 2 },
     ];
     const turns = [...jobs, ...others].flatMap((job) => [
-      turnDeduplicationId(job, position),
-      turnDeduplicationId(job, { segment: 1, entry: 3 }),
+      continuationDeduplicationId(job, position),
+      continuationDeduplicationId(job, { segment: 1, entry: 3 }),
     ]);
     const due = [...jobs, ...others.slice(0, 3)].map(dueDeduplicationId);
     const streamed = streamDeduplicationId({ kind: 'snapshot', log: LOG, position });
@@ -370,7 +370,7 @@ describe('deduplication ids', () => {
   test('are the same for the same job', () => {
     for (const job of jobs) {
       expect(dueDeduplicationId({ ...job })).toBe(dueDeduplicationId(job));
-      expect(turnDeduplicationId({ ...job }, position)).toBe(turnDeduplicationId(job, position));
+      expect(continuationDeduplicationId({ ...job }, position)).toBe(continuationDeduplicationId(job, position));
     }
   });
 });

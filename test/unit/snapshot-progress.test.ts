@@ -4,7 +4,7 @@ import type { Progress } from '../../src/snapshot/progress.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { chunkPrefix, formatKey, logPrefix, parseKey } from '../../src/store/keys.ts';
-import { type JobResult, runJob, turnDeduplicationId } from '../../src/workers/dispatch/run-job.ts';
+import { continuationDeduplicationId, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { SnapshotJob } from '../../src/workers/jobs/job.ts';
 import type { Around } from '../support/around.ts';
@@ -359,7 +359,7 @@ describe('progress', () => {
 
 test('the id of a turn is none of the stream, says place and turn, and fits into a message', () => {
   const largest = { segment: 2 ** 32 - 1, entry: 2 ** 32 - 1 };
-  const id = turnDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, turn: 1e6 }, largest);
+  const id = continuationDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, turn: 1e6 }, largest);
   expect(id).toBe(`turn:snapshot:${LOG}:4294967295/4294967295:1000000:4294967295/4294967295`);
   expect(id.length).toBeLessThanOrEqual(128);
 });

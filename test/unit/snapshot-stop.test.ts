@@ -101,7 +101,7 @@ test('a chunk that is missing below the snapshot to start from stops the log, an
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(40, 3);
   const base = await sheet.root(await sheet.completed());
-  const top = base.state.maps.get('cells')?.settled.top ?? fail();
+  const top = base.state.maps.get('cells')?.tree.top ?? fail();
   const reached = await Array.fromAsync(walkChunks(nodeStore(sheet.deps, sheet.log), top, { values: false }));
   const lost = reached.find(({ holds }) => holds === 'leaf')?.id ?? fail();
   await sheet.blobs.delete([chunkKey(sheet.log, lost)]);

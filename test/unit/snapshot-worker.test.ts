@@ -8,7 +8,7 @@ import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { parseKey } from '../../src/store/keys.ts';
-import { layeredValues } from '../../src/tree/buffered-tree.ts';
+import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { isLeaf } from '../../src/tree/node.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
@@ -158,14 +158,14 @@ describe('a snapshot', () => {
 
 /** The leaves of a snapshot's cells, which are a tree of two levels. */
 async function leaves(sheet: SheetLog, position: Position): Promise<{ id: ChunkId; firstKey: number }[]> {
-  const top = (await sheet.root(position)).state.maps.get('cells')?.settled.top;
+  const top = (await sheet.root(position)).state.maps.get('cells')?.tree.top;
   if (top === undefined || isLeaf(top) || top.level !== 1) throw new Error('the cells are not a tree of two levels');
   return top.children.map(({ id }, i) => ({ id: id ?? fail(), firstKey: Number(top.keys[i]) }));
 }
 
 async function keysOf(sheet: SheetLog, position: Position, value: string): Promise<number[]> {
   const tree = (await sheet.root(position)).state.maps.get('cells') ?? fail();
-  const items = await Array.fromAsync(layeredValues(nodeStore(sheet.deps, sheet.log), tree));
+  const items = await Array.fromAsync(mergedValues(nodeStore(sheet.deps, sheet.log), tree));
   return items.filter((item) => item.value === value).map(({ key }) => Number(key));
 }
 

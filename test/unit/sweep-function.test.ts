@@ -4,7 +4,7 @@ import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
 import { measures } from '../../src/functions/metrics.ts';
-import { AskedJobs } from '../../src/functions/requested-jobs.ts';
+import { RequestedJobs } from '../../src/functions/requested-jobs.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { writePolicy } from '../../src/retention/policies.ts';
@@ -15,7 +15,7 @@ import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
 import type { SweepRest, SweepResult } from '../../src/workers/sweep/sweep.ts';
-import { type AskedNote, readSweepNote, writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
+import { type RequestedJobsNote, readSweepNote, writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
 import { aroundLogStore } from '../support/around.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
 import { newLogId } from '../support/logs.ts';
@@ -240,9 +240,9 @@ describe('the sweep function', () => {
   test('sends a thousand jobs of one log at the most, oldest first, and more as they are done', () => {
     const log = newLogId();
     let due = Array.from({ length: 1_200 }, (_, segment): Job => ({ kind: 'archive', log, segment }));
-    let noted: readonly AskedNote[] = [];
+    let noted: readonly RequestedJobsNote[] = [];
     const run = (nowMs: number): number[] => {
-      const asked = new AskedJobs({ noted, depths: { snapshot: 0, maintenance: 1_000 }, nowMs });
+      const asked = new RequestedJobs({ noted, depths: { snapshot: 0, maintenance: 1_000 }, nowMs });
       const sent = due.filter((job) => !asked.holdsBack(job));
       for (const job of sent) asked.add(job);
       noted = asked.note(true);

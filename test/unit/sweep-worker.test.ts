@@ -19,7 +19,7 @@ import { archiveKey, bodyKey, chunkKey, condemnedKey, logPrefix, parseKey } from
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { Job } from '../../src/workers/jobs/job.ts';
-import { unexpireSegment } from '../../src/workers/retention/undo-expiry.ts';
+import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { beginUpload } from '../support/collecting.ts';
@@ -333,7 +333,7 @@ describe('a sweep finds what is due by the policy', () => {
       expect(failures[0]?.error.advice).toContain(`logfold expire ${log} 0 --undo`);
     }
     sheets.policy = STRICT;
-    await unexpireSegment(sheets.deps, { log, segment: 0 });
+    await undoExpiry(sheets.deps, { log, segment: 0 });
     expect(await sheets.ask()).toMatchObject({ asked: [{ kind: 'archive', log, segment: 0 }], failures: [] });
   });
 
@@ -898,7 +898,7 @@ test('sweeping, and doing what it asks for, brings every log to rest, whatever o
       // Until whatever waits for a grace period is through, and nothing is asked for however long nobody looks.
       for (let days = 0; days < 6; days++) {
         sheets.nowMs += DAY * 1000;
-        sheets.tables.expireEntries(sheets.nowMs / 1000);
+        sheets.tables.expireNow(sheets.nowMs / 1000);
         await sheets.sweepToRest();
         for (const [log, written] of logs) await expectWhole(sheets, log, written);
       }

@@ -19,7 +19,14 @@ import {
   segmentKey,
 } from '../../log/item-codec.ts';
 import { checkWriteSize } from '../../log/item-size.ts';
-import type { Consistency, Expiration, LeavingSegment, LogStore, ScanPart, SegmentRange } from '../../log/log-store.ts';
+import type {
+  Consistency,
+  Expiration,
+  ExpiringSegment,
+  LogStore,
+  ScanPart,
+  SegmentRange,
+} from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isRetryable } from './dynamodb-error.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
@@ -216,12 +223,12 @@ export class DynamoDbLogStore implements LogStore {
     return this.#life.deleteEntries(log, segment, entries);
   }
 
-  letEntriesGo(segment: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
-    return this.#life.letEntriesGo(segment, entries, how);
+  expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    return this.#life.expireEntries(segment, entries, how);
   }
 
-  keepEntries(segment: LeavingSegment, entries: readonly number[]): Promise<boolean> {
-    return this.#life.keepEntries(segment, entries);
+  unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
+    return this.#life.unexpireEntries(segment, entries);
   }
 
   putItems(items: readonly Item[]): Promise<void> {

@@ -7,7 +7,7 @@ import type { Item } from '../../log/attribute.ts';
 import type { RootRef } from '../../log/entry.ts';
 import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../../log/item-codec.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
-import type { Expiration, LeavingSegment, LogStore } from '../../log/log-store.ts';
+import type { Expiration, ExpiringSegment, LogStore } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isRetryable } from './dynamodb-error.ts';
 import type { DynamoDbRequests } from './requests.ts';
@@ -138,21 +138,21 @@ export class DynamoDbSegmentLife {
     );
   }
 
-  /** As {@link LogStore.letEntriesGo}. */
-  letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+  /** As {@link LogStore.expireEntries}. */
+  expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     return this.#changeTogether(leaving, entries, how);
   }
 
-  /** As {@link LogStore.keepEntries}. */
-  keepEntries(leaving: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+  /** As {@link LogStore.unexpireEntries}. */
+  unexpireEntries(leaving: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
     return this.#changeTogether(leaving, entries, 'keep');
   }
 
   /** Changes entries in one transaction which checks that the segment is still leaving when it says. */
-  async #changeTogether(leaving: LeavingSegment, entries: readonly number[], how: Change): Promise<boolean> {
+  async #changeTogether(leaving: ExpiringSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
     const numbers = [...new Set(entries)];
-    const stillLeaves = {
+    const stillExpires = {
       TableName: this.#segmentTable,
       Key: segmentKey(leaving.log, leaving.segment),
       ConditionExpression: 'G = :leaves',
@@ -160,7 +160,7 @@ export class DynamoDbSegmentLife {
     };
     const writes = numbers.map((entry) => this.#change(leaving, entry, how));
     const failure = `Changing ${numbers.length} entries of segment ${leaving.segment} failed`;
-    const transact = () => this.#requests.transact([{ ConditionCheck: stillLeaves }, ...writes]);
+    const transact = () => this.#requests.transact([{ ConditionCheck: stillExpires }, ...writes]);
     if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
     if ((await this.#stored(leaving))?.expires !== leaving.expires) return false;
     // One of them was no longer there.
@@ -174,7 +174,7 @@ export class DynamoDbSegmentLife {
     return true;
   }
 
-  #change({ log, segment, expires }: LeavingSegment, entry: number, how: Change): TransactWriteItem {
+  #change({ log, segment, expires }: ExpiringSegment, entry: number, how: Change): TransactWriteItem {
     const item = { TableName: this.#entryTable, Key: entryKey(log, { segment, entry }) };
     if (how === 'delete') return { Delete: item };
     const { expression, values } = changeAttributes(how === 'keep' ? {} : { X: { N: String(expires) } }, ['X']);

@@ -19,7 +19,7 @@ import {
   rootAttribute,
 } from '../../log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../../log/item-size.ts';
-import type { Expiration, LeavingSegment, LogStore, ScanPart, SegmentRange } from '../../log/log-store.ts';
+import type { Expiration, ExpiringSegment, LogStore, ScanPart, SegmentRange } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { type ItemPlace, MemoryTable } from './table.ts';
 
@@ -193,7 +193,7 @@ export class MemoryLogStore implements LogStore {
     for (const entry of entries) this.#entries.delete(placeOfEntry(log, { segment, entry }));
   }
 
-  async letEntriesGo(leaving: LeavingSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+  async expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     checkBatchItems(entries.length);
     const { log, segment, expires } = leaving;
     if (this.#segment(log, segment)?.expires !== expires) return false;
@@ -202,7 +202,7 @@ export class MemoryLogStore implements LogStore {
     return true;
   }
 
-  async keepEntries({ log, segment, expires }: LeavingSegment, entries: readonly number[]): Promise<boolean> {
+  async unexpireEntries({ log, segment, expires }: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
     checkBatchItems(entries.length);
     if (this.#segment(log, segment)?.expires !== expires) return false;
     for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, undefined);
@@ -236,7 +236,7 @@ export class MemoryLogStore implements LogStore {
    * @param choose which of them go now; all by default
    * @returns which were removed
    */
-  expireEntries(now: number, choose: (entry: EntryPlace) => boolean = () => true): EntryPlace[] {
+  expireNow(now: number, choose: (entry: EntryPlace) => boolean = () => true): EntryPlace[] {
     const items = this.#entries.partitions().flatMap((partition) => this.#entries.all(partition));
     const over = items.filter(({ X }) => X !== undefined && 'N' in X && Number(X.N) <= now);
     const chosen = over.map(entryPlace).filter(choose);

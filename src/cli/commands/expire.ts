@@ -2,11 +2,18 @@ import { UsageError } from '../../errors.ts';
 import { checkPolicy } from '../../retention/retention-policy.ts';
 import { type ExpireResult, expireSegment } from '../../workers/retention/expire-segment.ts';
 import { requireSegment } from '../../workers/retention/segment-state.ts';
-import { unexpireSegment } from '../../workers/retention/undo-expiry.ts';
+import { undoExpiry } from '../../workers/retention/undo-expiry.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { countEntries, formatDate } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
-import { capacityShareOption, dueSegments, paceOf, policyOfLog, requireTtl, warnOfShortGrace } from '../retention.ts';
+import {
+  capacityShareOption,
+  dueSegments,
+  policyOfLog,
+  rateLimiterOf,
+  requireTtl,
+  warnOfShortGrace,
+} from '../retention.ts';
 
 export function expireCommand() {
   return policyCommand('expire', 'Let the entries of archived segments leave the table, after a grace period.')
@@ -19,7 +26,7 @@ export function expireCommand() {
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
         const { dryRun, undo } = options;
-        const pace = await paceOf(environment, options.capacityShare);
+        const pace = await rateLimiterOf(environment, options.capacityShare);
         const deps = { ...environment.deps, pace };
         if (undo) {
           if (number === undefined) {
@@ -35,7 +42,7 @@ export function expireCommand() {
           }
           const { expires } = await requireSegment(deps.tables, { log, segment: number });
           const result = await output.during('Entries looked at', (progress) =>
-            unexpireSegment(
+            undoExpiry(
               { ...deps, onEntries: (entries) => progress.update(entries) },
               { log, segment: number },
               { dryRun },

@@ -1,7 +1,7 @@
 import { stringify } from 'csv-stringify';
 import { UsageError } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { requirePosition } from '../../log/newest.ts';
+import { assertPosition } from '../../log/newest.ts';
 import { loadState } from '../../snapshot/load.ts';
 import { sheetOf } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
@@ -32,7 +32,7 @@ export function exportCommand() {
     .action((log, { at, rows: span, allRows, csv, ...options }) =>
       inEnvironment(options, async ({ deps }, output) => {
         requireSheets(deps.reducer, 'export');
-        if (at !== undefined) await requirePosition(deps, log, at);
+        if (at !== undefined) await assertPosition(deps, log, at);
         const { draft, end, snapshot = null } = await output.during('Snapshots loaded', () => loadState(deps, log, at));
         const part = await output.during('Used rows found', () => usedPart(sheetOf(draft), span, allRows));
         const head = { log, position: at ?? end, snapshot };

@@ -1,12 +1,12 @@
 import { SegmentWithoutSnapshotError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
-import { type CompactResult, compactSnapshot } from '../../workers/snapshot/flush-snapshot.ts';
+import { type FlushResult, flushSnapshot } from '../../workers/snapshot/flush-snapshot.ts';
 import { newestSnapshot } from '../../workers/snapshot/snapshot-entry.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count } from '../format.ts';
 import { formatBytes } from '../output.ts';
 
-export function compactCommand() {
+export function flushCommand() {
   return command('compact', 'Settle the newest snapshot: write the edits that wait in it, however few they are.')
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
@@ -20,7 +20,7 @@ export function compactCommand() {
           });
         }
         const result = await output.during('Snapshots settled', () =>
-          compactSnapshot(deps, { kind: 'compact', log, position }),
+          flushSnapshot(deps, { kind: 'compact', log, position }),
         );
         output.result({ log, ...result }, describe(result));
         // Neither is settled: the one must not be, the other cannot.
@@ -29,7 +29,7 @@ export function compactCommand() {
     );
 }
 
-function describe(result: CompactResult): string {
+function describe(result: FlushResult): string {
   const snapshot = `The snapshot at ${formatPosition(result.position)}`;
   switch (result.outcome) {
     case 'compacted': {

@@ -1,6 +1,6 @@
 import { withScratch } from '../../adapters/filesystem/scratch.ts';
 import { comparePositions, formatPosition } from '../../ids/position.ts';
-import { requirePosition } from '../../log/newest.ts';
+import { assertPosition } from '../../log/newest.ts';
 import { type Replayed, replay } from '../../workers/inspect/replay.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { countEntries } from '../format.ts';
@@ -24,7 +24,7 @@ export function replayCommand() {
     .action((log, options) =>
       inEnvironment(options, async ({ deps, requireReducer }, output) => {
         await requireReducer(log);
-        if (options.at !== undefined) await requirePosition(deps, log, options.at);
+        if (options.at !== undefined) await assertPosition(deps, log, options.at);
         const progress = output.progress('Entries folded');
         try {
           const onProgress = (entries: number) => progress.update(entries);

@@ -4,7 +4,7 @@ import { MAX_KEEP_DAYS } from '../../retention/retention-policy.ts';
 import { restoreSegment } from '../../workers/retention/restore-segment.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { countEntries, parseDuration } from '../format.ts';
-import { capacityShareOption, paceOf } from '../retention.ts';
+import { capacityShareOption, rateLimiterOf } from '../retention.ts';
 
 const HOLD = '7d';
 const MAX_HOLD_SECONDS = MAX_KEEP_DAYS * 24 * 3600;
@@ -34,7 +34,7 @@ export function restoreCommand() {
             : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable }, { dryRun });
         const progress = output.progress('Entries');
         try {
-          const pace = await paceOf(environment, options.capacityShare);
+          const pace = await rateLimiterOf(environment, options.capacityShare);
           const onEntries = (entries: number): void => progress.update(entries);
           const result = await restoreSegment(
             { ...environment.deps, pace, onEntries },

@@ -8,7 +8,7 @@ import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { JobResult } from '../../workers/dispatch/run-job.ts';
 import { logsByAge } from '../../workers/inspect/status.ts';
 import type { Job } from '../../workers/jobs/job.ts';
-import { Pace } from '../../workers/retention/rate-limiter.ts';
+import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { count } from '../format.ts';
@@ -16,7 +16,7 @@ import { JobRunner } from '../job-runner.ts';
 import { describeJob, describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
-import { capacityShareOption, paceOf, policyEverywhere, requireTtl, warnOfShortGrace } from '../retention.ts';
+import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
 
 /** Each pass may make something due for the next: a snapshot, then an archive, then expiry. */
 const MAX_PASSES = 10;
@@ -52,7 +52,7 @@ export function sweepCommand() {
         if (byTtl !== undefined) await requireTtl(environment, output, byTtl);
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const policyOf = (of: LogId) => policies.of(of);
-        const pace = await paceOf(environment, options.capacityShare);
+        const pace = await rateLimiterOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
         const runner = new JobRunner({ ...environment.deps, requireReducer, pace, policyOf }, (job, result) =>
@@ -92,7 +92,7 @@ export function sweepCommand() {
         };
         try {
           if (options.rate !== undefined) {
-            const unhurried = new Pace({ perSecond: options.rate / 60 });
+            const unhurried = new RateLimiter({ perSecond: options.rate / 60 });
             for (const one of await logsByAge(environment.deps.tables, (error) => summary.failed(undefined, error))) {
               await unhurried.take(1);
               await passes({ log: one, since, leftovers: false });

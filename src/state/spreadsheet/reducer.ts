@@ -41,7 +41,7 @@ function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
 function setCells(sheet: Sheet, cells: readonly CellEdit[], from: number): void | Promise<void> {
   for (let i = from; i < cells.length; i++) {
     const cell = at(cells, i);
-    const pending = sheet.set(cell[0], cell[1], cell[2]);
-    if (pending !== undefined) return pending.then(() => setCells(sheet, cells, i + 1));
+    const buffer = sheet.set(cell[0], cell[1], cell[2]);
+    if (buffer !== undefined) return buffer.then(() => setCells(sheet, cells, i + 1));
   }
 }

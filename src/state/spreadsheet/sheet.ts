@@ -41,7 +41,7 @@ export class Sheet {
   readonly #cells: DraftMap;
 
   constructor(draft: ReducerDraft) {
-    this.#cells = draft.map('cells', 'number', { defers: true });
+    this.#cells = draft.map('cells', 'number', { buffers: true });
     this.rows = new Axis(draft.map('rows', 'string'), MAX_ROWS);
     this.columns = new Axis(draft.map('columns', 'string'), MAX_COLUMNS);
   }

@@ -9,7 +9,7 @@ import type { JobSender } from '../jobs/job-queues.ts';
 import { type ArchiveDeps, type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../snapshot/build-snapshot.ts';
-import { type CompactResult, compactSnapshot } from '../snapshot/flush-snapshot.ts';
+import { type FlushResult, flushSnapshot } from '../snapshot/flush-snapshot.ts';
 import { type RebuildResult, rebuildLog } from '../snapshot/rebuild-log.ts';
 
 export interface JobDeps
@@ -25,7 +25,7 @@ export interface JobDeps
 }
 
 /** How a job ended. */
-export type JobResult = SnapshotResult | CompactResult | ArchiveResult | ExpireResult | CollectResult | RebuildResult;
+export type JobResult = SnapshotResult | FlushResult | ArchiveResult | ExpireResult | CollectResult | RebuildResult;
 
 /**
  * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
@@ -59,16 +59,16 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       if (result.outcome === 'progress') {
         const { again: _, ...rest } = job;
         const next = { ...rest, turn: (job.turn ?? 0) + 1 };
-        await send(next, turnDeduplicationId(next, result.reached));
+        await send(next, continuationDeduplicationId(next, result.reached));
       }
       if ('compaction' in result && result.compaction !== undefined) await settle(job.position);
       return result;
     }
     case 'compact': {
-      const result = await compactSnapshot(deps, job);
+      const result = await flushSnapshot(deps, job);
       if (result.outcome === 'settling') {
         const next = { ...job, turn: (job.turn ?? 0) + 1 };
-        await send(next, turnDeduplicationId(next, job.position));
+        await send(next, continuationDeduplicationId(next, job.position));
       }
       return result;
     }
@@ -77,7 +77,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       if (result.outcome === 'archived') await collectSoon();
       if (result.outcome === 'archiving') {
         const next = { ...job, turn: (job.turn ?? 0) + 1, parts: result.parts };
-        await send(next, turnDeduplicationId(next, { segment: job.segment, entry: result.reached }));
+        await send(next, continuationDeduplicationId(next, { segment: job.segment, entry: result.reached }));
       }
       return result;
     }
@@ -88,7 +88,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       if (result.outcome === 'expired' && !policy.archive) await collectSoon();
       if (result.outcome === 'progress') {
         const next: Job = { ...job, from: result.reached, announced: result.expires };
-        await send(next, turnDeduplicationId(next, { segment: job.segment, entry: result.reached }));
+        await send(next, continuationDeduplicationId(next, { segment: job.segment, entry: result.reached }));
       }
       return result;
     }
@@ -106,7 +106,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       const result = await rebuildLog(deps, job);
       if (result.outcome === 'progress') {
         const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };
-        await send(next, turnDeduplicationId(next, result.reached));
+        await send(next, continuationDeduplicationId(next, result.reached));
       } else if (result.compaction !== undefined && result.newest !== undefined) {
         // Not by the id of a due job: the queue may remember the one that settled what was here before.
         const next: Job = { kind: 'compact', log: job.log, position: result.newest };
@@ -138,7 +138,7 @@ export function sweepDeduplicationId(run: string, job: Job): string {
  * a turn that finds its progress damaged may end where an earlier one did, within the minutes that the queue remembers,
  * and the job would be dropped.
  */
-export function turnDeduplicationId(job: Job, reached: Position): string {
+export function continuationDeduplicationId(job: Job, reached: Position): string {
   const turn = 'turn' in job ? job.turn : 'announced' in job ? job.announced : undefined;
   return ['turn', job.kind, job.log, ...placeOf(job), turn ?? 0, formatPosition(reached)].join(':');
 }

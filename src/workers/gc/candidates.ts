@@ -9,7 +9,7 @@ import { CONDEMNED_PREFIX, condemnedKey, LOGS_PREFIX, logPrefix, parseKey } from
 /** How old an unfinished upload is before somebody looks whether it was abandoned, in milliseconds. */
 const ABANDONED_MS = 24 * 3600 * 1000;
 
-export interface LeftoversDeps {
+export interface GcCandidatesDeps {
   readonly blobs: BlobStore;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -17,7 +17,7 @@ export interface LeftoversDeps {
 }
 
 /** Something in the bucket that a collection removes. */
-export interface Leftover {
+export interface GcCandidate {
   readonly why: string;
   /** Since when it may be removed, in epoch milliseconds by the bucket's clock. */
   readonly due: number;
@@ -27,10 +27,10 @@ export interface Leftover {
  * Finds what collections left for later, and uploads that nobody finished, in all logs: by two listings of the bucket.
  * @returns the logs to collect, each with its oldest leftover
  */
-export async function findLeftovers(deps: LeftoversDeps): Promise<ReadonlyMap<LogId, Leftover>> {
+export async function findGcCandidates(deps: GcCandidatesDeps): Promise<ReadonlyMap<LogId, GcCandidate>> {
   const { blobs, now } = deps;
-  const logs = new Map<LogId, Leftover>();
-  const add = (log: LogId, leftover: Leftover): void => {
+  const logs = new Map<LogId, GcCandidate>();
+  const add = (log: LogId, leftover: GcCandidate): void => {
     const known = logs.get(log);
     if (known === undefined || leftover.due < known.due) logs.set(log, leftover);
   };
@@ -51,7 +51,7 @@ export async function findLeftovers(deps: LeftoversDeps): Promise<ReadonlyMap<Lo
 }
 
 /** Endless where the log's policy makes no sense, which is reported where the log is looked at. */
-function graceMs({ policyOf }: LeftoversDeps, log: LogId): number {
+function graceMs({ policyOf }: GcCandidatesDeps, log: LogId): number {
   try {
     return policyOf(log).graceSeconds * 1000;
   } catch (error) {

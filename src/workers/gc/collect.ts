@@ -151,8 +151,8 @@ async function collect(
   const marker = new Marker(deps, log, [...needed, ...builds, ...others]);
   const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
-  const isSettled = settledBodies({ segments, externals, seen: note.bodies, reaper });
-  const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isSettled, reaper });
+  const isFlushed = settledBodies({ segments, externals, seen: note.bodies, reaper });
+  const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isFlushed, reaper });
   await judgeBodies(deps.store, { log, segments }, { bodies, reaper });
   await reaper.flush();
   const aborted = to === undefined ? await abortUploads(deps, log, reaper, dry) : 0;
@@ -248,7 +248,7 @@ interface ObjectSweep {
   readonly after: string | undefined;
   readonly marker: Marker;
   readonly reached: ReadonlySet<string | undefined>;
-  readonly isSettled: (body: BlobInfo) => boolean;
+  readonly isFlushed: (body: BlobInfo) => boolean;
   readonly reaper: Reaper;
 }
 
@@ -264,7 +264,7 @@ interface Swept {
 async function sweepObjects(
   deps: CollectDeps,
   log: LogId,
-  { after, marker, reached, isSettled, reaper }: ObjectSweep,
+  { after, marker, reached, isFlushed, reaper }: ObjectSweep,
 ): Promise<Swept> {
   const { objects } = deps.atLeast ?? AT_LEAST;
   const foreign: string[] = [];
@@ -278,7 +278,7 @@ async function sweepObjects(
     if (isLong || (looked >= Math.max(1, objects) && isTimeUp(deps))) return { foreign, bodies, to: last };
     if (kind === undefined) foreign.push(blob.key);
     else if (chunk !== undefined && (await marker.reaches(chunk))) reaper.keep(blob);
-    else if (kind === 'body' && !isSettled(blob)) bodies.push(blob);
+    else if (kind === 'body' && !isFlushed(blob)) bodies.push(blob);
     else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
     else await reaper.judge(blob);
     looked++;

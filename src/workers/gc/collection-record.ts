@@ -101,7 +101,7 @@ export function isJudged(key: string, { after, to }: JudgedKeys): boolean {
  * Sees to it that a sweep asks for a collection of a log, a grace period from now at the latest. A collection that is
  * between two turns has passed by some keys already, so it asks for another collection at its end.
  */
-export async function askForCollection(blobs: BlobStore, log: LogId): Promise<void> {
+export async function requestCollection(blobs: BlobStore, log: LogId): Promise<void> {
   await updateJson(blobs, recordOf(log), (record) => {
     if (record === undefined) return { format: 1, ...NOTHING_CONDEMNED };
     const { next } = record;

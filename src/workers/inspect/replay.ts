@@ -7,7 +7,7 @@ import { queryNewestSegments } from '../../log/newest.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import type { Root } from '../../snapshot/root.ts';
 import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../../snapshot/snapshots.ts';
-import { layersHash, saveState, settleState } from '../../state/state.ts';
+import { flushState, hashFlushedState, saveState } from '../../state/state.ts';
 import { NodeStore } from '../../tree/node-store.ts';
 import { readCollected } from '../gc/collection-record.ts';
 import { keepsRoot } from '../gc/kept-roots.ts';
@@ -210,7 +210,7 @@ async function compare(
   const { position, from, base, folding } = plan;
   const result = { outcome: 'replayed', from, position } as const;
   if (other === undefined || base === undefined) {
-    const replayed = await settledHash(deps, folding.chunks ?? deps.scratch, root);
+    const replayed = await flushedHash(deps, folding.chunks ?? deps.scratch, root);
     return { ...result, replayed, stored: null, equal: null, snapshot: null };
   }
   const { replayed, stored } = await bothHashes(deps, plan, root, other);
@@ -223,8 +223,8 @@ async function bothHashes(
   root: Root,
   other: Root,
 ): Promise<{ readonly replayed: string; readonly stored: string }> {
-  const replayed = await settledHash(deps, folding.chunks ?? deps.scratch, root);
-  return { replayed, stored: await settledHash(deps, chunks, other) };
+  const replayed = await flushedHash(deps, folding.chunks ?? deps.scratch, root);
+  return { replayed, stored: await flushedHash(deps, chunks, other) };
 }
 
 /** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
@@ -245,12 +245,12 @@ function isAt(position: Position, other: Position | undefined): boolean {
 }
 
 /** The state hash of a root, settled in scratch where edits wait. */
-async function settledHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Promise<string> {
+async function flushedHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Promise<string> {
   if (root.stateHash !== undefined) return root.stateHash;
   const nodes = new NodeStore(chunks, deps.platform, deps.nodes);
-  const state = await settleState(nodes, root.state, { savesEarly: true });
+  const state = await flushState(nodes, root.state, { savesEarly: true });
   await saveState(nodes, state);
-  return layersHash(deps.platform, state);
+  return hashFlushedState(deps.platform, state);
 }
 
 /** The root of a snapshot; undefined where another reducer made it, and it is not itself what is to be compared with. */

@@ -7,7 +7,7 @@ import type { LogStore } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD } from '../../retention/retention-policy.ts';
-import { waitingEdits } from '../../snapshot/flush-due.ts';
+import { bufferedEdits } from '../../snapshot/flush-due.ts';
 import { loadRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { readStop, type Stop } from '../../snapshot/stop.ts';
 import { chunkPrefix } from '../../store/keys.ts';
@@ -106,7 +106,7 @@ export async function logStatus(
     lagEntries: entries - folded,
     chunks,
     bytes,
-    waiting: lastSnapshot === null ? 0 : await waitingIn(deps, { log, position: lastSnapshot }),
+    waiting: lastSnapshot === null ? 0 : await bufferedIn(deps, { log, position: lastSnapshot }),
     stopped,
   };
 }
@@ -164,14 +164,14 @@ async function archivedCount(deps: StatusDeps, segment: Segment): Promise<number
   }
 }
 
-async function waitingIn(
+async function bufferedIn(
   deps: StatusDeps,
   place: { readonly log: LogId; readonly position: Position },
 ): Promise<number | null> {
   try {
     const entry = await deps.store.getEntry(place.log, place.position, { consistent: true });
     const ref = entry && rootOf(entry);
-    return ref === undefined ? null : waitingEdits((await loadRoot(deps, place, ref)).state);
+    return ref === undefined ? null : bufferedEdits((await loadRoot(deps, place, ref)).state);
   } catch (error) {
     // As above: what is wrong with one log must not hide the others, and a verification names it.
     if (error instanceof LogfoldError && error.stopsLog) return null;

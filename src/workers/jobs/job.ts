@@ -16,7 +16,7 @@ export interface SnapshotJob {
 }
 
 /** Settles a completed snapshot in which edits wait. */
-export interface CompactJob {
+export interface FlushJob {
   readonly kind: 'compact';
   readonly log: LogId;
   /** Position of the Snapshot entry. */
@@ -79,7 +79,7 @@ export interface RebuildJob {
 }
 
 /** One unit of background work, as it travels in the queue. */
-export type Job = SnapshotJob | CompactJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
+export type Job = SnapshotJob | FlushJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
 
 /**
  * Version of a message's form, and so far the only one. A worker refuses what is newer than itself, and a message of

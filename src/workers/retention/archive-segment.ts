@@ -14,7 +14,7 @@ import type { Segment } from '../../log/segment.ts';
 import { lastWithoutRoot } from '../../snapshot/snapshots.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { archiveKey, randomHex } from '../../store/keys.ts';
-import { askForCollection } from '../gc/collection-record.ts';
+import { requestCollection } from '../gc/collection-record.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
 import { type ArchiveJob, type ArchivePart, MAX_ARCHIVE_PARTS } from '../jobs/job.ts';
 import { changedMeanwhile, requireCovered, type SegmentPlace } from './segment-state.ts';
@@ -81,7 +81,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
       await removeParts(deps, job, parts);
       return { outcome: 'present', segment: number, key: segment.archive };
     }
-    requireNoneLeaves(segment);
+    requireNotExpiring(segment);
     const root = await lastRoot(deps, segment);
     const usable = await usableParts(deps, segment, { parts, root });
     await removeParts(deps, job, parts.slice(usable.parts.length));
@@ -89,7 +89,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     if ('outcome' in made) return made;
     const { key, written } = made;
     // Before it is true that roots are no longer kept: whoever dies right behind it asks for no collection.
-    await askForCollection(deps.blobs, log);
+    await requestCollection(deps.blobs, log);
     if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
       await removeParts(deps, job, made.parts);
       return { outcome: 'archived', segment: number, key, ...written };
@@ -300,7 +300,7 @@ export async function planArchive(
 ): Promise<WrittenArchive | undefined> {
   const segment = await requireCovered(deps.tables, job);
   if (segment.archive !== undefined) return undefined;
-  requireNoneLeaves(segment);
+  requireNotExpiring(segment);
   await lastRoot(deps, segment);
   const bytes = archiveOf(deps, segment, pages(deps, segment, {}));
   for (;;) {
@@ -309,7 +309,7 @@ export async function planArchive(
   }
 }
 
-function requireNoneLeaves({ log, segment, expires }: Segment): void {
+function requireNotExpiring({ log, segment, expires }: Segment): void {
   if (expires === undefined) return;
   throw new SegmentStateError('the entries of the segment are leaving the table already', {
     log,

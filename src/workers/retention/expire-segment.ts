@@ -7,13 +7,13 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { checkTypes, epochSeconds, type ReservedTypes } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
-import { type LeavingSegment, type LogStore, MAX_BATCH_ITEMS } from '../../log/log-store.ts';
+import { type ExpiringSegment, type LogStore, MAX_BATCH_ITEMS } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { askForCollection } from '../gc/collection-record.ts';
+import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
-import type { Pace } from './rate-limiter.ts';
+import type { RateLimiter } from './rate-limiter.ts';
 import { changedMeanwhile, requireCovered, requireSegment } from './segment-state.ts';
 
 export interface ExpireDeps {
@@ -25,7 +25,7 @@ export interface ExpireDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   /** How many write units a second may be spent; as many as it takes where it is left out. */
-  readonly pace?: Pick<Pace, 'take'> | undefined;
+  readonly pace?: Pick<RateLimiter, 'take'> | undefined;
   /** From then on the rest is left to another turn. Epoch milliseconds; none by default. */
   readonly deadline?: number | undefined;
   /** Told how many entries are done. */
@@ -90,10 +90,10 @@ export async function expireSegment(
   for await (const found of deps.tables.items(log, range, { consistent: true })) {
     await checkPage(deps, { segment: leaving, archive, lastType }, found);
     lastType = found.at(-1)?.T?.S ?? lastType;
-    const page = options.dryRun === true ? found : await letPageGo(deps, leaving, found, letting);
+    const page = options.dryRun === true ? found : await expirePage(deps, leaving, found, letting);
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
-    if (options.dryRun !== true && archive !== undefined) await requireStillLeaving(deps, leaving, page);
+    if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, leaving, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
     // Not right behind the end: another turn could not tell that what follows is behind it.
     const atEnd = lastType === checkTypes(deps.types).endSegment;
@@ -103,13 +103,13 @@ export async function expireSegment(
   const entries = archive?.entries ?? reached;
   if (options.dryRun !== true) {
     // Without an archive, snapshots leave with the entries that carry them.
-    if (archive === undefined) await askForCollection(deps.blobs, log);
+    if (archive === undefined) await requestCollection(deps.blobs, log);
     await finish(deps, leaving, entries);
   }
   return { outcome: 'expired', segment: number, entries, expires };
 }
 
-type Leaving = Segment & LeavingSegment;
+type Leaving = Segment & ExpiringSegment;
 
 /** Whether the policy asks for this now: it may have changed since the job was sent, or the segment been restored. */
 async function isDue(
@@ -161,7 +161,7 @@ async function checkPage(
  * Whoever takes the expiry back, or restores the segment, writes so onto the segment first. They may be through with
  * its entries by now, and another job too, so what was stamped meanwhile is stamped as the segment says now.
  */
-async function requireStillLeaving(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
+async function requireStillExpiring(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
   let now = await requireSegment(deps.tables, segment);
   if (now.expires === segment.expires && now.archive === segment.archive) return;
   let said: number | undefined;
@@ -203,9 +203,9 @@ export interface LettingGo {
  * @returns those that were let go; at least one batch of them
  * @throws SegmentStateError where they have no archive, and are not to go any more
  */
-export async function letPageGo(
+export async function expirePage(
   deps: ExpireDeps,
-  segment: LeavingSegment,
+  segment: ExpiringSegment,
   page: readonly StoredItem[],
   letting: LettingGo,
 ): Promise<readonly StoredItem[]> {
@@ -232,7 +232,7 @@ export function batchFrom(page: readonly StoredItem[], start: number): readonly 
 
 async function letBatchGo(
   deps: ExpireDeps,
-  segment: LeavingSegment,
+  segment: ExpiringSegment,
   batch: readonly StoredItem[],
   { how, archived }: LettingGo,
 ): Promise<void> {
@@ -248,18 +248,18 @@ async function letBatchGo(
  */
 async function letGoTogether(
   { pace, tables }: ExpireDeps,
-  segment: LeavingSegment,
+  segment: ExpiringSegment,
   batch: readonly StoredItem[],
   how: LettingGo['how'],
 ): Promise<void> {
   await pace?.take(2 * unitsOf(batch));
-  if (!(await tables.letEntriesGo(segment, numbersOf(batch), how))) throw changedMeanwhile(segment);
+  if (!(await tables.expireEntries(segment, numbersOf(batch), how))) throw changedMeanwhile(segment);
 }
 
 /** Looks first, for one read unit, so that whoever restores the segment meanwhile loses what is on its way at most. */
 async function remove(
   { pace, tables }: ExpireDeps,
-  { log, segment, expires }: LeavingSegment,
+  { log, segment, expires }: ExpiringSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
   await pace?.take(unitsOf(batch));
@@ -270,7 +270,7 @@ async function remove(
 
 async function stamp(
   { pace, tables }: ExpireDeps,
-  { log, segment, expires }: LeavingSegment,
+  { log, segment, expires }: ExpiringSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
   const limit = pLimit(CONCURRENCY);

@@ -1,6 +1,6 @@
 import { setTimeout as sleepFor } from 'node:timers/promises';
 
-export interface PaceOptions {
+export interface RateLimiterOptions {
   /** Units a second, on average; more than 0. */
   readonly perSecond: number;
   /** Milliseconds of a clock that never goes back; the process's own by default. */
@@ -10,12 +10,12 @@ export interface PaceOptions {
 }
 
 /** Spreads work over time: whoever takes more than a second's worth ahead of it waits. */
-export class Pace {
-  readonly #options: PaceOptions;
+export class RateLimiter {
+  readonly #options: RateLimiterOptions;
   /** When everything that was taken so far is paid for. */
   #paidMs = Number.NEGATIVE_INFINITY;
 
-  constructor(options: PaceOptions) {
+  constructor(options: RateLimiterOptions) {
     this.#options = options;
   }
 

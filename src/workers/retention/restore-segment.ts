@@ -80,7 +80,7 @@ export async function restoreSegment(
     deps.onEntries?.(entries);
   }
   await requireNothingBehind(into, place, entries);
-  if (!dryRun) await stillLeaves(into, place);
+  if (!dryRun) await stillExpires(into, place);
   return { segment: place.segment, entries, restored, unexpired };
 }
 
@@ -90,7 +90,7 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, ho
   if (await into.putSegment(whole)) return;
   const there = await requireSegment(into, segment);
   if (there.expires === undefined) return;
-  // A second more where all is back: see `stillLeaves`.
+  // A second more where all is back: see `stillExpires`.
   const expires = epochSeconds(now()) + holdSeconds - 1;
   if (!(await into.setExpiration(there, { expires }))) throw changedMeanwhile(segment);
 }
@@ -99,7 +99,7 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, ho
  * An expire job that came in between saw what was there by then. Where it has ended, it said that all had gone; where it
  * has not, it finds another time on the segment now, and begins anew.
  */
-async function stillLeaves(tables: LogStore, place: SegmentPlace): Promise<void> {
+async function stillExpires(tables: LogStore, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
   if (segment.expires === undefined) return;
   // Whoever takes the expiry back meanwhile would not know its own hold again.

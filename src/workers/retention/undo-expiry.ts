@@ -2,14 +2,14 @@ import { SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { checkTypes } from '../../log/entry.ts';
-import type { LeavingSegment } from '../../log/log-store.ts';
+import type { ExpiringSegment } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD } from '../../retention/retention-policy.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { batchFrom, numbersOf, unitsOf } from './expire-segment.ts';
 import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
 
-export interface UnexpireResult {
+export interface UndoExpiryResult {
   readonly segment: number;
   /** Entries whose expiry was taken away, or would be. */
   readonly entries: number;
@@ -23,11 +23,11 @@ export interface UnexpireResult {
  * @throws SegmentNotFoundError where there is no such segment
  * @throws SegmentStateError where entries are gone already, or go meanwhile: it goes on expiring then
  */
-export async function unexpireSegment(
+export async function undoExpiry(
   deps: ExpireDeps,
   place: SegmentPlace,
   options: { readonly dryRun?: boolean | undefined } = {},
-): Promise<UnexpireResult> {
+): Promise<UndoExpiryResult> {
   const segment = await requireSegment(deps.tables, place);
   if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
   const before = await pass(deps, place);
@@ -67,7 +67,7 @@ function incomplete({ log, segment, archive }: Segment): SegmentStateError {
 async function pass(
   deps: ExpireDeps,
   { log, segment }: SegmentPlace,
-  held?: LeavingSegment,
+  held?: ExpiringSegment,
 ): Promise<{ readonly stamped: number; readonly whole: boolean }> {
   let [stamped, next] = [0, 0];
   let dense = true;
@@ -87,11 +87,11 @@ async function pass(
 }
 
 /** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */
-async function keep({ pace, tables }: ExpireDeps, held: LeavingSegment, items: readonly StoredItem[]): Promise<void> {
+async function keep({ pace, tables }: ExpireDeps, held: ExpiringSegment, items: readonly StoredItem[]): Promise<void> {
   for (let done = 0; done < items.length; ) {
     const batch = batchFrom(items, done);
     await pace?.take(2 * unitsOf(batch));
-    if (!(await tables.keepEntries(held, numbersOf(batch)))) throw changedMeanwhile(held);
+    if (!(await tables.unexpireEntries(held, numbersOf(batch)))) throw changedMeanwhile(held);
     done += batch.length;
   }
 }

@@ -2,7 +2,7 @@ import { HistoryGoneError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
-import { type CompactionDue, compactionDue } from '../../snapshot/flush-due.ts';
+import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
 import { type EncodedRoot, encodeRoot, type Root } from '../../snapshot/root.ts';
 import { loadRoot, saveRoot } from '../../snapshot/snapshots.ts';
@@ -12,11 +12,11 @@ import {
   advanceToCarried,
   carriedRoot,
   checkSnapshotEntry,
-  loadTwin,
+  loadDuplicate,
   newestSnapshot,
   type SnapshotPlace,
 } from './snapshot-entry.ts';
-import { type Stopped, unlessStopped } from './stop-guard.ts';
+import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 export interface SnapshotDeps extends BuildDeps {
   /** Epoch milliseconds. */
@@ -54,7 +54,7 @@ export type SnapshotResult =
       /** Undefined where edits wait: see {@link stateHash}. */
       readonly stateHash: string | undefined;
       /** Why settling is due; undefined where it is not. */
-      readonly compaction: CompactionDue | undefined;
+      readonly compaction: FlushDue | undefined;
     })
   /** Its time was up: the job is to have another turn, which goes on from where it has come to. */
   | (Work & { readonly outcome: 'progress'; readonly position: Position; readonly reached: Position })
@@ -62,7 +62,7 @@ export type SnapshotResult =
       readonly outcome: 'present';
       readonly position: Position;
       /** As above; undefined also where there is a newer snapshot. */
-      readonly compaction: CompactionDue | undefined;
+      readonly compaction: FlushDue | undefined;
     }
   /**
    * Its segment's entries are in an archive, or have left the table: nobody needs a further snapshot of it. Or what it
@@ -79,7 +79,7 @@ export type SnapshotResult =
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
-  return unlessStopped(deps, job, async (stop) => {
+  return withStopGuard(deps, job, async (stop) => {
     const result = await complete(deps, job).catch(async (error: unknown): Promise<SnapshotResult> => {
       if (!(error instanceof HistoryGoneError && (await hasNewer(deps, job)))) throw error;
       return { outcome: 'gone', position: job.position };
@@ -120,7 +120,7 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   }
   const ref = await saveRoot(deps.blobs, { log, position }, encoded);
   const carried = await deps.store.completeSnapshot(log, position, ref);
-  const twin = sameRoot(ref, carried) ? undefined : await loadTwin(deps, root, carried);
+  const twin = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
   if (twin === undefined) await deps.store.advanceLastSnapshot(log, position);
   else await advanceToCarried(deps, { log, position }, carried);
   await clearProgress(deps.blobs, obsoleteProgress(built, position));
@@ -164,11 +164,7 @@ function obsoleteProgress({ progress, ignored, root }: Built, target: Position):
 }
 
 /** Whoever completed a snapshot may have died before settling could be asked for, so it is looked at once more. */
-async function dueIfNewest(
-  deps: SnapshotDeps,
-  place: SnapshotPlace,
-  carried: RootRef,
-): Promise<CompactionDue | undefined> {
+async function dueIfNewest(deps: SnapshotDeps, place: SnapshotPlace, carried: RootRef): Promise<FlushDue | undefined> {
   if (await hasNewer(deps, place)) return undefined;
   return due(deps, await loadRoot(deps, place, carried));
 }
@@ -178,6 +174,6 @@ async function hasNewer({ store }: SnapshotDeps, { log, position }: SnapshotPlac
   return newest !== undefined && comparePositions(newest, position) > 0;
 }
 
-function due(deps: SnapshotDeps, root: Root): CompactionDue | undefined {
-  return otherReducer(root, deps.reducer) === undefined ? compactionDue(root.state) : undefined;
+function due(deps: SnapshotDeps, root: Root): FlushDue | undefined {
+  return otherReducer(root, deps.reducer) === undefined ? flushDue(root.state) : undefined;
 }

@@ -2,18 +2,18 @@ import { MessageInvalidError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf } from '../../log/entry.ts';
 import { otherReducer } from '../../snapshot/build.ts';
-import { waitingEdits } from '../../snapshot/flush-due.ts';
+import { bufferedEdits } from '../../snapshot/flush-due.ts';
 import { encodeRoot, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, nodeStore, saveRoot } from '../../snapshot/snapshots.ts';
-import { isStateSettled, layersHash, saveState, settleState } from '../../state/state.ts';
+import { flushState, hashFlushedState, isStateFlushed, saveState } from '../../state/state.ts';
 import { isTimeUp } from '../jobs/deadline.ts';
-import type { CompactJob } from '../jobs/job.ts';
+import type { FlushJob } from '../jobs/job.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
-import { loadTwin, newestSnapshot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
-import { type Stopped, unlessStopped } from './stop-guard.ts';
+import { loadDuplicate, newestSnapshot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
+import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 /** How a compact job ended. */
-export type CompactResult =
+export type FlushResult =
   | {
       readonly outcome: 'compacted';
       readonly position: Position;
@@ -48,12 +48,12 @@ export type CompactResult =
  * stops the log, as it does for a snapshot. Each turn settles a map at least.
  * @throws whatever may pass: the job is to be delivered again
  */
-export function compactSnapshot(deps: SnapshotDeps, job: CompactJob): Promise<CompactResult> {
+export function flushSnapshot(deps: SnapshotDeps, job: FlushJob): Promise<FlushResult> {
   // A stop is not lifted here: that settling worked proves nothing of the entry that could not be folded.
-  return unlessStopped(deps, job, () => compact(deps, job));
+  return withStopGuard(deps, job, () => compact(deps, job));
 }
 
-async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<CompactResult> {
+async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushResult> {
   const { log, position } = place;
   const newest = await newestSnapshot(deps.store, log);
   if (newest !== undefined && comparePositions(newest, position) > 0) return { outcome: 'passed', position, newest };
@@ -61,18 +61,18 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<Compac
   const root = await loadRoot(deps, place, from);
   const reason = otherReducer(root, deps.reducer);
   if (reason !== undefined) return { outcome: 'foreign', position, reason };
-  if (isStateSettled(root.state)) return { outcome: 'settled', position };
+  if (isStateFlushed(root.state)) return { outcome: 'settled', position };
 
   const nodes = nodeStore(deps, log);
-  const state = await settleState(nodes, root.state, { savesEarly: true, shouldStop: () => isTimeUp(deps) });
+  const state = await flushState(nodes, root.state, { savesEarly: true, shouldStop: () => isTimeUp(deps) });
   await saveState(nodes, state);
-  const stateHash = isStateSettled(state) ? layersHash(deps.platform, state) : undefined;
+  const stateHash = isStateFlushed(state) ? hashFlushedState(deps.platform, state) : undefined;
   const settled: Root = { ...root, state, stateHash };
   const encoded = encodeRoot(deps.platform, settled);
   const to = await saveRoot(deps.blobs, settled, encoded);
   await keepReplacedRoot(deps, place, from);
   if (!(await deps.store.replaceRoot(log, position, from, to))) {
-    await loadTwin(deps, settled, await carriedRoot(deps, place));
+    await loadDuplicate(deps, settled, await carriedRoot(deps, place));
     return compact(deps, place);
   }
   const written = {
@@ -81,7 +81,7 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<Compac
     rootBytes: encoded.stored.length,
   };
   if (stateHash === undefined) return { outcome: 'settling', position, ...written };
-  return { outcome: 'compacted', position, stateHash, waited: waitingEdits(root.state), ...written };
+  return { outcome: 'compacted', position, stateHash, waited: bufferedEdits(root.state), ...written };
 }
 
 async function carriedRoot(deps: SnapshotDeps, place: SnapshotPlace): Promise<RootRef> {

@@ -14,7 +14,7 @@ import { querySegments } from '../../log/newest.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
 import type { Segment } from '../../log/segment.ts';
 import { buildState, otherReducer } from '../../snapshot/build.ts';
-import { type CompactionDue, compactionDue } from '../../snapshot/flush-due.ts';
+import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../../snapshot/progress.ts';
 import { type EncodedRoot, encodeRoot, type Root } from '../../snapshot/root.ts';
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
@@ -23,7 +23,7 @@ import type { RebuildJob } from '../jobs/job.ts';
 import { type ArchiveDeps, rearchiveSegment } from '../retention/archive-segment.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { advanceToCarried, carriedRoot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
-import { type Stopped, unlessStopped } from './stop-guard.ts';
+import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 interface RebuildCounts {
   /** Snapshots that were built anew by this job. */
@@ -46,7 +46,7 @@ interface Newest {
   /** The newest snapshot that was built anew; undefined where there is none. */
   readonly newest: Position | undefined;
   /** Why settling it is due; undefined where it is not. */
-  readonly compaction: CompactionDue | undefined;
+  readonly compaction: FlushDue | undefined;
 }
 
 export type RebuildDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
@@ -70,7 +70,7 @@ export async function rebuildLog(deps: RebuildDeps, { log, after, turn }: Rebuil
   const onRebuilt = (root: Root): void => {
     newest = root;
   };
-  const result = await unlessStopped(deps, { log, position: end, again: true }, async (stop) => {
+  const result = await withStopGuard(deps, { log, position: end, again: true }, async (stop) => {
     const segments = await requireWhole(deps, log);
     // What other builds have left behind was not made anew.
     if (turn === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
@@ -85,7 +85,7 @@ export async function rebuildLog(deps: RebuildDeps, { log, after, turn }: Rebuil
   });
   if (result.outcome === 'progress') return result;
   // Where something stopped it, what lies before that is to be settled all the same.
-  return { ...result, newest: newest?.position, compaction: newest && compactionDue(newest.state) };
+  return { ...result, newest: newest?.position, compaction: newest && flushDue(newest.state) };
 }
 
 /**

@@ -96,7 +96,7 @@ export async function advanceToCarried(deps: SnapshotStores, place: SnapshotPlac
  * @throws RootInvalidError if the root cannot be read
  * @throws SnapshotMismatchError where the states differ
  */
-export async function loadTwin(
+export async function loadDuplicate(
   deps: SnapshotStores & { readonly reducer: Reducer },
   own: Root,
   carried: RootRef,

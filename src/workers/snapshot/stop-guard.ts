@@ -5,7 +5,7 @@ import { readStop, type Stop, stopHolds, writeStop } from '../../snapshot/stop.t
 import type { Reducer } from '../../state/reducer.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 
-export interface StoppingDeps {
+export interface StopGuardDeps {
   readonly blobs: BlobStore;
   readonly reducer: Reducer;
   /** Epoch milliseconds. */
@@ -26,8 +26,8 @@ export interface Stopped {
  * @param work is given the stop that does not hold for this snapshot, where there is one
  * @throws whatever may pass: the job is to be delivered again
  */
-export async function unlessStopped<T>(
-  deps: StoppingDeps,
+export async function withStopGuard<T>(
+  deps: StopGuardDeps,
   { log, position, again }: { readonly log: LogId; readonly position: Position; readonly again?: true | undefined },
   work: (stop: Stop | undefined) => Promise<T>,
 ): Promise<T | Stopped> {

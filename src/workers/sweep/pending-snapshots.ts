@@ -4,13 +4,13 @@ import type { LogStore } from '../../log/log-store.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
 import type { Segment } from '../../log/segment.ts';
 
-export interface UncompletedDeps {
+export interface PendingSnapshotsDeps {
   /** The tables themselves: of a segment that is archived, or leaves, nobody completes a snapshot any more. */
   readonly tables: LogStore;
   readonly types?: ReservedTypes | undefined;
 }
 
-export interface UncompletedQuestion {
+export interface PendingSnapshotsQuery {
   readonly segment: Segment;
   /** The segment behind it, where there is one. */
   readonly next: Segment | undefined;
@@ -22,9 +22,9 @@ export interface UncompletedQuestion {
 }
 
 /** The Snapshot entries of a segment that carry no root, or one that Last Snapshot does not know of; in order. */
-export async function findUncompleted(
-  deps: UncompletedDeps,
-  { segment, next, since }: UncompletedQuestion,
+export async function findPendingSnapshots(
+  deps: PendingSnapshotsDeps,
+  { segment, next, since }: PendingSnapshotsQuery,
 ): Promise<Entry[]> {
   const { tables } = deps;
   const types = checkTypes(deps.types);

@@ -32,14 +32,14 @@ const schema = z.strictObject({
 type Document = z.infer<typeof schema>;
 
 /** Jobs that a sweep sent to one queue. */
-export type AskedNote = Readonly<z.infer<typeof asked>>;
+export type RequestedJobsNote = Readonly<z.infer<typeof asked>>;
 
 /** What a sweep leaves for the next one. */
 export interface SweepNote {
   /** Where the next sweep goes on; undefined if the last one looked at all logs. */
   readonly rest?: SweepRest | undefined;
   /** Jobs whose messages may still wait in a queue. */
-  readonly asked?: readonly AskedNote[] | undefined;
+  readonly asked?: readonly RequestedJobsNote[] | undefined;
 }
 
 const OBJECT: JsonObject<Document> = {

@@ -4,12 +4,12 @@ import type { ReservedTypes } from '../../log/entry.ts';
 import type { LogStore, ScanPlace } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
-import { dueSince, leavingUnarchived, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
+import { dueSince, expiringUnarchived, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import { hasStop } from '../../snapshot/stop.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { findLeftovers, requireInTables } from '../gc/candidates.ts';
+import { findGcCandidates, requireInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
-import { findUncompleted } from './pending-snapshots.ts';
+import { findPendingSnapshots } from './pending-snapshots.ts';
 
 /** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
 const PARTS = 8;
@@ -131,7 +131,7 @@ class Run {
   /** Whether what is left over is still to be looked for. */
   #leftovers: boolean;
   /** Whether a sweep was all done before but for that. */
-  readonly #onlyLeftovers: boolean;
+  readonly #onlyCandidates: boolean;
 
   constructor(deps: SweepDeps, options: SweepOptions) {
     this.#deps = deps;
@@ -139,7 +139,7 @@ class Run {
     this.#rest = Array.from({ length: PARTS }, (_, index) => options.from?.[index] ?? 'beginning');
     if (options.log !== undefined) this.#rest.fill('end');
     this.#leftovers = options.leftovers ?? (options.collect !== true && options.rebuild !== true);
-    this.#onlyLeftovers = this.#isThrough;
+    this.#onlyCandidates = this.#isThrough;
   }
 
   get result(): SweepResult {
@@ -210,9 +210,9 @@ class Run {
    * looked at. Where the time is up by then it is left to a run of its own; what that has no time for, the next sweep finds.
    */
   async leftovers(): Promise<void> {
-    if (!this.#leftovers || !this.#isThrough || (this.#isOver() && !this.#onlyLeftovers)) return;
+    if (!this.#leftovers || !this.#isThrough || (this.#isOver() && !this.#onlyCandidates)) return;
     this.#leftovers = false;
-    for (const [log, { why, due }] of await findLeftovers(this.#deps)) {
+    for (const [log, { why, due }] of await findGcCandidates(this.#deps)) {
       if (this.#options.log !== undefined && this.#options.log !== log) continue;
       await this.#guard(log, async () => {
         await requireInTables(this.#deps.tables, log);
@@ -261,7 +261,7 @@ class Run {
       return;
     }
     for (const [i, segment] of segments.entries()) {
-      for (const { position, created } of await findUncompleted(this.#deps, {
+      for (const { position, created } of await findPendingSnapshots(this.#deps, {
         segment,
         next: segments[i + 1],
         since,
@@ -285,13 +285,13 @@ class Run {
     const policy = policyOf(log);
     const plan = (of: readonly Segment[]) => planRetention(of, policy, now());
     // The scan may show what has changed since; whatever is to go is looked at again.
-    const isAtRest = plan(segments).length + leavingUnarchived(segments, policy).length === 0;
+    const isAtRest = plan(segments).length + expiringUnarchived(segments, policy).length === 0;
     const current = isAtRest ? [] : await this.#segments(log);
     for (const job of plan(current)) {
       this.#isDueSince(dueSince(current, job, policy));
       await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
     }
-    for (const { segment } of leavingUnarchived(current, policy)) {
+    for (const { segment } of expiringUnarchived(current, policy)) {
       const error = new SegmentStateError(
         'the policy archives, and the entries of the segment leave without an archive',
         {

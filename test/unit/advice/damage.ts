@@ -14,7 +14,7 @@ import { type ReplayRange, replay } from '../../../src/workers/inspect/replay.ts
 import { verify } from '../../../src/workers/inspect/verify.ts';
 import { expireSegment } from '../../../src/workers/retention/expire-segment.ts';
 import { restoreSegment } from '../../../src/workers/retention/restore-segment.ts';
-import { unexpireSegment } from '../../../src/workers/retention/undo-expiry.ts';
+import { undoExpiry } from '../../../src/workers/retention/undo-expiry.ts';
 import { rebuildLog } from '../../../src/workers/snapshot/rebuild-log.ts';
 import { readSweepNote } from '../../../src/workers/sweep/sweep-note.ts';
 import { newLogId } from '../../support/logs.ts';
@@ -321,7 +321,7 @@ export const DAMAGE: Cases = {
       await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, policy, { byHand: true });
       const rebuild = () => rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log });
       await refused(rebuild);
-      await unexpireSegment(sheet.deps, { log: sheet.log, segment: 0 });
+      await undoExpiry(sheet.deps, { log: sheet.log, segment: 0 });
       await rebuild();
     },
 };

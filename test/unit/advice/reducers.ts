@@ -67,9 +67,9 @@ export const REDUCERS: Cases = {
       (draft) => MANY.map((name) => draft.map('all', 'string').put(`${name} 1`, 'x')),
     ),
   'Correct the reducer so that it does without one of the two, raise its version, and deploy it': corrected(
-    (draft) => draft.map('m', 'number', { defers: true }).put(1, 'x', 2),
+    (draft) => draft.map('m', 'number', { buffers: true }).put(1, 'x', 2),
     (draft) => {
-      draft.map('m', 'number', { defers: true }).put(1, 'x');
+      draft.map('m', 'number', { buffers: true }).put(1, 'x');
       draft.map('n', 'number').put(1, 'x', 2);
     },
   ),

@@ -22,7 +22,7 @@ import { checkTypes, epochSeconds } from '../../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
-import { requirePosition } from '../../../src/log/newest.ts';
+import { assertPosition } from '../../../src/log/newest.ts';
 import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { parseSheetEdit } from '../../../src/state/spreadsheet/edit.ts';
 import { checkBlobKey } from '../../../src/store/keys.ts';
@@ -230,10 +230,10 @@ export const VALUES: Cases = {
   'Give a position up to …, right behind the last entry': async (refused) => {
     const sheet = await SheetLog.create();
     const source = { store: sheet.store, types: checkTypes() };
-    const advice = await refused(() => requirePosition(source, LOG, { segment: 0, entry: 9 }));
+    const advice = await refused(() => assertPosition(source, LOG, { segment: 0, entry: 9 }));
     const [segment = -1, entry = -1] = numbersOf(advice);
-    await requirePosition(source, LOG, { segment, entry });
-    await refused(() => requirePosition(source, LOG, { segment, entry: entry + 1 }));
+    await assertPosition(source, LOG, { segment, entry });
+    await refused(() => assertPosition(source, LOG, { segment, entry: entry + 1 }));
   },
   "Use printable ASCII in parts separated by single slashes, without '.' and '..' as parts": async (refused) => {
     for (const wrong of ['logs//x', 'logs/é', 'logs/../x']) await refused(() => checkBlobKey(wrong));
