@@ -6,8 +6,8 @@ import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from 
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
 import { translateAwsError } from '../adapters/aws/aws-error.ts';
+import { translateDynamoDbError } from '../adapters/aws/dynamodb-error.ts';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
-import { translateDynamoDbError } from '../adapters/dynamodb/dynamodb-error.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
 import { readTtlAttribute, readWriteCapacity } from '../adapters/dynamodb/table-settings.ts';

@@ -79,3 +79,8 @@ export function fromBase64(text: string): Uint8Array | undefined {
   for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
   return bytes;
 }
+
+/** The same bytes as a plain Uint8Array, whatever subclass an SDK or a runtime returns. */
+export function plainBytes(bytes: Uint8Array): Uint8Array {
+  return bytes.constructor === Uint8Array ? bytes : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}

@@ -1,5 +1,5 @@
 import { ChunkCorruptError, REBUILD_ADVICE, ValueUnsupportedError } from '../errors.ts';
-import { plainBytes } from '../log/attribute.ts';
+import { plainBytes } from './bytes.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES, MAX_VALUE_DEPTH, type Value } from './value.ts';
 
 const EXACT = 2n ** 53n;

@@ -10,7 +10,7 @@ import {
   type TableDescription,
   UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';
-import { invalidTableName } from '../adapters/dynamodb/dynamodb-error.ts';
+import { invalidTableName } from '../adapters/aws/dynamodb-error.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 
 /** The attribute of the Entry table by which DynamoDB expires items. */

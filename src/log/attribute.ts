@@ -1,3 +1,4 @@
+import { plainBytes } from '../codec/bytes.ts';
 import { fits64Bits, type Value } from '../codec/value.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 
@@ -94,11 +95,6 @@ export function attributeFromValue(value: Value): AttributeValue {
   if (value instanceof Date) throw new ValueUnsupportedError('DynamoDB has no native type for dates');
   if (isArray(value)) return { L: value.map(attributeFromValue) };
   return { M: Object.fromEntries(Object.entries(value).map(([key, item]) => [key, attributeFromValue(item)])) };
-}
-
-/** The same bytes as a plain Uint8Array, whichever subclass an SDK or a runtime hands out. */
-export function plainBytes(bytes: Uint8Array): Uint8Array {
-  return bytes.constructor === Uint8Array ? bytes : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 function numberFromText(text: string): Value {

@@ -1,3 +1,4 @@
+import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 import { decodeSegmentId, encodeSegmentId, type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../ids/position.ts';
@@ -5,7 +6,6 @@ import {
   type AttributeValue,
   attributeFromValue,
   type Item,
-  plainBytes,
   type StoredItem,
   valueFromAttribute,
 } from './attribute.ts';

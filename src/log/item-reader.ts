@@ -1,5 +1,6 @@
+import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, LogfoldError, type Where } from '../errors.ts';
-import { plainBytes, type StoredAttribute, type StoredItem } from './attribute.ts';
+import type { StoredAttribute, StoredItem } from './attribute.ts';
 
 /** Reads an item's attributes one by one and says which of them, where, is not as it should be. */
 export class ItemReader {

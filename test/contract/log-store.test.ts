@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { translateDynamoDbError } from '../../src/adapters/dynamodb/dynamodb-error.ts';
+import { translateDynamoDbError } from '../../src/adapters/aws/dynamodb-error.ts';
 import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb/log-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import {

@@ -7,8 +7,8 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { HeadBucketCommand, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { CredentialsError, DeploymentInvalidError, UsageError } from '../../errors.ts';
-import { translateDynamoDbError } from '../dynamodb/dynamodb-error.ts';
 import { translateAwsError } from './aws-error.ts';
+import { translateDynamoDbError } from './dynamodb-error.ts';
 
 /** What a deployment works on, by the names that its template was given. */
 export interface Deployment {

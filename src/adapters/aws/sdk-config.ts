@@ -1,6 +1,6 @@
 import type { DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
 import type { RetryLimits } from '../../log/backoff.ts';
-import { isRetryable } from '../dynamodb/dynamodb-error.ts';
+import { isRetryable } from './dynamodb-error.ts';
 
 type RetryStrategy = Extract<
   Exclude<DynamoDBClientConfig['retryStrategy'], undefined>,

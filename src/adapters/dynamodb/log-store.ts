@@ -28,11 +28,11 @@ import type {
   SegmentRange,
 } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
-import { isRetryable } from './dynamodb-error.ts';
+import { isRetryable } from '../aws/dynamodb-error.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
 import { DynamoDbSegmentLife, rootChange } from './segment-life.ts';
 
-export { isRetryable } from './dynamodb-error.ts';
+export { isRetryable } from '../aws/dynamodb-error.ts';
 export type { Meter } from './requests.ts';
 
 export interface DynamoDbLogStoreOptions {

@@ -21,7 +21,7 @@ import { StoreUnavailableError } from '../../errors.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import { type RetryLimits, type RetryOptions, retry } from '../../log/backoff.ts';
 import type { PrimaryKey } from '../../log/item-codec.ts';
-import { conditionFailed, existingItems, translateDynamoDbError } from './dynamodb-error.ts';
+import { conditionFailed, existingItems, translateDynamoDbError } from '../aws/dynamodb-error.ts';
 
 /** What requests cost, in request units: told once for each request that succeeded, with DynamoDB's name for it. */
 export type Meter = (op: string, consumed: { readonly readUnits: number; readonly writeUnits: number }) => void;

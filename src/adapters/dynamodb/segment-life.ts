@@ -9,7 +9,7 @@ import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } fro
 import { checkBatchItems } from '../../log/item-size.ts';
 import type { Expiration, ExpiringSegment, LogStore } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
-import { isRetryable } from './dynamodb-error.ts';
+import { isRetryable } from '../aws/dynamodb-error.ts';
 import type { DynamoDbRequests } from './requests.ts';
 
 /** The attributes of a segment that change. */

@@ -1,5 +1,5 @@
 import { DescribeTableCommand, DescribeTimeToLiveCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { translateDynamoDbError } from './dynamodb-error.ts';
+import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
 
 /**
  * Write units a second that a new on-demand table takes from its first second on.

@@ -1,6 +1,6 @@
 import { TooLargeError, UsageError } from '../../errors.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { translateAwsError } from '../aws/aws-error.ts';
+import { translateAwsError } from './aws-error.ts';
 
 // Rejections before anything was written. Time-outs, lost connections and failures of the service are not here: the
 // request may have been carried out. Nor is TransactionInProgressException: the transaction may yet succeed.

@@ -1,0 +1,148 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { describe, expect, test } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '../..');
+const MAX_LINES = 350;
+/** Files that are longer until they are split. */
+const LONG_FILES = ['src/adapters/s3/blob-store.ts', 'src/errors.ts'];
+
+const architecture = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+
+/** The lines of the document under a heading, up to the next heading. */
+function section(heading: string): string[] {
+  const found = architecture.split(/^## /m).find((each) => each.startsWith(`${heading}\n`));
+  if (found === undefined) throw new Error(`docs/architecture.md has no section "${heading}"`);
+  return found.split('\n').slice(1);
+}
+
+/** The texts between backquotes. */
+function codeIn(text: string): string[] {
+  return Array.from(text.matchAll(/`([^`]+)`/g), ([, code = '']) => code);
+}
+
+function filesIn(folder: string): string[] {
+  const found = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true });
+  return found
+    .filter((each) => each.isFile() && /\.(ts|mjs)$/.test(each.name))
+    .map((each) => join(each.parentPath, each.name).slice(ROOT.length + 1));
+}
+
+/** Each source file with its text and the source files that it imports. */
+const sources = new Map(
+  ['src', 'handlers', 'examples/demo'].flatMap(filesIn).map((file) => {
+    const text = readFileSync(join(ROOT, file), 'utf8');
+    const relative = Array.from(text.matchAll(/\b(?:from|import)[\s(]*'(\.[^']+)'/g), ([, path = '']) => path);
+    return [file, { text, imports: relative.map((path) => normalize(join(dirname(file), path))) }];
+  }),
+);
+
+const imports = Array.from(sources, ([file, { imports }]) =>
+  imports.map((imported) => [file, imported] as const),
+).flat();
+const folders = new Set(Array.from(sources.keys(), dirname));
+
+/** The rows of the folder table from top to bottom; most have one folder. */
+const rows = section('Folders')
+  .filter((line) => line.startsWith('| `'))
+  .map((line) => codeIn(line.split('|')[1] ?? ''));
+
+function rowOf(file: string): number {
+  return rows.findIndex((row) => row.includes(dirname(file)));
+}
+
+/** A subject of the maps: a folder without its subfolders' names, or a folder of workers. */
+function subjectOf(file: string): string {
+  const [top = '', second = '', third = ''] = dirname(file).split('/');
+  if (top !== 'src') return dirname(file);
+  return second === 'workers' ? third : second;
+}
+
+/** The arrows of the maps: from each subject to those it points at. */
+function arrows(): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  for (const line of section('Map of the folders')) {
+    const [from, to] = line.split(' --> ');
+    if (from === undefined || to === undefined) continue;
+    const targets = found.get(from.trim()) ?? new Set();
+    found.set(from.trim(), targets);
+    for (const target of to.split('&')) targets.add(target.trim());
+  }
+  return found;
+}
+
+function reaches(graph: ReadonlyMap<string, Iterable<string>>, from: string, to: string): boolean {
+  const seen = new Set<string>();
+  const open = [from];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    for (const target of graph.get(next) ?? []) {
+      if (target === to) return true;
+      if (!seen.has(target)) open.push(target);
+      seen.add(target);
+    }
+  }
+  return false;
+}
+
+describe('the folder table', () => {
+  test('names every source folder exactly once', () => {
+    expect(rows.flat().toSorted()).toEqual([...folders].toSorted());
+  });
+
+  test('is in the order of imports: a folder imports only folders below it', () => {
+    const upward = imports.filter(([file, imported]) => rowOf(imported) < rowOf(file));
+    expect(upward).toEqual([]);
+  });
+});
+
+describe('the maps', () => {
+  test('show every import between subjects, directly or through other arrows', () => {
+    const graph = arrows();
+    const isWorker = (file: string) => file.startsWith('src/workers/');
+    const missing = imports.filter(([file, imported]) => {
+      const outside = isWorker(file) !== isWorker(imported);
+      const from = outside && isWorker(file) ? 'workers' : subjectOf(file);
+      const to = outside && isWorker(imported) ? 'workers' : subjectOf(imported);
+      return dirname(imported) !== 'src' && from !== to && !reaches(graph, from, to);
+    });
+    expect(missing).toEqual([]);
+  });
+});
+
+describe.each(["An entry's way from stream to chunk", "A view's way from page to chunk"])('%s', (heading) => {
+  const steps = section(heading)
+    .join('\n')
+    .split(/^\d+\. /m)
+    .slice(1);
+
+  test('names files and definitions that exist', () => {
+    expect(steps.length).toBeGreaterThan(10);
+    const missing = steps.flatMap((step) => {
+      const [file = '', ...names] = codeIn(step);
+      const text = sources.get(file)?.text;
+      if (text === undefined) return [file];
+      return names.filter((name) => !definition(name).test(text)).map((name) => `${file} ${name}`);
+    });
+    expect(missing).toEqual([]);
+  });
+
+  test('names at least one definition in each step', () => {
+    expect(steps.filter((step) => codeIn(step).length < 2)).toEqual([]);
+  });
+});
+
+/** Matches the definition of a function, a class, a constant or a method. */
+function definition(name: string): RegExp {
+  return new RegExp(`\\b(?:function\\*?|class|const) ${name}\\b|^ +(?:async )?\\*?${name}(?:<.*>)?\\(`, 'm');
+}
+
+test('no file imports itself through other files', () => {
+  const graph = new Map(Array.from(sources, ([file, source]) => [file, source.imports]));
+  expect([...sources.keys()].filter((file) => reaches(graph, file, file))).toEqual([]);
+});
+
+test(`no file in src has more than ${MAX_LINES} lines`, () => {
+  const lines = Array.from(sources, ([file, { text }]) => ({ file, lines: text.split('\n').length - 1 }));
+  const long = lines.filter((each) => each.file.startsWith('src/') && each.lines > MAX_LINES);
+  expect(long.filter(({ file }) => !LONG_FILES.includes(file))).toEqual([]);
+});
