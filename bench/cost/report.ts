@@ -31,7 +31,7 @@ const NAMES: Readonly<Record<Kind, string>> = {
   append: 'active log: the application appends',
   stream: 'active log: stream',
   snapshot: 'active log: snapshots',
-  compact: 'active log: settling',
+  compact: 'active log: flushing',
   archive: 'active log: archives',
   expire: 'active log: expiring',
   collect: 'active log: collecting',
@@ -51,7 +51,7 @@ export function requestTable({ active, atRest, empty }: Months): Table {
   rows.push(['log at rest: its part in sweeps', addWork(atRest.work.sweep, empty.work.sweep, -1)]);
   rows.push(['deployment without logs: sweeps', empty.work.sweep]);
   return {
-    title: 'What is asked of AWS in a month',
+    title: 'Requests to AWS in a month',
     head: [
       'for',
       'invocations',
@@ -76,7 +76,7 @@ export function requestTable({ active, atRest, empty }: Months): Table {
 /** What it costs. All but Lambda's time, and so the total, is the same in every run. */
 export function costTable(costs: readonly Cost[]): Table {
   return {
-    title: 'What that costs, in US dollars a month',
+    title: 'Costs in US dollars a month',
     head: [
       'logs',
       'active a day',
@@ -87,7 +87,7 @@ export function costTable(costs: readonly Cost[]): Table {
       'Lambda',
       'storage',
       'total',
-      'beside it: appending',
+      'your appends, extra',
     ],
     rows: costs.map(({ logs, activeShare, bill }) => [
       formatCount(logs),
@@ -109,23 +109,27 @@ function describeModel({ active, atRest }: Months, { model, activeShare }: CostO
   const { entriesADay, entryBytes, rows, snapshotEvery, segmentEvery, ageDays, sweepHours, policy } = model;
   const { keepDays, keepSegments } = policy;
   return [
-    `An active log takes ${entriesADay} entries of ${entryBytes} bytes a day, which fill rows of a sheet of ${formatCount(rows)}; a snapshot every ${snapshotEvery} entries,`,
-    `a segment every ${segmentEvery}. Segments that were closed ${keepDays} days ago are archived and expire by TTL, but for the newest ${keepSegments}. A sweep`,
-    `runs every ${sweepHours === 1 ? 'hour' : `${sweepHours} hours`}. The month of ${MONTH_DAYS} days that is counted begins after ${ageDays} such days. A log at rest is the same one, once`,
-    `nothing is left to archive. On average an active log has ${formatMegabytes(active)},`,
-    `one at rest ${formatMegabytes(atRest)}. Of the logs ${formatCount(activeShare * 100)} % are active, the others at rest.`,
+    `An active log takes ${entriesADay} entries of ${entryBytes} bytes a day, which fill a sheet of ${formatCount(rows)} rows. It has a`,
+    `snapshot every ${snapshotEvery} entries and a segment every ${segmentEvery}. Segments that were closed ${keepDays} days ago are`,
+    `archived and expire by TTL, except the newest ${keepSegments}. A sweep runs every ${sweepHours === 1 ? 'hour' : `${sweepHours} hours`}. The counted month of`,
+    `${MONTH_DAYS} days begins after ${ageDays} such days. A log at rest is the same log when nothing is left to archive.`,
+    `On average an active log has ${formatMegabytes(active)},`,
+    `a log at rest has ${formatMegabytes(atRest)}.`,
+    `${formatCount(activeShare * 100)} % of the logs are active, the others are at rest.`,
   ].join('\n');
 }
 
 function describePrices({ requestMs }: CostOptions): string {
   const { region, dynamodb, s3, sqs, lambda, storage } = PRICES;
   return [
-    `List prices of ${region} without free tiers: DynamoDB on demand as of ${dynamodb.asOf}, S3 Standard as of ${s3.asOf}, SQS FIFO as of ${sqs.asOf},`,
-    `Lambda on Arm as of ${lambda.asOf}, storage as of ${storage.asOf}. Requests and units are counted. Lambda is its invocations times the time that`,
-    `the same work took in this program, on the machine that ran it, and ${requestMs} ms for each request that it waits for; expiring takes its`,
-    `time, ${EXPIRE_WRITE_UNITS} write units a second. The storage is that of tables and bucket; random letters hardly compress, real data takes`,
-    'less. On top come what is fixed (below), lines of logs in CloudWatch, X-Ray, cold starts, point-in-time recovery, KMS keys of',
-    'your own, and whoever loads snapshots.',
+    `List prices of ${region} without free tiers: DynamoDB on demand as of ${dynamodb.asOf},`,
+    `S3 Standard as of ${s3.asOf}, SQS FIFO as of ${sqs.asOf}, Lambda on Arm as of ${lambda.asOf},`,
+    `storage as of ${storage.asOf}. Requests and units are counted. Lambda is billed for its invocations and its`,
+    `time: the time that the same work took in this program, on the machine that ran it, plus ${requestMs} ms for`,
+    `each request that it waits for. An expire job is limited to ${EXPIRE_WRITE_UNITS} write units a second, and takes that`,
+    'time. Storage is that of tables and bucket. Random letters hardly compress; real data takes less.',
+    'Not included are the fixed costs (below), log lines in CloudWatch, X-Ray, cold starts,',
+    'point-in-time recovery, your own KMS keys, and clients that load snapshots.',
   ].join('\n');
 }
 

@@ -681,7 +681,7 @@ describe('alarms and the dashboard', () => {
 
   test('show metrics of sweeps that docs/operations.md explains, each with its field of the log line', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
-    const section = document.split(/^## /m).find((text) => text.startsWith('What the stream missed\n')) ?? '';
+    const section = document.split(/^## /m).find((text) => text.startsWith('Sweeps\n')) ?? '';
     const rows = [...section.matchAll(/^\| `([A-Z]\w+)` +\| `(\w+)` +\|/gm)].map(([, metric, field]) => [
       metric,
       field,
