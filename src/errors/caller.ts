@@ -1,0 +1,100 @@
+import { type ErrorDetails, LogfoldError } from './logfold-error.ts';
+
+/** A command line, an option or a configuration makes no sense. */
+export class UsageError extends LogfoldError {
+  override readonly code: string = 'USAGE';
+}
+
+/** A log id is not a UUID. */
+export class LogIdInvalidError extends UsageError {
+  override readonly code = 'LOG_ID_INVALID';
+}
+
+/** A position, segment number or entry number is malformed or out of range. */
+export class PositionInvalidError extends UsageError {
+  override readonly code = 'POSITION_INVALID';
+}
+
+/** A line of an edits file is malformed. `line` counts from 1. */
+export class EditLineInvalidError extends UsageError {
+  override readonly code = 'EDIT_LINE_INVALID';
+  readonly line: number;
+  constructor(line: number, reason: string, details: ErrorDetails = {}) {
+    super(`line ${line}: ${reason}`, details);
+    this.line = line;
+  }
+}
+
+/** A `check` line of an edits file contradicts the sheet. `line` counts from 1. */
+export class CheckFailedError extends LogfoldError {
+  override readonly code = 'CHECK_FAILED';
+  readonly line: number;
+  constructor(line: number, reason: string, details: ErrorDetails = {}) {
+    super(`line ${line}: ${reason}`, details);
+    this.line = line;
+  }
+}
+
+/** A retention policy contradicts itself. */
+export class PolicyInvalidError extends UsageError {
+  override readonly code = 'POLICY_INVALID';
+}
+
+/** A reducer's module cannot be loaded, or exports no reducer. */
+export class ReducerInvalidError extends UsageError {
+  override readonly code = 'REDUCER_INVALID';
+}
+
+/**
+ * A command uses the default reducer, but a reducer with another name made the log's newest
+ * snapshot.
+ */
+export class ReducerForeignError extends UsageError {
+  override readonly code = 'REDUCER_FOREIGN';
+}
+
+/** A signal ended a command early. */
+export class InterruptedError extends LogfoldError {
+  override readonly code = 'INTERRUPTED';
+  /** Name of the signal, such as `SIGINT`. */
+  readonly signal: NodeJS.Signals;
+  constructor(signal: NodeJS.Signals, reason: string, details: ErrorDetails = {}) {
+    super(reason, details);
+    this.signal = signal;
+  }
+}
+
+/** A file or stream accepts no more output of a command, for example because the disk is full. */
+export class OutputFailedError extends LogfoldError {
+  override readonly code = 'OUTPUT_FAILED';
+}
+
+export class LogNotFoundError extends LogfoldError {
+  override readonly code = 'LOG_NOT_FOUND';
+}
+
+export class SegmentNotFoundError extends LogfoldError {
+  override readonly code = 'SEGMENT_NOT_FOUND';
+}
+
+export class EntryNotFoundError extends LogfoldError {
+  override readonly code = 'ENTRY_NOT_FOUND';
+}
+
+/**
+ * An entry with this number exists: another client appended first. Callers retry with the next
+ * number.
+ */
+export class EntryExistsError extends LogfoldError {
+  override readonly code = 'ENTRY_EXISTS';
+}
+
+/** A caller starts a new segment before the current one has a complete snapshot. */
+export class SegmentWithoutSnapshotError extends LogfoldError {
+  override readonly code = 'SEGMENT_WITHOUT_SNAPSHOT';
+}
+
+/** An entry, batch or value is larger than DynamoDB or logfold allows. */
+export class TooLargeError extends LogfoldError {
+  override readonly code = 'TOO_LARGE';
+}

@@ -1,0 +1,97 @@
+import { type ErrorDetails, LogfoldError } from './logfold-error.ts';
+
+/** A table, bucket or queue that the configuration names does not exist. */
+export class ResourceMissingError extends LogfoldError {
+  override readonly code = 'RESOURCE_MISSING';
+}
+
+/** The SDK found no credentials, or AWS refused them. */
+export class CredentialsError extends LogfoldError {
+  override readonly code = 'CREDENTIALS';
+}
+
+/**
+ * A parameter of a deployment, or a resource that it names, is wrong. `parameter` is the template's
+ * parameter to correct, or an environment variable that no parameter sets.
+ */
+export class DeploymentInvalidError extends LogfoldError {
+  override readonly code = 'DEPLOYMENT_INVALID';
+  readonly parameter: string;
+  constructor(parameter: string, reason: string, details: ErrorDetails = {}) {
+    super(`parameter ${parameter} ${reason}`, details);
+    this.parameter = parameter;
+  }
+}
+
+/** The blob store or the tables do not answer. A retry may help. */
+export class StoreUnavailableError extends LogfoldError {
+  override readonly code = 'STORE_UNAVAILABLE';
+}
+
+/** Every attempt failed. `attempts` counts them; `cause` is the last failure. */
+export class AttemptsExhaustedError extends LogfoldError {
+  override readonly code = 'ATTEMPTS_EXHAUSTED';
+  readonly attempts: number;
+  constructor(attempts: number, reason: string, details: ErrorDetails = {}) {
+    const last = details.cause instanceof Error ? ` (last cause: ${details.cause.message})` : '';
+    super(`${reason} after ${attempts} attempts${last}`, details);
+    this.attempts = attempts;
+  }
+}
+
+/** The clock of this machine shows a time that no item can hold. Nothing was written. */
+export class ClockInvalidError extends LogfoldError {
+  override readonly code = 'CLOCK_INVALID';
+}
+
+/** The local engine cannot be started or joined. */
+export class EngineError extends LogfoldError {
+  override readonly code = 'ENGINE_UNAVAILABLE';
+}
+
+/** Another process holds or took over a lock that the processes of one machine share. */
+export class FileLockError extends LogfoldError {
+  override readonly code = 'FILE_LOCK';
+}
+
+/**
+ * A key of the blob store is malformed: absolute, with an empty part or `..`, or not printable
+ * ASCII.
+ */
+export class BlobKeyInvalidError extends LogfoldError {
+  override readonly code = 'BLOB_KEY_INVALID';
+  override readonly stopsLog = true;
+}
+
+/** The blob store did not delete all objects of a request. */
+export class BlobDeleteError extends LogfoldError {
+  override readonly code = 'BLOB_DELETE_FAILED';
+}
+
+/** Another process aborted an upload. No part of the object remains. */
+export class UploadAbortedError extends LogfoldError {
+  override readonly code = 'UPLOAD_ABORTED';
+}
+
+/**
+ * A message became visible to other consumers before its receipt was used. The queue delivers the
+ * message again.
+ */
+export class ReceiptExpiredError extends LogfoldError {
+  override readonly code = 'RECEIPT_EXPIRED';
+}
+
+/** A message or record from a queue or stream does not have the form that its producer promises. */
+export class MessageInvalidError extends LogfoldError {
+  override readonly code = 'MESSAGE_INVALID';
+}
+
+/** A newer version of logfold sent a message. This version understands it after an update. */
+export class MessageNewerError extends LogfoldError {
+  override readonly code = 'MESSAGE_NEWER';
+}
+
+/** A function's time was up before it finished work that cannot be split into several runs. */
+export class TimeUpError extends LogfoldError {
+  override readonly code = 'TIME_UP';
+}
