@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 const ROOT = join(import.meta.dirname, '../..');
 const MAX_LINES = 350;
 /** Files that are longer until they are split. */
-const LONG_FILES = ['src/adapters/s3/blob-store.ts', 'src/errors.ts'];
+const LONG_FILES = ['src/adapters/s3/blob-store.ts'];
 
 const architecture = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
 
@@ -40,7 +40,16 @@ const sources = new Map(
 const imports = Array.from(sources, ([file, { imports }]) =>
   imports.map((imported) => [file, imported] as const),
 ).flat();
-const folders = new Set(Array.from(sources.keys(), dirname));
+/** The folder of a file. `src/errors.ts` is the entrance to `src/errors`. */
+function folderOf(file: string): string {
+  return file === 'src/errors.ts' ? 'src/errors' : dirname(file);
+}
+
+const folders = new Set(Array.from(sources.keys(), folderOf));
+
+function describeImport([file, imported]: readonly [string, string]): string {
+  return `${file} imports ${imported}`;
+}
 
 /** The rows of the folder table from top to bottom; most have one folder. */
 const rows = section('Folders')
@@ -48,13 +57,13 @@ const rows = section('Folders')
   .map((line) => codeIn(line.split('|')[1] ?? ''));
 
 function rowOf(file: string): number {
-  return rows.findIndex((row) => row.includes(dirname(file)));
+  return rows.findIndex((row) => row.includes(folderOf(file)));
 }
 
 /** A subject of the maps: a folder without its subfolders' names, or a folder of workers. */
 function subjectOf(file: string): string {
-  const [top = '', second = '', third = ''] = dirname(file).split('/');
-  if (top !== 'src') return dirname(file);
+  const [top = '', second = '', third = ''] = folderOf(file).split('/');
+  if (top !== 'src') return folderOf(file);
   return second === 'workers' ? third : second;
 }
 
@@ -91,7 +100,7 @@ describe('the folder table', () => {
 
   test('is in the order of imports: a folder imports only folders below it', () => {
     const upward = imports.filter(([file, imported]) => rowOf(imported) < rowOf(file));
-    expect(upward).toEqual([]);
+    expect(upward.map(describeImport)).toEqual([]);
   });
 });
 
@@ -103,9 +112,9 @@ describe('the maps', () => {
       const outside = isWorker(file) !== isWorker(imported);
       const from = outside && isWorker(file) ? 'workers' : subjectOf(file);
       const to = outside && isWorker(imported) ? 'workers' : subjectOf(imported);
-      return dirname(imported) !== 'src' && from !== to && !reaches(graph, from, to);
+      return to !== 'errors' && from !== to && !reaches(graph, from, to);
     });
-    expect(missing).toEqual([]);
+    expect(missing.map(describeImport)).toEqual([]);
   });
 });
 
