@@ -113,8 +113,8 @@ function describeModel({ active, atRest }: Months, { model, activeShare }: CostO
     `snapshot every ${snapshotEvery} entries and a segment every ${segmentEvery}. Segments that were closed ${keepDays} days ago are`,
     `archived and expire by TTL, except the newest ${keepSegments}. A sweep runs every ${sweepHours === 1 ? 'hour' : `${sweepHours} hours`}. The counted month of`,
     `${MONTH_DAYS} days begins after ${ageDays} such days. A log at rest is the same log when nothing is left to archive.`,
-    `On average an active log has ${formatMegabytes(active)},`,
-    `a log at rest has ${formatMegabytes(atRest)}.`,
+    `An active log has, on average, ${formatMegabytes(active)}.`,
+    `A log at rest has ${formatMegabytes(atRest)}.`,
     `${formatCount(activeShare * 100)} % of the logs are active, the others are at rest.`,
   ].join('\n');
 }
