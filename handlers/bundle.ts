@@ -4,10 +4,13 @@ import { type BuildOptions, build, type Metafile } from 'esbuild';
 
 const ROOT = join(import.meta.dirname, '..');
 
-/** The functions. `<name>.ts` in this folder exports the handler, and `build/<name>` is the function's code. */
+/**
+ * The functions. `<name>.ts` in this folder exports the handler, and `build/<name>` is the
+ * function's code.
+ */
 export const FUNCTIONS = ['stream', 'snapshot', 'maintain', 'sweep', 'replay'] as const;
 
-/** How esbuild makes the code that is deployed. Whatever measures or tests that code uses these options. */
+/** esbuild's options for the deployed code. Code that measures or tests a bundle uses them too. */
 export const BUNDLE_OPTIONS = {
   absWorkingDir: ROOT,
   bundle: true,
@@ -20,8 +23,8 @@ export const BUNDLE_OPTIONS = {
   sourcemap: true,
   // Node reads the map at each start.
   sourcesContent: false,
-  // The SDK looks for credentials here if the environment has none. A function's environment always has them. esbuild would
-  // put code for this into the bundle that every start would load.
+  // The SDK uses these modules if the environment has no credentials. A function's environment
+  // always has them. In the bundle, every start would load their code.
   external: [
     '@aws-sdk/credential-provider-http',
     '@aws-sdk/credential-provider-ini',
@@ -39,8 +42,8 @@ export const BUNDLE_OPTIONS = {
 } as const satisfies BuildOptions;
 
 /**
- * Bundles every function into `<directory>/<name>/<name>.mjs`, with a source map beside it. Removes what was in
- * `<directory>/<name>` before.
+ * Bundles every function into `<directory>/<name>/<name>.mjs`, with a source map beside it. Removes
+ * earlier content of `<directory>/<name>` first.
  * @returns esbuild's description of inputs and outputs, with paths relative to the repository
  */
 export async function buildFunctions(directory: string): Promise<Metafile> {

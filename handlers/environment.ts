@@ -11,7 +11,7 @@ import {
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The template's parameter that sets a variable. A queue's address is the template's own, and set by none. */
+/** The template's parameter for each variable. The queue URLs are set by the template itself. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   ENTRY_TABLE: 'EntryTableName',
   ENTRY_TABLE_STREAM_ARN: 'EntryTableStreamArn',
@@ -44,7 +44,7 @@ const policy = z.object({
   GRACE_SECONDS: number({ whole: true, min: 0, max: MAX_GRACE_SECONDS }),
   KEEP_SNAPSHOTS: z.enum(['all', 'last']),
 });
-// Below that, a batch of large entries takes longer than a function has left when its time is up.
+// With less, a batch of large entries takes longer than a function has left when its time is up.
 const writeUnits = number({ whole: true, min: 10, max: 1_000_000 });
 const reducer = z.object({ REDUCER_MODULE: z.string().default('') });
 
@@ -56,15 +56,16 @@ export const workEnvironment = types
   .extend({ SNAPSHOT_QUEUE_URL: z.url(), MAINTENANCE_QUEUE_URL: z.url(), EXPIRE_WRITE_UNITS: writeUnits });
 export const replayEnvironment = types.extend(stores.shape).extend(reducer.shape);
 
-/** Where the log is, and the objects. */
+/** Settings of the tables, the bucket and the reserved types. */
 export type StoreEnvironment = z.infer<typeof stores> & z.infer<typeof types>;
 
-/** What snapshot, maintain and sweep are told. */
+/** Settings of the functions snapshot, maintain and sweep. */
 export type WorkEnvironment = z.infer<typeof workEnvironment>;
 
 /**
  * A function's settings, from its environment.
- * @throws DeploymentInvalidError naming the template's parameter that is missing or makes no sense
+ * @throws DeploymentInvalidError if a setting is missing or invalid; it names the template's
+ * parameter
  */
 export function readEnvironment<T extends z.infer<typeof types>>(schema: z.ZodType<T>, environment: Environment): T {
   const parsed = schema.safeParse(environment);
@@ -79,19 +80,19 @@ export function readEnvironment<T extends z.infer<typeof types>>(schema: z.ZodTy
     throw invalid(first?.name ?? '', `${first?.reason}${more}`);
   }
   if (parsed.data.SNAPSHOT_TYPE === parsed.data.END_SEGMENT_TYPE) {
-    throw invalid('END_SEGMENT_TYPE', `is '${parsed.data.END_SEGMENT_TYPE}', as SnapshotType is`);
+    throw invalid('END_SEGMENT_TYPE', `is '${parsed.data.END_SEGMENT_TYPE}', the same as SnapshotType`);
   }
   return parsed.data;
 }
 
-/** The names that the two types of entry have which mean something to the log itself. */
+/** The names of the two entry types that the log itself interprets. */
 export function reservedTypes(settings: z.infer<typeof types>): ReservedTypes {
   return { snapshot: settings.SNAPSHOT_TYPE, endSegment: settings.END_SEGMENT_TYPE };
 }
 
 /**
- * The policy of every log that has none of its own.
- * @throws DeploymentInvalidError where its settings contradict each other
+ * The policy of logs without their own policy.
+ * @throws DeploymentInvalidError if its settings contradict each other
  */
 export function policyOf(settings: z.infer<typeof policy>): RetentionPolicy {
   try {
@@ -122,7 +123,7 @@ function nameOf(variable: string): string {
   return PARAMETERS[variable] ?? variable;
 }
 
-/** A decimal number in digits: `Number` would take an empty text for 0. */
+/** A schema for decimal numbers. `Number` alone would parse an empty text as 0. */
 function number({ whole, min, max }: { readonly whole: boolean; readonly min: number; readonly max: number }) {
   const form = whole ? /^\d{1,15}$/ : /^\d{1,15}(\.\d{1,15})?$/;
   const error = `not ${whole ? 'a whole number' : 'a number'} from ${min} to ${max}`;

@@ -3,18 +3,18 @@ import { Metrics } from '@aws-lambda-powertools/metrics';
 import type { Context } from 'aws-lambda';
 import type { FunctionEvent, Invocation } from '../src/functions/function-event.ts';
 import { logLine } from '../src/functions/log-line.ts';
-import { measures } from '../src/functions/metrics.ts';
+import { metricsOf } from '../src/functions/metrics.ts';
 import { once } from './once.ts';
 
-/** JSON lines; name and level are the environment's. */
+/** Writes JSON lines. The environment sets its service name and level. */
 export const logger = new Logger();
 const metrics = new Metrics();
 
 /**
- * A function as Lambda calls it, with logs and metrics.
- * @param build makes the function, given where to report to
- * @param check what must hold before the first event is looked at; where it throws, so does the function, and the next
- * invocation asks again
+ * A handler for Lambda, with logs and metrics.
+ * @param build makes the function; events of the function go to `report`
+ * @param check runs before the first event. If it throws, the invocation fails and the next one
+ * checks again
  */
 export function instrumented<Event, Answer>(
   build: (report: (event: FunctionEvent) => void) => (event: Event, invocation: Invocation) => Promise<Answer>,
@@ -39,5 +39,5 @@ export function instrumented<Event, Answer>(
 function report(event: FunctionEvent): void {
   const { level, message, fields } = logLine(event);
   logger[level](message, fields);
-  for (const { name, unit, value } of measures(event)) metrics.addMetric(name, unit, value);
+  for (const { name, unit, value } of metricsOf(event)) metrics.addMetric(name, unit, value);
 }

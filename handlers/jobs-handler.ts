@@ -8,14 +8,15 @@ import { instrumented, logger } from './instrument.ts';
 import { once } from './once.ts';
 import { wireJobs } from './wire.ts';
 
-/** For requests that a job can do without: it does not wait for a minute until they succeed. */
+/** For optional requests: with the default retries, a job could wait a minute for them. */
 const IMPATIENT = sdkConfig({ retries: { attempts: 4, baseMs: 100, capMs: 2_000 }, idleMs: 5_000 });
 
 /**
- * A function that does the jobs of a queue. What keeps it from working, as a parameter that makes no sense or a reducer
- * that cannot be loaded, is logged when it starts, and fails each job, which then waits as others do. If it ended the
- * function instead, nobody would give the messages back: each would be hidden for the queue's visibility timeout.
- * @param queue the variable that holds the queue's address
+ * Makes the handler that runs the jobs of a queue. If it cannot work, because a parameter is
+ * invalid or the reducer cannot be loaded, it logs the reason when it starts and fails each job,
+ * which is then retried like any other. If it threw instead, each message would stay hidden for the
+ * queue's whole visibility timeout.
+ * @param queue the environment variable with the queue's URL
  */
 export async function jobsHandler(
   queue: 'SNAPSHOT_QUEUE_URL' | 'MAINTENANCE_QUEUE_URL',
@@ -26,7 +27,7 @@ export async function jobsHandler(
     await check();
     return jobs;
   });
-  // Waited for here, since a start has more of the processor than an invocation.
+  // Awaited here, because Lambda gives a start more CPU than an invocation.
   await wired().catch((error: unknown) => logger.error('the function cannot work', { error }));
   const messages = new SqsJobQueue({ client: new SQSClient(IMPATIENT), queueUrl: process.env[queue] ?? '' });
   const changeVisibility = (receipt: string, ms: number) => messages.changeVisibility(receipt, ms);

@@ -1,4 +1,4 @@
 import { jobsHandler } from './jobs-handler.ts';
 
-/** Settles, archives, expires and collects. */
+/** Runs flush, archive, expire and collect jobs. */
 export const handler = await jobsHandler('MAINTENANCE_QUEUE_URL');

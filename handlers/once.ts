@@ -1,4 +1,4 @@
-/** Made once for everybody who asks, and again only after a failure. */
+/** Memoizes an asynchronous function. After a failure, the next call tries again. */
 export function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;
   return () => {

@@ -9,7 +9,7 @@ const settings = readEnvironment(replayEnvironment, process.env);
 const { stores, check } = wireStores(settings, { ttl: false });
 const reducer = await wireReducer(settings);
 
-/** Folds a log from its beginning, on demand, and compares with what is stored. */
+/** Folds a log from its beginning, on demand, and compares the result with the stored snapshot. */
 export const handler = instrumented(
   (report) =>
     replayFunction({

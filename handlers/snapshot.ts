@@ -1,4 +1,4 @@
 import { jobsHandler } from './jobs-handler.ts';
 
-/** Builds snapshots, and makes them anew. */
+/** Runs snapshot and rebuild jobs. */
 export const handler = await jobsHandler('SNAPSHOT_QUEUE_URL');

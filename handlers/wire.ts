@@ -22,7 +22,7 @@ import { RateLimiter } from '../src/workers/retention/rate-limiter.ts';
 import { policyOf, reservedTypes, type StoreEnvironment, type WorkEnvironment } from './environment.ts';
 import { logger } from './instrument.ts';
 
-/** The tables and the bucket, and what must hold of them. */
+/** Makes the stores, and the check of the deployment that they belong to. */
 export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: boolean }) {
   const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, BUCKET: bucket } = settings;
   const streamArn = settings.ENTRY_TABLE_STREAM_ARN;
@@ -42,19 +42,19 @@ export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: 
     check: () =>
       checkDeployment({
         ...{ dynamodb, s3, entryTable, streamArn, segmentTable, bucket, ttl },
-        onUnknown: (error) => logger.warn('the deployment could not be checked, and work goes on', { error }),
+        onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
       }),
   };
 }
 
 /**
- * What the functions work with that plan and do jobs.
- * @throws DeploymentInvalidError where the policy contradicts itself
+ * Makes the dependencies of the functions that send and run jobs.
+ * @throws DeploymentInvalidError if the policy contradicts itself
  */
 export function wireWork(settings: WorkEnvironment) {
   const policy = policyOf(settings);
   if (policy.graceSeconds < MIN_GRACE_SECONDS) {
-    logger.warn('GraceSeconds is so short that what is under way may lose what it needs', { ...policy });
+    logger.warn('GraceSeconds is too short: running jobs may lose objects that they need', { ...policy });
   }
   const client = new SQSClient(sdkConfig());
   const queues = {
@@ -71,8 +71,9 @@ export function wireWork(settings: WorkEnvironment) {
 }
 
 /**
- * What a job is done with.
- * @throws DeploymentInvalidError where the policy contradicts itself, or the reducer's module is none
+ * Makes the dependencies of jobs.
+ * @throws DeploymentInvalidError if the policy contradicts itself, or if the reducer cannot be
+ * loaded
  */
 export async function wireJobs(settings: WorkEnvironment) {
   const { stores, check, queue, policy, now } = wireWork(settings);
@@ -90,15 +91,15 @@ export async function wireJobs(settings: WorkEnvironment) {
   return { jobs, check };
 }
 
-/** @throws DeploymentInvalidError where the module cannot be loaded or has no reducer */
+/** @throws DeploymentInvalidError if the module cannot be loaded or has no reducer */
 export async function wireReducer({ REDUCER_MODULE: path }: { readonly REDUCER_MODULE: string }): Promise<Reducer> {
   if (path === '') return spreadsheet;
   try {
     return await loadReducer(path);
   } catch (error) {
     if (!(error instanceof ReducerInvalidError)) throw error;
-    throw new DeploymentInvalidError('ReducerLayerArn', `brings no reducer: ${error.reason}`, {
-      advice: 'Deploy a layer whose module exports a reducer, or none, to have the spreadsheet',
+    throw new DeploymentInvalidError('ReducerLayerArn', `names a layer without a reducer: ${error.reason}`, {
+      advice: 'Deploy a layer whose module exports a reducer, or leave it empty to use the spreadsheet',
       cause: error,
     });
   }

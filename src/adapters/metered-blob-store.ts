@@ -8,24 +8,33 @@ import {
   type UploadInfo,
 } from '../store/blob-store.ts';
 
-/** Keys that one list or delete request of S3 carries. */
+/** Keys in one list or delete request of S3. */
 const KEYS_PER_REQUEST = 1000;
 
 /** Requests as S3 would count them, and bytes of objects. */
 export interface BlobUsage {
-  /** One for every object or part of one that is read, or looked at before it is deleted. */
+  /**
+   * One for each object or range that is read, and one for each object that is checked before it is
+   * deleted.
+   */
   readonly gets: number;
-  /** One for every object, or where a stream has more than 8 MiB, one for each such part and two around them. */
+  /**
+   * One for each object. A stream of more than 8 MiB takes one for each part of 8 MiB, and two
+   * more.
+   */
   readonly puts: number;
-  /** One for every 1,000 keys or uploads listed, and at least one a listing. */
+  /** One for every 1,000 keys or uploads, and at least one for each listing. */
   readonly lists: number;
-  /** One for every 1,000 keys deleted, and one for every upload given up. */
+  /** One for every 1,000 deleted keys, and one for each aborted upload. */
   readonly deletes: number;
   readonly bytesRead: number;
   readonly bytesWritten: number;
 }
 
-/** Counts what goes to another blob store. A request counts when it is made, its bytes once it has succeeded. */
+/**
+ * Counts the requests to another blob store. A request counts when it starts, its bytes after it
+ * has succeeded.
+ */
 export class MeteredBlobStore implements BlobStore {
   readonly #inner: BlobStore;
   readonly #usage = { gets: 0, puts: 0, lists: 0, deletes: 0, bytesRead: 0, bytesWritten: 0 };
@@ -34,7 +43,7 @@ export class MeteredBlobStore implements BlobStore {
     this.#inner = inner;
   }
 
-  /** What was counted so far. */
+  /** The counts so far. */
   usage(): BlobUsage {
     return { ...this.#usage };
   }
@@ -117,7 +126,7 @@ export class MeteredBlobStore implements BlobStore {
     this.#usage.lists++;
     let listed = 0;
     for await (const item of listing) {
-      // The first one beyond a full page is what needs the next request.
+      // The first item after a full page needs the next request.
       if (listed > 0 && listed % KEYS_PER_REQUEST === 0) this.#usage.lists++;
       listed++;
       yield item;

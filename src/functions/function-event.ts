@@ -8,26 +8,26 @@ import type { SweepResult } from '../workers/sweep/sweep.ts';
 /** One delivery of a message. */
 export interface Delivery {
   readonly messageId: string;
-  /** How often the message was given out, this time included. */
+  /** How often the message was delivered, this time included. */
   readonly receiveCount: number;
 }
 
-/** How far a snapshot was behind at the moment when it was completed. */
+/** How far a snapshot was behind its log when it was completed. */
 export interface SnapshotLag {
-  /** Entries of its segment that were written behind it meanwhile. */
+  /** Entries that were appended to its segment after it. */
   readonly entries: number;
-  /** Since its entry was written, by its client's clock. */
+  /** Time since the client wrote its entry, by the client's clock. */
   readonly seconds: number;
 }
 
-/** Something that the stream function did. */
+/** An event of the stream function. */
 export type StreamEvent =
   /** A record was turned into a job. */
   | { readonly kind: 'routed'; readonly record: StreamRecord; readonly job: SnapshotJob }
-  /** A record could not be, or its job could not be sent: it is given again. */
+  /** A record was malformed, or its job could not be sent. Lambda delivers the record again. */
   | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown };
 
-/** Something that a function did which works on jobs. */
+/** An event of a function that runs jobs. */
 export type JobEvent =
   | {
       readonly kind: 'job';
@@ -35,24 +35,27 @@ export type JobEvent =
       readonly job: Job;
       readonly result: JobResult;
       readonly ms: number;
-      /** Of a snapshot that was built. */
+      /** Undefined unless a snapshot was built. */
       readonly lag: SnapshotLag | undefined;
     }
-  /** A message could not be read, or its job failed: it comes again, or ends in the dead-letter queue. */
+  /**
+   * A message is no job, or its job failed. SQS delivers it again or moves it to the dead-letter
+   * queue.
+   */
   | {
       readonly kind: 'failed';
       readonly delivery: Delivery;
-      /** Undefined where the message is no job. */
+      /** Undefined if the message is no job. */
       readonly job: Job | undefined;
       readonly error: unknown;
     }
-  /** The queue could not be told when a message comes again: it comes after the visibility timeout that it has. */
+  /** A request to change a visibility timeout failed. The message keeps the timeout that it has. */
   | { readonly kind: 'visibility unchanged'; readonly delivery: Delivery; readonly error: unknown };
 
-/** Something that the sweep function did. `run` is the id of the request. */
+/** An event of the sweep function. `run` is the id of the request. */
 export type SweepEvent =
   | { readonly kind: 'due'; readonly run: string; readonly job: Job; readonly why: string }
-  /** A log could not be looked at, or somebody must look at a segment of it. */
+  /** The sweep failed for a log, or an operator must look at one of its segments. */
   | { readonly kind: 'unswept'; readonly run: string; readonly log: LogId | undefined; readonly error: unknown }
   | {
       readonly kind: 'swept';
@@ -63,15 +66,15 @@ export type SweepEvent =
       readonly ages: SweptAges | undefined;
     };
 
-/** How long what a sweep found has waited, in seconds; 0 if it found nothing. */
+/** Ages of the oldest work that a sweep found, in seconds; 0 if it found none. */
 export interface SweptAges {
-  /** The oldest Snapshot entry that nobody completed, by its client's clock. */
+  /** Age of the oldest pending snapshot, by its client's clock. */
   readonly unsnapshottedSeconds: number;
-  /** The archive, expire or collect job that has been due for the longest. */
+  /** Time since the oldest archive, expire or collect job became due. */
   readonly dueSeconds: number;
 }
 
-/** Something that the replay function did. */
+/** An event of the replay function. */
 export interface ReplayEvent {
   readonly kind: 'replayed';
   readonly run: string;
@@ -79,10 +82,10 @@ export interface ReplayEvent {
   readonly replayed: Replayed | PartlyReplayed;
 }
 
-/** Something that a function did, for logs and metrics. */
+/** An event of a function, for logs and metrics. */
 export type FunctionEvent = StreamEvent | JobEvent | SweepEvent | ReplayEvent;
 
-/** What a function is told of its invocation. Milliseconds. */
+/** The part of Lambda's context that functions use. */
 export interface Invocation {
   readonly awsRequestId: string;
   getRemainingTimeInMillis(): number;

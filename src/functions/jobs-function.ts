@@ -5,39 +5,46 @@ import { decodeJob, type Job } from '../workers/jobs/job.ts';
 import type { Delivery, Invocation, JobEvent, SnapshotLag } from './function-event.ts';
 
 /**
- * What a job needs at most, in milliseconds, once it is told that its time is up: to put tens of megabytes of edits
- * into their trees, to write the chunks and the root, and to ask for another turn. Some seconds in most cases; the rest
- * is for a slow store, whose requests are repeated. Out of 15 minutes it costs one in fifteen.
+ * Milliseconds that a job has left when its time is up. The job then flushes up to tens of
+ * megabytes of edits, writes chunks and root, and sends its continuation. This takes a few seconds
+ * in most cases. The rest is for the retries of a slow store. The margin takes one of the 15
+ * minutes.
  */
 const MARGIN_MS = 60_000;
 
 /**
- * The first and the longest pause before a failed job is given out again, in milliseconds; each is four times the last. How
- * often a job is tried is the queue's to say: docs/operations.md adds it up.
+ * The first and the longest pause before a failed job is delivered again, in milliseconds. Each
+ * pause is four times the last one. The queue limits the number of deliveries; docs/operations.md
+ * has the total time.
  */
 const RETRY_MS = { first: 30_000, longest: 900_000 };
 
-/** Milliseconds for which a message stays hidden after the end of its invocation, so that no other begins before that. */
+/**
+ * Milliseconds for which a message stays hidden after its invocation must have ended, so that no
+ * second invocation overlaps with it.
+ */
 const HIDDEN_MS = 60_000;
 
 export interface JobsFunctionDeps {
   /**
-   * What jobs are done with, once all holds that must. Asked for each job: where it rejects the job has failed, and waits
-   * as others do.
+   * Resolves to the dependencies of jobs after the deployment was checked. It is called for each
+   * job. If it rejects, the job fails and is retried like any other.
    */
   readonly jobs: () => Promise<JobDeps>;
   readonly report: (event: JobEvent) => void;
-  /** Hides a message for so many milliseconds from now. Left out if the caller hides messages and gives them back. */
+  /** Hides a message for so many milliseconds from now. Absent if the caller manages visibility. */
   readonly changeVisibility?: ((receipt: string, visibilityMs: number) => Promise<void>) | undefined;
 }
 
 /**
- * A function that does the jobs which messages carry, of any kind. After a failure the rest of the batch waits, to keep
- * its order. A message that is no job fails as well: it is counted as received each time, so that it ends in the
- * dead-letter queue, without a pause, since its log's jobs wait behind it.
+ * Makes the function that runs the jobs of SQS messages, of any kind. After a failure it fails the
+ * rest of the batch too, which keeps the order of jobs. A message that is no job also fails. Its
+ * retries have no pause, because the jobs of its log wait behind it until it reaches the
+ * dead-letter queue.
  *
- * First the function hides all its messages until a minute after its own end. The queue's visibility timeout is several times
- * longer, for the time that messages wait with Lambda: if the function dies, their logs would wait for that long.
+ * The function first hides all its messages until a minute after its own end. The queue's
+ * visibility timeout is several times longer, because messages also wait inside Lambda. Without the
+ * change, the logs of a function that died would wait for the whole timeout.
  */
 export function jobsFunction(
   deps: JobsFunctionDeps,
@@ -56,13 +63,13 @@ export function jobsFunction(
   };
 }
 
-/** @returns how long to wait until the next try, in milliseconds; undefined where all went well */
+/** @returns the pause before the next delivery, in milliseconds; undefined if the job succeeded */
 async function handle(
   { jobs, report }: JobsFunctionDeps,
   record: SQSRecord,
   invocation: Invocation,
 ): Promise<number | undefined> {
-  const delivery = deliveryOf(record);
+  const delivery = toDelivery(record);
   let job: Job | undefined;
   try {
     job = decodeJob(record.body);
@@ -80,7 +87,7 @@ async function handle(
   }
 }
 
-/** Half a read unit, for each snapshot that is built. */
+/** Costs half a read unit for each snapshot that is built. */
 async function lagOf({ tables, now }: JobDeps, { log }: Job, result: JobResult): Promise<SnapshotLag | undefined> {
   if (result.outcome !== 'built') return undefined;
   const { segment, entry } = result.position;
@@ -95,11 +102,11 @@ async function setVisibility(deps: JobsFunctionDeps, record: SQSRecord, visibili
   try {
     await deps.changeVisibility?.(record.receiptHandle, visibilityMs);
   } catch (error) {
-    // The message is not lost: the queue gives it out again by itself, only later.
-    deps.report({ kind: 'visibility unchanged', delivery: deliveryOf(record), error });
+    // The message is not lost: the queue delivers it again when its visibility timeout ends.
+    deps.report({ kind: 'visibility unchanged', delivery: toDelivery(record), error });
   }
 }
 
-function deliveryOf({ messageId, attributes }: SQSRecord): Delivery {
+function toDelivery({ messageId, attributes }: SQSRecord): Delivery {
   return { messageId, receiveCount: Number(attributes.ApproximateReceiveCount) };
 }

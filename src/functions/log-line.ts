@@ -9,13 +9,13 @@ export interface LogLine {
   readonly level: 'info' | 'warn' | 'error';
   readonly message: string;
   /**
-   * `correlationId` in each: the id of the message, the stream record or the request. As far as they are known `log`,
-   * `position` or `segment`, and `job`, which is the job's kind.
+   * `correlationId` is the id of the message, the stream record or the request. If they are known,
+   * there are also `log`, `position` or `segment`, and `job` (the job's kind).
    */
   readonly fields: Readonly<Record<string, unknown>> & { readonly correlationId: string };
 }
 
-/** The line that a person, or a query, finds in the function's log. */
+/** The line of the function's log that describes an event. */
 export function logLine(event: FunctionEvent): LogLine {
   switch (event.kind) {
     case 'routed': {
@@ -25,7 +25,7 @@ export function logLine(event: FunctionEvent): LogLine {
     case 'record': {
       const { eventId: correlationId, sequenceNumber } = event.record;
       const fields = { correlationId, sequenceNumber, ...placeOfError(event.error), error: event.error };
-      return line('error', 'a stream record could not be made a job and is given again', fields);
+      return line('error', 'a stream record failed; Lambda delivers it again', fields);
     }
     case 'job': {
       const { delivery, job, result, ms, lag } = event;
@@ -35,23 +35,19 @@ export function logLine(event: FunctionEvent): LogLine {
     case 'failed': {
       const { delivery, job, error } = event;
       const place = job === undefined ? placeOfError(error) : placeOf(job);
-      return line('error', job === undefined ? 'a message is no job' : 'a job failed and is given out again', {
+      return line('error', job === undefined ? 'a message is not a job' : 'a job failed; SQS delivers it again', {
         ...correlationOf(delivery),
         ...place,
         error,
       });
     }
     case 'visibility unchanged':
-      return line(
-        'warn',
-        'the visibility timeout of a message was not changed: if it has to come again, it comes later',
-        {
-          ...correlationOf(event.delivery),
-          error: event.error,
-        },
-      );
+      return line('warn', 'a visibility timeout was not changed; a retry of this message may come late', {
+        ...correlationOf(event.delivery),
+        error: event.error,
+      });
     case 'due':
-      return line('info', `the sweep asks for a job: ${event.why}`, {
+      return line('info', `the sweep requests a job: ${event.why}`, {
         correlationId: event.run,
         ...placeOf(event.job),
       });
@@ -67,7 +63,7 @@ export function logLine(event: FunctionEvent): LogLine {
     case 'swept': {
       const { run, result, ms, ages } = event;
       const { rest, ...counts } = result;
-      const message = rest === undefined ? 'swept' : 'swept a part, and the next run goes on from there';
+      const message = rest === undefined ? 'swept' : 'swept a part; the next run continues from there';
       return line('info', message, { correlationId: run, ms: Math.round(ms), ...ages, ...counts, rest });
     }
     case 'replayed': {
@@ -75,16 +71,18 @@ export function logLine(event: FunctionEvent): LogLine {
       const from = replayed.from && formatPosition(replayed.from);
       if (replayed.outcome === 'partial') {
         const { position, equalUpTo, ...rest } = replayed;
-        const places = { from, position: formatPosition(position), equalUpTo: formatPosition(equalUpTo) };
-        const fields = { correlationId: run, log, ...rest, ...places };
-        return line('info', 'a part of the fold of a log equals what is stored, and its time was up', fields);
+        const positions = { from, position: formatPosition(position), equalUpTo: formatPosition(equalUpTo) };
+        const fields = { correlationId: run, log, ...rest, ...positions };
+        return line('info', 'a replay equals the stored snapshots so far; its time was up', fields);
       }
       const { position, snapshot, ...rest } = replayed;
-      const places = { from, position: formatPosition(position), snapshot: snapshot && formatPosition(snapshot) };
-      const where = { correlationId: run, log, ...rest, ...places };
-      if (replayed.equal === null) return line('warn', 'nothing is stored to compare the fold of a log with', where);
-      const message = replayed.equal ? 'the fold of a log equals what is stored' : 'the fold of a log DIFFERS';
-      return line(replayed.equal ? 'info' : 'error', message, where);
+      const positions = { from, position: formatPosition(position), snapshot: snapshot && formatPosition(snapshot) };
+      const fields = { correlationId: run, log, ...rest, ...positions };
+      if (replayed.equal === null) return line('warn', 'a replay found no stored snapshot to compare with', fields);
+      const message = replayed.equal
+        ? 'a replay equals the stored snapshot'
+        : 'a replay DIFFERS from the stored snapshot';
+      return line(replayed.equal ? 'info' : 'error', message, fields);
     }
   }
 }
@@ -114,7 +112,10 @@ function levelOf({ outcome }: JobResult): LogLine['level'] {
   return outcome === 'stopped' || outcome === 'refused' ? 'error' : 'info';
 }
 
-/** A result without what the line says already or the next message carries, and with its hash in hexadecimal digits. */
+/**
+ * The fields of a result that neither the line nor the next message has, with hashes in hexadecimal
+ * digits.
+ */
 function plain(result: JobResult): Readonly<Record<string, unknown>> {
   const { outcome, ...rest } = result;
   const fields = Object.entries(rest)

@@ -7,8 +7,8 @@ export interface Metric {
   readonly value: number;
 }
 
-/** What something that a function did adds to its metrics. */
-export function measures(event: FunctionEvent): Metric[] {
+/** The metric values that an event adds. */
+export function metricsOf(event: FunctionEvent): Metric[] {
   switch (event.kind) {
     case 'record':
       return [count('RecordsFailed', 1)];
@@ -21,8 +21,8 @@ export function measures(event: FunctionEvent): Metric[] {
         count('LogsLookedAt', event.result.logs),
         count('JobsSent', event.result.jobs),
         count('JobsHeldBack', event.result.waiting),
-        ...trouble(event),
-        ...ages(event),
+        ...metricsOfTrouble(event),
+        ...metricsOfAges(event),
       ];
     case 'replayed':
       return [count('ReplaysDiffered', differs(event) ? 1 : 0)];
@@ -38,8 +38,11 @@ function differs({ replayed }: Extract<FunctionEvent, { kind: 'replayed' }>): bo
   return replayed.outcome === 'replayed' && replayed.equal === false;
 }
 
-/** A sweep of one log, or of what is left over, does not know that there is nothing: 0 would end an alarm. */
-function trouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): Metric[] {
+/**
+ * A partial sweep reports no zeros, because a zero would end an alarm for logs that it did not look
+ * at.
+ */
+function metricsOfTrouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): Metric[] {
   const found = [
     count('LogsFailed', result.failed),
     count('LogsStopped', result.stopped),
@@ -48,7 +51,7 @@ function trouble({ result, ages }: Extract<FunctionEvent, { kind: 'swept' }>): M
   return ages === undefined ? found.filter(({ value }) => value > 0) : found;
 }
 
-function ages({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Metric[] {
+function metricsOfAges({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Metric[] {
   if (ages === undefined) return [];
   return [
     seconds('OldestUnsnapshottedSeconds', ages.unsnapshottedSeconds),
@@ -63,7 +66,7 @@ function metricsOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' 
     case 'built':
       return [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result), ...behind];
     case 'progress':
-      // Of the jobs that have turns, only a snapshot's tells what it has written.
+      // Several kinds of jobs have continuations. Only a snapshot job reports what it has written.
       return 'chunksWritten' in result
         ? [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result)]
         : [];
@@ -82,7 +85,9 @@ function metricsOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' 
   }
 }
 
-/** Chunks of earlier snapshots that were read are what the entries behind them need not be folded for again. */
+/**
+ * Chunks that were read from earlier snapshots count as reused: their entries are not folded again.
+ */
 function folded(work: { readonly entries: number; readonly chunksRead: number; readonly bytesRead: number }): Metric[] {
   return [
     count('EntriesFolded', work.entries),

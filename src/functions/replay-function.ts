@@ -17,14 +17,14 @@ const position = z
 
 const schema = z.strictObject({ log: z.uuid().transform(parseLogId), at: position, from: position });
 
-/** What a replay needs at most once its time is up, in milliseconds: to put its edits into their trees, and to clean up. */
+/** Milliseconds that a replay has left when its time is up, to flush its edits and to clean up. */
 const MARGIN_MS = 60_000;
 
 export interface ReplayFunctionDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly types?: ReservedTypes | undefined;
-  /** Does work that needs room for chunks of its own, and removes them afterwards. */
+  /** Runs work with a chunk store for temporary chunks, and removes them afterwards. */
   readonly withScratch: <T>(log: LogId, work: (scratch: ChunkStore) => Promise<T>) => Promise<T>;
   readonly report: (event: ReplayEvent) => void;
 }
@@ -33,17 +33,21 @@ export interface ReplayFunctionDeps extends BuildDeps {
 export type ReplayAnswer = { readonly log: LogId } & (
   | Replayed
   | (PartlyReplayed & {
-      /** The event of the invocation that goes on from here. */
+      /** The event of the next invocation. */
       readonly next: { readonly log: LogId; readonly at: string; readonly from: string };
     })
 );
 
 /**
- * The function that replays, on demand: given `{"log": "…"}`, and `"at": "SEGMENT/ENTRY"` for another place than the newest
- * snapshot's, it folds the log from its beginning and compares with what is stored. With `from`, a stored snapshot, it folds
- * from there. A minute before the invocation ends, it answers with the event that the next invocation needs.
- * @throws TimeUpError from the function if the time is up before any stored snapshot was found equal
- * @throws UsageError from the function where the event is none of these, and whatever `replayTurn` throws
+ * Makes the function that replays a log on demand. Its event is `{"log": "…"}`, with
+ * `"at": "SEGMENT/ENTRY"` for another position than the newest snapshot's. It folds the log from
+ * its beginning and compares the result with the stored snapshot. With `from`, the position of a
+ * stored snapshot, it folds from there. A minute before the invocation ends, it answers with the
+ * event for the next invocation.
+ *
+ * The function throws what `replayTurn` throws, and:
+ * @throws TimeUpError if the time is up before any stored snapshot was found equal
+ * @throws UsageError if the event is malformed
  */
 export function replayFunction(
   deps: ReplayFunctionDeps,
@@ -66,8 +70,8 @@ export function replayFunction(
 function parseEvent(event: unknown): z.infer<typeof schema> {
   const parsed = schema.safeParse(event);
   if (parsed.success) return parsed.data;
-  throw new UsageError(`replay does not understand its event: ${z.prettifyError(parsed.error)}`, {
+  throw new UsageError(`the event of the replay function is malformed: ${z.prettifyError(parsed.error)}`, {
     advice:
-      'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another place than the newest snapshot, or the "next" of an answer',
+      'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another position than the newest snapshot, or the "next" of an answer',
   });
 }

@@ -5,26 +5,31 @@ import type { Job } from '../workers/jobs/job.ts';
 import { type QueueName, queueOf } from '../workers/jobs/job-queues.ts';
 import type { RequestedJobsNote } from '../workers/sweep/sweep-note.ts';
 
-/** SQS needs a minute until it counts a message that was sent. */
+/** SQS takes up to a minute to count a message that was sent. */
 const COUNTED_SECONDS = 120;
 
-/** A message that failed all its deliveries, or that nobody received, is gone after a day, unless the queue is long. */
-const ASK_AGAIN_SECONDS = 24 * 3600;
+/** Unless the queue is long, a message has left it after a day: done, failed too often or lost. */
+const REQUEST_AGAIN_SECONDS = 24 * 3600;
 
-/** From so many messages on a queue is long: a message may wait in it for more than a day. */
+/** A queue with this many messages is long: a message may wait in it for more than a day. */
 const LONG_QUEUE = 1_000;
 
 /**
- * The most messages with which sweeps fill a queue: SQS looks for groups that it may give out among the first 120,000 messages
- * of a FIFO queue, so that groups behind those would wait for others.
+ * Sweeps fill a queue up to this many messages. SQS looks for available groups among the first
+ * 120,000 messages of a FIFO queue. Groups behind those would wait for other logs.
  */
 const FULL_QUEUE = 100_000;
 
-/** The most jobs of one log that wait in a queue: they are done one after the other, and the next sweep sends more. */
+/**
+ * The most jobs of one log in a queue. They run one after the other, and the next sweep sends more.
+ */
 const JOBS_OF_ONE_LOG = 1_000;
 
-/** No queue keeps a message for longer. */
+/** The longest retention period of SQS. */
 const RETENTION_SECONDS = 14 * 24 * 3600;
+
+/** When jobs were sent, and to which queue. */
+type Request = Omit<RequestedJobsNote, 'jobs'>;
 
 export interface RequestedJobsOptions {
   /** The jobs that earlier sweeps noted. */
@@ -36,74 +41,82 @@ export interface RequestedJobsOptions {
 }
 
 /**
- * Remembers which jobs sweeps sent and whose messages may still wait, so that no sweep sends them again; and holds jobs
- * back while a queue has many messages, of one log or altogether.
+ * Remembers the jobs that sweeps sent and whose messages may still wait, so that no sweep sends
+ * them again. Also holds jobs back while a queue has too many messages, of one log or altogether.
  *
- * A job counts as sent until its message must be gone: its queue is empty, or a day has passed and the queue is not long, or
- * the queue's retention period has passed. A later sweep then sends the job again if it is still due. So a message that was
- * lost delays its job, and the number of messages in a queue stays bounded however many sweeps come by.
+ * A job counts as sent until its message must have left the queue: the queue is empty, or a day has
+ * passed and the queue is not long, or the queue's retention period has passed. If the job is still
+ * due, a later sweep sends it again. A lost message therefore delays its job, and the number of
+ * messages in a queue stays bounded.
  */
 export class RequestedJobs {
   readonly #nowSeconds: number;
-  readonly #asked = new Map<string, Omit<RequestedJobsNote, 'jobs'>>();
+  readonly #requested = new Map<string, Request>();
   readonly #seen = new Set<string>();
   readonly #ofLog: Readonly<Record<QueueName, Map<LogId, number>>> = { snapshot: new Map(), maintenance: new Map() };
   readonly #depths: Record<QueueName, number>;
-  readonly #now: Readonly<Record<QueueName, Omit<RequestedJobsNote, 'jobs'>>>;
+  readonly #requests: Readonly<Record<QueueName, Request>>;
 
   constructor({ noted, depths, nowMs }: RequestedJobsOptions) {
     this.#nowSeconds = Math.floor(nowMs / 1000);
     this.#depths = { ...depths };
-    this.#now = {
+    this.#requests = {
       snapshot: { queue: 'snapshot', at: this.#nowSeconds },
       maintenance: { queue: 'maintenance', at: this.#nowSeconds },
     };
-    for (const { jobs, ...when } of noted) {
-      if (this.#mayWait(when, depths[when.queue])) for (const id of jobs) this.#asked.set(id, when);
+    for (const { jobs, ...request } of noted) {
+      if (this.#mayWait(request, depths[request.queue])) for (const id of jobs) this.#requested.set(id, request);
     }
   }
 
-  /** Whether a due job is not to be sent now. Asked once for each job. */
+  /**
+   * Whether a due job must not be sent now. Call it once for each job: it counts the jobs of each
+   * log.
+   */
   holdsBack(job: Job): boolean {
     const id = idOf(job);
     this.#seen.add(id);
     const queue = queueOf(job.kind);
     const ofLog = (this.#ofLog[queue].get(job.log) ?? 0) + 1;
     this.#ofLog[queue].set(job.log, ofLog);
-    return this.#asked.has(id) || ofLog > JOBS_OF_ONE_LOG || this.#depths[queue] >= FULL_QUEUE;
+    return this.#requested.has(id) || ofLog > JOBS_OF_ONE_LOG || this.#depths[queue] >= FULL_QUEUE;
   }
 
-  /** Notes that a message with this job was sent. */
+  /** Remembers a job that was sent. */
   add(job: Job): void {
     const queue = queueOf(job.kind);
-    this.#asked.set(idOf(job), this.#now[queue]);
+    this.#requested.set(idOf(job), this.#requests[queue]);
     this.#depths[queue]++;
   }
 
   /**
-   * What the next sweep has to know.
-   * @param complete whether this sweep looked at all logs: then a job that it did not meet is done
+   * The requested jobs that the next sweep must know.
+   * @param complete whether this sweep looked at all logs; requested jobs that it did not find due
+   * are then done
    */
   note(complete: boolean): RequestedJobsNote[] {
-    const groups = new Map<Omit<RequestedJobsNote, 'jobs'>, string[]>();
-    for (const [id, when] of this.#asked) {
+    const groups = new Map<Request, string[]>();
+    for (const [id, request] of this.#requested) {
       if (complete && !this.#seen.has(id)) continue;
-      const jobs = groups.get(when);
-      if (jobs === undefined) groups.set(when, [id]);
+      const jobs = groups.get(request);
+      if (jobs === undefined) groups.set(request, [id]);
       else jobs.push(id);
     }
-    return [...groups].map(([when, jobs]) => ({ ...when, jobs }));
+    return [...groups].map(([request, jobs]) => ({ ...request, jobs }));
   }
 
-  #mayWait({ at }: Omit<RequestedJobsNote, 'jobs'>, depth: number): boolean {
+  #mayWait({ at }: Request, depth: number): boolean {
     const age = this.#nowSeconds - at;
     if (age < COUNTED_SECONDS) return true;
     if (depth === 0 || age >= RETENTION_SECONDS) return false;
-    return age < ASK_AGAIN_SECONDS || depth >= LONG_QUEUE;
+    return age < REQUEST_AGAIN_SECONDS || depth >= LONG_QUEUE;
   }
 }
 
-/** 72 bits: short, since a million jobs may wait. If two jobs had the same, one would be asked for a day later. */
+/**
+ * 72 bits: short, because a million jobs may wait. If two jobs collided, the sweep would send one a
+ * day later.
+ */
 function idOf(job: Job): string {
   return hash('sha256', dueDeduplicationId(job), 'base64').slice(0, 12);
 }

@@ -11,7 +11,7 @@ export interface StreamFunctionDeps {
   readonly report: (event: StreamEvent) => void;
 }
 
-/** The function that turns records of the Entry table's stream into jobs. */
+/** Makes the function that routes records of the Entry table's stream to jobs. */
 export function streamFunction({
   queue,
   types,
@@ -32,8 +32,8 @@ export function streamFunction({
 }
 
 /**
- * A record of a Lambda event in the shape that workers take: binaries, which travel as base64, become bytes. Throws
- * nothing, whatever the record is: the router reports a malformed one by itself and goes on with the others.
+ * Converts a record of a Lambda event for the workers. Binaries arrive as base64 and become bytes.
+ * It never throws: the router reports a malformed record and goes on with the others.
  */
 export function fromLambdaRecord(record: unknown): StreamRecord {
   const { eventID, eventName, dynamodb } = fieldsOf(record);
@@ -48,7 +48,9 @@ export function fromLambdaRecord(record: unknown): StreamRecord {
   };
 }
 
-/** The inverse of {@link fromLambdaRecord}, but for bodies: the record as a Lambda event carries it. */
+/**
+ * The inverse of {@link fromLambdaRecord}, without bodies: the record as a Lambda event carries it.
+ */
 export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
   const { eventId, eventName, sequenceNumber, createdMs, keys, newImage } = record;
   return {
@@ -64,7 +66,7 @@ export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
   };
 }
 
-/** Bodies are left out: no job needs one, and it would have to be converted through and through. */
+/** Leaves out bodies: no job needs one, and their conversion takes time. */
 function fromLambdaItem(item: unknown): StoredItem {
   const entries = Object.entries(fieldsOf(item)).filter(([name]) => name !== 'B');
   return Object.fromEntries(entries.map(([name, value]) => [name, fromLambdaAttribute(value)]));
@@ -91,7 +93,7 @@ function toLambdaItem(item: StoredItem): Record<string, AttributeValue> {
   return Object.fromEntries(entries);
 }
 
-/** What may be asked of something from outside, whatever it is. */
+/** The fields of a value from outside; none if it is not an object. */
 function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? { ...value } : {};
 }

@@ -15,13 +15,19 @@ import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep
 import type { Invocation, SweepEvent } from './function-event.ts';
 import { RequestedJobs } from './requested-jobs.ts';
 
-/** What is left of the function's time when parts begin to end: for the logs that they are at, and the note. */
+/**
+ * Milliseconds that a sweep has left when its time is up, to finish the current logs and to write
+ * the note.
+ */
 const MARGIN_MS = 60_000;
 
-/** Snapshot entries younger than this, in seconds, are the stream's: their jobs wait in the queue, or are being done. */
+/**
+ * Snapshot entries younger than this, in seconds, are left to the stream: their jobs are queued or
+ * running.
+ */
 const YOUNG_SECONDS = 900;
 
-/** A day, which begins at midnight UTC, or a time with its zone, as epoch seconds. */
+/** A date (its midnight in UTC) or a time with its zone, as epoch seconds. */
 export const sinceSchema = z.iso
   .datetime({ offset: true })
   .or(z.iso.date())
@@ -42,18 +48,20 @@ export interface SweepFunctionDeps {
   readonly types?: ReservedTypes | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;
-  /** The policy of every log that has none of its own. */
+  /** The policy of logs without their own policy. */
   readonly policy: RetentionPolicy;
   readonly report: (event: SweepEvent) => void;
 }
 
 /**
- * The function that sweeps. Invoked without settings (`{}`), as the schedule does, it looks at all logs. It notes in the
- * bucket which logs it had no time for, and the next such run goes on from there; and which jobs it sent, so that the next
- * runs do not send them again while they wait. A person may give `log`, `since` (a date), `rebuild`, `collect` (as the
- * command's options): such a run sends all that it finds, `rest` in its answer says what is left, and is given back as
- * `from`.
- * @throws UsageError from the function where the event has other settings
+ * Makes the function that sweeps. The schedule invokes it without settings (`{}`) to look at all
+ * logs. It leaves a note in the bucket for the next such run. The note has the logs that it had no
+ * time for, and the jobs that it sent. The next run does not send these jobs again while they wait.
+ *
+ * An operator may give `log`, `since` (a date), `rebuild` and `collect`, the options of the
+ * command. Such a run sends every job that it finds. If its time is up, its answer has `rest`; give
+ * this back as `from` to continue.
+ * @throws UsageError from the function if the event has other settings
  */
 export function sweepFunction(
   deps: SweepFunctionDeps,
@@ -64,12 +72,12 @@ export function sweepFunction(
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     const { blobs, queues, report } = deps;
     const options = parseEvent(event);
-    const byHand = Object.values(options).some((setting) => setting !== undefined);
+    const isManual = Object.values(options).some((setting) => setting !== undefined);
     const policies = await readPolicies(blobs, deps.policy);
     const queue = jobQueues(queues);
-    const sendAnd = (noteSent: (job: Job) => void) => async (job: Job, why: string) => {
+    const sender = (onSent: (job: Job) => void) => async (job: Job, why: string) => {
       await queue.send({ group: job.log, deduplicationId: sweepDeduplicationId(run, job), body: encodeJob(job) });
-      noteSent(job);
+      onSent(job);
       report({ kind: 'due', run, job, why });
     };
     const sweepDeps: Omit<SweepDeps, 'send'> = {
@@ -77,37 +85,37 @@ export function sweepFunction(
       policyOf: (log) => policies.of(log),
       onFailure: (log, error) => report({ kind: 'unswept', run, log, error }),
     };
-    if (byHand) {
-      const result = await sweep({ ...sweepDeps, send: sendAnd(() => {}) }, { ...options, deadline });
+    if (isManual) {
+      const result = await sweep({ ...sweepDeps, send: sender(() => {}) }, { ...options, deadline });
       report({ kind: 'swept', run, result, ms: performance.now() - started, ages: undefined });
       return result;
     }
     const noted = await readSweepNote(blobs);
-    const asked = new RequestedJobs({
-      noted: noted?.asked ?? [],
+    const requested = new RequestedJobs({
+      noted: noted?.requested ?? [],
       depths: { snapshot: await queues.snapshot.depth(), maintenance: await queues.maintenance.depth() },
       nowMs: deps.now(),
     });
     const leaveNote = async (rest: SweepRest | undefined, complete: boolean): Promise<void> => {
-      await writeSweepNote(blobs, noted, { rest, asked: asked.note(complete) });
+      await writeSweepNote(blobs, noted, { rest, requested: requested.note(complete) });
     };
     let result: SweepResult;
     try {
       result = await sweep(
-        { ...sweepDeps, send: sendAnd((job) => asked.add(job)), holdsBack: (job) => asked.holdsBack(job) },
+        { ...sweepDeps, send: sender((job) => requested.add(job)), holdsBack: (job) => requested.holdsBack(job) },
         { from: noted?.rest, youngSeconds: YOUNG_SECONDS, deadline },
       );
     } catch (error) {
-      // The next run begins where this one began: it must know what was sent.
+      // The next run starts where this one started, and must know what this one sent.
       await leaveNote(noted?.rest, false);
       throw error;
     }
     await leaveNote(result.rest, noted?.rest === undefined && result.rest === undefined);
     const ageOf = (time = Number.POSITIVE_INFINITY) => Math.max(0, deps.now() / 1000 - time);
-    // A run that only had to look for leftovers does not know how old the rest is.
-    const tells = noted?.rest === undefined || result.logs > 0;
+    // A run that only looked for gc candidates does not know these ages.
+    const knowsAges = noted?.rest === undefined || result.logs > 0;
     const ages = { unsnapshottedSeconds: ageOf(result.oldest), dueSeconds: ageOf(result.oldestDue) };
-    report({ kind: 'swept', run, result, ms: performance.now() - started, ages: tells ? ages : undefined });
+    report({ kind: 'swept', run, result, ms: performance.now() - started, ages: knowsAges ? ages : undefined });
     return result;
   };
 }
@@ -115,7 +123,7 @@ export function sweepFunction(
 function parseEvent(event: unknown): SweepOptions {
   const parsed = schema.safeParse(event ?? {});
   if (parsed.success) return parsed.data;
-  throw new UsageError(`the sweep does not understand its event: ${z.prettifyError(parsed.error)}`, {
+  throw new UsageError(`the event of the sweep function is malformed: ${z.prettifyError(parsed.error)}`, {
     advice: 'Give {} or some of log, since, rebuild, collect and from',
   });
 }

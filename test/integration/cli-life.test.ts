@@ -286,8 +286,8 @@ describe('sweep', () => {
       logs: 1,
       dryRun: true,
       jobs: [0, 1].flatMap((segment) => [
-        { kind: 'archive', log, segment, why: 'it need not stay' },
-        { kind: 'expire', log, segment, why: 'it need not stay in the table, once it is archived' },
+        { kind: 'archive', log, segment, why: 'the retention policy archives the segment' },
+        { kind: 'expire', log, segment, why: 'the retention policy expires the segment after its archive' },
       ]),
       failures: [],
     });
@@ -329,7 +329,7 @@ describe('sweep', () => {
     const [log = ''] = logs;
     const rebuild = ['sweep', '--rebuild', '--log', log];
     const job = { kind: 'rebuild', log };
-    expect(await dry(...rebuild)).toMatchObject({ jobs: [{ ...job, why: 'every snapshot is to be made anew' }] });
+    expect(await dry(...rebuild)).toMatchObject({ jobs: [{ ...job, why: 'every snapshot must be rebuilt' }] });
     const done = await only(...rebuild);
     expect(done).toEqual({ logs: 1, dryRun: false, jobs: [{ ...job, outcome: 'rebuilt' }], failures: [] });
     expect(await only('verify', log)).toMatchObject({ problems: [] });

@@ -125,11 +125,15 @@ test('what is for sheets refuses another reducer', async () => {
 test.each([
   ['missing', undefined, 'cannot be loaded'],
   ['broken', 'export default {', 'cannot be loaded'],
-  ['without an export', 'export const reducer = 1;', 'has no reducer as its default export'],
+  [
+    'without an export',
+    'export const reducer = 1;',
+    'has no reducer (a name, a version of 1 or more, and a function fold) as its default export',
+  ],
   [
     'no-reducer',
     "export default { name: 'tally', version: 0, fold: () => {} };",
-    'has no reducer as its default export',
+    'has no reducer (a name, a version of 1 or more, and a function fold) as its default export',
   ],
 ])('a module that is %s is refused', async (name, text, reason) => {
   const file = text === undefined ? join(place.directory, 'nowhere.mjs') : await module(name, text);

@@ -271,7 +271,7 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(sumOf('ChunksWritten')).toBe(
       sumOfLines(/^(snapshot: (built|progress)|compact: compacted)$/, 'chunksWritten'),
     );
-    expect(sumOf('JobsSent')).toBe(lines.filter(({ message }) => message.startsWith('the sweep asks for')).length);
+    expect(sumOf('JobsSent')).toBe(lines.filter(({ message }) => message.startsWith('the sweep requests')).length);
     expect(sumOf('LogsStopped') + sumOf('LogsFailed') + sumOf('ReplaysDiffered')).toBe(0);
     expect(valuesOf('SnapshotLagEntries')).toHaveLength(
       lines.filter(({ message }) => message === 'snapshot: built').length,

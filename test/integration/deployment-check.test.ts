@@ -77,8 +77,8 @@ describe('the check of a deployment', () => {
   });
 
   test('names the table that is missing', async () => {
-    await expectInvalid({ entryTable: 'nowhere' }, 'EntryTableName', "is 'nowhere', and there is no such table");
-    await expectInvalid({ segmentTable: 'nowhere' }, 'SegmentTableName', "is 'nowhere', and there is no such table");
+    await expectInvalid({ entryTable: 'nowhere' }, 'EntryTableName', "is 'nowhere', a table that does not exist");
+    await expectInvalid({ segmentTable: 'nowhere' }, 'SegmentTableName', "is 'nowhere', a table that does not exist");
   });
 
   test.each([
@@ -126,8 +126,8 @@ describe('the check of a deployment', () => {
     await switchStream({ StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
     const streamArn = await streamOf(made.entryTable);
     expect(streamArn).not.toBe(made.streamArn);
-    await expectInvalid(made, 'EntryTableStreamArn', `is '${made.streamArn}', while`);
-    await expectInvalid(made, 'EntryTableStreamArn', `is '${streamArn}': nothing arrives`);
+    await expectInvalid(made, 'EntryTableStreamArn', `is '${made.streamArn}', but`);
+    await expectInvalid(made, 'EntryTableStreamArn', `is '${streamArn}': no records arrive`);
     await checkDeployment({ ...right, ...made, streamArn });
   });
 
@@ -152,14 +152,14 @@ describe('the check of a deployment', () => {
   });
 
   test('names the bucket that is missing', async () => {
-    await expectInvalid({ bucket: 'nowhere' }, 'BucketName', "is 'nowhere', and there is no such bucket");
+    await expectInvalid({ bucket: 'nowhere' }, 'BucketName', "is 'nowhere', a bucket that does not exist");
   });
 
   test.each<[what: string, status: number, headers: Record<string, string>, reason: string]>([
-    ['in another region', 301, { 'x-amz-bucket-region': 'eu-west-1' }, 'a bucket of region eu-west-1, while the'],
-    ['in another region, as S3 says of one', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'of region eu-west-1'],
-    ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'while the functions run in us-east-1'],
-    ['somewhere else', 301, {}, 'a bucket of another region'],
+    ['in another region', 301, { 'x-amz-bucket-region': 'eu-west-1' }, 'a bucket in region eu-west-1, but the'],
+    ['in another region, as S3 says of one', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'in region eu-west-1'],
+    ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'but the functions run in us-east-1'],
+    ['somewhere else', 301, {}, 'a bucket in another region'],
   ])('names the bucket that is %s', async (_what, status, headers, reason) => {
     // The server for tests knows one region and no permissions, so here the answer is S3's, word for word.
     await withAnswer({ status, headers }, (s3) => expectInvalid({ s3 }, 'BucketName', reason));
@@ -174,7 +174,7 @@ describe('the check of a deployment', () => {
     const unreachable = testClient('http://127.0.0.1:9');
     await checkDeployment({ ...right, dynamodb: unreachable, ttl: true });
     expect(unknown).toMatchObject(Array(3).fill({ code: 'STORE_UNAVAILABLE' }));
-    await expectInvalid({ dynamodb: unreachable, bucket: 'nowhere' }, 'BucketName', 'there is no such bucket');
+    await expectInvalid({ dynamodb: unreachable, bucket: 'nowhere' }, 'BucketName', 'a bucket that does not exist');
   });
 
   test.each([
@@ -237,12 +237,16 @@ describe("a reducer of one's own", () => {
     [
       'exported by name',
       `export const reducer = { name: 'own', version: 1, ${FOLD} };`,
-      'has no reducer as its default',
+      'has no reducer (a name, a version of 1 or more, and a function fold) as its default',
     ],
-    ['a text', "export default 'spreadsheet';", 'has no reducer as its default export'],
-    ['without a name', `export default { name: '', version: 1, ${FOLD} };`, 'a name, a version from 1 on'],
-    ['without a version', `export default { name: 'own', ${FOLD} };`, 'a name, a version from 1 on'],
-    ['of version 0', `export default { name: 'own', version: 0, ${FOLD} };`, 'a version from 1 on'],
+    [
+      'a text',
+      "export default 'spreadsheet';",
+      'has no reducer (a name, a version of 1 or more, and a function fold) as its default export',
+    ],
+    ['without a name', `export default { name: '', version: 1, ${FOLD} };`, 'a name, a version of 1 or more'],
+    ['without a version', `export default { name: 'own', ${FOLD} };`, 'a name, a version of 1 or more'],
+    ['of version 0', `export default { name: 'own', version: 0, ${FOLD} };`, 'a version of 1 or more'],
     ['without a function', "export default { name: 'own', version: 1, fold: 7 };", 'and a function fold'],
   ])('that is %s is refused', async (what, text, reason) => {
     const loaded = loadReducer(await module(what, text));
@@ -251,7 +255,7 @@ describe("a reducer of one's own", () => {
   });
 
   test('that is named by no absolute path is refused', async () => {
-    await expect(loadReducer('reducer.mjs')).rejects.toThrow('is no absolute path');
+    await expect(loadReducer('reducer.mjs')).rejects.toThrow('is not an absolute path');
   });
 });
 

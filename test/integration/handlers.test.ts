@@ -342,7 +342,7 @@ describe('a function whose environment is wrong says at start what is', () => {
       'no such reducer',
       { REDUCER_MODULE: '/nowhere/r.mjs' },
       ['snapshot', 'maintain', 'replay'],
-      /ReducerLayerArn brings no reducer/,
+      /ReducerLayerArn names a layer without a reducer/,
     ],
   ])('%s', async (_what, changes, handlers, says) => {
     for (const name of handlers) {

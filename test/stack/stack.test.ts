@@ -125,7 +125,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     await createLog(log);
     await lastSnapshot(log, 0, 0);
     expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
-    await expect(invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow('does not understand its event');
+    await expect(invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow('the event of the sweep function is malformed');
   });
 
   test('puts a message that is no job into the dead-letter queue, and nothing else', async () => {

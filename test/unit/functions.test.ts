@@ -342,7 +342,7 @@ describe('a function that does jobs', () => {
     expect(checks).toBe(3);
   });
 
-  test('does not lay at the door of its check that a message is no job', async () => {
+  test('does not lay at the door of its check that a message is not a job', async () => {
     const deployment = await Deployment.create();
     deployment.check = () => Promise.reject(new Error('the bucket is missing'));
     await deployment.queues.snapshot.send({ group: 'g', deduplicationId: 'bad', body: 'no JSON' });
@@ -437,7 +437,7 @@ describe('a deployed function writes', () => {
       { level: 'INFO', correlationId: `event-${LOG}-0`, log: LOG, position: '0/0', job: 'snapshot' },
       { level: 'ERROR', correlationId: `event-${LOG}-3`, sequenceNumber: '9', error: { code: 'ITEM_INVALID' } },
       { level: 'INFO', correlationId: id, log: LOG, position: '0/0', job: 'snapshot', outcome: 'built' },
-      { level: 'ERROR', correlationId: id, message: 'a message is no job', error: { code: 'MESSAGE_INVALID' } },
+      { level: 'ERROR', correlationId: id, message: 'a message is not a job', error: { code: 'MESSAGE_INVALID' } },
       { level: 'ERROR', correlationId: id, log: LOG, segment: 0, job: 'archive', error: { code: 'SEGMENT_STATE' } },
     ]);
     for (const line of logs) expect(line).toMatchObject({ service: 'of-test', function_request_id: id });

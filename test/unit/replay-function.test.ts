@@ -3,7 +3,7 @@ import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { UsageError } from '../../src/errors.ts';
 import type { ReplayEvent } from '../../src/functions/function-event.ts';
 import { logLine } from '../../src/functions/log-line.ts';
-import { measures } from '../../src/functions/metrics.ts';
+import { metricsOf } from '../../src/functions/metrics.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
@@ -41,8 +41,8 @@ describe('the replay function', () => {
     expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ equal: null, stored: null, snapshot: null, entries: 2 });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');
-    expect(logLine(event)).toMatchObject({ level: 'warn', message: expect.stringContaining('nothing is stored') });
-    expect(measures(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
+    expect(logLine(event)).toMatchObject({ level: 'warn', message: expect.stringContaining('found no stored snapshot') });
+    expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
   test('says aloud that a snapshot is not the fold of its log', async () => {
@@ -59,7 +59,7 @@ describe('the replay function', () => {
       level: 'error',
       fields: { correlationId: 'request', log: LOG, position: `0/${forged.entry}`, equal: false },
     });
-    expect(measures(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 1 }]);
+    expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 1 }]);
   });
 
   test.each([

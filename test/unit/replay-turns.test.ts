@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import type { ReplayEvent } from '../../src/functions/function-event.ts';
 import { logLine } from '../../src/functions/log-line.ts';
-import { measures } from '../../src/functions/metrics.ts';
+import { metricsOf } from '../../src/functions/metrics.ts';
 import { type ReplayAnswer, replayFunction } from '../../src/functions/replay-function.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import { bufferedEdits } from '../../src/snapshot/flush-due.ts';
@@ -124,7 +124,7 @@ describe('a replay in turns', () => {
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');
     expect(logLine(event)).toMatchObject({ level: 'info', fields: { equalUpTo: formatPosition(second), from: null } });
-    expect(measures(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
+    expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
   test.each([4, 5, 6, 11])('of %d seconds finds the wrong snapshot on which the others were built', async (seconds) => {

@@ -3,7 +3,7 @@ import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { FoldFailedError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import type { SweepEvent } from '../../src/functions/function-event.ts';
-import { measures } from '../../src/functions/metrics.ts';
+import { metricsOf } from '../../src/functions/metrics.ts';
 import { RequestedJobs } from '../../src/functions/requested-jobs.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
@@ -88,7 +88,7 @@ describe('the sweep function', () => {
     expect(await swept.run()).toMatchObject({ logs: 1, jobs: 1, failed: 0, rest: undefined });
     expect(await swept.jobs()).toMatchObject([{ kind: 'snapshot', log, position: { segment: 0, entry: 0 } }]);
     expect(swept.events).toMatchObject([
-      { kind: 'due', run: 'a'.repeat(36), job: { log }, why: 'nobody completed this snapshot' },
+      { kind: 'due', run: 'a'.repeat(36), job: { log }, why: 'the snapshot is pending' },
       { kind: 'swept', result: { logs: 1, jobs: 1 }, ages: { unsnapshottedSeconds: 3600, dueSeconds: 0 } },
     ]);
   });
@@ -242,10 +242,10 @@ describe('the sweep function', () => {
     let due = Array.from({ length: 1_200 }, (_, segment): Job => ({ kind: 'archive', log, segment }));
     let noted: readonly RequestedJobsNote[] = [];
     const run = (nowMs: number): number[] => {
-      const asked = new RequestedJobs({ noted, depths: { snapshot: 0, maintenance: 1_000 }, nowMs });
-      const sent = due.filter((job) => !asked.holdsBack(job));
-      for (const job of sent) asked.add(job);
-      noted = asked.note(true);
+      const requested = new RequestedJobs({ noted, depths: { snapshot: 0, maintenance: 1_000 }, nowMs });
+      const sent = due.filter((job) => !requested.holdsBack(job));
+      for (const job of sent) requested.add(job);
+      noted = requested.note(true);
       return sent.map((job) => (job.kind === 'archive' ? job.segment : -1));
     };
     expect(run(0)).toEqual(Array.from({ length: 1_000 }, (_, segment) => segment));
@@ -331,7 +331,7 @@ describe('the sweep function', () => {
     const [log] = await swept.newLogs(1);
     const reported = (): string[] => {
       const event = swept.events.at(-1);
-      return event === undefined ? [] : measures(event).map(({ name }) => name);
+      return event === undefined ? [] : metricsOf(event).map(({ name }) => name);
     };
     const trouble = ['LogsFailed', 'LogsStopped', 'RecordsMissed'];
     await swept.run();
@@ -360,7 +360,7 @@ describe('the sweep function', () => {
     const blobs = new MemoryBlobStore();
     const note = (job: string, rest?: SweepRest) => ({
       rest,
-      asked: [{ queue: 'snapshot' as const, at: 1, jobs: [job] }],
+      requested: [{ queue: 'snapshot' as const, at: 1, jobs: [job] }],
     });
     await writeSweepNote(blobs, undefined, note('first', ['beginning']));
     const before = await readSweepNote(blobs);
@@ -368,7 +368,7 @@ describe('the sweep function', () => {
     expect(await readSweepNote(blobs)).toEqual(note('second', ['end']));
     // This one began with the first note, and looked at all logs.
     await writeSweepNote(blobs, before, note('third'));
-    const kept = { rest: undefined, asked: [...note('second').asked, ...note('third').asked] };
+    const kept = { rest: undefined, requested: [...note('second').requested, ...note('third').requested] };
     expect(await readSweepNote(blobs)).toEqual(kept);
     await writeSweepNote(blobs, await readSweepNote(blobs), { rest: undefined });
     expect(await readSweepNote(blobs)).toBeUndefined();

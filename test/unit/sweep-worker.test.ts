@@ -140,7 +140,7 @@ describe('a sweep finds a snapshot', () => {
     expect(asked.filter(({ log }) => log === fresh)).toEqual([snapshotJob(fresh, START)]);
     expect(asked.filter(({ log }) => log === later)).toEqual(missed.map((position) => snapshotJob(later, position)));
     expect(asked.filter(({ log }) => log === next)).toEqual([snapshotJob(next, opened)]);
-    expect([logs, jobs, new Set(why)]).toEqual([3, 5, new Set(['nobody completed this snapshot'])]);
+    expect([logs, jobs, new Set(why)]).toEqual([3, 5, new Set(['the snapshot is pending'])]);
     await sheets.run(...asked);
     expect(await sheets.ask()).toMatchObject({ logs: 3, jobs: 0 });
   });
@@ -284,7 +284,7 @@ describe('a sweep finds what is due by the policy', () => {
     expect((await sheets.ask()).asked).toEqual([]);
     sheets.policy = TTL;
     const { asked, why } = await sheets.ask();
-    expect([asked, why]).toEqual([[{ kind: 'expire', log, segment: 0 }], ['it need not stay in the table']]);
+    expect([asked, why]).toEqual([[{ kind: 'expire', log, segment: 0 }], ['the retention policy expires the segment']]);
     await sheets.run(...asked);
     expect((await sheets.ask()).asked).toEqual([]);
   });

@@ -6,7 +6,7 @@ import { FUNCTIONS } from '../../handlers/bundle.ts';
 import * as environment from '../../handlers/environment.ts';
 import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
-import { measures } from '../../src/functions/metrics.ts';
+import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
@@ -705,7 +705,7 @@ describe('alarms and the dashboard', () => {
     const ages = { unsnapshottedSeconds: 7, dueSeconds: 8 };
     const event = { kind: 'swept', run: 'request', result: sweep, ms: 9, ages } as const;
     const { fields } = logLine(event);
-    for (const { name, value } of measures(event)) {
+    for (const { name, value } of metricsOf(event)) {
       const field = rows.find(([metric]) => metric === name)?.[1] ?? '';
       expect(fields[field], name).toBe(value);
     }

@@ -1,6 +1,6 @@
 import { CredentialsError, ResourceMissingError, StoreUnavailableError } from '../../errors.ts';
 
-// Names as the services give them: they differ by protocol, and the SDK passes them on as Error.name.
+// Error names of the services, which the SDK passes on as Error.name. They differ by protocol.
 const CREDENTIALS = new Set([
   'AccessDenied',
   'AccessDeniedException',
@@ -28,7 +28,7 @@ const MISSING = new Set([
   'AWS.SimpleQueueService.NonExistentQueue',
 ]);
 
-// What Node calls a service that cannot be reached, and the SDK one that is too slow.
+// Error codes of Node for unreachable services, and the SDK's name for a timeout.
 const UNREACHABLE = new Set([
   'EAI_AGAIN',
   'ECONNREFUSED',
@@ -40,16 +40,16 @@ const UNREACHABLE = new Set([
 ]);
 
 /**
- * What an error of the SDK means to us.
- * @param resource what was asked, for a person, such as `bucket 'orders'`
- * @returns a CredentialsError, a ResourceMissingError, a StoreUnavailableError where the service was not reached, or the
- * very same error where it is none of these
+ * Translates an error of the SDK.
+ * @param resource names the resource in the message, such as `bucket 'orders'`
+ * @returns a CredentialsError, a ResourceMissingError, a StoreUnavailableError if the service was
+ * not reached, or the same error for all other errors
  */
 export function translateAwsError(error: unknown, resource: string): unknown {
   if (!(error instanceof Error)) return error;
   if (CREDENTIALS.has(error.name)) {
     return new CredentialsError(`no access to ${resource}: ${error.message}`, {
-      advice: 'Check which credentials the AWS SDK finds here (environment, profile or role) and what they may do',
+      advice: 'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',
       cause: error,
     });
   }

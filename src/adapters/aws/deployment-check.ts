@@ -10,20 +10,20 @@ import { CredentialsError, DeploymentInvalidError, UsageError } from '../../erro
 import { translateAwsError } from './aws-error.ts';
 import { translateDynamoDbError } from './dynamodb-error.ts';
 
-/** What a deployment works on, by the names that its template was given. */
+/** The resources of a deployment, by the names in its template's parameters. */
 export interface Deployment {
   readonly dynamodb: DynamoDBClient;
   readonly s3: S3Client;
   readonly entryTable: string;
-  /** Of the stream that the stream function is given records of. */
+  /** ARN of the stream whose records the stream function receives. */
   readonly streamArn: string;
   readonly segmentTable: string;
   readonly bucket: string;
-  /** Whether entries are to expire by TTL, so that the Entry table must have it. */
+  /** Whether entries expire by TTL, so that the Entry table needs a TTL attribute. */
   readonly ttl: boolean;
-  /** Told what could not be checked, and why: a request failed. */
+  /** Called with the error of each request that failed. The check then skips that resource. */
   readonly onUnknown: (error: unknown) => void;
-  /** For how long the check asks altogether, in milliseconds; 10 seconds by default. */
+  /** Time limit of the whole check, in milliseconds; 10 seconds by default. */
   readonly limitMs?: number | undefined;
 }
 
@@ -36,10 +36,12 @@ interface Limit {
 }
 
 /**
- * Looks at the tables and the bucket, in three requests, or four if entries expire by TTL. A request that is throttled,
- * refused or not answered says nothing about the deployment: work does not need such requests, and goes on.
- * @throws DeploymentInvalidError naming the template's parameter, if one is missing or not as it must be
- * @throws UsageError if DynamoDB takes no such name for a table
+ * Checks the tables and the bucket, in three requests, or four if entries expire by TTL. If a
+ * request is throttled, refused or not answered, nothing is known about that resource. Jobs do not
+ * need these requests, so work goes on.
+ * @throws DeploymentInvalidError if a resource is missing or unsuitable; it names the template's
+ * parameter
+ * @throws UsageError if DynamoDB rejects the name of a table
  */
 export async function checkDeployment(deployment: Deployment): Promise<void> {
   const { entryTable, segmentTable, ttl, limitMs = LIMIT_MS } = deployment;
@@ -54,7 +56,7 @@ export async function checkDeployment(deployment: Deployment): Promise<void> {
   await answerTo(deployment, () => requireBucket(deployment, limit));
 }
 
-/** @returns undefined if a request failed, so that nobody knows */
+/** @returns undefined if a request failed */
 async function answerTo<T>({ onUnknown }: Deployment, question: () => Promise<T>): Promise<T | undefined> {
   try {
     return await question();
@@ -73,15 +75,15 @@ async function describeTable(
 ): Promise<TableDescription> {
   const table = await dynamodb.send(new DescribeTableCommand({ TableName: name }), limit).catch((error: unknown) => {
     if (!(error instanceof ResourceNotFoundException)) throw translateDynamoDbError(error, [name]);
-    throw new DeploymentInvalidError(parameter, `is '${name}', and there is no such table in this region`, {
-      advice: 'Name a table of the region and account of the deployment',
+    throw new DeploymentInvalidError(parameter, `is '${name}', a table that does not exist in this region`, {
+      advice: "Name a table in the deployment's region and account",
       cause: error,
     });
   });
   const keys = keysOf(table.Table ?? {});
   if (keys === KEYS) return table.Table ?? {};
   throw new DeploymentInvalidError(parameter, `is '${name}', a table with the keys ${keys} instead of ${KEYS}`, {
-    advice: 'Name the table that has the schema of a log; this one belongs to something else',
+    advice: 'Name a table with the schema of a log; this table belongs to something else',
   });
 }
 
@@ -98,21 +100,23 @@ function requireStream({ StreamSpecification: stream }: TableDescription, name: 
   if (view === 'NEW_IMAGE' || view === 'NEW_AND_OLD_IMAGES') return;
   const is = view === undefined ? 'no stream' : `a stream of ${view}, which does not carry new images`;
   throw new DeploymentInvalidError('EntryTableName', `is '${name}', a table with ${is}`, {
-    advice: 'Switch its stream on with the view type NEW_IMAGE, and give the ARN of that as EntryTableStreamArn',
+    advice: 'Turn its stream on with the view type NEW_IMAGE, and pass its ARN as EntryTableStreamArn',
   });
 }
 
-/** A stream that is switched off and on again is another one, and the old one ends without any error. */
+/**
+ * A stream that is turned off and on again has another ARN. The old stream ends without an error.
+ */
 function requireLatestStream(
   { LatestStreamArn: latest }: TableDescription,
   { entryTable, streamArn }: Deployment,
 ): void {
   if (latest === streamArn) return;
-  const reason = `is '${streamArn}', while the stream of table '${entryTable}' is '${latest}': nothing arrives any more`;
+  const reason = `is '${streamArn}', but the stream of table '${entryTable}' is '${latest}': no records arrive`;
   throw new DeploymentInvalidError('EntryTableStreamArn', reason, {
     advice:
-      "Deploy with the ARN of the table's stream; to a stack that has made its tables give their names as well, and they " +
-      'stay. The next sweep finds what did not arrive',
+      "Deploy with the ARN of the table's stream. If the stack created its tables, pass their names too, so that they " +
+      'stay. The next sweep finds the records that did not arrive',
   });
 }
 
@@ -124,8 +128,8 @@ async function requireTtl({ dynamodb, entryTable }: Deployment, limit: Limit): P
   const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
   if (on && ttl.AttributeName === TTL_ATTRIBUTE) return;
   const is = on ? `has its TTL on attribute '${ttl.AttributeName}'` : 'has no TTL';
-  throw new DeploymentInvalidError('Expire', `is 'ttl', but table '${entryTable}' ${is}: nothing would ever go`, {
-    advice: `Switch its TTL on for attribute '${TTL_ATTRIBUTE}', or let entries expire by 'delete' or 'never'`,
+  throw new DeploymentInvalidError('Expire', `is 'ttl', but table '${entryTable}' ${is}: no entry would expire`, {
+    advice: `Turn its TTL on for attribute '${TTL_ATTRIBUTE}', or set Expire to 'delete' or 'never'`,
   });
 }
 
@@ -135,23 +139,24 @@ async function requireBucket({ s3, bucket }: Deployment, limit: Limit): Promise<
     (answer) => answer.BucketRegion,
     (error: unknown) => regionFromError(error, { bucket, here }),
   );
-  // Not every server that speaks S3's protocol says where a bucket is.
+  // Some servers that speak S3's protocol do not report the region of a bucket.
   if (region === undefined || region === here) return;
-  throw invalidBucket(bucket, `a bucket of region ${region}, while the functions run in ${here}`, undefined);
+  throw invalidBucket(bucket, `a bucket in region ${region}, but the functions run in ${here}`, undefined);
 }
 
-/** The answer to a HEAD request has no body that would say more than its status and headers do. */
+/** The answer to a HEAD request has no body, so only its status and headers tell the reason. */
 function regionFromError(error: unknown, { bucket, here }: { readonly bucket: string; readonly here: string }): string {
   if (!(error instanceof S3ServiceException)) throw translateAwsError(error, `bucket '${bucket}'`);
   const { httpStatusCode: status } = error.$metadata;
   const region = error.$response?.headers['x-amz-bucket-region'];
   if (region !== undefined && region !== here) return region;
-  if (status === 301 || status === 307) throw invalidBucket(bucket, 'a bucket of another region', error);
-  if (status === 404) throw invalidBucket(bucket, 'and there is no such bucket', error);
-  // It may be somebody else's bucket, or a policy of the organization that refuses this request for a while.
+  if (status === 301 || status === 307) throw invalidBucket(bucket, 'a bucket in another region', error);
+  if (status === 404) throw invalidBucket(bucket, 'a bucket that does not exist', error);
+  // The bucket may belong to another account, or a policy of the organization refuses this request
+  // for a while.
   if (status === 403) {
-    throw new CredentialsError(`parameter BucketName is '${bucket}', a bucket to which the functions have no access`, {
-      advice: 'If jobs fail as well, name a bucket of this account, or allow the functions s3:ListBucket on it',
+    throw new CredentialsError(`parameter BucketName is '${bucket}', a bucket that the functions cannot access`, {
+      advice: 'If jobs fail too, name a bucket of this account, or allow the functions s3:ListBucket on it',
       cause: error,
     });
   }
@@ -160,7 +165,7 @@ function regionFromError(error: unknown, { bucket, here }: { readonly bucket: st
 
 function invalidBucket(bucket: string, reason: string, cause: unknown): DeploymentInvalidError {
   return new DeploymentInvalidError('BucketName', `is '${bucket}', ${reason}`, {
-    advice: 'Name a bucket of the region and account of the deployment, or none, to have one made',
+    advice: "Name a bucket in the deployment's region and account, or leave it empty to have one created",
     cause,
   });
 }

@@ -9,21 +9,27 @@ type RetryStrategy = Extract<
 type RetryToken = Awaited<ReturnType<RetryStrategy['acquireInitialRetryToken']>>;
 type Failure = Parameters<RetryStrategy['refreshRetryTokenForRetry']>[1];
 
-/** How workers send requests again: ten times at most, with waits of 23 seconds in the mean and 46 at the most. */
+/**
+ * Retries of workers: ten attempts at most, which wait 23 seconds on average and 46 seconds at
+ * most.
+ */
 export const SDK_RETRIES: RetryLimits = { attempts: 10, baseMs: 100, capMs: 20_000 };
 
 const CONNECT_MS = 5_000;
-/** Longer than the longest wait of SQS, which sends nothing for 20 seconds. */
+/** Longer than SQS's long poll, which sends nothing for up to 20 seconds. */
 const IDLE_MS = 30_000;
 
-// Where KMS throttles what another service asks of it: SQS's name for it, in both of its protocols, and S3's with the
-// prefix that it gives to all errors of KMS. The SDK takes them for mistakes of the caller.
+// Names of the error that KMS throttles another service: SQS's name in both of its protocols, and
+// S3's, with the prefix of all KMS errors. The SDK classifies them as errors of the caller.
 const KMS_THROTTLES = new Set(['KmsThrottled', 'KMS.ThrottlingException', 'KMSThrottlingException']);
 
 export interface SdkOptions {
   /** {@link SDK_RETRIES} by default. */
   readonly retries?: RetryLimits | undefined;
-  /** For how long a connection may be silent before the request counts as lost, in milliseconds; 30 seconds by default. */
+  /**
+   * How long a connection may be silent before the request counts as lost, in milliseconds; 30
+   * seconds by default.
+   */
   readonly idleMs?: number | undefined;
 }
 
@@ -34,16 +40,17 @@ export interface SdkConfig {
 }
 
 /**
- * What the workers' clients are made with, of DynamoDB, S3 and SQS alike, so that a service that throttles slows work
- * down and does nothing else: `new S3Client({ ...sdkConfig() })`.
+ * The configuration of the workers' clients for DynamoDB, S3 and SQS, so that throttling only slows
+ * work down. Use: `new S3Client({ ...sdkConfig() })`.
  *
- * It differs from what the SDK does by itself:
+ * It differs from the SDK's defaults:
  *
- * - The SDK gives a client a budget of retries. Where half of all requests are throttled it is used up after some
- *   dozens of them, and from then on most jobs fail. A job that fails and begins again sends more requests than one
- *   that waits, so each request has its own bound here, and waits longer after each failure ("full jitter").
- * - It knows that DynamoDB may be asked again after a conflict of transactions, and what it is called when KMS throttles.
- * - Where the SDK waits for ever for an answer, a silent connection is given up.
+ * - The SDK gives each client a budget of retries. If half of all requests are throttled, the
+ *   budget is used up after some dozens of requests, and most jobs fail from then on. A job that
+ *   fails and starts over sends more requests than one that waits. Therefore each request has its
+ *   own limit here, and waits longer after each failure ("full jitter").
+ * - It also retries after transaction conflicts of DynamoDB and after throttling by KMS.
+ * - It gives up a silent connection. The SDK waits for an answer without limit.
  */
 export function sdkConfig({ retries = SDK_RETRIES, idleMs = IDLE_MS }: SdkOptions = {}): SdkConfig {
   return {
@@ -64,11 +71,14 @@ class PatientRetries implements RetryStrategy {
     return retryToken(0, 0);
   }
 
-  /** @throws Error where the request is not to be sent again; the SDK then throws what the request failed with */
+  /**
+   * @throws Error if the request must not be sent again; the SDK then throws the request's own
+   * error
+   */
   async refreshRetryTokenForRetry(token: RetryToken, failure: Failure): Promise<RetryToken> {
     const { attempts, baseMs, capMs } = this.#limits;
     const count = token.getRetryCount() + 1;
-    if (count >= attempts || !mayPass(failure)) throw new Error('the request is not sent again');
+    if (count >= attempts || !isTransient(failure)) throw new Error('the request is not sent again');
     return retryToken(count, Math.random() * Math.min(capMs, baseMs * 2 ** (count - 1)));
   }
 
@@ -79,7 +89,7 @@ function retryToken(count: number, delayMs: number): RetryToken {
   return { getRetryCount: () => count, getRetryDelay: () => delayMs };
 }
 
-function mayPass({ error, errorType }: Failure): boolean {
+function isTransient({ error, errorType }: Failure): boolean {
   if (errorType === 'THROTTLING' || errorType === 'TRANSIENT') return true;
   return error instanceof Error && (KMS_THROTTLES.has(error.name) || isRetryable(error));
 }

@@ -19,22 +19,26 @@ import { removeAtExit } from './temporary-paths.ts';
 import { formatUploadName, newUpload, parseUploadName } from './upload-name.ts';
 
 export interface FilesystemBlobStoreOptions {
-  /** False gives up durability across a power cut for speed; what a killed process wrote stays whole either way. */
+  /**
+   * False trades durability across a power cut for speed. Files of a killed process stay whole
+   * either way.
+   */
   readonly fsync?: boolean | undefined;
 }
 
 /**
- * Blobs as files: a key is a path under `objects/`. What is being written lies under `temporary/` of the same
- * directory, is renamed when it is whole, and is never listed or read before. Several processes may share a directory.
+ * Blobs as files: a key is a path under `objects/`. A file is written under `temporary/` of the
+ * same directory and renamed when it is whole. Before that it is neither listed nor read. Several
+ * processes may share a directory.
  *
- * As in any directory, and unlike in S3, one key cannot be another's folder (`a` and `a/b`).
+ * Unlike in S3, one key cannot be another key's folder (`a` and `a/b`).
  */
 export class FilesystemBlobStore implements BlobStore {
   readonly #objects: string;
   readonly #temporary: string;
   readonly #fsync: boolean;
 
-  /** @param directory made on the first put where it does not exist */
+  /** @param directory the first write creates it if it does not exist */
   constructor(directory: string, options: FilesystemBlobStoreOptions = {}) {
     this.#objects = resolve(directory, 'objects');
     this.#temporary = resolve(directory, 'temporary');
@@ -42,13 +46,13 @@ export class FilesystemBlobStore implements BlobStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    const bytes = await undefinedWhereMissing(readFile(this.#path(key)));
-    // Not a Buffer: its `slice` shares memory, and that of a Uint8Array copies.
+    const bytes = await undefinedIfMissing(readFile(this.#path(key)));
+    // Not a Buffer, because its `slice` shares memory. The `slice` of a Uint8Array copies.
     return bytes && new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
   async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
-    return undefinedWhereMissing(readRange(this.#path(key), range));
+    return undefinedIfMissing(readRange(this.#path(key), range));
   }
 
   async put(key: string, bytes: Uint8Array): Promise<void> {
@@ -61,12 +65,13 @@ export class FilesystemBlobStore implements BlobStore {
 
   async delete(keys: readonly string[]): Promise<void> {
     const paths = keys.map((key) => this.#path(key));
-    for (const path of paths) await undefinedWhereMissing(unlink(path));
+    for (const path of paths) await undefinedIfMissing(unlink(path));
   }
 
   /**
-   * A file that is as it was listed is moved away, looked at again, and put back where another process replaced it in
-   * between. It is missing for that moment, and if this process is killed then, it stays away: `uploads` names it.
+   * Moves an unchanged file away and checks it again. If another process replaced it in between,
+   * the file is put back. It is missing for that moment. If this process is killed then, the file
+   * stays away and `uploads` lists it.
    */
   async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
     for (const { key } of blobs) checkBlobKey(key);
@@ -78,7 +83,7 @@ export class FilesystemBlobStore implements BlobStore {
   async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
     checkBlobKey(key);
     await this.#makeDirectory(this.#temporary);
-    // The hash, since a key may be too long for the name of a file.
+    // The lock's name is a hash, because a key may be too long for a file name.
     const lock = join(this.#temporary, `${createHash('sha256').update(key).digest('hex')}.lock`);
     await withFileLock(lock, async () => {
       const changed = change(await this.get(key));
@@ -89,12 +94,12 @@ export class FilesystemBlobStore implements BlobStore {
   async *list(prefix: string, { after = '' }: ListOptions = {}): AsyncGenerator<BlobInfo> {
     const slash = prefix.lastIndexOf('/');
     const folder = prefix.slice(0, slash + 1);
-    // A prefix is no key, but it must not lead out of the directory either.
+    // A prefix need not be a key, but it must not lead out of the directory.
     if (folder !== '') checkBlobKey(folder.slice(0, -1));
     yield* walk(this.#objects, { folder, start: prefix.slice(slash + 1), after });
   }
 
-  /** What `put` and `putStream` are writing, and what they left where their process was killed. */
+  /** Lists running writes of `put` and `putStream`, and files that killed processes left. */
   async *uploads(prefix: string): AsyncGenerator<UploadInfo> {
     for await (const { key: name } of walk(this.#temporary, { folder: '', start: '', after: '' })) {
       const upload = parseUploadName(name);
@@ -123,7 +128,7 @@ export class FilesystemBlobStore implements BlobStore {
       await this.#writeWhole(temporary, bytes);
       await rename(temporary, path).catch((error: unknown) => {
         if (codeOf(error) !== 'ENOENT') throw error;
-        throw new UploadAbortedError(`the upload of '${key}' was given up`, { cause: error });
+        throw new UploadAbortedError(`the upload of '${key}' was aborted`, { cause: error });
       });
     } catch (error) {
       await this.#discard(temporary);
@@ -145,7 +150,7 @@ export class FilesystemBlobStore implements BlobStore {
     }
   }
 
-  /** Whether the object is gone. */
+  /** @returns whether the object is gone */
   async #deleteUnchanged(blob: BlobInfo): Promise<boolean> {
     const path = this.#path(blob.key);
     const before = await look(path);
@@ -153,7 +158,7 @@ export class FilesystemBlobStore implements BlobStore {
     if (!isSameWrite(blob, before)) return false;
     const away = this.#temporaryPath(newUpload(blob.key));
     await this.#makeDirectory(dirname(away));
-    await undefinedWhereMissing(rename(path, away));
+    await undefinedIfMissing(rename(path, away));
     const taken = await look(away);
     const changed = taken !== undefined && !isSameWrite(blob, taken);
     if (changed) await this.#putBack(away, path);
@@ -165,21 +170,24 @@ export class FilesystemBlobStore implements BlobStore {
     try {
       await link(away, path);
     } catch (error) {
-      // Written once more since it was moved: that is what has to stay.
+      // Another process wrote the key after the move. Its file stays.
       if (codeOf(error) !== 'EEXIST') throw error;
     }
     await this.#syncDirectory(dirname(path));
   }
 
   async #discard(temporary: string): Promise<void> {
-    await undefinedWhereMissing(unlink(temporary));
+    await undefinedIfMissing(unlink(temporary));
     await this.#removeFolders(temporary);
   }
 
-  /** Removes the folders that a name too long for one file has; no others share them. */
+  /**
+   * Removes the folders of a temporary name that is too long for one file. No other upload shares
+   * them.
+   */
   async #removeFolders(temporary: string): Promise<void> {
     for (let folder = dirname(temporary); folder !== this.#temporary; folder = dirname(folder)) {
-      await undefinedWhereMissing(rmdir(folder));
+      await undefinedIfMissing(rmdir(folder));
     }
   }
 
@@ -203,12 +211,12 @@ export class FilesystemBlobStore implements BlobStore {
   }
 }
 
-/** What the operating system says when it takes no more bytes, or none at all. */
+/** Error codes of a disk that is full, over quota or read-only. */
 const NO_ROOM: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS']);
 
 function translate(error: unknown, directory: string): unknown {
   if (!(error instanceof Error) || !NO_ROOM.has(codeOf(error))) return error;
-  return new StoreUnavailableError(`nothing can be written in '${directory}': ${error.message}`, {
+  return new StoreUnavailableError(`the disk of '${directory}' takes no more data: ${error.message}`, {
     advice: 'Make room on that disk, then run the command again',
     cause: error,
   });
@@ -217,14 +225,14 @@ function translate(error: unknown, directory: string): unknown {
 interface Walk {
   /** Empty, or ends with a slash. */
   readonly folder: string;
-  /** How names in this folder begin. */
+  /** Prefix of the names in this folder. */
   readonly start: string;
-  /** Keys up to and including this one are passed over. */
+  /** Keys up to and including this one are skipped. */
   readonly after: string;
 }
 
 async function* walk(root: string, { folder, start, after }: Walk): AsyncGenerator<BlobInfo> {
-  const entries = (await undefinedWhereMissing(readdir(join(root, folder), { withFileTypes: true }))) ?? [];
+  const entries = (await undefinedIfMissing(readdir(join(root, folder), { withFileTypes: true }))) ?? [];
   for (const name of entries.map(keyPart).sort()) {
     if (!name.startsWith(start)) continue;
     const key = folder + name;
@@ -234,15 +242,16 @@ async function* walk(root: string, { folder, start, after }: Walk): AsyncGenerat
     }
     if (key <= after) continue;
     const seen = await look(join(root, key));
-    // Deleted since the directory was read: it is no longer there to be listed.
+    // Undefined if the file was deleted after the directory was read.
     if (seen !== undefined) yield { key, ...seen };
   }
 }
 
 async function look(path: string): Promise<Omit<BlobInfo, 'key'> | undefined> {
-  const stats = await undefinedWhereMissing(stat(path, { bigint: true }));
+  const stats = await undefinedIfMissing(stat(path, { bigint: true }));
   if (stats === undefined) return undefined;
-  // Every write makes a new file, so this tells even those apart that fall within one tick of the clock.
+  // Every write creates a new file, so the inode number tells apart two writes within one tick of
+  // the clock.
   const version = `${stats.ino}-${stats.mtimeNs}`;
   return { bytes: Number(stats.size), modified: Number(stats.mtimeNs) / 1e6, version };
 }
@@ -266,17 +275,19 @@ async function readRange(path: string, range: BlobRange): Promise<BlobPart | und
   }
 }
 
-/** With its slash, a folder sorts among its neighbours just as the keys inside of it do. */
+/**
+ * Adds a slash to a folder's name, so that it sorts among its neighbours as the keys inside it do.
+ */
 function keyPart(entry: Dirent): string {
   return entry.isDirectory() ? `${entry.name}/` : entry.name;
 }
 
-async function undefinedWhereMissing<T>(attempt: Promise<T>): Promise<T | undefined> {
+async function undefinedIfMissing<T>(attempt: Promise<T>): Promise<T | undefined> {
   try {
     return await attempt;
   } catch (error) {
     const code = codeOf(error);
-    // EISDIR: the key is a folder of other keys, and so no object itself.
+    // EISDIR: the key is a folder of other keys and therefore not an object.
     if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR') return undefined;
     throw error;
   }

@@ -2,17 +2,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { lock } from 'proper-lockfile';
 import { FileLockError } from '../../errors.ts';
 
-/** After this long without a sign of life the lock of a killed process is taken over, in milliseconds. */
+/** Milliseconds without a sign of life after which another process takes over a lock. */
 const STALE_MS = 5_000;
-/** Tries to get a lock, and the pause between two of them in milliseconds: a minute in all. */
+/** Attempts to get a lock, and the pause between them in milliseconds: a minute altogether. */
 const TRIES = 1_200;
 const PAUSE_MS = 50;
 
 /**
- * Runs a section that no other holder of the same lock runs at the same time, in this process or in another one.
- * @param path where the lock lies while it is held; its directory must exist
+ * Runs a section while it holds a lock, which excludes this process and others.
+ * @param path of the lock file; its directory must exist
  * @throws FileLockError if others hold the lock for a minute, or took it over while the section ran
- * @throws the file system's own error if the lock cannot be made there
+ * @throws the file system's error if the lock file cannot be created
  */
 export async function withFileLock<T>(path: string, section: () => Promise<T>): Promise<T> {
   let lost: Error | undefined;
@@ -23,7 +23,7 @@ export async function withFileLock<T>(path: string, section: () => Promise<T>): 
     if (lost === undefined) await release();
   });
   if (lost === undefined) return result;
-  throw new FileLockError(`another process took the lock '${path}' over`, { advice: 'Try again', cause: lost });
+  throw new FileLockError(`another process took over the lock '${path}'`, { advice: 'Try again', cause: lost });
 }
 
 async function acquire(path: string, onCompromised: (error: Error) => void): Promise<() => Promise<void>> {
@@ -31,7 +31,7 @@ async function acquire(path: string, onCompromised: (error: Error) => void): Pro
     try {
       return await lock(path, { lockfilePath: path, realpath: false, stale: STALE_MS, onCompromised });
     } catch (error) {
-      // Only a lock that is held becomes free by waiting.
+      // Waiting helps only if the lock is held.
       if (!(error instanceof Error && 'code' in error && error.code === 'ELOCKED')) throw error;
       if (tries < TRIES) await sleep(PAUSE_MS);
       else {

@@ -6,7 +6,7 @@ import { makeTemporaryDirectory, removeAbandonedDirectories } from './temporary-
 
 const PREFIX = 'logfold-scratch-';
 
-/** Does work that needs room for chunks of its own: a temporary directory, which is removed afterwards. */
+/** Runs work with a chunk store in a temporary directory, and removes the directory afterwards. */
 export async function withScratch<T>(log: LogId, work: (scratch: ChunkStore) => Promise<T>): Promise<T> {
   const { path, remove } = makeTemporaryDirectory(PREFIX);
   try {
@@ -17,10 +17,10 @@ export async function withScratch<T>(log: LogId, work: (scratch: ChunkStore) => 
 }
 
 /**
- * `withScratch` for a process with this environment. In Lambda it first removes the scratch directories of earlier
- * invocations. Lambda kills a function that runs out of time or memory, and the next invocation finds its files in `/tmp`.
- * Other invocations cannot lose their chunks: an execution environment has a `/tmp` for itself, and runs one invocation at
- * a time.
+ * `withScratch` for a process with this environment. In Lambda it first removes the scratch
+ * directories of earlier invocations: if a function runs out of time or memory, Lambda kills it,
+ * and the next invocation finds its files in `/tmp`. No other invocation loses its chunks, because
+ * each execution environment has its own `/tmp` and runs one invocation at a time.
  */
 export function scratchOf(environment: Readonly<Record<string, string | undefined>>): typeof withScratch {
   if (environment.AWS_LAMBDA_FUNCTION_NAME === undefined) return withScratch;

@@ -7,8 +7,9 @@ import { join } from 'node:path';
 const paths = new Set<string>();
 
 /**
- * Removes a file or directory when the process exits, by a signal too if something handles the signal.
- * @returns what to call once the path is removed or renamed
+ * Removes a file or directory when the process exits. This includes exits by a signal that the
+ * process handles.
+ * @returns a function to call after the path was removed or renamed
  */
 export function removeAtExit(path: string): () => void {
   if (paths.size === 0) process.on('exit', removeAll);
@@ -19,7 +20,10 @@ export function removeAtExit(path: string): () => void {
   };
 }
 
-/** A directory in the system's temporary directory. It is gone after `remove`, or else when the process exits. */
+/**
+ * A directory in the system's temporary directory. It exists until `remove` or until the process
+ * exits.
+ */
 export interface TemporaryDirectory {
   readonly path: string;
   readonly remove: () => void;
@@ -27,7 +31,8 @@ export interface TemporaryDirectory {
 
 /** @param prefix of its name, such as `logfold-append-` */
 export function makeTemporaryDirectory(prefix: string): TemporaryDirectory {
-  // Synchronous, so that no signal comes between making the directory and noting its name.
+  // Synchronous, so that no signal arrives between the creation of the directory and
+  // `removeAtExit`.
   const path = mkdtempSync(join(tmpdir(), prefix));
   const forget = removeAtExit(path);
   const remove = (): void => {
@@ -38,8 +43,8 @@ export function makeTemporaryDirectory(prefix: string): TemporaryDirectory {
 }
 
 /**
- * Removes the temporary directories that killed processes left. Call it only if no other process that lives shares the
- * system's temporary directory: it removes their directories too.
+ * Removes the temporary directories that killed processes left. Call it only if no other running
+ * process uses the system's temporary directory, because it removes their directories too.
  * @param prefix as given to `makeTemporaryDirectory`
  */
 export async function removeAbandonedDirectories(prefix: string): Promise<void> {

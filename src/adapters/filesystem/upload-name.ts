@@ -3,23 +3,24 @@ import { BlobKeyInvalidError } from '../../errors.ts';
 import type { UploadInfo } from '../../store/blob-store.ts';
 import { checkBlobKey } from '../../store/keys.ts';
 
-/** Bytes that the name of one file may have nearly everywhere are 255. */
+/** Longest part of a name, in bytes. Nearly all file systems allow 255 bytes. */
 const MAX_PART = 250;
 const NAME = /^((\d{1,15})-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.([^/]+)$/;
 
-/** Something that begins to be written now, under this key. */
+/** An upload to this key that starts now. */
 export function newUpload(key: string): UploadInfo {
   const started = Date.now();
   return { key, id: `${started}-${randomUUID()}`, started };
 }
 
 /**
- * What the file of an upload is called: its id, which has the time, then its key. Names too long for one file are cut
- * into folders, which no two uploads share. All of our own keys are short enough.
- * @throws BlobKeyInvalidError for a key or an id that is none
+ * The file name of an upload: its id, which contains the time, then its key. Names that are too
+ * long for one file are cut into folders, which no two uploads share. logfold's own keys are short
+ * enough.
+ * @throws BlobKeyInvalidError if the key or the id is malformed
  */
 export function formatUploadName({ key, id }: UploadInfo): string {
-  // No dots, so that no part of it is '..'.
+  // Dots are encoded, so that no part of the name is '..'.
   const name = `${id}.${encodeURIComponent(checkBlobKey(key)).replaceAll('.', '%2E')}`;
   if (!NAME.test(name)) throw new BlobKeyInvalidError(`'${id}' is not the id of an upload`);
   const parts = Array.from({ length: Math.ceil(name.length / MAX_PART) }, (_, i) =>
@@ -28,7 +29,7 @@ export function formatUploadName({ key, id }: UploadInfo): string {
   return parts.join('/');
 }
 
-/** The inverse of `formatUploadName`; undefined for every name that it does not give. */
+/** The inverse of `formatUploadName`; undefined for every other name. */
 export function parseUploadName(name: string): UploadInfo | undefined {
   const [, id, started, encoded] = NAME.exec(name.replaceAll('/', '')) ?? [];
   if (id === undefined || encoded === undefined) return undefined;

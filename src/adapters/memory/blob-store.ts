@@ -15,7 +15,7 @@ interface StoredBlob extends BlobInfo {
   readonly content: Uint8Array;
 }
 
-/** Blobs in this process's memory: the reference for every other blob store. */
+/** Blobs in this process's memory. It is the reference for the other blob stores. */
 export class MemoryBlobStore implements BlobStore {
   readonly #blobs = new Map<string, StoredBlob>();
   readonly #uploads = new Map<string, UploadInfo>();
@@ -39,7 +39,7 @@ export class MemoryBlobStore implements BlobStore {
   }
 
   async put(key: string, bytes: Uint8Array): Promise<void> {
-    // Copied both ways, so that no caller can change what is stored.
+    // Copied on the way in and out, so that no caller can change the stored bytes.
     this.#write(checkBlobKey(key), Uint8Array.from(bytes));
   }
 
@@ -103,6 +103,6 @@ export class MemoryBlobStore implements BlobStore {
   }
 
   #checkUpload(key: string, id: string): void {
-    if (!this.#uploads.has(id)) throw new UploadAbortedError(`the upload of '${key}' was given up`);
+    if (!this.#uploads.has(id)) throw new UploadAbortedError(`the upload of '${key}' was aborted`);
   }
 }

@@ -12,15 +12,15 @@ import {
 export interface MemoryJobQueueOptions {
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
-  /** Messages received this often go to `deadLetters` instead of being given out again. Never, by default. */
+  /** After this many deliveries a message moves to `deadLetters`. No limit by default. */
   readonly maxReceives?: number | undefined;
 }
 
-/** How many messages there are, by what can happen to them next. */
+/** Numbers of messages, by state. */
 export interface QueueStats {
-  /** Visible, though perhaps behind others of their group. */
+  /** Visible, perhaps behind others of their group. */
   readonly waiting: number;
-  /** Given out and not yet visible again. */
+  /** Delivered and not yet visible again. */
   readonly inFlight: number;
   /** In the dead-letter queue. */
   readonly dead: number;
@@ -37,18 +37,22 @@ interface Message {
 }
 
 /**
- * A job queue in this process's memory: the reference for every other one. A waiting receive wakes when something is
- * sent, deleted or given back, and by timer when a message in flight becomes visible.
+ * A job queue in this process's memory. It is the reference for the other job queues. A waiting
+ * receive wakes when a message is sent, deleted or changes its visibility, and by timer when a
+ * message in flight becomes visible.
  */
 export class MemoryJobQueue implements JobQueue {
-  /** Where messages go that were received too often; undefined where the queue has no such limit. */
+  /** Messages that were delivered too often; undefined if there is no limit. */
   readonly deadLetters: MemoryJobQueue | undefined;
   readonly #now: () => number;
   readonly #maxReceives: number;
-  /** In order of sending. A group that has given something out moves behind the others. */
+  /**
+   * Each group's messages in the order of sending. A group moves behind the others when its
+   * messages are delivered.
+   */
   readonly #groups = new Map<string, Message[]>();
   readonly #messages = new Map<string, Message>();
-  /** Deduplication id to the moment when it was taken, oldest first. */
+  /** Deduplication ids with the times of their messages, oldest first. */
   readonly #taken = new Map<string, number>();
   readonly #wakers = new Set<() => void>();
 
@@ -106,13 +110,13 @@ export class MemoryJobQueue implements JobQueue {
     return this.size;
   }
 
-  /** What is in the queue at this moment. */
+  /** Counts the messages in the queue now. */
   stats(): QueueStats {
     const inFlight = this.#groups.values().reduce((sum, group) => sum + this.#invisible(group).length, 0);
     return { waiting: this.#messages.size - inFlight, inFlight, dead: this.deadLetters?.size ?? 0 };
   }
 
-  /** How many messages there are, in flight or not. */
+  /** The number of messages, in flight or not. */
   get size(): number {
     return this.#messages.size;
   }
@@ -140,7 +144,10 @@ export class MemoryJobQueue implements JobQueue {
     });
   }
 
-  /** Moves the messages at the head of a group that were received too often to the dead-letter queue. */
+  /**
+   * Moves messages at the head of a group to the dead-letter queue if they were delivered too
+   * often.
+   */
   #bury(group: readonly Message[]): void {
     for (const message of group.slice(0, MAX_RECEIVE)) {
       if (message.receiveCount < this.#maxReceives) continue;
@@ -149,13 +156,16 @@ export class MemoryJobQueue implements JobQueue {
     }
   }
 
-  /** Only the first few can be in flight, since a group gives out no more until those are settled. */
+  /**
+   * Only the first few can be in flight: a group delivers no more until those are deleted or
+   * visible again.
+   */
   #invisible(group: readonly Message[]): Message[] {
     const now = this.#now();
     return group.slice(0, MAX_RECEIVE).filter((message) => message.visibleAt > now);
   }
 
-  /** @returns undefined where the message is gone for good */
+  /** @returns undefined if the message was deleted */
   #inFlight(receipt: string): Message | undefined {
     const { id, receiveCount } = parseReceipt(receipt);
     const message = this.#messages.get(id);
@@ -183,7 +193,7 @@ export class MemoryJobQueue implements JobQueue {
     for (const waker of [...this.#wakers]) waker();
   }
 
-  /** Resolves once something has changed or may have: it only says that looking again is worth it. */
+  /** Resolves when the queue has changed, or may have. */
   async #change(signal: AbortSignal | undefined): Promise<void> {
     const next = Math.min(
       ...this.#groups.values().flatMap((group) => this.#invisible(group).map((message) => message.visibleAt)),
@@ -217,6 +227,6 @@ function parseReceipt(receipt: string): { readonly id: string; readonly receiveC
 
 function expired(receipt: string): ReceiptExpiredError {
   return new ReceiptExpiredError(`receipt ${receipt} is no longer valid`, {
-    advice: 'The message will be delivered again; give longer visibility timeouts or extend them while working',
+    advice: 'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
   });
 }

@@ -3,41 +3,52 @@ import { FoldFailedError, UsageError } from '../../errors.ts';
 import type { FoldWatch } from '../../snapshot/fold.ts';
 import { type DraftUse, MARK } from '../../state/draft-use.ts';
 
-/** How long a reducer may take for one entry by default, in milliseconds. A function has a minute left at its deadline. */
+/**
+ * Default time limit for one entry, in milliseconds. A function has a minute left when its time is
+ * up.
+ */
 export const FOLD_LIMIT_MS = 30_000;
 /** The environment variable that sets another limit, in whole seconds. */
 const VARIABLE = 'LOGFOLD_FOLD_SECONDS';
-/** How many times longer it may take while the draft works for it: reading chunks, or bringing edits into trees. */
+/**
+ * The limit is this many times longer while the draft works for the reducer: it reads chunks or
+ * edits trees.
+ */
 const DRAFT_FACTOR = 10;
-/** How many times the clock ticks within the limit. */
+/** Ticks of the clock within the limit. */
 const TICKS = 20;
-/** Indexes behind those of {@link MARK}. */
+/** Indexes after those of {@link MARK}. */
 const EXTRA = { ticks: 3, interrupted: 4 } as const;
 
 export interface NodeFoldWatchOptions {
   /** In milliseconds; {@link FOLD_LIMIT_MS} by default. */
   readonly limitMs?: number | undefined;
-  /** Calls back every so many milliseconds, until it is told to stop; `setInterval` by default. */
+  /**
+   * Calls `tick` every `ms` milliseconds until the returned function is called; `setInterval` by
+   * default.
+   */
   readonly every?: ((ms: number, tick: () => void) => () => void) | undefined;
 }
 
-/** One draft that is being folded into. */
+/** A draft into which a reducer folds. */
 interface Watched {
   readonly use: DraftUse;
   readonly fail: (error: FoldFailedError) => void;
-  /** The fold at the last tick, and for how many ticks it has been the same. */
+  /** The number of the fold at the last tick. */
   fold: number;
+  /** Ticks since this fold began. */
   ticks: number;
-  /** Those of the ticks at which the draft did nothing for the reducer. */
+  /** Ticks at which the draft did nothing for the reducer. */
   idleTicks: number;
 }
 
 /**
- * Ends folds that take too long. Time is counted in ticks, so a process that was suspended, or a thread that did something
- * else, is not taken for a reducer that hangs.
+ * Ends folds that take too long. It measures time in ticks, so that a suspended process or a busy
+ * thread does not count as a hanging reducer.
  *
- * If the reducer keeps this thread busy, as an endless loop does, no timer fires. So a second thread looks whether this one
- * goes on, and interrupts it through the inspector. The interrupted call never returns; the next tick fails its fold.
+ * If the reducer keeps this thread busy, for example in an endless loop, no timer fires. Therefore
+ * a second thread watches this one and interrupts it through the inspector. The interrupted call
+ * never returns; the next tick fails its fold.
  */
 export class NodeFoldWatch implements FoldWatch {
   readonly #limitMs: number;
@@ -63,7 +74,7 @@ export class NodeFoldWatch implements FoldWatch {
     try {
       return await Promise.race([work(), promise]);
     } finally {
-      // Takes what is under way out of the marks, where the work did not end.
+      // If the work did not end, this removes its running operations from the marks.
       use.shut();
       this.#watched.delete(watched);
       if (this.#watched.size === 0) {
@@ -90,7 +101,7 @@ export class NodeFoldWatch implements FoldWatch {
     }
   }
 
-  /** Nobody knows which reducer was interrupted; one that waits for the draft was not. */
+  /** It is unknown which reducer was interrupted. A reducer that waits for the draft was not. */
   #failInterrupted(): void {
     const folding = [...this.#watched].filter(({ use }) => use.isFolding);
     const busy = folding.filter(({ use }) => use.operations === 0);
@@ -116,14 +127,14 @@ export class NodeFoldWatch implements FoldWatch {
     const forget = (): void => {
       this.#thread = undefined;
     };
-    // Without the thread, only endless loops go unnoticed. The next fold starts another one.
+    // Without the thread, only endless loops go unnoticed. The next fold starts another thread.
     thread.on('error', forget).on('exit', forget);
     return thread;
   }
 }
 
 /**
- * The watch that an environment asks for.
+ * The watch for a process with this environment.
  * @throws UsageError if the limit is not a whole number of seconds from 1 to 600
  */
 export function foldWatchOf(environment: Readonly<Record<string, string | undefined>>): NodeFoldWatch {
@@ -132,7 +143,7 @@ export function foldWatchOf(environment: Readonly<Record<string, string | undefi
   const seconds = /^\d{1,3}$/.test(text) ? Number(text) : 0;
   if (seconds < 1 || seconds > 600) {
     throw new UsageError(`${VARIABLE} is '${text}', not a whole number from 1 to 600`, {
-      advice: 'Correct it, or unset it to have 30 seconds',
+      advice: 'Correct it, or unset it to use 30 seconds',
     });
   }
   return new NodeFoldWatch({ limitMs: seconds * 1000 });
@@ -144,8 +155,9 @@ function everyMs(ms: number, tick: () => void): () => void {
 }
 
 /**
- * The program of the second thread: CommonJS in a text, so that it needs no file beside a bundle. It interrupts the main
- * thread if folds and ticks stand still for too long while a reducer works.
+ * The program of the second thread. It is CommonJS in a string, so that a bundle needs no second
+ * file. It interrupts the main thread if folds and ticks make no progress for too long while a
+ * reducer works.
  */
 const THREAD = `
 const { workerData } = require('node:worker_threads');

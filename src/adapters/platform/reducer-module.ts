@@ -6,16 +6,16 @@ import type { Reducer } from '../../state/reducer.ts';
 /**
  * The reducer that is the default export of an ES module.
  * @param path absolute
- * @throws ReducerInvalidError where the module cannot be loaded or exports no reducer
+ * @throws ReducerInvalidError if the module cannot be loaded or exports no reducer
  */
 export async function loadReducer(path: string): Promise<Reducer> {
-  if (!isAbsolute(path)) throw invalid(path, 'is no absolute path');
+  if (!isAbsolute(path)) throw invalid(path, 'is not an absolute path');
   const module: unknown = await import(pathToFileURL(path).href).catch((cause: unknown) => {
     throw invalid(path, `cannot be loaded: ${textOf(cause)}`, cause);
   });
   const exported = typeof module === 'object' && module !== null && 'default' in module ? module.default : undefined;
   if (isReducer(exported)) return exported;
-  throw invalid(path, 'has no reducer as its default export: a name, a version from 1 on, and a function fold');
+  throw invalid(path, 'has no reducer (a name, a version of 1 or more, and a function fold) as its default export');
 }
 
 function isReducer(value: unknown): value is Reducer {

@@ -3,21 +3,25 @@ import { type Zstd, ZstdCodec } from 'zstd-codec';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { TooLargeError } from '../../errors.ts';
 
-/** The level that the native platform uses too, so that both write frames of about the same size. */
+/** The native platform uses this level too, so that both write frames of about the same size. */
 const LEVEL = 3;
-/** The library's memory is 16 MB and cannot grow; source, target and workspace of this many bytes fit together. */
+/**
+ * The library has 16 MB of memory, which cannot grow. Source, target and workspace of this size fit
+ * together.
+ */
 const MAX_BYTES = 2 * 1024 * 1024;
 
 /**
- * Zstandard in WebAssembly and SHA-256 in JavaScript, for where there is no native code, such as in browsers. Its
- * frames and those of the native platform are read by both. Every call starts an instance with 16 MB of memory.
+ * Zstandard in WebAssembly and SHA-256 in JavaScript, for environments without native code, such as
+ * browsers. This platform and the native one read each other's frames. Every call starts an
+ * instance with 16 MB of memory.
  *
- * Before `decompress` allocates, it checks that the frame states its content size and that this is within the limit;
- * the library then allocates as much as stated and refuses a frame that holds more or less. Frames that do not state
- * their size are refused, since the library cannot bound them.
+ * Before `decompress` allocates, it checks that the frame states its content size and that the size
+ * is within the limit. The library then allocates this size and refuses a frame that holds more or
+ * less. Frames without a content size are refused, because the library cannot limit their output.
  *
- * More than 2 MB is never compressed, and cannot be decompressed: `decompress` throws TooLargeError. Nodes are far
- * smaller; only a value of its own can be that large.
+ * More than 2 MB is never compressed and cannot be decompressed: `decompress` throws TooLargeError.
+ * Nodes are far smaller; only a value in its own chunk can be that large.
  */
 export async function loadWasmPlatform(): Promise<ChunkPlatform> {
   const zstd = await new Promise<Zstd>((resolve) => ZstdCodec.run(resolve));
@@ -33,10 +37,10 @@ export async function loadWasmPlatform(): Promise<ChunkPlatform> {
     decompress: (frame, limit) => {
       if (frame.length > MAX_BYTES) throw tooLarge(`a frame of ${frame.length} bytes`);
       const size = generic.contentSize(frame);
-      if (size === null) throw new Error('the bytes are no Zstandard frame, or one that does not state its size');
+      if (size === null) throw new Error('the bytes are not a Zstandard frame that states its content size');
       if (size > limit) throw new Error(`the Zstandard frame states ${size} bytes, over the limit of ${limit}`);
       if (size > MAX_BYTES) throw tooLarge(`a frame that holds ${size} bytes`);
-      // The library takes a frame of nothing for a failure.
+      // The library treats an empty frame as a failure.
       if (size === 0) return new Uint8Array();
       const content = simple.decompress(frame);
       if (content === null) throw new Error('the Zstandard frame is damaged');
@@ -48,6 +52,6 @@ export async function loadWasmPlatform(): Promise<ChunkPlatform> {
 
 function tooLarge(what: string): TooLargeError {
   return new TooLargeError(`${what} does not fit the memory of Zstandard in WebAssembly`, {
-    advice: 'Read it where Zstandard is native, as in Node',
+    advice: 'Read it with a native Zstandard, for example in Node',
   });
 }

@@ -41,54 +41,59 @@ import {
 import { checkBlobKey } from '../../store/keys.ts';
 import { translateAwsError } from '../aws/aws-error.ts';
 
-/** The most keys that one DeleteObjects request takes. */
+/** The most keys of one DeleteObjects request. */
 const DELETE_BATCH = 1000;
-/** The most bytes of UTF-8 that a key in S3 has. */
+/** The longest key of S3, in bytes of UTF-8. */
 const MAX_KEY_BYTES = 1024;
-/** Parts of one stream, and objects to be looked at, that are under way at once. */
-const PARTS_AT_ONCE = 2;
-const HEADS_AT_ONCE = 16;
+/** Concurrent uploads of parts of one stream. */
+const CONCURRENT_PARTS = 2;
+/** Concurrent HEAD requests. */
+const CONCURRENT_HEADS = 16;
 const RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
-// Why S3 leaves a key of a batch undeleted under load; for other reasons trying again is of no use.
-const UNDELETED_FOR_NOW = new Set(['InternalError', 'ServiceUnavailable', 'SlowDown']);
+/**
+ * Reasons for which S3 does not delete a key under load. For other reasons a retry does not help.
+ */
+const TEMPORARY_REASONS = new Set(['InternalError', 'ServiceUnavailable', 'SlowDown']);
 
 export interface S3BlobStoreOptions {
   readonly client: S3Client;
   readonly bucket: string;
   /**
-   * How often to ask again if the SDK does not: an object broke off on its way, some keys of a batch were not deleted, or
-   * an object changed between its reading and its writing. Ten times by default, which takes up to ten seconds.
+   * Retries for failures that the SDK does not retry: an object broke off during its transfer, some
+   * keys of a batch were not deleted, or an object changed between read and write. Ten attempts by
+   * default, which take up to ten seconds.
    */
   readonly retries?: RetryLimits | undefined;
 }
 
-/** How S3 answers a conditional write if the object was written or deleted since it was read. */
-const CHANGED_MEANWHILE = ['PreconditionFailed', 'ConditionalRequestConflict', 'NoSuchKey'];
+/** S3's answers to a conditional write if the object was written or deleted after it was read. */
+const CONFLICTS = ['PreconditionFailed', 'ConditionalRequestConflict', 'NoSuchKey'];
 
-/** An object broke off on its way. */
+/** An object broke off during its transfer. */
 class BrokenOffError extends StoreUnavailableError {}
 
-/** Somebody else wrote an object between its reading and its writing. */
-class ChangedMeanwhileError extends StoreUnavailableError {}
+/** Another process wrote an object between read and write. */
+class ConflictError extends StoreUnavailableError {}
 
-/** S3 deleted some keys of a batch and not others, and may do so yet. */
+/** S3 did not delete some keys of a batch, for a temporary reason. */
 class UndeletedError extends BlobDeleteError {}
 
 interface FoundObject extends Omit<BlobInfo, 'key'> {
-  /** Undefined where the bucket keeps no versions. */
+  /** Undefined if the bucket has no versioning. */
   readonly versionId: string | undefined;
 }
 
 /**
- * Blobs in an S3 bucket. The credentials need `s3:ListBucket` too: without it S3 answers that access is denied where
- * an object is missing. `uploads` and `abort` need `s3:ListBucketMultipartUploads` and `s3:AbortMultipartUpload`.
+ * Blobs in an S3 bucket. The credentials need `s3:ListBucket` too: without it S3 answers "access
+ * denied" for a missing object. `uploads` and `abort` need `s3:ListBucketMultipartUploads` and
+ * `s3:AbortMultipartUpload`.
  *
- * A stream of more than 8 MiB goes there as a multipart upload: S3 dates such an object when it was begun, not when it
- * was finished, and takes at most 10,000 parts, which are 78 GiB.
+ * A stream of more than 8 MiB becomes a multipart upload. S3 dates such an object at the start of
+ * the upload, not at its end. It takes at most 10,000 parts, which are 78 GiB.
  *
- * Every method throws ResourceMissingError where the bucket does not exist, and CredentialsError where there are no
- * credentials or S3 refuses them. Retries after throttling and lost connections are the client's: `sdkConfig` makes it
- * patient.
+ * Every method throws ResourceMissingError if the bucket does not exist, and CredentialsError if
+ * there are no credentials or S3 refuses them. The client retries after throttling and lost
+ * connections; configure it with `sdkConfig`.
  */
 export class S3BlobStore implements BlobStore {
   readonly #client: S3Client;
@@ -102,8 +107,9 @@ export class S3BlobStore implements BlobStore {
   }
 
   /**
-   * @throws BlobKeyInvalidError where S3 has no such keys: an empty one, one of more than 1,024 bytes of UTF-8
-   * @throws AttemptsExhaustedError where the object breaks off on its way again and again
+   * @throws BlobKeyInvalidError if S3 has no such keys: the key is empty or has more than 1,024
+   * bytes of UTF-8
+   * @throws AttemptsExhaustedError if the object breaks off in every attempt
    */
   async get(key: string): Promise<Uint8Array | undefined> {
     const command = new GetObjectCommand({ Bucket: this.#bucket, Key: checkS3Key(key) });
@@ -129,7 +135,7 @@ export class S3BlobStore implements BlobStore {
     }
     const nothing = await this.#emptyPart(key);
     if (nothing === undefined) return undefined;
-    // Not every server that speaks S3's protocol has an answer where it is asked for more last bytes than there are.
+    // Some servers that speak S3's protocol fail if a suffix range is longer than the object.
     const { from, to } = clampRange(range, nothing.size);
     return from === to ? nothing : this.getRange(key, { from, to });
   }
@@ -149,20 +155,21 @@ export class S3BlobStore implements BlobStore {
       client: this.#client,
       params: { Bucket: this.#bucket, Key, Body: Readable.from(bytes, { objectMode: false }) },
       partSize: STREAM_PART_BYTES,
-      queueSize: PARTS_AT_ONCE,
+      queueSize: CONCURRENT_PARTS,
       leavePartsOnError: false,
     });
     try {
       await upload.done();
     } catch (error) {
       if (!isNamed(error, 'NoSuchUpload')) throw this.#translate(error);
-      throw new UploadAbortedError(`the upload of '${key}' was given up`, { cause: error });
+      throw new UploadAbortedError(`the upload of '${key}' was aborted`, { cause: error });
     }
   }
 
   /**
-   * @throws BlobDeleteError where S3 refuses some of the keys; batches before them are deleted already
-   * @throws AttemptsExhaustedError where it is too busy for some of them, again and again
+   * @throws BlobDeleteError if S3 refuses some keys; earlier batches of 1,000 keys are deleted
+   * already
+   * @throws AttemptsExhaustedError if S3 is too busy for some keys in every attempt
    */
   async delete(keys: readonly string[]): Promise<void> {
     const full = keys.map((key) => ({ Key: checkBlobKey(key) }));
@@ -170,15 +177,19 @@ export class S3BlobStore implements BlobStore {
   }
 
   /**
-   * Looks at every object and deletes those that are as they were listed. In a bucket with versioning just the version
-   * that was looked at goes, which frees its room and needs `s3:DeleteObjectVersion`; one that it had replaced, if there
-   * is any, shows again. Without versioning, what is written in the moment between both requests goes too: S3 deletes
-   * on no condition that tells two writes of the same bytes apart.
+   * Checks every object with a HEAD request and deletes those that have not changed since they were
+   * listed.
+   *
+   * In a bucket with versioning, only the checked version is deleted. This frees its storage and
+   * needs `s3:DeleteObjectVersion`. A version that it replaced becomes visible again.
+   *
+   * Without versioning, an object that is written between both requests is deleted too: no
+   * condition of S3 tells two writes of the same bytes apart.
    * @throws BlobDeleteError, AttemptsExhaustedError as `delete` does
    */
   async deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number> {
     for (const { key } of blobs) checkBlobKey(key);
-    const limit = pLimit(HEADS_AT_ONCE);
+    const limit = pLimit(CONCURRENT_HEADS);
     let gone = 0;
     for (const batch of batches(blobs)) {
       const found = await Promise.all(
@@ -195,22 +206,24 @@ export class S3BlobStore implements BlobStore {
     return gone;
   }
 
-  /** A conditional write: needs `s3:GetObject` and `s3:PutObject`. */
+  /** Uses conditional writes. Needs `s3:GetObject` and `s3:PutObject`. */
   async update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void> {
-    const place = { Bucket: this.#bucket, Key: checkBlobKey(key) };
-    await this.#retry(ChangedMeanwhileError, `changing '${key}' in bucket '${this.#bucket}' failed`, async () => {
+    const object = { Bucket: this.#bucket, Key: checkBlobKey(key) };
+    await this.#retry(ConflictError, `changing '${key}' in bucket '${this.#bucket}' failed`, async () => {
       try {
-        const present = await this.#read(new GetObjectCommand(place)).catch((error: unknown) => {
+        const present = await this.#read(new GetObjectCommand(object)).catch((error: unknown) => {
           if (error instanceof NoSuchKey) return undefined;
           throw error;
         });
         const changed = change(present?.bytes);
         if (changed === undefined) return;
         const condition = present === undefined ? { IfNoneMatch: '*' } : { IfMatch: present.etag };
-        await this.#client.send(new PutObjectCommand({ ...place, ...condition, Body: changed }));
+        await this.#client.send(new PutObjectCommand({ ...object, ...condition, Body: changed }));
       } catch (error) {
-        if (!CHANGED_MEANWHILE.some((name) => isNamed(error, name))) throw this.#translate(error);
-        throw new ChangedMeanwhileError(`'${key}' in bucket '${this.#bucket}' changed meanwhile`, { cause: error });
+        if (!CONFLICTS.some((name) => isNamed(error, name))) throw this.#translate(error);
+        throw new ConflictError(`'${key}' in bucket '${this.#bucket}' was changed by another process`, {
+          cause: error,
+        });
       }
     });
   }
@@ -274,14 +287,14 @@ export class S3BlobStore implements BlobStore {
       if (ContentLength === undefined || LastModified === undefined) {
         throw new Error(`S3 found '${key}' in bucket '${this.#bucket}' without size or date`);
       }
-      // "null" is what was written while a bucket kept no versions.
+      // Objects from before versioning was turned on have the version "null".
       const versionId = VersionId === 'null' ? undefined : VersionId;
       return { bytes: ContentLength, modified: LastModified.getTime(), version: ETag, versionId };
     } catch (error) {
-      // The answer to a HEAD request has no body that would say more than its status.
+      // The answer to a HEAD request has no body, so only its status tells the reason.
       if (error instanceof S3ServiceException && error.$metadata.httpStatusCode === 403) {
         throw new CredentialsError(`no access to '${key}' in bucket '${this.#bucket}'`, {
-          advice: 'Check which credentials the AWS SDK finds here (environment, profile or role) and what they may do',
+          advice: 'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',
           cause: error,
         });
       }
@@ -291,14 +304,17 @@ export class S3BlobStore implements BlobStore {
     return undefined;
   }
 
-  /** A HEAD request is answered alike for a missing object and a missing bucket; a listing tells them apart. */
+  /**
+   * S3 answers a HEAD request alike for a missing object and a missing bucket. A listing tells them
+   * apart.
+   */
   async #checkBucket(): Promise<void> {
     await this.#client.send(new ListObjectsV2Command({ Bucket: this.#bucket, MaxKeys: 1 })).catch((error: unknown) => {
       throw this.#translate(error);
     });
   }
 
-  /** An object, or the part of it that is asked for, whole. */
+  /** Reads an object, or the requested range of it, completely. */
   async #read(command: GetObjectCommand): Promise<{
     readonly bytes: Uint8Array;
     readonly contentRange: string | undefined;
@@ -323,7 +339,7 @@ export class S3BlobStore implements BlobStore {
         throw this.#translate(error);
       });
       const errors = answer.Errors ?? [];
-      const refused = errors.find(({ Code }) => !UNDELETED_FOR_NOW.has(Code ?? ''));
+      const refused = errors.find(({ Code }) => !TEMPORARY_REASONS.has(Code ?? ''));
       const shown = refused ?? errors[0];
       if (shown === undefined) return;
       const more = errors.length === 1 ? '' : ` (and ${errors.length - 1} more)`;
@@ -336,7 +352,7 @@ export class S3BlobStore implements BlobStore {
   }
 
   #retry<T>(
-    failing: typeof BrokenOffError | typeof ChangedMeanwhileError | typeof UndeletedError,
+    failing: typeof BrokenOffError | typeof ConflictError | typeof UndeletedError,
     failure: string,
     attempt: () => Promise<T>,
   ): Promise<T> {
@@ -349,7 +365,7 @@ export class S3BlobStore implements BlobStore {
   }
 }
 
-/** Holds a key to what S3 takes from anybody, which is much more than we write. */
+/** Checks a key against S3's own limits, which allow more than logfold writes. */
 function checkS3Key(key: string): string {
   if (key === '' || !key.isWellFormed() || Buffer.byteLength(key) > MAX_KEY_BYTES) {
     throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
@@ -359,12 +375,15 @@ function checkS3Key(key: string): string {
   return key;
 }
 
-/** By name, since the SDK has classes for some errors of some commands only. */
+/** Compares names, because the SDK has no class for some errors. */
 function isNamed(error: unknown, name: string): boolean {
   return error instanceof Error && error.name === name;
 }
 
-/** The header for a part of an object, or undefined where the part is empty, which it cannot say. */
+/**
+ * The Range header for a part of an object; undefined for an empty part, which no header can
+ * express.
+ */
 function rangeHeader(range: BlobRange): string | undefined {
   if ('last' in range) return range.last > 0 ? `bytes=-${range.last}` : undefined;
   return range.from < range.to ? `bytes=${range.from}-${range.to - 1}` : undefined;
@@ -378,7 +397,7 @@ function sizeOf(contentRange: string | undefined): number {
 }
 
 function isUnchanged(listed: BlobInfo, found: FoundObject): boolean {
-  // S3 tells dates to the second where it is asked for one object, whatever it says in lists.
+  // For a single object S3 reports the date in whole seconds; listings may be finer.
   return isSameWrite(inSeconds(listed), inSeconds(found));
 }
 

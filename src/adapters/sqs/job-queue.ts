@@ -11,10 +11,10 @@ import { MessageInvalidError, ReceiptExpiredError } from '../../errors.ts';
 import type { JobQueue, NewMessage, ReceivedMessage, ReceiveOptions } from '../../store/job-queue.ts';
 import { translateAwsError } from '../aws/aws-error.ts';
 
-/** The longest that SQS lets a receive wait. */
+/** The longest wait of a receive in SQS. */
 const MAX_WAIT_MS = 20_000;
 
-/** The attributes that count a queue's messages: each message is in one of them. */
+/** The attributes that count a queue's messages. Each message counts in exactly one of them. */
 const COUNTS = [
   'ApproximateNumberOfMessages',
   'ApproximateNumberOfMessagesNotVisible',
@@ -23,17 +23,17 @@ const COUNTS = [
 
 export interface SqsJobQueueOptions {
   readonly client: SQSClient;
-  /** URL of a FIFO queue. How often a message may be received is set there, in its redrive policy. */
+  /** URL of a FIFO queue. Its redrive policy limits how often a message is received. */
   readonly queueUrl: string;
 }
 
 /**
- * Jobs in an SQS FIFO queue. Milliseconds are rounded up to whole seconds, since SQS knows no finer ones, and a
+ * Jobs in an SQS FIFO queue. Milliseconds are rounded up to whole seconds, the unit of SQS. A
  * receive waits for 20 seconds at most.
  *
- * Every method throws ResourceMissingError where the queue does not exist, and CredentialsError where there are no
- * credentials or SQS refuses them. Retries after throttling and lost connections are the client's: `sdkConfig` makes it
- * patient.
+ * Every method throws ResourceMissingError if the queue does not exist, and CredentialsError if
+ * there are no credentials or SQS refuses them. The client retries after throttling and lost
+ * connections; configure it with `sdkConfig`.
  */
 export class SqsJobQueue implements JobQueue {
   readonly #client: SQSClient;
@@ -66,7 +66,8 @@ export class SqsJobQueue implements JobQueue {
       const answer = await this.#client.send(command, signal === undefined ? {} : { abortSignal: signal });
       return (answer.Messages ?? []).map(toReceivedMessage);
     } catch (error) {
-      // What SQS may have given out at that very moment comes again after its visibility timeout.
+      // SQS may have delivered a message at that moment. It delivers the message again after its
+      // visibility timeout.
       if (signal?.aborted === true) return [];
       return this.#fail(error);
     }
@@ -95,7 +96,7 @@ export class SqsJobQueue implements JobQueue {
   #fail(error: unknown): never {
     if (isReceiptExpired(error)) {
       throw new ReceiptExpiredError('the receipt of a message is no longer valid', {
-        advice: 'The message will be delivered again; give longer visibility timeouts or extend them while working',
+        advice: 'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
         cause: error,
       });
     }
@@ -103,7 +104,10 @@ export class SqsJobQueue implements JobQueue {
   }
 }
 
-/** A FIFO queue reports an expired receipt as an invalid parameter, and only its text says which. */
+/**
+ * A FIFO queue reports an expired receipt as an invalid parameter. Only the error's text tells them
+ * apart.
+ */
 function isReceiptExpired(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (error.name === 'ReceiptHandleIsInvalid' || error.name === 'MessageNotInflight') return true;
@@ -117,7 +121,7 @@ function toReceivedMessage(message: Message): ReceivedMessage {
   const sentMs = Number(attributes?.SentTimestamp);
   if (id === undefined || body === undefined || receipt === undefined || group === undefined) {
     throw new MessageInvalidError(`SQS delivered message ${id} without body, receipt or group`, {
-      advice: 'Name a FIFO queue',
+      advice: 'Use a FIFO queue',
     });
   }
   return { id, group, body, receiveCount, receipt, sentMs };

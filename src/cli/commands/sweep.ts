@@ -95,7 +95,7 @@ export function sweepCommand() {
             const unhurried = new RateLimiter({ perSecond: options.rate / 60 });
             for (const one of await logsByAge(environment.deps.tables, (error) => summary.failed(undefined, error))) {
               await unhurried.take(1);
-              await passes({ log: one, since, leftovers: false });
+              await passes({ log: one, since, gcCandidates: false });
               summary.endOfLogs();
             }
           } else {
@@ -113,7 +113,7 @@ export function sweepCommand() {
 /** A dry run archives nothing, so that no later pass would find what is to expire thereafter. */
 function noteExpiry(job: Job, policyOf: (log: LogId) => RetentionPolicy, summary: Summary): void {
   if (job.kind !== 'archive' || policyOf(job.log).expire === 'never') return;
-  summary.isNew({ ...job, kind: 'expire' }, 'it need not stay in the table, once it is archived');
+  summary.isNew({ ...job, kind: 'expire' }, 'the retention policy expires the segment after its archive');
 }
 
 class Summary {

@@ -9,25 +9,27 @@ import type { JobSender } from '../jobs/job-queues.ts';
 export interface RouteDeps {
   readonly queue: JobSender;
   readonly types?: ReservedTypes | undefined;
-  /** Told of every record that failed, and why: the answer to Lambda has no room for reasons. */
+  /** Called for every record that failed: the answer to Lambda has no room for reasons. */
   readonly report: (record: StreamRecord, error: unknown) => void;
-  /** Told of every job that was sent. */
+  /** Called for every job that was sent. */
   readonly onSent?: ((record: StreamRecord, job: SnapshotJob) => void) | undefined;
 }
 
 /**
- * Turns stream records into jobs: the insertion of a Snapshot entry into a snapshot job, in the group of its log. The
- * insertion of an End Segment entry is checked and needs no job, since the next segment's Snapshot entry was written
- * in the same transaction. All other records mean nothing here.
+ * Turns stream records into jobs. The insertion of a Snapshot entry becomes a snapshot job in the
+ * group of its log. The insertion of an End Segment entry is checked and needs no job, because the
+ * next segment's Snapshot entry was written in the same transaction. All other records are ignored.
  *
- * - A malformed record fails by itself. The records behind it are routed all the same: when its retries are used up,
- *   everything from it to the end of its batch is discarded.
- * - Where sending fails, that record fails and routing ends there, since the queue is out of reach for the rest too.
+ * - A malformed record fails alone. The records after it are still routed: when its retries are
+ *   used up, Lambda discards everything from it to the end of its batch.
+ * - If sending fails, that record fails and routing ends, because the queue is out of reach for the
+ *   rest too.
  *
- * Records may be given again: the job of one position is deduplicated by the queue for its five minutes, and does
- * nothing where it runs twice.
+ * Records may arrive again. The queue deduplicates the jobs of one position for five minutes, and a
+ * duplicate that runs changes nothing.
  *
- * @returns the records that failed, in order; Lambda gives everything from the first one on again
+ * @returns the records that failed, in order; Lambda delivers everything from the first one on
+ * again
  */
 export async function route(deps: RouteDeps, records: readonly StreamRecord[]): Promise<StreamBatchResponse> {
   const types = checkTypes(deps.types);
@@ -57,20 +59,22 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
 }
 
 /**
- * The same for every copy of one insertion, and never that of a job that somebody sends on purpose: whoever resumes
- * or sweeps uses ids of another form, so that the queue does not take theirs for a copy.
+ * The deduplication id of a stream job. It is equal for all copies of one insertion. Jobs of a
+ * sweep or of `logfold resume` use another form, so that the queue never drops them as copies.
  */
 export function streamDeduplicationId(job: SnapshotJob): string {
   return `stream:${job.kind}:${job.log}:${job.position.segment}:${job.position.entry}`;
 }
 
 /**
- * The job that a record asks for, if any.
- * @throws ItemInvalidError where the inserted item has no type, or is of a reserved type and its keys are no position
+ * The job for a record, if it needs one.
+ * @throws ItemInvalidError if the inserted item has no type, or has a reserved type and malformed
+ * keys
  */
 function toJob(record: StreamRecord, types: ReservedTypes): SnapshotJob | undefined {
   if (record.eventName !== 'INSERT') return undefined;
-  // Only type and keys: whatever else is wrong with an entry is its own log's affair, and must not hold up the shard.
+  // Only type and keys are checked. A malformed entry must not hold up the shard; the jobs of its
+  // log report it.
   const type = new ItemReader(record.newImage ?? {}).string('T');
   if (type !== types.snapshot && type !== types.endSegment) return undefined;
   const keys = new ItemReader(record.keys);
@@ -81,16 +85,19 @@ function toJob(record: StreamRecord, types: ReservedTypes): SnapshotJob | undefi
   return type === types.snapshot ? { kind: 'snapshot', log, position: { segment, entry } } : undefined;
 }
 
-/** An item or its keys, as DynamoDB's API carries them; binaries are Uint8Array. */
+/** An item or its keys, as in DynamoDB's API; binaries are Uint8Array. */
 export type StreamImage = StoredItem;
 
-/** One change of the Entry table, the same whether a Lambda event or the Streams API brought it. */
+/** One change of the Entry table, from a Lambda event or from the Streams API. */
 export interface StreamRecord {
   readonly eventId: string;
   readonly eventName: 'INSERT' | 'MODIFY' | 'REMOVE';
-  /** Decimal digits; grows within a shard, and says nothing across shards. */
+  /** Decimal digits. It grows within a shard; numbers of different shards cannot be compared. */
   readonly sequenceNumber: string;
-  /** About when the change was made, in epoch milliseconds. Engines round it, some down to the minute. */
+  /**
+   * The approximate time of the change, in epoch milliseconds. Engines round it, some down to the
+   * minute.
+   */
   readonly createdMs?: number | undefined;
   readonly keys: StreamImage;
   /** The item after the change; absent on REMOVE. */
@@ -98,12 +105,12 @@ export interface StreamRecord {
 }
 
 /**
- * What a handler of stream records gives back, in Lambda's form: the sequence numbers of the records that failed.
- * Empty where all went well. Everything from the lowest one on is given again.
+ * The answer of a handler of stream records, in Lambda's form: the sequence numbers of the records
+ * that failed; empty after success. Everything from the lowest one on is delivered again.
  */
 export interface StreamBatchResponse {
   readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
 }
 
-/** Handles records of one shard, in their order. Throwing means that all of them failed. */
+/** Handles records of one shard, in order. If it throws, all of them failed. */
 export type StreamHandler = (records: readonly StreamRecord[]) => Promise<StreamBatchResponse>;

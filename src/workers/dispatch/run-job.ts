@@ -20,7 +20,10 @@ export interface JobDeps
   /** Where the jobs that follow from this one go. */
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
-  /** Rejects where a log is not to be folded with this reducer. Every log is by default, whatever folded it before. */
+  /**
+   * Rejects where a log is not to be folded with this reducer. Every log is by default, whatever
+   * folded it before.
+   */
   readonly requireReducer?: ((log: LogId) => Promise<void>) | undefined;
 }
 
@@ -28,17 +31,19 @@ export interface JobDeps
 export type JobResult = SnapshotResult | FlushResult | ArchiveResult | ExpireResult | CollectResult | RebuildResult;
 
 /**
- * Does a job of any kind, and sends those that follow from it, in the same group: so they come behind those which are
- * in their queue already.
+ * Does a job of any kind, and sends those that follow from it, in the same group: so they come
+ * behind those which are in their queue already.
  *
- * - A job whose time was up gets another turn, which goes on from where it has come to. If one turn is too short for the
- *   least that it must do, the job is refused, and does not keep the log's other jobs waiting: a collection that cannot
- *   read the kept snapshots, an archive whose parts cannot be joined. The next sweep finds it due again.
- * - A snapshot after which settling is due is followed by a compact job, and so is the newest one of a rebuilt log; if a
- *   newer snapshot was asked for already, that one is settled instead.
- * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive none: a collect job
- *   finds what only the others reached. (What settling leaves behind is little, and is found by the same job some day; so
- *   are snapshots whose entries DynamoDB has not deleted yet.)
+ * - A job whose time was up gets another turn, which goes on from where it has come to. If one turn
+ *   is too short for the least that it must do, the job is refused, and does not keep the log's
+ *   other jobs waiting: a collection that cannot read the kept snapshots, an archive whose parts
+ *   cannot be joined. The next sweep finds it due again.
+ * - A snapshot after which settling is due is followed by a compact job, and so is the newest one
+ *   of a rebuilt log; if a newer snapshot was asked for already, that one is settled instead.
+ * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive
+ *   none: a collect job finds what only the others reached. (What settling leaves behind is little,
+ *   and is found by the same job some day; so are snapshots whose entries DynamoDB has not deleted
+ *   yet.)
  * @throws whatever may pass: the job is to be delivered again
  */
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
@@ -108,7 +113,8 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
         const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };
         await send(next, continuationDeduplicationId(next, result.reached));
       } else if (result.compaction !== undefined && result.newest !== undefined) {
-        // Not by the id of a due job: the queue may remember the one that settled what was here before.
+        // Not by the id of a due job: the queue may remember the one that settled what was here
+        // before.
         const next: Job = { kind: 'compact', log: job.log, position: result.newest };
         await send(next, `rebuilt:${job.log}:${formatPosition(result.newest)}:${deps.now()}`);
       }
@@ -123,20 +129,26 @@ function refuseIfTimeUp(error: unknown): { readonly outcome: 'refused'; readonly
   throw error;
 }
 
-/** The same for every time that a job is found due, and never that of a job that somebody sends on purpose. */
+/**
+ * The same for every time that a job is found due, and never that of a job that somebody sends on
+ * purpose.
+ */
 export function dueDeduplicationId(job: Job): string {
   return ['due', job.kind, job.log, ...placeOf(job)].join(':');
 }
 
-/** The same for every copy of what one run of the sweep found, and never that of what another run, or a job, found. */
+/**
+ * The same for every copy of what one run of the sweep found, and never that of what another run,
+ * or a job, found.
+ */
 export function sweepDeduplicationId(run: string, job: Job): string {
   return ['sweep', run, job.kind, job.log, ...placeOf(job)].join(':');
 }
 
 /**
- * The same for a turn that is asked for twice because the one before was given out twice. The place alone would not do:
- * a turn that finds its progress damaged may end where an earlier one did, within the minutes that the queue remembers,
- * and the job would be dropped.
+ * The same for a turn that is asked for twice because the one before was given out twice. The place
+ * alone would not do: a turn that finds its progress damaged may end where an earlier one did,
+ * within the minutes that the queue remembers, and the job would be dropped.
  */
 export function continuationDeduplicationId(job: Job, reached: Position): string {
   const turn = 'turn' in job ? job.turn : 'announced' in job ? job.announced : undefined;

@@ -5,23 +5,27 @@ import { snapshotEntries } from '../../log/read-entries.ts';
 import type { Segment } from '../../log/segment.ts';
 
 export interface PendingSnapshotsDeps {
-  /** The tables themselves: of a segment that is archived, or leaves, nobody completes a snapshot any more. */
+  /**
+   * The tables without archives: a pending snapshot of an archived or expiring segment stays
+   * pending.
+   */
   readonly tables: LogStore;
   readonly types?: ReservedTypes | undefined;
 }
 
 export interface PendingSnapshotsQuery {
   readonly segment: Segment;
-  /** The segment behind it, where there is one. */
+  /** The next segment, if there is one. */
   readonly next: Segment | undefined;
   /**
-   * Epoch seconds: of a segment that was open then or later, every Snapshot entry is looked at. By default only those
-   * after Last Snapshot are, and of a segment that has ended only where it has none.
+   * Epoch seconds. If the segment was open then or later, every Snapshot entry is checked. By
+   * default only those after Last Snapshot are checked, and a closed segment is skipped if it has a
+   * Last Snapshot.
    */
   readonly since?: number | undefined;
 }
 
-/** The Snapshot entries of a segment that carry no root, or one that Last Snapshot does not know of; in order. */
+/** The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot. */
 export async function findPendingSnapshots(
   deps: PendingSnapshotsDeps,
   { segment, next, since }: PendingSnapshotsQuery,
@@ -31,13 +35,13 @@ export async function findPendingSnapshots(
   const { log, lastSnapshot, archive, expires } = segment;
   if (archive !== undefined || expires !== undefined) return [];
   const thorough = since !== undefined && (next === undefined || next.created >= since);
-  // A segment that has ended has a snapshot, and the next one makes up for those that it lacks.
+  // A closed segment needs one snapshot. The first snapshot of the next segment covers the others.
   if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];
   const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
   const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
   const found: Entry[] = [];
   for await (const entry of snapshotEntries({ store: tables, types }, log, range, { consistent: false })) {
-    // Whoever wrote a root may have died before moving Last Snapshot.
+    // A worker may have died after it wrote the root and before it moved Last Snapshot.
     const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
     if (!done) found.push(entry);
   }

@@ -7,7 +7,7 @@ import { type JsonObject, readJson, updateJson } from '../../store/json-object.t
 import { SWEEP_KEY } from '../../store/keys.ts';
 import type { SweepRest } from './sweep.ts';
 
-/** What a sweep left to be looked at, as a person or a note gives it back. */
+/** The rest of a sweep, as an operator or a note gives it back. */
 export const sweepRestSchema = z.array(
   z.union([
     z.literal(['beginning', 'end']),
@@ -15,7 +15,7 @@ export const sweepRestSchema = z.array(
   ]),
 );
 
-const asked = z.strictObject({
+const requestedJobs = z.strictObject({
   queue: z.enum(['snapshot', 'maintenance']),
   /** When a sweep sent the messages, in epoch seconds. */
   at: z.int().min(0),
@@ -26,30 +26,31 @@ const asked = z.strictObject({
 const schema = z.strictObject({
   format: z.literal(1),
   rest: sweepRestSchema.optional(),
-  asked: z.array(asked).optional(),
+  /** The requested jobs. */
+  asked: z.array(requestedJobs).optional(),
 });
 
 type Document = z.infer<typeof schema>;
 
 /** Jobs that a sweep sent to one queue. */
-export type RequestedJobsNote = Readonly<z.infer<typeof asked>>;
+export type RequestedJobsNote = Readonly<z.infer<typeof requestedJobs>>;
 
-/** What a sweep leaves for the next one. */
+/** A note from one sweep to the next. */
 export interface SweepNote {
-  /** Where the next sweep goes on; undefined if the last one looked at all logs. */
+  /** The point at which the next sweep continues; undefined if the last one looked at all logs. */
   readonly rest?: SweepRest | undefined;
   /** Jobs whose messages may still wait in a queue. */
-  readonly asked?: readonly RequestedJobsNote[] | undefined;
+  readonly requested?: readonly RequestedJobsNote[] | undefined;
 }
 
 const OBJECT: JsonObject<Document> = {
   key: SWEEP_KEY,
   schema,
-  advice: 'Remove it: then the next sweep begins at the beginning, and asks again for all that is due',
+  advice: 'Remove it: the next sweep then looks at all logs, and requests every due job again',
 };
 
 /**
- * @returns undefined if there is no note, or nothing in it
+ * @returns undefined if there is no note, or if the note is empty
  * @throws ObjectInvalidError if the note cannot be read
  */
 export async function readSweepNote(blobs: BlobStore): Promise<SweepNote | undefined> {
@@ -57,20 +58,20 @@ export async function readSweepNote(blobs: BlobStore): Promise<SweepNote | undef
 }
 
 /**
- * Writes a note for the next sweep. If another sweep has written one since this sweep began, the note keeps what both
- * sent, and there is nothing to go on with if either of them looked at all logs.
+ * Writes a note for the next sweep. If another sweep has written a note since this sweep began, the
+ * new note has the requested jobs of both. It has a rest only if both sweeps left one.
  * @param before the note that this sweep began with
- * @throws ObjectInvalidError if the note that is there cannot be read; then nothing is written
+ * @throws ObjectInvalidError if the present note cannot be read; nothing is written then
  */
 export async function writeSweepNote(
   blobs: BlobStore,
   before: SweepNote | undefined,
-  { rest, asked = [] }: SweepNote,
+  { rest, requested = [] }: SweepNote,
 ): Promise<void> {
   await updateJson(blobs, OBJECT, (document) => {
     const present = toNote(document);
     const isMine = isDeepStrictEqual(present, before);
-    const kept = isMine ? asked : [...(present?.asked ?? []), ...asked];
+    const kept = isMine ? requested : [...(present?.requested ?? []), ...requested];
     const next: Document = {
       format: 1,
       ...(rest !== undefined && (isMine || present?.rest !== undefined) && { rest: [...rest] }),
@@ -82,5 +83,5 @@ export async function writeSweepNote(
 
 function toNote(document: Document | undefined): SweepNote | undefined {
   if (document?.rest === undefined && document?.asked === undefined) return undefined;
-  return { rest: document.rest, asked: document.asked };
+  return { rest: document.rest, requested: document.asked };
 }

@@ -11,60 +11,74 @@ import { findGcCandidates, requireInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
 import { findPendingSnapshots } from './pending-snapshots.ts';
 
-/** Parts in which the Segment table is scanned at once. In each, one log is looked at after the other. */
+/**
+ * Parts of the Segment table that are scanned concurrently. Each part sweeps one log after the
+ * other.
+ */
 const PARTS = 8;
-/** For how long a stream keeps its records, in seconds. */
+/** How long a stream keeps its records, in seconds. */
 const STREAM_SECONDS = 24 * 3600;
 
 export interface SweepDeps {
-  /** The tables themselves: nothing is looked at that an archive may have. */
+  /** The tables without archives. */
   readonly tables: LogStore;
   readonly blobs: BlobStore;
   readonly types?: ReservedTypes | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly policyOf: (log: LogId) => RetentionPolicy;
-  /** Takes a job to be done, and the reason for it. Awaited: whoever is slow slows the sweep down. */
+  /**
+   * Sends a job, with the reason for it. The sweep awaits it, so a slow `send` slows the sweep
+   * down.
+   */
   readonly send: (job: Job, why: string) => Promise<void>;
-  /** Whether a due job is only counted and not sent: its message still waits, or its queue is full. None is by default. */
+  /**
+   * Whether to count a due job without sending it, because its message still waits or its queue is
+   * full. By default every due job is sent.
+   */
   readonly holdsBack?: ((job: Job) => boolean) | undefined;
   /**
-   * Told, once, of each log that cannot be looked at, that only the bucket has something of, or of which a segment leaves
-   * without the archive that the policy wants; and of each segment of which nobody knows whose it is.
+   * Called once for each log that cannot be read, that exists only in the bucket, or that has a
+   * segment which expires without the archive that the policy requires. Also called for each
+   * segment whose log is unknown.
    */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
-  /** Told how many logs have been looked at so far. */
+  /** Called with the number of logs that the sweep has looked at. */
   readonly onProgress?: ((logs: number) => void) | undefined;
 }
 
 export interface SweepOptions {
-  /** Only this log; all of them by default. */
+  /** Only this log; all logs by default. */
   readonly log?: LogId | undefined;
   /**
-   * Epoch seconds: of segments that were open then or later, every Snapshot entry is looked at. By default only those
-   * after Last Snapshot are, so that a log at rest costs one small request.
+   * Epoch seconds. In segments that were open then or later, every Snapshot entry is checked. By
+   * default only those after Last Snapshot are checked, so that a log without new entries costs one
+   * small request.
    */
   readonly since?: number | undefined;
   /** Snapshot entries younger than this, in seconds, are left to the stream. 0 by default. */
   readonly youngSeconds?: number | undefined;
-  /** Whether to look for what is left over in the bucket: two listings. By default unless all is asked for anyway. */
-  readonly leftovers?: boolean | undefined;
-  /** Asks for every snapshot of every log to be made anew. */
+  /**
+   * Whether to look for gc candidates, which takes two listings. True unless `collect` or `rebuild`
+   * is true.
+   */
+  readonly gcCandidates?: boolean | undefined;
+  /** Rebuilds every snapshot of every log. */
   readonly rebuild?: boolean | undefined;
-  /** Asks for every log to be collected, not just for those in which something is known to be left over. */
+  /** Collects every log, not only gc candidates. */
   readonly collect?: boolean | undefined;
-  /** Where to go on: what an earlier sweep gave as its rest. All logs by default. */
+  /** The rest of an earlier sweep, to continue it. All logs by default. */
   readonly from?: SweepRest | undefined;
   /**
-   * From then on each part ends after the log that it is at, and so does the search for what is left over by collections
-   * and uploads. Epoch milliseconds; none by default. One log a part is looked at in any case.
+   * Epoch milliseconds; none by default. After this time each part ends when its current log is
+   * done, and the search for gc candidates ends too. Each part looks at one log in any case.
    */
   readonly deadline?: number | undefined;
 }
 
 /**
- * Where each part of the Segment table is to be gone on with: at its beginning, behind a segment, or not at all. Where all
- * are at their end, only what is left over is to be looked for.
+ * The point at which to continue each part of the Segment table: at its beginning, after a segment,
+ * or not at all. If all parts are at their end, only gc candidates remain.
  */
 export type SweepRest = readonly ('beginning' | 'end' | ScanPlace)[];
 
@@ -74,47 +88,51 @@ export interface SweepResult {
   readonly jobs: number;
   /** Due jobs that were held back. */
   readonly waiting: number;
-  /** Logs that could not be looked at, and segments that somebody must look at: all of which was told. */
+  /** Failures that `onFailure` was called with: logs, and segments whose log is unknown. */
   readonly failed: number;
-  /** Logs with Snapshot entries that nobody completes because the log is stopped. */
+  /** Stopped logs with pending snapshots. */
   readonly stopped: number;
   /**
-   * Snapshot jobs that were sent though the stream should have sent them: their entries are older than `youngSeconds` and
-   * less than a day old. 0 if `youngSeconds` is 0, since the stream may yet send them.
+   * Snapshot jobs that the stream should have sent: their entries are older than `youngSeconds` and
+   * less than a day old. 0 if `youngSeconds` is 0, because the stream may still send them.
    */
   readonly missed: number;
   /**
-   * When the oldest Snapshot entry was written that nobody has completed, however young, in epoch seconds by its
-   * client's clock; undefined where there is none.
+   * Creation time of the oldest pending snapshot, however young, in epoch seconds by the client's
+   * clock; undefined if there is none.
    */
   readonly oldest?: number | undefined;
-  /** Since when the oldest archive, expire or collect job is due, sent or not, in epoch seconds; undefined if none is. */
+  /**
+   * When the oldest archive, expire or collect job became due, sent or not, in epoch seconds;
+   * undefined if none is.
+   */
   readonly oldestDue?: number | undefined;
-  /** What is left to be looked at, its time being up; undefined where all was. */
+  /** The part of the work that the sweep had no time for; undefined if it is complete. */
   readonly rest?: SweepRest | undefined;
 }
 
 /**
- * Finds what the stream missed and what is due, in all logs: snapshots that nobody completed, segments that are to be
- * archived or to expire, and what collections have left for later. Writes nothing itself.
+ * Finds what the stream missed and what is due, in all logs: pending snapshots, segments to archive
+ * or expire, and gc candidates. It sends jobs and writes nothing itself.
  *
- * A log that is written to while a sweep goes on from an earlier one is looked at by the next one at the latest.
+ * If a log changes while a sweep continues an earlier one, the next sweep finds the change at the
+ * latest.
  *
- * It costs one scan of the Segment table, for each log one query from its Last Snapshot on, and two listings of the bucket for
- * all logs together, and one query more for each log in which something is left over.
+ * A sweep costs one scan of the Segment table, one query from Last Snapshot on for each log, two
+ * listings of the bucket, and one more query for each gc candidate.
  */
 export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promise<SweepResult> {
-  const run = new Run(deps, options);
-  const looks =
+  const run = new SweepRun(deps, options);
+  const scans =
     options.log === undefined ? Array.from({ length: PARTS }, (_, index) => run.part(index)) : [run.log(options.log)];
-  // Where one part cannot be read to its end, the logs of the others are looked at all the same.
-  const failed = (await Promise.allSettled(looks)).find(({ status }) => status === 'rejected');
-  await run.leftovers();
+  // If one part cannot be read, the sweep still looks at the logs of the others.
+  const failed = (await Promise.allSettled(scans)).find(({ status }) => status === 'rejected');
+  await run.gcCandidates();
   if (failed?.status === 'rejected') throw failed.reason;
   return run.result;
 }
 
-class Run {
+class SweepRun {
   readonly #deps: SweepDeps;
   readonly #options: SweepOptions;
   #logs = 0;
@@ -123,14 +141,14 @@ class Run {
   #stopped = 0;
   #missed = 0;
   readonly #failed = new Set<LogId>();
-  /** Segments of which nobody knows whose they are. */
-  #strangers = 0;
+  /** Segments whose log is unknown. */
+  #unknown = 0;
   #oldest: number | undefined;
   #oldestDue: number | undefined;
   readonly #rest: SweepRest[number][];
-  /** Whether what is left over is still to be looked for. */
-  #leftovers: boolean;
-  /** Whether a sweep was all done before but for that. */
+  /** Whether the search for gc candidates remains. */
+  #gcRemains: boolean;
+  /** Whether only gc candidates remained when this run began. */
   readonly #onlyCandidates: boolean;
 
   constructor(deps: SweepDeps, options: SweepOptions) {
@@ -138,17 +156,17 @@ class Run {
     this.#options = options;
     this.#rest = Array.from({ length: PARTS }, (_, index) => options.from?.[index] ?? 'beginning');
     if (options.log !== undefined) this.#rest.fill('end');
-    this.#leftovers = options.leftovers ?? (options.collect !== true && options.rebuild !== true);
+    this.#gcRemains = options.gcCandidates ?? (options.collect !== true && options.rebuild !== true);
     this.#onlyCandidates = this.#isThrough;
   }
 
   get result(): SweepResult {
-    const rest = this.#isThrough && !this.#leftovers ? undefined : this.#rest;
+    const rest = this.#isThrough && !this.#gcRemains ? undefined : this.#rest;
     return {
       logs: this.#logs,
       jobs: this.#jobs,
       waiting: this.#waiting,
-      failed: this.#failed.size + this.#strangers,
+      failed: this.#failed.size + this.#unknown,
       stopped: this.#stopped,
       missed: this.#missed,
       oldest: this.#oldest,
@@ -162,23 +180,25 @@ class Run {
     return this.#rest.every((each) => each === 'end');
   }
 
-  /** Looks at all logs in one part of the Segment table. */
+  /** Sweeps all logs in one part of the Segment table. */
   async part(index: number): Promise<void> {
     const from = this.#rest[index];
     if (from === undefined || from === 'end') return;
-    const torn = new Set<LogId>();
-    // Its log, where one can see whose it is, is asked for by itself, which says what is wrong.
+    // Logs to query individually after the scan.
+    const individual = new Set<LogId>();
+    // If the log of an invalid item is known, its query reports what is wrong.
     const onInvalid = (error: ItemInvalidError): void => {
-      if (error.log !== undefined) torn.add(parseLogId(error.log));
+      if (error.log !== undefined) individual.add(parseLogId(error.log));
       else this.#fail(undefined, error);
     };
-    // A scan gives the segments of one log one after the other, but nobody promises so: a log whose segments do not come
-    // from the first on is asked for by itself.
+    // A scan returns the segments of one log in order, but DynamoDB does not guarantee this. A log
+    // whose segments do not start with the first one is queried individually.
     const end = async (group: readonly Segment[]): Promise<void> => {
       const [first] = group;
       if (first === undefined) return;
-      if (!torn.has(first.log) && group.every(({ segment }, i) => segment === i)) await this.#look(first.log, group);
-      else torn.add(first.log);
+      const isInOrder = group.every(({ segment }, i) => segment === i);
+      if (!individual.has(first.log) && isInOrder) await this.#visit(first.log, group);
+      else individual.add(first.log);
     };
     let group: Segment[] = [];
     let rest: SweepRest[number] = 'end';
@@ -196,22 +216,22 @@ class Run {
       group.push(segment);
     }
     await end(group);
-    for (const log of torn) await this.log(log);
+    for (const log of individual) await this.log(log);
     this.#rest[index] = rest;
   }
 
-  /** Looks at one log. */
+  /** Sweeps one log. */
   async log(log: LogId): Promise<void> {
-    await this.#look(log);
+    await this.#visit(log);
   }
 
   /**
-   * Asks for what other collections, and uploads that were never finished, have left behind, once all logs have been
-   * looked at. Where the time is up by then it is left to a run of its own; what that has no time for, the next sweep finds.
+   * Sends collect jobs for gc candidates, after all logs. If the time is up by then, the next run
+   * does only this. The sweep after that run finds the candidates for which it has no time.
    */
-  async leftovers(): Promise<void> {
-    if (!this.#leftovers || !this.#isThrough || (this.#isOver() && !this.#onlyCandidates)) return;
-    this.#leftovers = false;
+  async gcCandidates(): Promise<void> {
+    if (!this.#gcRemains || !this.#isThrough || (this.#isOver() && !this.#onlyCandidates)) return;
+    this.#gcRemains = false;
     for (const [log, { why, due }] of await findGcCandidates(this.#deps)) {
       if (this.#options.log !== undefined && this.#options.log !== log) continue;
       await this.#guard(log, async () => {
@@ -223,14 +243,14 @@ class Run {
     }
   }
 
-  /** @param found its segments, where they are known */
-  async #look(log: LogId, found?: readonly Segment[]): Promise<void> {
+  /** @param found the segments of the log, if they are known */
+  async #visit(log: LogId, found?: readonly Segment[]): Promise<void> {
     await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
     this.#logs++;
     this.#deps.onProgress?.(this.#logs);
   }
 
-  /** What is wrong with one log must not keep the others from being looked at. */
+  /** An error of one log must not end the sweep. */
   async #guard(log: LogId, act: () => Promise<void>): Promise<void> {
     try {
       await act();
@@ -246,7 +266,7 @@ class Run {
   }
 
   #fail(log: LogId | undefined, error: LogfoldError): void {
-    if (log === undefined) this.#strangers++;
+    if (log === undefined) this.#unknown++;
     else if (this.#failed.has(log)) return;
     else this.#failed.add(log);
     this.#deps.onFailure(log, error);
@@ -257,7 +277,7 @@ class Run {
     let isStopped: boolean | undefined;
     const { rebuild, collect, since, youngSeconds = 0 } = this.#options;
     if (rebuild === true) {
-      await this.#send({ kind: 'rebuild', log }, 'every snapshot is to be made anew');
+      await this.#send({ kind: 'rebuild', log }, 'every snapshot must be rebuilt');
       return;
     }
     for (const [i, segment] of segments.entries()) {
@@ -272,37 +292,36 @@ class Run {
           if (isStopped) this.#stopped++;
         }
         const age = now() / 1000 - created;
-        // An entry from the future has the time of a wrong clock, which would hide a lost record until then.
+        // A creation time in the future comes from a wrong clock. Skipping it would hide a lost
+        // record until then.
         if (Math.abs(age) < youngSeconds) continue;
-        const sent = await this.#send(
-          { kind: 'snapshot', log, position, again: true },
-          'nobody completed this snapshot',
-        );
+        const sent = await this.#send({ kind: 'snapshot', log, position, again: true }, 'the snapshot is pending');
         if (sent && !isStopped && youngSeconds > 0 && age < STREAM_SECONDS) this.#missed++;
       }
     }
     requireDense(log, segments);
     const policy = policyOf(log);
     const plan = (of: readonly Segment[]) => planRetention(of, policy, now());
-    // The scan may show what has changed since; whatever is to go is looked at again.
+    // The scan may be stale. Before the sweep sends a job, it reads the segments again.
     const isAtRest = plan(segments).length + expiringUnarchived(segments, policy).length === 0;
     const current = isAtRest ? [] : await this.#segments(log);
     for (const job of plan(current)) {
       this.#isDueSince(dueSince(current, job, policy));
-      await this.#send(job, job.kind === 'archive' ? 'it need not stay' : 'it need not stay in the table');
+      const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
+      await this.#send(job, why);
     }
     for (const { segment } of expiringUnarchived(current, policy)) {
       const error = new SegmentStateError(
-        'the policy archives, and the entries of the segment leave without an archive',
+        'the entries of the segment expire without the archive that the policy requires',
         {
           log,
           segment,
-          advice: `Run 'logfold expire LOG ${segment} --undo', which takes that back: then it is archived`,
+          advice: `Run 'logfold expire LOG ${segment} --undo'. The next sweep then archives the segment`,
         },
       );
       this.#fail(log, error);
     }
-    if (collect === true) await this.#send({ kind: 'collect', log }, 'every log is to be collected');
+    if (collect === true) await this.#send({ kind: 'collect', log }, 'every log must be collected');
   }
 
   #segments(log: LogId): Promise<readonly Segment[]> {
@@ -314,7 +333,7 @@ class Run {
     this.#oldestDue = Math.min(ms / 1000, this.#oldestDue ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Whether the job was sent, and not held back. */
+  /** @returns whether the job was sent; false if it was held back */
   async #send(job: Job, why: string): Promise<boolean> {
     if (this.#deps.holdsBack?.(job) === true) {
       this.#waiting++;

@@ -413,7 +413,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => here('archive', log, '0')));
     await here('verify', log);
   },
-  "Run 'logfold expire LOG … --undo', which takes that back: then it is archived": async (refused) => {
+  "Run 'logfold expire LOG … --undo'. The next sweep then archives the segment": async (refused) => {
     const log = await closed();
     await here('expire', log, '0', '--no-archive', ...A_DAY);
     const sweep = () => here('sweep', '--log', log, '--keep-segments', '1');
@@ -436,7 +436,7 @@ export const COMMANDS: Cases = {
     await place.deleteItem(log, { segment: 0, entry: 1 });
     const advice = await refused(() => here('expire', log, '0', '--undo'));
     const sweep = () => here('sweep', '--log', log, '--keep-segments', '1');
-    await expect(sweep()).rejects.toThrow('leave without an archive');
+    await expect(sweep()).rejects.toThrow('expire without the archive');
     await paste(advice);
     await sweep();
   },

@@ -271,7 +271,7 @@ export const DAMAGE: Cases = {
     await sheets.blobs.delete([POLICIES_KEY]);
     expect((await read()).of(log)).toEqual(DEFAULT_POLICY);
   },
-  'Remove it: then the next sweep begins at the beginning, and asks again for all that is due': async (refused) => {
+  'Remove it: the next sweep then looks at all logs, and requests every due job again': async (refused) => {
     const sheets = new SheetLogs();
     await damagedNote(sheets, SWEEP_KEY);
     await refused(() => readSweepNote(sheets.blobs));

