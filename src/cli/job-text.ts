@@ -22,7 +22,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     }
     case 'compacted': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${what}: ${count(result.waited, 'edit')} settled, ${count(result.chunksWritten, 'chunk')}, ${size}`;
+      return `${what}: ${count(result.waited, 'edit')} flushed, ${count(result.chunksWritten, 'chunk')}, ${size}`;
     }
     case 'stopped':
       return `${what}: the log is stopped: ${result.stop.message}`;

@@ -43,53 +43,58 @@ async function worked(edits: SheetEdit): Promise<{ log: LogId; work: Record<stri
   return { log, work: await place.json('work', '--until-idle') };
 }
 
-describe('edits that wait in a snapshot', () => {
+describe('buffered edits', () => {
   beforeAll(async () => {
     place = await CliPlace.open();
   });
   afterAll(() => place.close());
 
-  test('are settled by compact, which changes nothing that is read', async () => {
+  test('flush writes them into the tree and changes nothing that is read', async () => {
     const { log, work } = await worked(every(1_000, 'edited'));
-    expect(work).toMatchObject({ snapshots: 1, compactions: 0 });
-    expect(await statusOf(log)).toMatchObject({ waiting: CELLS / 1_000 });
+    expect(work).toMatchObject({ snapshots: 1, flushes: 0 });
+    expect(await statusOf(log)).toMatchObject({ bufferedEdits: CELLS / 1_000 });
     const before = await place.json('export', log);
 
-    const compacted = await place.json('compact', log);
+    const flushed = await place.json('flush', log);
     const position = { segment: 0, entry: 4 };
-    expect(compacted).toMatchObject({ log, position, outcome: 'compacted', waited: CELLS / 1_000 });
-    expect(compacted.chunksWritten).toBeGreaterThan(1);
+    expect(flushed).toMatchObject({ log, position, outcome: 'compacted', waited: CELLS / 1_000 });
+    expect(flushed.chunksWritten).toBeGreaterThan(1);
 
     expect(await place.json('export', log)).toEqual(before);
-    const stateHash = compacted.stateHash;
+    const stateHash = flushed.stateHash;
     expect(await place.json('replay', log)).toMatchObject({ equal: true, stored: stateHash, replayed: stateHash });
     expect(await place.json('verify', log)).toMatchObject({ snapshots: 3, problems: [] });
-    expect(await statusOf(log)).toMatchObject({ waiting: 0, lastSnapshot: position, stopped: null });
+    expect(await statusOf(log)).toMatchObject({ bufferedEdits: 0, lastSnapshot: position, stopped: null });
 
-    const again = await runCli(['compact', log, ...place.words]);
-    expect(again).toMatchObject({ code: 0, stdout: 'The snapshot at 0/4 was settled already\n' });
+    const again = await runCli(['flush', log, ...place.words]);
+    expect(again).toMatchObject({ code: 0, stdout: 'The snapshot at 0/4 has no buffered edits\n' });
   });
 
-  test('are settled by the pipeline itself where that is due', async () => {
+  test('the pipeline flushes them when that is due', async () => {
     const { log, work } = await worked(every(4, 'x'));
-    expect(work).toMatchObject({ snapshots: 1, compactions: 1, stopped: [], failures: [] });
-    expect(await statusOf(log)).toMatchObject({ waiting: 0 });
+    expect(work).toMatchObject({ snapshots: 1, flushes: 1, stopped: [], failures: [] });
+    expect(await statusOf(log)).toMatchObject({ bufferedEdits: 0 });
     expect(await place.json('replay', log)).toMatchObject({ equal: true });
     expect(await place.json('verify', log)).toMatchObject({ problems: [] });
   });
 
-  test('cannot be settled in a log without a snapshot', async () => {
+  test('flush refuses a log without a snapshot', async () => {
     const log = await place.log();
-    const refusal = refusalOf(await runCli(['compact', log, '--json', ...place.words]));
+    const refusal = refusalOf(await runCli(['flush', log, '--json', ...place.words]));
     expect(refusal).toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT', log });
   });
 
-  test('stay where the log is stopped', async () => {
+  test('compact, the old name of flush, still works', async () => {
+    const { log } = await worked(every(1_000, 'edited'));
+    expect(await place.json('compact', log)).toMatchObject({ log, outcome: 'compacted' });
+  });
+
+  test('flush leaves them in place if the log is stopped', async () => {
     const { log } = await worked(every(1_000, 'edited'));
     for (const key of await place.keys(log, 'chunks')) await place.blobs.delete([key]);
-    const answer = await runCli(['compact', log, '--json', ...place.words]);
+    const answer = await runCli(['flush', log, '--json', ...place.words]);
     expect(answer.code).toBe(1);
     expect(JSON.parse(answer.stdout)).toMatchObject({ outcome: 'stopped', stop: { code: 'CHUNK_MISSING' } });
-    expect(await statusOf(log)).toMatchObject({ waiting: CELLS / 1_000, stopped: { code: 'CHUNK_MISSING' } });
+    expect(await statusOf(log)).toMatchObject({ bufferedEdits: CELLS / 1_000, stopped: { code: 'CHUNK_MISSING' } });
   });
 });

@@ -76,7 +76,7 @@ describe('a log that another reducer folds than the one that nobody named', () =
     const before = await place.contents();
     const refusals = await place.refusals(
       ['work', '--until-idle'],
-      ['compact', log],
+      ['flush', log],
       ['replay', log],
       ['append', log, edits],
     );

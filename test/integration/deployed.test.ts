@@ -112,12 +112,12 @@ describe('a stack with tables and a bucket of its own', () => {
     await world.client.addEntry(large, { type: 'Set', version: 1, body: few });
     const { position } = await world.client.addSnapshot(large);
     await deployment.settle();
-    expect(await world.status(large)).toMatchObject({ lastSnapshot: position, waiting: 0, stopped: null });
+    expect(await world.status(large)).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
     // For so long the queue takes a job for one that it has had already.
     deployment.pass(300);
     await deployment.invoke('SweepFunction', { log: large, rebuild: true });
     await deployment.settle(NO_TIME);
-    expect(await world.status(large)).toMatchObject({ lastSnapshot: position, waiting: 0, stopped: null });
+    expect(await world.status(large)).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
     expect(await deployment.invoke('ReplayFunction', { log: large })).toMatchObject({ equal: true });
     const outcomes = world.output().log.filter((line) => line.log === large && line.outcome !== undefined);
     expect(outcomes.map(({ message }) => message)).toEqual([

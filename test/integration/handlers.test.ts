@@ -177,7 +177,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     // One snapshot, and what follows from it: the queue drops the others' second jobs.
     expect(jobs).toEqual(['snapshot', 'compact']);
     const status = await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log);
-    expect(status).toMatchObject({ lastSnapshot: position, waiting: 0, stopped: null });
+    expect(status).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
   });
 
   test('report a malformed record and route the others', async () => {

@@ -32,7 +32,7 @@ describe('status', () => {
       lagEntries: 3,
       chunks: 0,
       bytes: 0,
-      waiting: 0,
+      bufferedEdits: 0,
       stopped: null,
     });
   });

@@ -7,23 +7,24 @@ import { count } from '../format.ts';
 import { formatBytes } from '../output.ts';
 
 export function flushCommand() {
-  return command('compact', 'Settle the newest snapshot: write the edits that wait in it, however few they are.')
+  return command('flush', 'Flush the newest snapshot: write its buffered edits into the tree, however few they are.')
+    .alias('compact')
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
       inEnvironment(options, async ({ deps, requireReducer }, output) => {
         await requireReducer(log);
         const position = await newestSnapshot(deps.store, log);
         if (position === undefined) {
-          throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
+          throw new SegmentWithoutSnapshotError('this log has no complete snapshot yet', {
             log,
             advice: "Run 'logfold sweep --log LOG' first, which completes one",
           });
         }
-        const result = await output.during('Snapshots settled', () =>
+        const result = await output.during('Snapshots flushed', () =>
           flushSnapshot(deps, { kind: 'compact', log, position }),
         );
         output.result({ log, ...result }, describe(result));
-        // Neither is settled: the one must not be, the other cannot.
+        // In both cases the snapshot still has its buffered edits.
         if (result.outcome === 'stopped' || result.outcome === 'foreign') process.exitCode = 1;
       }),
     );
@@ -34,17 +35,17 @@ function describe(result: FlushResult): string {
   switch (result.outcome) {
     case 'compacted': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${snapshot} is settled: ${count(result.waited, 'edit')} waited, ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
+      return `${snapshot} is flushed: ${count(result.waited, 'edit')} from its buffers; ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
     }
     case 'settling':
-      return `${snapshot} is settled in part`;
+      return `${snapshot} is flushed in part`;
     case 'settled':
-      return `${snapshot} was settled already`;
+      return `${snapshot} has no buffered edits`;
     case 'passed':
-      return `${snapshot} is no longer the newest: ${formatPosition(result.newest)} is`;
+      return `${snapshot} is not the newest any more: the snapshot at ${formatPosition(result.newest)} is newer`;
     case 'foreign':
-      return `${snapshot} is left as it is: ${result.reason}`;
+      return `${snapshot} was not flushed: ${result.reason}`;
     case 'stopped':
-      return `${snapshot} is left as it is, since the log is stopped: ${result.stop.message}`;
+      return `${snapshot} was not flushed, because the log is stopped: ${result.stop.message}`;
   }
 }

@@ -79,7 +79,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       'lag',
       'chunks',
       'bytes',
-      'waiting',
+      'buffered',
       'stopped',
     ],
   });
@@ -94,7 +94,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     lagEntries,
     chunks,
     bytes,
-    waiting,
+    bufferedEdits,
     stopped,
   } of logs) {
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
@@ -110,7 +110,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       lagEntries,
       chunks,
       size,
-      waiting ?? '?',
+      bufferedEdits ?? '?',
       stopped?.code ?? '-',
     ]);
   }

@@ -68,7 +68,7 @@ class Summary {
   readonly #output: Output;
   #built = 0;
   #present = 0;
-  #compactions = 0;
+  #flushes = 0;
   #archived = 0;
   #removed = 0;
   #entries = 0;
@@ -111,7 +111,7 @@ class Summary {
         break;
       }
       case 'compacted':
-        this.#compactions++;
+        this.#flushes++;
         this.#written(result);
         break;
       case 'archived':
@@ -152,10 +152,10 @@ class Summary {
   finish(): void {
     const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
-    const totals = { snapshots: this.#built, present: this.#present, compactions: this.#compactions };
+    const totals = { snapshots: this.#built, present: this.#present, flushes: this.#flushes };
     const life = { archived: this.#archived, removed: this.#removed };
     const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
-    const built = `${count(this.#built, 'snapshot')} built from ${countEntries(this.#entries)}, ${this.#compactions} settled`;
+    const built = `${count(this.#built, 'snapshot')} built from ${countEntries(this.#entries)}, ${this.#flushes} flushed`;
     this.#output.result(
       { ...totals, ...life, ...written, stopped, failures: this.#failures },
       `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}`,

@@ -37,8 +37,8 @@ export interface LogStatus {
   /** Chunks in the blob store, and their stored size in bytes. */
   readonly chunks: number;
   readonly bytes: number;
-  /** Edits that wait in the newest snapshot until writing them is worth it; null where its root cannot be read. */
-  readonly waiting: number | null;
+  /** Edits in the write buffers of the newest snapshot; null if its root cannot be read. */
+  readonly bufferedEdits: number | null;
   readonly stopped: Stop | null;
 }
 
@@ -106,7 +106,7 @@ export async function logStatus(
     lagEntries: entries - folded,
     chunks,
     bytes,
-    waiting: lastSnapshot === null ? 0 : await bufferedIn(deps, { log, position: lastSnapshot }),
+    bufferedEdits: lastSnapshot === null ? 0 : await bufferedIn(deps, { log, position: lastSnapshot }),
     stopped,
   };
 }

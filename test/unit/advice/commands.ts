@@ -314,10 +314,10 @@ export const COMMANDS: Cases = {
     const log = await place.client.createLog();
     const module = await file('own.mjs', REDUCER);
     await here('sweep', '--log', log, '--reducer', module);
-    const advice = await refused(() => here('compact', log));
-    await here('compact', log, '--reducer', module);
+    const advice = await refused(() => here('flush', log));
+    await here('flush', log, '--reducer', module);
     const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
-    await here('compact', log, '--reducer', own).catch((error: unknown) => {
+    await here('flush', log, '--reducer', own).catch((error: unknown) => {
       // Nothing refuses it, but a snapshot of another reducer is not settled.
       expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
     });
@@ -329,8 +329,8 @@ export const COMMANDS: Cases = {
   },
   "Run 'logfold sweep --log LOG' first, which completes one": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
-    await paste(await refused(() => here('compact', log)));
-    await here('compact', log);
+    await paste(await refused(() => here('flush', log)));
+    await here('flush', log);
   },
   "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
