@@ -59,7 +59,7 @@ describe('a stack with tables and a bucket of its own', () => {
       // Node reads the map at each start, so it holds no sources.
       expect(mapBytes, id).toBeLessThan(2 * bytes);
       expect(
-        sources.some((source) => source.endsWith('/src/errors.ts')),
+        sources.some((source) => source.endsWith('/src/errors/logfold-error.ts')),
         id,
       ).toBe(true);
       expect(sources.filter((source) => /\.node$|node-gyp-build|bindings|-extract/.test(source))).toEqual([]);
