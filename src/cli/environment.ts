@@ -20,7 +20,7 @@ import { S3BlobStore } from '../adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
-import { type CheckpointStore, checkpointPath, FileCheckpointStore } from '../local/checkpoint-store.ts';
+import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { givenEndpoint, joinEngine } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
@@ -127,7 +127,7 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
       },
       streams: new DynamoDBStreamsClient(config),
       streamArn: () => describeStream(dynamodb, names.entryTable),
-      checkpoints: (streamArn) => new FileCheckpointStore(checkpointPath(dir), streamArn),
+      checkpoints: (streamArn) => new FileCheckpointStore(dir, streamArn),
       lost: engine.lost,
       endpoint: engine.endpoint,
       close: () => engine.leave(),

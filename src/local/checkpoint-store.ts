@@ -1,16 +1,16 @@
 import { open, readFile, rename } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import * as z from 'zod';
 import { EngineError } from '../errors.ts';
 
-/** How far a stream has been read: for each shard the sequence number of the last record that is done with. */
+/** A position in a stream: for each shard, the sequence number of the last record that is done. */
 export type StreamPosition = Readonly<Record<string, string>>;
 
-/** Remembers how far one stream has been read. */
+/** Stores the position in one stream. */
 export interface CheckpointStore {
-  /** What was saved last; empty where nothing was. */
+  /** The position that was saved last; empty if there is none. */
   load(): Promise<StreamPosition>;
-  /** Replaces what is remembered, wholly or not at all. */
+  /** Replaces the position atomically. */
   save(position: StreamPosition): Promise<void>;
 }
 
@@ -19,19 +19,19 @@ const schema = z.object({
   position: z.record(z.string(), z.string().regex(/^\d+$/)),
 });
 
-/** How far which stream has been read. */
+/** The position in a named stream. */
 export type StreamCheckpoint = Readonly<z.infer<typeof schema>>;
 
-/** Where the checkpoint of a data directory lies. */
-export function checkpointPath(dir: string): string {
+function checkpointPath(dir: string): string {
   return join(dir, 'stream-checkpoint.json');
 }
 
 /**
- * What was saved last, whatever stream it is of; undefined if nothing was.
- * @throws EngineError if the file is not what `save` wrote
+ * The checkpoint of a data directory, of any stream; undefined if there is none.
+ * @throws EngineError if the file is damaged
  */
-export async function readCheckpoint(path: string): Promise<StreamCheckpoint | undefined> {
+export async function readCheckpoint(dir: string): Promise<StreamCheckpoint | undefined> {
+  const path = checkpointPath(dir);
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -43,33 +43,35 @@ export async function readCheckpoint(path: string): Promise<StreamCheckpoint | u
     return schema.parse(JSON.parse(text));
   } catch (cause) {
     throw new EngineError(`${path} is damaged`, {
-      advice: 'Delete it: the stream is then read from its beginning, and work that is done already is not redone',
+      advice: 'Delete the file: logfold then reads the stream from its beginning, and repeats no finished work',
       cause,
     });
   }
 }
 
 /**
- * Remembers a stream's position in a file, synced to the disk. It counts for this very stream only: a table that was
- * deleted and created again has another one, which is read from its beginning.
+ * Stores the position in a file of the data directory and syncs the file to the disk. The position
+ * is valid for one stream: a table that is deleted and created again has a new stream, which is
+ * read from its beginning.
  */
 export class FileCheckpointStore implements CheckpointStore {
-  readonly #path: string;
+  readonly #dir: string;
   readonly #streamArn: string;
 
-  constructor(path: string, streamArn: string) {
-    this.#path = path;
+  constructor(dir: string, streamArn: string) {
+    this.#dir = dir;
     this.#streamArn = streamArn;
   }
 
-  /** @throws EngineError where the file is there but not what `save` wrote */
+  /** @throws EngineError if the file is damaged */
   async load(): Promise<StreamPosition> {
-    const checkpoint = await readCheckpoint(this.#path);
+    const checkpoint = await readCheckpoint(this.#dir);
     return checkpoint?.streamArn === this.#streamArn ? checkpoint.position : {};
   }
 
   async save(position: StreamPosition): Promise<void> {
-    const temporary = `${this.#path}.${process.pid}.tmp`;
+    const path = checkpointPath(this.#dir);
+    const temporary = `${path}.${process.pid}.tmp`;
     const file = await open(temporary, 'w');
     try {
       await file.writeFile(JSON.stringify({ streamArn: this.#streamArn, position }, undefined, 2));
@@ -77,8 +79,8 @@ export class FileCheckpointStore implements CheckpointStore {
     } finally {
       await file.close();
     }
-    await rename(temporary, this.#path);
-    const folder = await open(dirname(this.#path), 'r');
+    await rename(temporary, path);
+    const folder = await open(this.#dir, 'r');
     try {
       await folder.sync();
     } finally {

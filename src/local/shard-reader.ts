@@ -2,41 +2,35 @@ import { ResourceMissingError } from '../errors.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { BatchDelivery } from './batch-delivery.ts';
 import type { RecordPage, StreamRequests } from './stream-requests.ts';
-import type { Time } from './stream-settings.ts';
-import { backoffMs, type StreamSettings } from './stream-settings.ts';
+import { backoffMs, type StreamSettings, type Time } from './stream-settings.ts';
 
-/** Records that were trimmed from a shard before they were read, and are lost to whoever reads the stream. */
+/** A gap: records of a shard that the stream dropped before they were read. */
 export interface TrimmedRecords {
   readonly shardId: string;
-  /** The last record that was read; undefined where none was. */
+  /** The last record before the gap; undefined if no record was read. */
   readonly afterSequenceNumber: string | undefined;
 }
 
 export interface ShardReaderOptions {
   readonly shardId: string;
-  /** Where an earlier run left off; undefined to read the shard from its beginning. */
+  /** The position of an earlier run; undefined to start at the oldest record. */
   readonly position: string | undefined;
   readonly requests: StreamRequests;
   readonly delivery: BatchDelivery;
   readonly filter: (record: StreamRecord) => boolean;
   readonly onTrimmed: (trimmed: TrimmedRecords) => Promise<void>;
-  /** Called each time that the reader has seen the end of what there is. */
+  /** Called each time that `tip` changes. */
   readonly onTip: () => void;
-  /** The poller's count of questions; see `tip`. */
+  /** The poller's logical clock. */
   readonly tick: () => number;
   readonly settings: StreamSettings;
   readonly time: Time;
 }
 
-/** Reads one shard in order and hands it over in batches. */
+/** Reads one shard in order and delivers its records page by page. */
 export class ShardReader {
   readonly #options: ShardReaderOptions;
-  /** Every record up to here is handled, filtered out or given up. */
   #position: string | undefined;
-  /** Every record up to here was read; undefined where to begin at the oldest. */
-  #read: string | undefined;
-  #gathered: StreamRecord[] = [];
-  #gatheredSince = 0;
   #iterator: string | undefined;
   #trims = 0;
   #tip = -1;
@@ -45,40 +39,42 @@ export class ShardReader {
   constructor(options: ShardReaderOptions) {
     this.#options = options;
     this.#position = options.position;
-    this.#read = options.position;
   }
 
-  /** Sequence number up to which all records are handled, filtered out or given up. */
+  /**
+   * The sequence number up to which all records are handled, filtered out or discarded.
+   * Undefined if there is none, also after a gap.
+   */
   get position(): string | undefined {
     return this.#position;
   }
 
-  /** Whether the shard has ended and all of it is done. */
+  /** Whether the shard is closed and all its records are done. */
   get finished(): boolean {
     return this.#finished;
   }
 
-  /** The tick at which the newest request began that found nothing more, with all that came before it done. */
+  /** The tick at which the newest request that found no more records began; -1 before the first. */
   get tip(): number {
     return this.#tip;
   }
 
-  /** Reads until the shard has ended or the signal aborts. */
+  /** Reads until the shard is finished or the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted && !this.#finished) {
-      const asked = this.#options.tick();
+      const began = this.#options.tick();
       const page = await this.#readPage(signal);
-      if (page !== undefined) await this.#take(page, asked, signal);
+      if (page !== undefined) await this.#deliver(page, began, signal);
     }
   }
 
-  /** The next page; undefined where the signal aborted, or where to try again from `#read`. */
+  /** The next page; undefined if the signal aborted or the request must be repeated. */
   async #readPage(signal: AbortSignal): Promise<RecordPage | undefined> {
     const { requests, settings, shardId, time } = this.#options;
     try {
-      this.#iterator ??= await requests.iterator(shardId, this.#read, signal);
+      this.#iterator ??= await requests.iterator(shardId, this.#position, signal);
       if (this.#iterator === undefined) return undefined;
-      const page = await requests.records(this.#iterator, settings.batchSize - this.#gathered.length, signal);
+      const page = await requests.records(this.#iterator, settings.batchSize, signal);
       this.#iterator = page?.next;
       this.#trims = 0;
       return page;
@@ -86,50 +82,34 @@ export class ShardReader {
       this.#iterator = undefined;
       const problem = problemOf(error);
       if (problem === 'expired') return undefined;
-      // What was trimmed over and over before it could be read is one gap.
-      if (this.#trims === 0) await this.#options.onTrimmed({ shardId, afterSequenceNumber: this.#read });
-      this.#read = undefined;
+      // Several trims in a row are one gap.
+      if (this.#trims === 0) await this.#options.onTrimmed({ shardId, afterSequenceNumber: this.#position });
+      this.#position = undefined;
       this.#trims++;
-      // Shards go a day after their last record. Where it is the whole stream that has gone, the poller finds out.
+      // DynamoDB drops a shard a day after its last record. If the whole stream is gone, the
+      // poller's next request fails.
       if (problem === 'gone') this.#finished = true;
       else await time.sleep(backoffMs(this.#trims, settings), signal);
       return undefined;
     }
   }
 
-  async #take(page: RecordPage, asked: number, signal: AbortSignal): Promise<void> {
-    const { filter, onTip, settings, time } = this.#options;
-    this.#read = page.records.at(-1)?.sequenceNumber ?? this.#read;
-    if (this.#gathered.length === 0) this.#gatheredSince = time.now();
-    this.#gathered.push(...page.records.filter(filter));
-
-    const waitMs = this.#gatheredSince + settings.maximumBatchingWindowSeconds * 1000 - time.now();
-    const full = this.#gathered.length >= settings.batchSize;
-    if (page.next === undefined || full || waitMs <= 0 || this.#gathered.length === 0) await this.#handOver(signal);
+  async #deliver(page: RecordPage, began: number, signal: AbortSignal): Promise<void> {
+    const { delivery, filter, onTip, settings, time } = this.#options;
+    const done = (sequenceNumber: string): void => {
+      this.#position = sequenceNumber;
+    };
+    await delivery.deliver(page.records.filter(filter), done, signal);
     if (signal.aborted) return;
+    const last = page.records.at(-1);
+    if (last !== undefined) done(last.sequenceNumber);
     if (page.next === undefined) {
       this.#finished = true;
-    } else if (page.records.length === 0 && this.#gathered.length === 0) {
-      this.#tip = asked;
+    } else if (page.records.length === 0) {
+      this.#tip = began;
       onTip();
       await time.sleep(settings.pollMs, signal);
-    } else if (page.records.length === 0) {
-      await time.sleep(Math.min(settings.pollMs, waitMs), signal);
     }
-  }
-
-  async #handOver(signal: AbortSignal): Promise<void> {
-    const batch = this.#gathered;
-    this.#gathered = [];
-    await this.#options.delivery.deliver(
-      batch,
-      (sequenceNumber) => {
-        this.#position = sequenceNumber;
-      },
-      signal,
-    );
-    // Records that the filter left out behind the last of the batch are done as well.
-    if (!signal.aborted) this.#position = this.#read ?? this.#position;
   }
 }
 

@@ -1,49 +1,51 @@
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { EngineError } from '../errors.ts';
 import type { StreamHandler, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { BatchDelivery, type DiscardedBatch, type FailedAttempt } from './batch-delivery.ts';
+import { BatchDelivery, type DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore, StreamPosition } from './checkpoint-store.ts';
 import { ShardReader, type TrimmedRecords } from './shard-reader.ts';
 import { StreamRequests } from './stream-requests.ts';
-import { type StreamSettings, streamSettings, systemTime, type Time } from './stream-settings.ts';
+import { DEFAULT_STREAM_SETTINGS, type StreamSettings, systemTime, type Time } from './stream-settings.ts';
+
+/** The wait before the poller lists the shards again, in milliseconds. */
+const DISCOVER_MS = 10_000;
 
 export interface StreamPollerOptions {
   readonly client: DynamoDBStreamsClient;
   readonly streamArn: string;
   readonly handler: StreamHandler;
-  /** Records for which this is false are done without the handler seeing them. All are handled by default. */
+  /** The handler gets the records for which this is true. By default it gets all records. */
   readonly filter?: ((record: StreamRecord) => boolean) | undefined;
   readonly checkpoints: CheckpointStore;
-  /** The failure destination: takes batches that are given up. Where it throws, polling ends with its error. */
+  /** The failure destination. Its error ends the run. */
   readonly onDiscard: (batch: DiscardedBatch) => Promise<void>;
-  /** Learns of records that the stream dropped before they were read. Where it throws, polling ends with its error. */
+  /** Called for each gap in a shard. Its error ends the run. */
   readonly onTrimmed: (trimmed: TrimmedRecords) => Promise<void>;
-  /** Learns of failed calls of the handler that are followed by another. */
-  readonly onFailedAttempt?: ((attempt: FailedAttempt) => void) | undefined;
-  /** What is not given is as in Lambda. */
+  /** Lambda's defaults fill in absent settings. */
   readonly settings?: Partial<StreamSettings> | undefined;
   readonly time?: Time | undefined;
 }
 
 interface KnownShard {
   readonly parent: string | undefined;
-  /** Absent as long as the parent is not finished. */
+  /** Absent until the parent is finished. */
   reader?: ShardReader;
 }
 
-interface Question {
+interface CatchUp {
   readonly tick: number;
-  readonly answer: PromiseWithResolvers<void>;
+  readonly done: PromiseWithResolvers<void>;
 }
 
 /**
- * Reads a DynamoDB stream as an event source mapping of Lambda does: every shard from its oldest record on, a child
- * only after its parent, records of a shard in order and in batches, each at least once.
+ * Reads a DynamoDB stream as Lambda's event source mappings do: every shard from its oldest record
+ * on, a child after its parent, the records of a shard in order and in batches, each at least once.
  *
- * How far it is becomes durable only by `commit`, since what a handler starts may end long after it returns.
+ * Only `commit` makes a position durable, since the work that a handler starts may end long after
+ * the handler returns.
  *
- * Source: AWS Lambda Developer Guide, "Using AWS Lambda with Amazon DynamoDB"; Amazon DynamoDB Developer Guide,
- * "Working with streams" (lineage of shards).
+ * Source: AWS Lambda Developer Guide, "Using AWS Lambda with Amazon DynamoDB"; Amazon DynamoDB
+ * Developer Guide, "Working with streams" (lineage of shards).
  */
 export class StreamPoller {
   readonly #options: StreamPollerOptions;
@@ -52,11 +54,12 @@ export class StreamPoller {
   readonly #requests: StreamRequests;
   readonly #shards = new Map<string, KnownShard>();
   readonly #running = new Set<Promise<void>>();
-  readonly #questions = new Set<Question>();
+  readonly #catchUps = new Set<CatchUp>();
+  readonly #failed = new AbortController();
   #committed: StreamPosition = {};
   #saving: Promise<void> = Promise.resolve();
-  // A logical clock: each question and each end of a shard moves it on. What began at a tick or later has seen
-  // everything that was there at that tick.
+  // A logical clock. Each catch-up and each end of a shard advances it. A request that begins at a
+  // tick or later sees everything that was in the stream at that tick.
   #tick = 0;
   #discovered = -1;
   #lastFinish = 0;
@@ -64,40 +67,37 @@ export class StreamPoller {
   #failure: unknown;
   #ended = false;
 
-  /** @throws UsageError where a setting is out of range */
   constructor(options: StreamPollerOptions) {
     this.#options = options;
-    this.#settings = streamSettings(options.settings);
+    this.#settings = { ...DEFAULT_STREAM_SETTINGS, ...options.settings };
     this.#time = options.time ?? systemTime;
     this.#requests = new StreamRequests({ ...options, settings: this.#settings, time: this.#time });
   }
 
   /**
-   * Reads on from what was committed last, until the signal aborts. To be called once.
-   * @throws ResourceMissingError where there is no such stream
-   * @throws AttemptsExhaustedError where it cannot be reached
+   * Reads from the last committed position on, until the signal aborts. Call it once.
+   * @throws ResourceMissingError if the stream does not exist
+   * @throws AttemptsExhaustedError if the stream is unreachable
    */
   async run(signal: AbortSignal): Promise<void> {
-    const failed = new AbortController();
-    const stop = AbortSignal.any([signal, failed.signal]);
+    const stop = AbortSignal.any([signal, this.#failed.signal]);
     try {
       this.#committed = await this.#options.checkpoints.load();
       while (!stop.aborted) {
         this.#wake = new AbortController();
-        await this.#discover(stop, failed);
-        await this.#time.sleep(this.#settings.discoverMs, AbortSignal.any([stop, this.#wake.signal]));
+        await this.#discover(stop);
+        await this.#time.sleep(DISCOVER_MS, AbortSignal.any([stop, this.#wake.signal]));
       }
     } catch (error) {
-      this.#failure ??= error;
+      this.#fail(error);
     }
-    failed.abort();
     await Promise.all(this.#running);
     this.#ended = true;
-    for (const question of this.#questions) question.answer.reject(this.#endError());
+    for (const { done } of this.#catchUps) done.reject(this.#endError());
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** How far every shard has been handed over. What it leads to may still be under way; see `commit`. */
+  /** The position of every shard. Work that the handler started may still be running; see `commit`. */
   routed(): StreamPosition {
     const position: Record<string, string> = {};
     for (const [id, { reader }] of this.#shards) {
@@ -108,8 +108,8 @@ export class StreamPoller {
   }
 
   /**
-   * Makes a position durable that `routed` gave, so that the next run reads on from there. Call it once everything
-   * that was started up to there is done. A shard's position never goes back.
+   * Makes a position durable that `routed` returned. The next run starts there. Call it when all
+   * work that the handler started up to there is done. The position of a shard never moves back.
    */
   commit(position: StreamPosition): Promise<void> {
     const next: Record<string, string> = {};
@@ -125,19 +125,19 @@ export class StreamPoller {
   }
 
   /**
-   * Resolves once every record that is in the stream now has been handled, filtered out or given up. A shard counts as
-   * read to its end when a request that begins after this call finds nothing more in it.
-   * @throws the error with which `run` ends, where it ends before
+   * Resolves when every record that is in the stream now is handled, filtered out or discarded. For
+   * each shard, a request that begins after this call must find no more records.
+   * @throws the error of `run` if `run` ends first
    */
   caughtUp(): Promise<void> {
     if (this.#ended) return Promise.reject(this.#endError());
-    const question = { tick: ++this.#tick, answer: Promise.withResolvers<void>() };
-    this.#questions.add(question);
+    const catchUp = { tick: ++this.#tick, done: Promise.withResolvers<void>() };
+    this.#catchUps.add(catchUp);
     this.#wake.abort();
-    return question.answer.promise;
+    return catchUp.done.promise;
   }
 
-  async #discover(stop: AbortSignal, failed: AbortController): Promise<void> {
+  async #discover(stop: AbortSignal): Promise<void> {
     const tick = this.#tick;
     const listed = await this.#requests.shards(stop);
     if (listed === undefined) return;
@@ -151,63 +151,63 @@ export class StreamPoller {
     for (const [id, shard] of this.#shards) {
       if (shard.reader === undefined && this.#isDone(shard.parent)) {
         shard.reader = this.#reader(id);
-        const reading = this.#read(shard.reader, stop, failed);
+        const reading = this.#read(shard.reader, stop);
         this.#running.add(reading);
         void reading.then(() => this.#running.delete(reading));
       }
     }
     this.#discovered = tick;
-    this.#answer();
+    this.#resolveCatchUps();
   }
 
-  /** A parent that is listed no more was trimmed: nothing of it is left to read. */
+  /** The stream no longer lists a parent that it dropped: nothing of the parent is left to read. */
   #isDone(parent: string | undefined): boolean {
     const known = parent === undefined ? undefined : this.#shards.get(parent);
     return known === undefined || known.reader?.finished === true;
   }
 
   #reader(shardId: string): ShardReader {
-    const { filter = () => true, handler, onDiscard, onFailedAttempt, onTrimmed, streamArn } = this.#options;
+    const { filter = () => true, handler, onDiscard, onTrimmed, streamArn } = this.#options;
     const common = { shardId, settings: this.#settings, time: this.#time };
     return new ShardReader({
       ...common,
       position: this.#committed[shardId],
       requests: this.#requests,
-      delivery: new BatchDelivery({ ...common, streamArn, handler, onDiscard, onFailedAttempt }),
+      delivery: new BatchDelivery({ ...common, streamArn, handler, onDiscard }),
       filter,
       onTrimmed,
-      onTip: () => this.#answer(),
+      onTip: () => this.#resolveCatchUps(),
       tick: () => this.#tick,
     });
   }
 
-  async #read(reader: ShardReader, stop: AbortSignal, failed: AbortController): Promise<void> {
-    try {
-      await reader.run(stop);
-    } catch (error) {
-      this.#failure ??= error;
-      failed.abort();
-    }
+  async #read(reader: ShardReader, stop: AbortSignal): Promise<void> {
+    await reader.run(stop).catch((error: unknown) => this.#fail(error));
     if (!reader.finished) return;
     this.#lastFinish = ++this.#tick;
     this.#wake.abort();
   }
 
-  #answer(): void {
-    for (const question of this.#questions) {
-      // A shard that has ended may have children that were not listed before.
-      const allKnown = this.#discovered >= Math.max(question.tick, this.#lastFinish);
+  #resolveCatchUps(): void {
+    for (const catchUp of this.#catchUps) {
+      // A finished shard may have children that an earlier list lacks.
+      const allKnown = this.#discovered >= Math.max(catchUp.tick, this.#lastFinish);
       const allRead = this.#shards
         .values()
-        .every(({ reader }) => reader !== undefined && (reader.finished || reader.tip >= question.tick));
+        .every(({ reader }) => reader !== undefined && (reader.finished || reader.tip >= catchUp.tick));
       if (!allKnown || !allRead) continue;
-      this.#questions.delete(question);
-      question.answer.resolve();
+      this.#catchUps.delete(catchUp);
+      catchUp.done.resolve();
     }
   }
 
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+    this.#failed.abort();
+  }
+
   #endError(): unknown {
-    return this.#failure ?? new EngineError('the stream is not read any more');
+    return this.#failure ?? new EngineError('the stream poller has stopped');
   }
 }
 

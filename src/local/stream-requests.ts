@@ -1,4 +1,5 @@
 import {
+  type _Record,
   DescribeStreamCommand,
   type DynamoDBStreamsClient,
   DynamoDBStreamsServiceException,
@@ -8,12 +9,13 @@ import {
 } from '@aws-sdk/client-dynamodb-streams';
 import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError } from '../errors.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { fromSdkRecord } from './stream-records.ts';
-import type { Time } from './stream-settings.ts';
-import { backoffMs, type StreamSettings } from './stream-settings.ts';
+import { backoffMs, type StreamSettings, type Time } from './stream-settings.ts';
 
-/** The most records that one request gives. */
-export const MAX_PAGE = 1_000;
+/** The most records that one request returns. */
+const MAX_PAGE = 1_000;
+/** How often a request may fail before the poller gives up. */
+const MAX_FAILURES = 8;
+const EVENT_NAMES = ['INSERT', 'MODIFY', 'REMOVE'] as const;
 
 const THROTTLED = new Set([
   'LimitExceededException',
@@ -23,10 +25,10 @@ const THROTTLED = new Set([
 ]);
 const UNREACHABLE = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EAI_AGAIN']);
 
-/** Some records of a shard, in order. */
+/** Records of a shard, in order. */
 export interface RecordPage {
   readonly records: readonly StreamRecord[];
-  /** Where to read on; undefined once the shard has ended and nothing more will come. */
+  /** The iterator of the next page; undefined if the shard is closed and this is its last page. */
   readonly next: string | undefined;
 }
 
@@ -38,9 +40,8 @@ export interface StreamRequestsOptions {
 }
 
 /**
- * The requests that reading a stream takes. Each waits and tries again where the service is too busy, for as long as
- * it is, and up to `requestAttempts` times where it fails or cannot be reached. Each gives undefined where the signal
- * aborts first.
+ * The requests to a stream. Each request is retried while the service throttles it, and up to 8
+ * times if the service fails or is unreachable. Each returns undefined if the signal aborts first.
  */
 export class StreamRequests {
   readonly #options: StreamRequestsOptions;
@@ -50,8 +51,9 @@ export class StreamRequests {
   }
 
   /**
-   * Every shard that the stream has now.
-   * @throws ResourceMissingError where the stream does not exist
+   * All shards of the stream.
+   * @throws ResourceMissingError if the stream does not exist
+   * @throws AttemptsExhaustedError if 8 attempts fail
    */
   async shards(signal: AbortSignal): Promise<Shard[] | undefined> {
     const { client, streamArn: StreamArn } = this.#options;
@@ -66,7 +68,11 @@ export class StreamRequests {
     }
   }
 
-  /** Where to begin to read a shard: after a record, or at the oldest one that there is. */
+  /**
+   * An iterator that starts after the record `after`, or at the shard's oldest record.
+   * @throws ResourceMissingError if the stream does not have the shard
+   * @throws AttemptsExhaustedError if 8 attempts fail
+   */
   async iterator(ShardId: string, after: string | undefined, signal: AbortSignal): Promise<string | undefined> {
     const { client, streamArn: StreamArn } = this.#options;
     const command = new GetShardIteratorCommand(
@@ -76,32 +82,37 @@ export class StreamRequests {
     );
     const answer = await this.#try(() => client.send(command, { abortSignal: signal }), signal);
     if (answer !== undefined && answer.ShardIterator === undefined) {
-      throw new MessageInvalidError(`no iterator was given for shard ${ShardId}`);
+      throw new MessageInvalidError(`the stream returned no iterator for shard ${ShardId}`);
     }
     return answer?.ShardIterator;
   }
 
-  /** The next records of a shard, at most `limit`. None does not mean that there are no more unless `next` says so. */
+  /**
+   * The next records of a shard, at most `limit`. An empty page with `next` is not the end of the shard.
+   * @throws ResourceMissingError if the stream does not have the shard
+   * @throws AttemptsExhaustedError if 8 attempts fail
+   * @throws MessageInvalidError if a record lacks a part that every record has
+   */
   async records(ShardIterator: string, limit: number, signal: AbortSignal): Promise<RecordPage | undefined> {
     const command = new GetRecordsCommand({ ShardIterator, Limit: Math.min(limit, MAX_PAGE) });
     const answer = await this.#try(() => this.#options.client.send(command, { abortSignal: signal }), signal);
     if (answer === undefined) return undefined;
-    return { records: (answer.Records ?? []).map(fromSdkRecord), next: answer.NextShardIterator };
+    return { records: (answer.Records ?? []).map(toStreamRecord), next: answer.NextShardIterator };
   }
 
   async #try<T>(send: () => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
     const { settings, streamArn, time } = this.#options;
-    let failed = 0;
+    let failures = 0;
     for (let attempts = 1; !signal.aborted; attempts++) {
       try {
         return await send();
       } catch (error) {
         if (signal.aborted) return undefined;
-        const trouble = troubleOf(error);
-        if (trouble === 'other') throw this.#translate(error);
-        if (trouble === 'failed') failed++;
-        if (failed >= settings.requestAttempts) {
-          throw new AttemptsExhaustedError(failed, `stream ${streamArn} cannot be read`, { cause: error });
+        const problem = problemOf(error);
+        if (problem === 'other') throw this.#translate(error);
+        if (problem === 'failed') failures++;
+        if (failures >= MAX_FAILURES) {
+          throw new AttemptsExhaustedError(failures, `stream ${streamArn} cannot be read`, { cause: error });
         }
         await time.sleep(backoffMs(attempts, settings), signal);
       }
@@ -112,14 +123,36 @@ export class StreamRequests {
   #translate(error: unknown): unknown {
     const { streamArn } = this.#options;
     if (!(error instanceof Error) || error.name !== 'ResourceNotFoundException') return error;
-    return new ResourceMissingError(`stream ${streamArn} does not exist, or not with this shard`, { cause: error });
+    return new ResourceMissingError(`stream ${streamArn} does not exist, or lacks this shard`, { cause: error });
   }
 }
 
-function troubleOf(error: unknown): 'throttled' | 'failed' | 'other' {
+function problemOf(error: unknown): 'throttled' | 'failed' | 'other' {
   if (!(error instanceof Error)) return 'other';
   if (THROTTLED.has(error.name)) return 'throttled';
   if (error instanceof DynamoDBStreamsServiceException) return error.$fault === 'server' ? 'failed' : 'other';
   if (error.name === 'TimeoutError') return 'failed';
   return 'code' in error && typeof error.code === 'string' && UNREACHABLE.has(error.code) ? 'failed' : 'other';
+}
+
+function toStreamRecord(record: _Record): StreamRecord {
+  const change = record.dynamodb;
+  const eventName = EVENT_NAMES.find((name) => name === record.eventName);
+  if (
+    record.eventID === undefined ||
+    eventName === undefined ||
+    change?.SequenceNumber === undefined ||
+    !/^\d+$/.test(change.SequenceNumber) ||
+    change.Keys === undefined
+  ) {
+    throw new MessageInvalidError(`stream record ${record.eventID} lacks its id, event name, sequence number or keys`);
+  }
+  return {
+    eventId: record.eventID,
+    eventName,
+    sequenceNumber: change.SequenceNumber,
+    createdMs: change.ApproximateCreationDateTime?.getTime(),
+    keys: change.Keys,
+    newImage: change.NewImage,
+  };
 }

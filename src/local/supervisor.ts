@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, type Socket } from 'node:net';
 import { LogfoldError, textOf } from '../errors.ts';
-import { checkpointPath, readCheckpoint } from './checkpoint-store.ts';
+import { readCheckpoint } from './checkpoint-store.ts';
 import { chooseEngine, dataPath } from './engine-program.ts';
 import { removeEngineState, writeEngineState } from './engine-state.ts';
 import { onLines, type SupervisorMessage } from './lease.ts';
@@ -57,7 +57,7 @@ class Supervisor {
     const path = dataPath('dynoxide', this.#dir);
     try {
       indexStreamRecords(path);
-      const checkpoint = await readCheckpoint(checkpointPath(this.#dir));
+      const checkpoint = await readCheckpoint(this.#dir);
       if (checkpoint !== undefined) trimStreamRecords(path, checkpoint, Date.now());
     } catch (error) {
       console.error(`keeper ${process.pid}: stream records are not indexed or trimmed:`, error);

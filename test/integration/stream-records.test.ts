@@ -10,7 +10,7 @@ import {
   GetShardIteratorCommand,
 } from '@aws-sdk/client-dynamodb-streams';
 import { expect, onTestFinished, test } from 'vitest';
-import { checkpointPath, FileCheckpointStore } from '../../src/local/checkpoint-store.ts';
+import { FileCheckpointStore } from '../../src/local/checkpoint-store.ts';
 import { joinEngine } from '../../src/local/engine.ts';
 import { dataPath } from '../../src/local/engine-program.ts';
 import { trimStreamRecords } from '../../src/local/stream-records.ts';
@@ -65,7 +65,7 @@ async function temporaryDirectory(): Promise<string> {
   return dir;
 }
 
-test('records that are a day old and done with are trimmed, and the newest one stays', async () => {
+test('a trim deletes records that are a day old and done, and keeps the newest record', async () => {
   const stream = await openStream(await temporaryDirectory());
   try {
     const path = dataPath('dynoxide', stream.dir);
@@ -89,12 +89,12 @@ test('records that are a day old and done with are trimmed, and the newest one s
   }
 });
 
-test('a start of the engine trims what the pipeline is done with', async () => {
+test('a start of the engine trims records that the pipeline has done', async () => {
   const dir = await temporaryDirectory();
   const first = await openStream(dir);
   await first.put(6);
   const records = await first.read();
-  await new FileCheckpointStore(checkpointPath(dir), first.arn).save({ [first.shard]: records[2] ?? '' });
+  await new FileCheckpointStore(dir, first.arn).save({ [first.shard]: records[2] ?? '' });
   await first.leave();
   const database = new DatabaseSync(dataPath('dynoxide', dir));
   database.exec(`UPDATE _stream_records SET created_at = created_at - ${2 * 24 * 3600}`);

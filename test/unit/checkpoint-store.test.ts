@@ -10,24 +10,27 @@ async function folder(): Promise<string> {
   return dir;
 }
 
-test('what was saved last is loaded, and nothing else is left in the folder', async () => {
+test('a store loads the position that was saved last, and leaves no other file behind', async () => {
   const dir = await folder();
-  const store = () => new FileCheckpointStore(join(dir, 'checkpoint.json'), 'arn:1');
+  const store = () => new FileCheckpointStore(dir, 'arn:1');
   expect(await store().load()).toEqual({});
   await store().save({ a: '00012', b: '7' });
   await store().save({ a: '00013' });
   expect(await store().load()).toEqual({ a: '00013' });
-  expect(await readdir(dir)).toEqual(['checkpoint.json']);
+  expect(await readdir(dir)).toEqual(['stream-checkpoint.json']);
 });
 
-test('the position in another stream counts for nothing', async () => {
-  const path = join(await folder(), 'checkpoint.json');
-  await new FileCheckpointStore(path, 'arn:1').save({ a: '5' });
-  expect(await new FileCheckpointStore(path, 'arn:2').load()).toEqual({});
+test('a store ignores the position in another stream', async () => {
+  const dir = await folder();
+  await new FileCheckpointStore(dir, 'arn:1').save({ a: '5' });
+  expect(await new FileCheckpointStore(dir, 'arn:2').load()).toEqual({});
 });
 
-test.each(['', '{"streamArn":', '{"streamArn":"arn:1","position":{"a":5}}'])('%j is refused', async (text) => {
-  const path = join(await folder(), 'checkpoint.json');
-  await writeFile(path, text);
-  await expect(new FileCheckpointStore(path, 'arn:1').load()).rejects.toThrow('checkpoint.json is damaged');
-});
+test.each(['', '{"streamArn":', '{"streamArn":"arn:1","position":{"a":5}}'])(
+  'a store refuses the damaged file %j',
+  async (text) => {
+    const dir = await folder();
+    await writeFile(join(dir, 'stream-checkpoint.json'), text);
+    await expect(new FileCheckpointStore(dir, 'arn:1').load()).rejects.toThrow('stream-checkpoint.json is damaged');
+  },
+);

@@ -169,11 +169,11 @@ export const VALUES: Cases = {
     await refused(() => foldWatchOf({ LOGFOLD_FOLD_SECONDS: '30s' }));
     for (const LOGFOLD_FOLD_SECONDS of ['30', undefined]) foldWatchOf({ LOGFOLD_FOLD_SECONDS });
   },
-  'Delete it: the stream is then read from its beginning, and work that is done already is not redone': inDirectory(
+  'Delete the file: logfold then reads the stream from its beginning, and repeats no finished work': inDirectory(
     async (dir, refused) => {
-      const file = join(dir, 'checkpoint.json');
+      const file = join(dir, 'stream-checkpoint.json');
       await writeFile(file, '{');
-      const store = () => new FileCheckpointStore(file, 'arn:1');
+      const store = () => new FileCheckpointStore(dir, 'arn:1');
       await refused(() => store().load());
       await rm(file);
       expect(await store().load()).toEqual({});
