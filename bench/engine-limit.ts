@@ -7,6 +7,7 @@ import { DynamoDbLogStore, type DynamoDbLogStoreOptions } from '../src/adapters/
 import { FilesystemBlobStore } from '../src/adapters/filesystem/blob-store.ts';
 import { MeteredBlobStore } from '../src/adapters/metered-blob-store.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
 import { type LogId, parseLogId } from '../src/ids/log-id.ts';
 import type { Position } from '../src/ids/position.ts';
 import { joinEngine } from '../src/local/engine.ts';
@@ -58,7 +59,9 @@ async function measure(client: DynamoDBClient, directory: string, workload: Work
   const { log, position } = await fill(store, blobs, workload);
 
   requests = 0;
-  const deps = { store, blobs, platform: nativePlatform, reducer: spreadsheet, now: Date.now };
+  const whole = new ArchivedLogStore(store, { blobs, platform: nativePlatform });
+  const stores = { store: whole, tables: store, blobs, platform: nativePlatform };
+  const deps = { ...stores, reducer: spreadsheet, now: Date.now };
   const clock = new Stopwatch();
   const { outcome } = await clock.time(() => completeSnapshot(deps, { kind: 'snapshot', log, position }));
   if (outcome !== 'built') throw new Error(`the snapshot was not built: ${outcome}`);
@@ -74,7 +77,8 @@ async function measure(client: DynamoDBClient, directory: string, workload: Work
 /** Appends the entries, then a Snapshot entry, whose place it returns. */
 async function fill(store: DynamoDbLogStore, blobs: MeteredBlobStore, workload: Workload): Promise<Place> {
   const client = new LogClient({
-    store,
+    store: new ArchivedLogStore(store, { blobs, platform: nativePlatform }),
+    tables: store,
     blobs,
     now: Date.now,
     random: Math.random,
@@ -153,7 +157,8 @@ async function measureFold(
   const store = new ReadLogStore(options, pages.flat());
   const before = blobs.usage();
   const clock = new Stopwatch();
-  const deps = { store, blobs, platform: nativePlatform, reducer: spreadsheet };
+  const whole = new ArchivedLogStore(store, { blobs, platform: nativePlatform });
+  const deps = { store: whole, blobs, platform: nativePlatform, reducer: spreadsheet };
   await clock.time(() => buildState(deps, log, { at: position, only: 'beginning' }));
   const after = blobs.usage();
   const objects = after.puts - before.puts;

@@ -34,6 +34,7 @@ export interface TableCounts {
  * write whose condition does not hold is billed as any other.
  */
 export class BilledLogStore implements LogStore {
+  readonly reads = 'tables';
   readonly counts: TableCounts = { requests: 0, writeUnits: 0, readUnits: 0, scans: 0, scannedBytes: 0 };
   readonly #inner: MemoryLogStore;
   readonly #onInsert: (entry: Entry) => void;

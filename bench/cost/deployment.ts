@@ -97,7 +97,7 @@ export class Deployment {
       policyOf: async (log) => (await readPolicies(this.#blobs, model.policy)).of(log),
     };
     const sleep = async (): Promise<void> => undefined;
-    this.#client = new LogClient({ ...jobs, sleep, newLogId: () => LOG });
+    this.#client = new LogClient({ ...jobs, tables: this.#tables, sleep, newLogId: () => LOG });
     this.#onStream = streamFunction({ queue, report: failOnTrouble });
     const changeVisibility = (receipt: string, ms: number) => this.#queue.changeVisibility(receipt, ms);
     this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble, changeVisibility });

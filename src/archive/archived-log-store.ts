@@ -4,15 +4,7 @@ import type { Position } from '../ids/position.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
 import type { Entry, EntryHead } from '../log/entry.ts';
 import { decodeEntry, decodeEntryHead } from '../log/item-codec.ts';
-import type {
-  Consistency,
-  Expiration,
-  ExpiringSegment,
-  LogStore,
-  RootRef,
-  ScanPart,
-  SegmentRange,
-} from '../log/log-store.ts';
+import type { Consistency, LogReader, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
 
@@ -27,12 +19,13 @@ const OPEN_ARCHIVES = 8;
  *
  * Reads throw ArchiveMissingError and ArchiveCorruptError where entries are gone and the archive is not what it was.
  */
-export class ArchivedLogStore implements LogStore {
-  readonly #tables: LogStore;
+export class ArchivedLogStore implements LogReader {
+  readonly reads = 'tables and archives';
+  readonly #tables: TableReader;
   readonly #source: ArchiveSource;
   readonly #open = new Map<string, Promise<Archive>>();
 
-  constructor(tables: LogStore, source: ArchiveSource) {
+  constructor(tables: TableReader, source: ArchiveSource) {
     this.#tables = tables;
     this.#source = source;
   }
@@ -133,10 +126,6 @@ export class ArchivedLogStore implements LogStore {
     return opening;
   }
 
-  createLog(segment: Segment, first: Entry): Promise<void> {
-    return this.#tables.createLog(segment, first);
-  }
-
   newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
     return this.#tables.newestSegments(log, limit, consistency);
   }
@@ -151,66 +140,6 @@ export class ArchivedLogStore implements LogStore {
 
   allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment> {
     return this.#tables.allSegments(part, onInvalid);
-  }
-
-  putEntries(entries: readonly Entry[]): Promise<void> {
-    return this.#tables.putEntries(entries);
-  }
-
-  startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
-    return this.#tables.startSegment(items);
-  }
-
-  completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
-    return this.#tables.completeSnapshot(log, position, root);
-  }
-
-  replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
-    return this.#tables.replaceRoot(log, position, from, to);
-  }
-
-  advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
-    return this.#tables.advanceLastSnapshot(log, position);
-  }
-
-  setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
-    return this.#tables.setArchive(segment, archive);
-  }
-
-  replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
-    return this.#tables.replaceArchive(segment, archive);
-  }
-
-  setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
-    return this.#tables.setExpiration(segment, to);
-  }
-
-  setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
-    return this.#tables.setEntryExpiry(log, position, expires);
-  }
-
-  deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
-    return this.#tables.deleteEntries(log, segment, entries);
-  }
-
-  expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
-    return this.#tables.expireEntries(segment, entries, how);
-  }
-
-  unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
-    return this.#tables.unexpireEntries(segment, entries);
-  }
-
-  putItems(items: readonly Item[]): Promise<void> {
-    return this.#tables.putItems(items);
-  }
-
-  putSegment(segment: Segment): Promise<boolean> {
-    return this.#tables.putSegment(segment);
-  }
-
-  isRetryable(error: unknown): boolean {
-    return this.#tables.isRetryable(error);
   }
 }
 

@@ -184,6 +184,7 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects }:
   const deps = jobDeps(place, chosen.reducer, store, blobs);
   const client = new LogClient({
     store: deps.store,
+    tables: deps.tables,
     blobs,
     types: deps.types,
     now: Date.now,

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { UsageError } from '../errors.ts';
 import { parseLogId } from '../ids/log-id.ts';
 import type { ReservedTypes } from '../log/entry.ts';
-import type { LogStore } from '../log/log-store.ts';
+import type { TableReader } from '../log/log-store.ts';
 import { readPolicies } from '../retention/policies.ts';
 import type { RetentionPolicy } from '../retention/retention-policy.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -42,7 +42,7 @@ const schema = z.strictObject({
 });
 
 export interface SweepFunctionDeps {
-  readonly tables: LogStore;
+  readonly tables: TableReader;
   readonly blobs: BlobStore;
   readonly queues: Readonly<Record<QueueName, Pick<JobQueue, 'send' | 'depth'>>>;
   readonly types?: ReservedTypes | undefined;

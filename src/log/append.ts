@@ -76,7 +76,7 @@ export async function append(
     const { segment, entry } = newest;
     const last = { segment, entry: entry + drafts.length };
     checkRoom(log, last);
-    await context.store.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: entry + 1 + i } })));
+    await context.tables.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: entry + 1 + i } })));
     context.newest.set(log, last);
     return { first: { segment, entry: entry + 1 }, last };
   };

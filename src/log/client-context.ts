@@ -3,7 +3,7 @@ import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
 import type { ReservedTypes } from './entry.ts';
 import { epochSeconds } from './entry.ts';
-import type { LogStore } from './log-store.ts';
+import type { EntryAppender, LogReader } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
 
 /** Enough for a few dozen clients that append to one log at the same time. */
@@ -11,7 +11,8 @@ export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, baseMs: 20, capMs: 2
 
 /** What a log client is made of. */
 export interface LogClientDeps {
-  readonly store: LogStore;
+  readonly store: LogReader;
+  readonly tables: EntryAppender;
   /** For bodies that are too large for the table. */
   readonly blobs: BlobStore;
   /** Epoch milliseconds. */
@@ -58,8 +59,8 @@ export async function writeWithRetries<T>(
   options: WriteOptions,
   write: (consistency: { readonly consistent: boolean }) => Promise<T>,
 ): Promise<T> {
-  const { sleep, random, retries, store } = context;
-  const retryable = (error: unknown) => store.isRetryable(error) || options.conflict(error);
+  const { sleep, random, retries, tables } = context;
+  const retryable = (error: unknown) => tables.isRetryable(error) || options.conflict(error);
   return retry({ ...retries, sleep, random, retryable, failure: options.failure, where: { log } }, async (number) => {
     try {
       return await write({ consistent: number > 1 });

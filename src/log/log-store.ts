@@ -8,7 +8,7 @@ import type { Segment } from './segment.ts';
 export type { RootRef } from './entry.ts';
 
 export interface Consistency {
-  /** True to see every write that has returned; false (half the price) may miss the newest. */
+  /** True shows every write that has returned. False costs half and may miss the newest writes. */
   readonly consistent: boolean;
 }
 
@@ -19,15 +19,15 @@ export interface SegmentRange {
   readonly to: number;
 }
 
-/** One of several parts into which a scan is cut, so that they can be read in parallel: number `index` of `of`. */
+/** Part number `index` of the `of` parts of a scan. Parts can be read in parallel. */
 export interface ScanPart {
   readonly index: number;
   readonly of: number;
-  /** Goes on behind this segment, which the same part of as many gave before; from the beginning where it is left out. */
+  /** Continues after this segment, which the same part returned before. Without it the part starts at its beginning. */
   readonly after?: ScanPlace | undefined;
 }
 
-/** A segment that a scan gave. It need not be there any more. */
+/** A segment that a scan returned. It may have been deleted since. */
 export type ScanPlace = Pick<Segment, 'log' | 'segment'>;
 
 /** When a segment's entries go: see {@link Segment}. */
@@ -36,22 +36,19 @@ export type Expiration = Pick<Segment, 'expires' | 'expired'>;
 /** A segment that says when its entries go. */
 export type ExpiringSegment = Pick<Segment, 'log' | 'segment'> & { readonly expires: number };
 
-/** The most items that are put, deleted or let go at once. */
+/** The archive that a segment names. */
+export interface NewArchive {
+  readonly key: string;
+  /** SHA-256 of the archive's index. */
+  readonly hash: Uint8Array;
+}
+
+/** The most items that one call puts, deletes or expires. */
 export const MAX_BATCH_ITEMS = 25;
 
-/**
- * The Entry and Segment tables. Each method is one request (paged ones: one a page), so cost is plain to see; what
- * it takes several requests and retries to do is the log client's.
- */
-export interface LogStore {
-  /**
-   * Writes a log's first segment and first entry in one transaction. Succeeds as well if an earlier sending of the same
-   * request did so: see {@link putEntries}.
-   * @throws EntryExistsError if the log exists
-   */
-  createLog(segment: Segment, first: Entry): Promise<void>;
-
-  /** The segments with the highest numbers, newest first, at most `limit`. Empty where the log does not exist. */
+/** Reads the Segment table. */
+export interface SegmentReader {
+  /** The segments with the highest numbers, newest first, at most `limit`. Empty if the log does not exist. */
   newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]>;
 
   getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined>;
@@ -60,93 +57,122 @@ export interface LogStore {
   segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment>;
 
   /**
-   * All segments of all logs, or those of one part of the table, in no order (a scan).
-   * @param onInvalid told of each item that is no segment, which is left out then; without it the scan ends there
-   * @throws ItemInvalidError where there is such an item and nobody to be told
+   * Scans all segments of all logs, or those of one part of the table, in no order.
+   * @param onInvalid called for each malformed item, which is skipped
+   * @throws ItemInvalidError if an item is malformed and `onInvalid` is absent
    */
   allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment>;
+}
 
+/** Reads entries. */
+export interface EntryReader {
   /**
-   * Place and type of the entry with the highest number in a segment; undefined if the segment has none. Nothing else of
-   * the item is read: a malformed entry must not hide where the log ends.
-   * @throws ItemInvalidError if its number is malformed
+   * Position and type of the entry with the highest number in a segment; undefined if the segment has none. Reads
+   * nothing else of the item: a malformed entry must not hide the end of the log.
+   * @throws ItemInvalidError if the number is malformed
    */
   newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined>;
 
   getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined>;
 
-  /** Entries of one segment with numbers from `from` up to but not including `to`, ascending, page by page. */
+  /** Entries of a range, ascending, page by page. */
   entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<Entry[]>;
 
-  /** As {@link entries}, but each item just as it lies in the table, with whatever attributes others gave it. */
+  /** As {@link entries}, but each item as it is stored, with the attributes that other programs added. */
   items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;
+}
+
+/** Reads both tables, and no archives: entries that expired are missing. */
+export interface TableReader extends SegmentReader, EntryReader {
+  /** Tells the compiler a reader of tables from a {@link LogReader}. */
+  readonly reads: 'tables';
+}
+
+/** Reads all entries of a log, from the tables and from archives. */
+export interface LogReader extends SegmentReader, EntryReader {
+  /** Tells the compiler a reader of whole logs from a {@link TableReader}. */
+  readonly reads: 'tables and archives';
+}
+
+/** Appends to logs. */
+export interface EntryAppender {
+  /**
+   * Writes a log's first segment and first entry in one transaction. Also succeeds if an earlier attempt of the same
+   * request did so: see {@link putEntries}.
+   * @throws EntryExistsError if the log exists
+   */
+  createLog(segment: Segment, first: Entry): Promise<void>;
 
   /**
-   * Writes entries that do not exist yet: one by itself, several in one transaction, all or nothing. An entry that exists
-   * with the id of the given one is that entry: an earlier sending of the same request wrote it, and its answer was
+   * Writes entries that do not exist yet: a single one by itself, several in one transaction, all or nothing. An
+   * existing entry with the id of the given one is the same entry: an earlier attempt wrote it, and the answer was
    * lost. Then the call succeeds and changes nothing. An equal entry with another id, or without one, is another entry.
    * @throws EntryExistsError if another entry is at one of the positions
-   * @throws TooLargeError where they are more or larger than one request may carry
+   * @throws TooLargeError if one request cannot carry the entries
    */
   putEntries(entries: readonly Entry[]): Promise<void>;
 
   /**
-   * Ends a segment and starts the next in one transaction. Succeeds as well if an earlier sending of the same request
-   * did so: see {@link putEntries}.
-   * @throws EntryExistsError if one of the three items exists already
+   * Ends a segment and starts the next in one transaction. Also succeeds if an earlier attempt of the same request did
+   * so: see {@link putEntries}.
+   * @throws EntryExistsError if one of the three items exists
    */
   startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void>;
 
   /**
-   * Writes a root onto a Snapshot entry that has none yet.
-   * @returns the root that the entry carries afterwards: the given one, or the one that was there already
-   * @throws EntryNotFoundError where there is no such entry
-   * @throws ItemInvalidError where its body is something else than a root
-   * @throws TooLargeError where an inline root makes the item larger than DynamoDB allows
+   * Whether a request that failed with this error certainly changed nothing and may succeed if it is repeated:
+   * throttling, a conflict with a transaction. False if the request may have been carried out (a time-out, a lost
+   * connection), since a repeated append could append twice.
+   */
+  isRetryable(error: unknown): boolean;
+}
+
+/** Publishes the roots of snapshots. */
+export interface SnapshotPublisher {
+  /**
+   * Writes a root onto a Snapshot entry that has none.
+   * @returns the root that the entry carries afterwards: the given one, or an earlier one
+   * @throws EntryNotFoundError if the entry does not exist
+   * @throws ItemInvalidError if the entry's body is not a root
+   * @throws TooLargeError if an inline root makes the item larger than DynamoDB allows
    */
   completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef>;
 
   /**
-   * Puts another root in the place of one that a Snapshot entry carries, on the condition that it still carries exactly
-   * that one and its segment is not archived. Both must be roots of the same state: whoever has read the old one goes on
-   * with it.
-   * @returns whether the entry carries `to` afterwards, also where it did so before; where not, it is as it was
-   * @throws EntryNotFoundError where there is no such entry
-   * @throws TooLargeError where an inline root makes the item larger than DynamoDB allows
+   * Replaces the root of a Snapshot entry if the entry still carries exactly `from` and its segment is not archived.
+   * Both must be roots of the same state, since readers of the old root continue with it.
+   * @returns whether the entry carries `to` afterwards; if not, the entry is unchanged
+   * @throws EntryNotFoundError if the entry does not exist
+   * @throws TooLargeError if an inline root makes the item larger than DynamoDB allows
    */
   replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean>;
 
   /**
-   * Moves a segment's Last Snapshot forward; leaves it alone where it stands there or further already, and where the
-   * segment is archived.
+   * Moves a segment's Last Snapshot forward. Leaves it unchanged if it is already there or further, or if the segment
+   * is archived.
    * @returns whether it moved
-   * @throws SegmentNotFoundError where there is no such segment
+   * @throws SegmentNotFoundError if the segment does not exist
    */
   advanceLastSnapshot(log: LogId, position: Position): Promise<boolean>;
+}
 
+/** Archives, expires and restores closed segments. */
+export interface SegmentLifecycle {
   /**
-   * Names the archive of a segment, on the condition that the segment has none, that Last Snapshot is as in `segment`, and
-   * that the entry which that names still carries `root`. From then on Last Snapshot and root stay as they are.
-   * @returns whether the segment names this archive afterwards, also where it did so before; where not, it is as it was
+   * Names the archive of a segment, if the segment has none, its Last Snapshot is as in `segment`, and the entry of
+   * Last Snapshot still carries `root`. From then on Last Snapshot and that root do not change.
+   * @returns whether the segment names this archive afterwards; if not, the segment is unchanged
    */
-  setArchive(
-    segment: Segment,
-    archive: { readonly key: string; readonly hash: Uint8Array; readonly root: RootRef | undefined },
-  ): Promise<boolean>;
+  setArchive(segment: Segment, archive: NewArchive & { readonly root: RootRef | undefined }): Promise<boolean>;
 
   /**
-   * Names another archive in the place of the one that `segment` names, on the condition that Last Snapshot and archive are
-   * still as in `segment`. If `root` is given, the entry that Last Snapshot names gets `to`; if that entry is in the table,
-   * it must carry `from`.
-   * @returns whether the segment names this archive afterwards, also if it did so before; if not, nothing was changed
+   * Names another archive instead of the one in `segment`, if Last Snapshot and archive are still as in `segment`. If
+   * `root` is given, the entry of Last Snapshot gets `to`; if that entry is in the table, it must carry `from`.
+   * @returns whether the segment names this archive afterwards; if not, nothing was changed
    */
   replaceArchive(
     segment: Segment,
-    archive: {
-      readonly key: string;
-      readonly hash: Uint8Array;
-      readonly root?: { readonly from: RootRef; readonly to: RootRef } | undefined;
-    },
+    archive: NewArchive & { readonly root?: { readonly from: RootRef; readonly to: RootRef } | undefined },
   ): Promise<boolean>;
 
   /**
@@ -156,51 +182,50 @@ export interface LogStore {
   setExpiration(segment: Segment, to: Expiration): Promise<boolean>;
 
   /**
-   * Gives an entry its expiry (`X`, epoch seconds), or takes it away.
-   * @returns false where there is no such entry; none is made
+   * Stamps an entry with its expiry (`X`, epoch seconds), or removes the stamp.
+   * @returns false if the entry does not exist; the call creates none
    */
   setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean>;
 
   /**
-   * Removes entries of one segment, at most {@link MAX_BATCH_ITEMS}; one that does not exist is no error.
-   * @throws TooLargeError where they are more
+   * Deletes entries of one segment, at most {@link MAX_BATCH_ITEMS}. A missing entry is no error.
+   * @throws TooLargeError if there are more
    */
   deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void>;
 
   /**
-   * Lets entries of a segment go, at most {@link MAX_BATCH_ITEMS}, all at once and only as long as the segment says that
-   * they go at `expires`: they are deleted, or are given that expiry. One that does not exist is no error. Costs twice as
-   * many write units as to do so without a condition.
-   * @returns whether the segment says so; where not, nothing was changed
-   * @throws TooLargeError where they are more
+   * Expires entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction: deletes them, or stamps them
+   * with the segment's expiry. Changes nothing unless the segment still expires at `expires`. A missing entry is no
+   * error. Costs twice as many write units as the same writes without a condition.
+   * @returns whether the segment still expires at that time; if not, nothing was changed
+   * @throws TooLargeError if there are more
    */
   expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
 
   /**
-   * Takes the expiry from entries of a segment that have one, at most {@link MAX_BATCH_ITEMS}, on the same condition and at
-   * the same price as {@link expireEntries}.
-   * @returns whether the segment says so; where not, nothing was changed
-   * @throws TooLargeError where they are more
+   * Removes the expiry from entries of a segment, at most {@link MAX_BATCH_ITEMS}, on the same condition and at the
+   * same price as {@link expireEntries}.
+   * @returns whether the segment still expires at that time; if not, nothing was changed
+   * @throws TooLargeError if there are more
    */
   unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean>;
 
   /**
-   * Writes items of the Entry table just as they are, whatever was there, at most {@link MAX_BATCH_ITEMS}: for those
-   * that were read from it once.
-   * @throws TooLargeError where they are more
+   * Writes items of the Entry table as they are and overwrites existing ones, at most {@link MAX_BATCH_ITEMS}. Meant
+   * for items that were once read from the table.
+   * @throws TooLargeError if there are more
    */
   putItems(items: readonly Item[]): Promise<void>;
 
   /**
-   * Writes a segment if there is none of its number.
-   * @returns whether it did; false as well if an earlier sending of the same request did, whose answer was lost
+   * Writes a segment if its number does not exist.
+   * @returns whether this call wrote it; false also if an earlier attempt of the same request did
    */
   putSegment(segment: Segment): Promise<boolean>;
-
-  /**
-   * Whether a request that failed with this error has certainly changed nothing and may succeed when it is sent
-   * again: throttling, a conflict with a transaction. Where it may have been carried out after all (a time-out, a
-   * lost connection) the answer is false, since appending again could append twice.
-   */
-  isRetryable(error: unknown): boolean;
 }
+
+/**
+ * The Entry and Segment tables. Each method is one request (paged ones: one per page), so its cost is plain. The log
+ * client does what needs several requests and retries.
+ */
+export interface LogStore extends TableReader, EntryAppender, SnapshotPublisher, SegmentLifecycle {}

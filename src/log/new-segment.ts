@@ -22,7 +22,7 @@ export async function createLog(context: ClientContext): Promise<LogId> {
   // An id that exists already is no conflict that trying again can mend.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   await writeWithRetries(context, log, options, async () => {
-    await context.store.createLog({ log, segment: START.segment, created }, first);
+    await context.tables.createLog({ log, segment: START.segment, created }, first);
     context.newest.set(log, START);
   });
   return log;
@@ -47,7 +47,7 @@ export async function startSegment(context: ClientContext, log: LogId, time?: nu
     checkRoom(log, end);
     checkRoom(log, position);
     const created = time ?? nowSeconds(context);
-    await context.store.startSegment({
+    await context.tables.startSegment({
       end: { log, position: end, id, created, type: context.types.endSegment, version: RESERVED_VERSION },
       segment: { log, segment: position.segment, created },
       first: snapshotEntry(context, { log, position, created }),

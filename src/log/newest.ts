@@ -3,7 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import type { EntryHead, ReservedTypes } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
-import type { Consistency, LogStore } from './log-store.ts';
+import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
 import type { Segment } from './segment.ts';
 
 /**
@@ -63,7 +63,7 @@ export interface Newest {
  * @throws LogNotFoundError where the log does not exist
  */
 export async function queryNewestSegments(
-  store: LogStore,
+  store: Pick<SegmentReader, 'newestSegments'>,
   log: LogId,
   consistency: Consistency = EVENTUAL,
 ): Promise<[Segment, ...Segment[]]> {
@@ -83,7 +83,7 @@ export async function queryNewestSegments(
  * @throws EntryGapError where the newest segment has no entry
  */
 export async function queryNewest(
-  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  source: { readonly store: SegmentReader & EntryReader; readonly types: ReservedTypes },
   log: LogId,
   consistency: Consistency,
 ): Promise<Newest> {
@@ -109,7 +109,7 @@ export async function queryNewest(
  * more if the segment has not ended or its end is not in the table.
  */
 export async function queryLast(
-  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  source: { readonly store: SegmentReader & EntryReader; readonly types: ReservedTypes },
   log: LogId,
   segment: number,
 ): Promise<EntryHead | undefined> {
@@ -128,7 +128,7 @@ export async function queryLast(
  * @throws LogNotFoundError where the log does not exist
  */
 export async function querySegments(
-  store: Pick<LogStore, 'segments'>,
+  store: Pick<SegmentReader, 'segments'>,
   log: LogId,
   consistency: Consistency,
 ): Promise<readonly Segment[]> {
@@ -154,7 +154,7 @@ export function requireDense(log: LogId, segments: readonly Segment[]): void {
  * @throws SegmentGapError where it is not
  */
 export async function requireKnown(
-  store: Pick<LogStore, 'getSegment'>,
+  store: Pick<SegmentReader, 'getSegment'>,
   log: LogId,
   segments: readonly Segment[],
   segment: number,
@@ -179,7 +179,7 @@ function notFound(log: LogId): LogNotFoundError {
  * @throws EntryNotFoundError where it is not
  */
 export async function assertPosition(
-  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  source: { readonly store: SegmentReader & EntryReader; readonly types: ReservedTypes },
   log: LogId,
   at: Position,
 ): Promise<void> {

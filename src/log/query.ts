@@ -2,7 +2,7 @@ import { SegmentWithoutSnapshotError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from './entry.ts';
-import type { LogStore } from './log-store.ts';
+import type { LogReader } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
 import { readEntries } from './read-entries.ts';
 import type { Segment } from './segment.ts';
@@ -37,7 +37,7 @@ export interface QueryAnswer {
  * @throws SegmentWithoutSnapshotError where `from` is `snapshot` and neither of the two newest segments has one
  */
 export async function query(
-  source: { readonly store: LogStore; readonly types: ReservedTypes },
+  source: { readonly store: LogReader; readonly types: ReservedTypes },
   log: LogId,
   range: QueryRange,
 ): Promise<QueryAnswer> {
@@ -64,7 +64,7 @@ export async function query(
 }
 
 async function resolveStart(
-  store: LogStore,
+  store: LogReader,
   log: LogId,
   { segments, from }: { readonly segments: readonly Segment[]; readonly from: QueryRange['from'] },
 ): Promise<Position> {

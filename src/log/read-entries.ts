@@ -3,14 +3,14 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { checkTypes, type Entry, type ReservedTypes } from './entry.ts';
 import { decodeEntry } from './item-codec.ts';
-import type { Consistency, LogStore, SegmentRange } from './log-store.ts';
+import type { Consistency, EntryReader, SegmentRange, SegmentReader } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
 
 /** {@link EntrySource.rangeEntries} where it is left out. */
 export const RANGE_ENTRIES = 500;
 
 export interface EntrySource {
-  readonly store: LogStore;
+  readonly store: SegmentReader & EntryReader;
   /** {@link RESERVED_TYPES} by default. */
   readonly types?: ReservedTypes | undefined;
   /** Entries of one range, and so of a page at most; 500 by default. Ranges become shorter if their entries are large. */
@@ -28,7 +28,7 @@ export interface EntryRange {
 }
 
 interface Reading {
-  readonly store: LogStore;
+  readonly store: SegmentReader & EntryReader;
   readonly log: LogId;
   readonly endSegment: string;
   readonly rangeEntries: number;
@@ -214,7 +214,7 @@ function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number):
  * @throws ItemInvalidError where a Snapshot entry cannot be read
  */
 export async function* snapshotEntries(
-  source: { readonly store: Pick<LogStore, 'items'>; readonly types: ReservedTypes },
+  source: { readonly store: Pick<EntryReader, 'items'>; readonly types: ReservedTypes },
   log: LogId,
   range: SegmentRange,
   consistency: Consistency,

@@ -4,7 +4,7 @@ import { BlobKeyInvalidError, ChunkMissingError, REBUILD_ADVICE, RootInvalidErro
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { type RootRef, rootOf } from '../log/entry.ts';
-import type { LogStore } from '../log/log-store.ts';
+import type { LogReader } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import { stateTops } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -18,7 +18,7 @@ export const INLINE_ROOT_BYTES = 4096;
 
 /** What reading and writing snapshots needs. */
 export interface SnapshotStores {
-  readonly store: LogStore;
+  readonly store: LogReader;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
   /** How nodes are cached and fetched. */
@@ -133,7 +133,7 @@ export interface CompletedSnapshot {
  * @returns undefined where there is none, so that one starts from the empty state at the log's beginning
  */
 export async function findSnapshot(
-  store: LogStore,
+  store: LogReader,
   log: LogId,
   notAfter: Position,
 ): Promise<CompletedSnapshot | undefined> {

@@ -8,6 +8,7 @@ import type { Position } from '../../src/ids/position.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, refusalOf } from '../support/cli-place.ts';
+import { unarchived } from '../support/logs.ts';
 
 let place: CliPlace;
 /** Two versions of a reducer that counts the entries of each type; the second counts twice. */
@@ -44,7 +45,7 @@ async function votes(): Promise<{ readonly log: LogId; readonly position: Positi
 
 /** What a client loads that has a version of the reducer. */
 async function load(log: LogId, file: string): Promise<unknown> {
-  const stores = { store: place.tables, blobs: place.blobs, platform: nativePlatform };
+  const stores = { store: unarchived(place.tables), blobs: place.blobs, platform: nativePlatform };
   const { draft, snapshot } = await loadState({ ...stores, reducer: await loadReducer(file) }, log);
   return { snapshot, counts: Object.fromEntries(draft.meta) };
 }

@@ -100,6 +100,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     }
     const client = new LogClient({
       store: archived,
+      tables: place.tables,
       blobs: place.blobs,
       now: Date.now,
       random: Math.random,

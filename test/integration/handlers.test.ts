@@ -25,6 +25,7 @@ import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 import { lambdaContext, streamEvent } from '../support/lambda-events.ts';
+import { unarchived } from '../support/logs.ts';
 
 const BUCKET = 'snapshots';
 
@@ -109,7 +110,8 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
 
   function newClient(): LogClient {
     return new LogClient({
-      store,
+      store: unarchived(store),
+      tables: store,
       blobs,
       now: Date.now,
       random: Math.random,
@@ -150,12 +152,15 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     // A stream gives records again: nothing is done twice for it.
     expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
     expect(await drain()).toEqual(['snapshot', 'snapshot']);
-    expect(await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
+    expect(await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
       lastSnapshot: position,
       lagEntries: 0,
       stopped: null,
     });
-    const loaded = await loadState({ store, blobs, platform: nativePlatform, reducer: spreadsheet }, log);
+    const loaded = await loadState(
+      { store: unarchived(store), blobs, platform: nativePlatform, reducer: spreadsheet },
+      log,
+    );
     expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });
     const rows = await Array.fromAsync(sheetRows(sheetOf(loaded.draft)));
     expect(rows).toEqual(Array.from({ length: 30 }, (_, row) => [`row ${row}`]));
@@ -176,7 +181,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const { position, jobs } = await work(cells(4, () => 'x'));
     // One snapshot, and what follows from it: the queue drops the others' second jobs.
     expect(jobs).toEqual(['snapshot', 'compact']);
-    const status = await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log);
+    const status = await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log);
     expect(status).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
   });
 
@@ -188,7 +193,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const answer = await stream({ Records: [malformed, ...event.Records] }, lambdaContext());
     expect(answer).toEqual({ batchItemFailures: [{ itemIdentifier: '7' }] });
     await drain();
-    expect(await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
+    expect(await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
       lastSnapshot: { segment: 0, entry: 0 },
     });
   });
@@ -243,7 +248,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await aws.s3.send(new CreateBucketCommand({ Bucket: 'forgotten' }));
     expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual({ batchItemFailures: [] });
     for (const { receipt } of messages) await queues.snapshot.delete(receipt);
-    const status = await logStatus({ store, blobs, platform: nativePlatform, now: Date.now }, log);
+    const status = await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log);
     expect(status).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
   });
 
@@ -275,7 +280,10 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     // Three pages of 500 entries, since in the last minute nothing is begun that can wait.
     expect(await drain(59_000)).toEqual(['snapshot', 'snapshot', 'snapshot']);
     expect(await listProgress(blobs, log)).toEqual([]);
-    const loaded = await loadState({ store, blobs, platform: nativePlatform, reducer: spreadsheet }, log);
+    const loaded = await loadState(
+      { store: unarchived(store), blobs, platform: nativePlatform, reducer: spreadsheet },
+      log,
+    );
     expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });
     const rows = await Array.fromAsync(sheetRows(sheetOf(loaded.draft)));
     expect(rows).toEqual(Array.from({ length: 1_200 }, (_, row) => [`row ${row}`]));

@@ -18,6 +18,7 @@ import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { startTestEngine } from '../support/engine.ts';
 import { startLocalAws } from '../support/fauxqs.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
+import { unarchived } from '../support/logs.ts';
 
 /** Folds `Count` entries, and misbehaves on every other type. */
 const REDUCER = `
@@ -122,7 +123,15 @@ test('the snapshot function interrupts an endless loop, stops the log, and does 
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
     const blobs = new S3BlobStore({ client: aws.s3, bucket: 'snapshots' });
     const newLogId = () => parseLogId(randomUUID());
-    const client = new LogClient({ store, blobs, now: Date.now, random: Math.random, sleep, newLogId });
+    const client = new LogClient({
+      store: unarchived(store),
+      tables: store,
+      blobs,
+      now: Date.now,
+      random: Math.random,
+      sleep,
+      newLogId,
+    });
     const complete = async (type: string): Promise<LogId> => {
       const id = await client.createLog();
       await client.addEntry(id, { type, version: 1, body: null });

@@ -25,7 +25,7 @@ import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
-import type { LogStore } from '../../src/log/log-store.ts';
+import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
 import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
 import { allItems, batches, joined, partsOfItems, segmentItems, storeArchive, written } from '../support/archives.ts';
 import { damaged } from '../support/damage.ts';
@@ -424,7 +424,7 @@ describe('an archived log store', () => {
       fc.asyncProperty(reading, async ({ count, numbers: [from, to], pageItems, ...how }) => {
         const { tables, store, requests, blobs } = await world(count, [], pageItems);
         const before = blobs.usage().gets;
-        const requestsOf = async (place: LogStore): Promise<string[]> => {
+        const requestsOf = async (place: LogReader | TableReader): Promise<string[]> => {
           requests.length = 0;
           const start = { segment: 0, entry: from };
           await allEntries(readEntries({ store: place, ...how }, LOG, { from: start, to: { segment: 0, entry: to } }));

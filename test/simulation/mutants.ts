@@ -25,7 +25,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'workers/snapshot/build-snapshot.ts',
         from: '  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
-        to: '  await deps.store.advanceLastSnapshot(log, position);\n  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
+        to: '  await deps.tables.advanceLastSnapshot(log, position);\n  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
       },
     ],
   },

@@ -10,6 +10,7 @@ export type Around = <T>(name: string, effect: () => Promise<T>) => Promise<T>;
 
 export function aroundLogStore(inner: LogStore, around: Around): LogStore {
   return {
+    reads: inner.reads,
     createLog: (segment, first) => around('createLog', () => inner.createLog(segment, first)),
     newestSegments: (log, limit, consistency) =>
       around('newestSegments', () => inner.newestSegments(log, limit, consistency)),

@@ -26,6 +26,7 @@ import { LogClient } from '../../src/log/client.ts';
 import { entryKey } from '../../src/log/item-codec.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { type Answer, end, runCli, runJson, startCli } from './cli.ts';
+import { unarchived } from './logs.ts';
 import { clientConfig } from './shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
@@ -72,7 +73,8 @@ export class CliPlace {
     this.blobs = new FilesystemBlobStore(join(directory, 'blobs'), { fsync: false });
     this.tables = new DynamoDbLogStore({ client: this.#db, ...TABLES });
     this.client = new LogClient({
-      store: this.tables,
+      store: unarchived(this.tables),
+      tables: this.tables,
       blobs: this.blobs,
       now: Date.now,
       random: Math.random,

@@ -40,6 +40,7 @@ export class DeployedWorld {
     this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
     this.client = new LogClient({
       store: this.store,
+      tables: this.tables,
       blobs: this.blobs,
       now: Date.now,
       random: Math.random,

@@ -1,11 +1,11 @@
 import type { Around } from './around.ts';
-import { depsAround, portsAround, type SheetLog } from './sheet-log.ts';
+import { depsAround, portsAround, type SheetLog, type SheetPorts } from './sheet-log.ts';
 
 /** Runs a job whose process dies at its nth operation: from then on it never hears of anything again. */
 export async function dieAt(
   sheet: SheetLog,
   death: { readonly operation: number; readonly when: 'before' | 'after' },
-  job: (ports: Pick<SheetLog, 'store' | 'blobs'>, around: Around) => Promise<unknown>,
+  job: (ports: SheetPorts, around: Around) => Promise<unknown>,
 ): Promise<void> {
   let count = 0;
   await new Promise<void>((died, survived) => {

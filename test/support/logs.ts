@@ -6,7 +6,7 @@ import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type LogClientDeps } from '../../src/log/client.ts';
 import type { Entry } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
-import type { LogStore } from '../../src/log/log-store.ts';
+import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
 
 export const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
 
@@ -75,12 +75,30 @@ export interface TestClient {
   readonly clock: { ms: number };
 }
 
+/** Reads a log none of whose segments is archived. */
+export function unarchived(tables: TableReader): LogReader {
+  return {
+    reads: 'tables and archives',
+    newestSegments: (log, limit, consistency) => tables.newestSegments(log, limit, consistency),
+    getSegment: (log, segment, consistency) => tables.getSegment(log, segment, consistency),
+    segments: (log, consistency) => tables.segments(log, consistency),
+    allSegments: (part, onInvalid) => tables.allSegments(part, onInvalid),
+    newestEntry: (log, segment, consistency) => tables.newestEntry(log, segment, consistency),
+    getEntry: (log, position, consistency) => tables.getEntry(log, position, consistency),
+    entries: (log, range, consistency) => tables.entries(log, range, consistency),
+    items: (log, range, consistency) => tables.items(log, range, consistency),
+  };
+}
+
 /** A client on a memory store (or another one) with a clock of its own and without waiting. */
-export function testLogClient(deps: Partial<LogClientDeps> = {}): TestClient {
+export function testLogClient({
+  store: tables = new MemoryLogStore(),
+  ...deps
+}: Partial<Omit<LogClientDeps, 'store' | 'tables'>> & { readonly store?: LogStore } = {}): TestClient {
   const requests: string[] = [];
   const clock = { ms: NOON * 1000 };
   const blobs = new MemoryBlobStore();
-  const store = recordRequests(deps.store ?? new MemoryLogStore(), requests);
+  const store = recordRequests(tables, requests);
   const client = new LogClient({
     blobs,
     now: () => clock.ms,
@@ -89,7 +107,8 @@ export function testLogClient(deps: Partial<LogClientDeps> = {}): TestClient {
     sleep: () => new Promise((resolve) => setImmediate(resolve)),
     newLogId,
     ...deps,
-    store,
+    store: unarchived(store),
+    tables: store,
   });
   return { client, store, blobs, requests, clock };
 }

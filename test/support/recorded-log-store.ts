@@ -38,6 +38,7 @@ export interface RecordedLogStoreOptions {
  * eventually consistent reads show in one case of five how things were a moment ago.
  */
 export class RecordedLogStore implements LogStore {
+  readonly reads = 'tables';
   /** Goes up with every write that something may be wrong with afterwards. */
   writes = 0;
   /** Goes up with every write after which an entry may be about to leave that should stay. */

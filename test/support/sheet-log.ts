@@ -7,7 +7,7 @@ import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import { type RootRef, rootOf } from '../../src/log/entry.ts';
-import type { LogStore } from '../../src/log/log-store.ts';
+import type { LogReader, LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import type { Root } from '../../src/snapshot/root.ts';
@@ -20,12 +20,10 @@ import { type ArchiveResult, archiveSegment } from '../../src/workers/retention/
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type FlushResult, flushSnapshot } from '../../src/workers/snapshot/flush-snapshot.ts';
 import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
-import { LOG, NOON } from './logs.ts';
+import { LOG, NOON, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 import { flushedHash } from './settled-hash.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
-
-const CONSISTENT = { consistent: true };
 
 /** Everything that the stores hold of one log, in a form that is quick to compare: each item as text. */
 export interface Contents {
@@ -41,7 +39,6 @@ export class SheetLog {
   /** Epoch milliseconds; it stands still but where a test moves it. */
   nowMs = NOON * 1000;
   readonly tables: MemoryLogStore;
-  readonly store: LogStore;
   readonly blobs: BlobStore = new MemoryBlobStore(() => this.nowMs);
   readonly deps: Omit<JobDeps, 'queue'>;
   readonly #client: LogClient;
@@ -49,12 +46,11 @@ export class SheetLog {
 
   private constructor(nodes: SnapshotDeps['nodes'], tables: MemoryLogStore) {
     this.tables = tables;
-    this.store = tables;
     const now = (): number => this.nowMs;
-    const { store, blobs } = this;
+    const { blobs } = this;
     this.deps = {
-      store: new ArchivedLogStore(store, { blobs, platform: nativePlatform }),
-      tables: store,
+      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+      tables,
       blobs,
       platform: nativePlatform,
       reducer: versionedSheet(1),
@@ -64,7 +60,8 @@ export class SheetLog {
       nodes,
     };
     this.#client = new LogClient({
-      store,
+      store: unarchived(tables),
+      tables,
       blobs,
       now,
       random: () => this.#random.next(),
@@ -142,7 +139,7 @@ export class SheetLog {
 
   /** What a Snapshot entry carries. */
   async ref(position: Position): Promise<RootRef | undefined> {
-    const entry = await this.store.getEntry(this.log, position, CONSISTENT);
+    const entry = await this.tables.getEntry(this.log, position);
     return entry && rootOf(entry);
   }
 
@@ -185,11 +182,11 @@ export class SheetLog {
 
   /** Last Snapshot of a segment. */
   async lastSnapshot(segment = 0): Promise<number | undefined> {
-    return (await this.store.getSegment(this.log, segment, CONSISTENT))?.lastSnapshot;
+    return (await this.tables.getSegment(this.log, segment))?.lastSnapshot;
   }
 
   async contents(): Promise<Contents> {
-    const segments = await Array.fromAsync(this.store.segments(this.log));
+    const segments = await Array.fromAsync(this.tables.segments(this.log));
     const entries: string[] = [];
     for (const { segment } of segments) entries.push(...(await this.items(segment)).map(encodeItemLine));
     const objects: Record<string, string> = {};
@@ -200,14 +197,22 @@ export class SheetLog {
   }
 }
 
+/** The ports of a worker of one log. */
+export interface SheetPorts {
+  readonly store: LogReader;
+  readonly tables: LogStore;
+  readonly blobs: BlobStore;
+}
+
 /** The stores of a log with something around each of their operations. */
-export function portsAround(sheet: SheetLog, around: Around): Pick<SheetLog, 'store' | 'blobs'> {
-  return { store: aroundLogStore(sheet.store, around), blobs: aroundBlobStore(sheet.blobs, around) };
+export function portsAround(sheet: SheetLog, around: Around): SheetPorts {
+  const tables = aroundLogStore(sheet.tables, around);
+  return { store: unarchived(tables), tables, blobs: aroundBlobStore(sheet.blobs, around) };
 }
 
 /** What a worker of a log needs, with something around each operation on its stores. */
 export function depsAround(sheet: SheetLog, around: Around): SheetLog['deps'] {
-  const { store: tables, blobs } = portsAround(sheet, around);
+  const { tables, blobs } = portsAround(sheet, around);
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   return { ...sheet.deps, tables, blobs, store };
 }
@@ -215,7 +220,7 @@ export function depsAround(sheet: SheetLog, around: Around): SheetLog['deps'] {
 /** The stores of a log, and the names of the operations that write, in the order in which they took effect. */
 export function recordWrites(sheet: SheetLog): {
   readonly writes: string[];
-  readonly ports: Pick<SheetLog, 'store' | 'blobs'>;
+  readonly ports: SheetPorts;
 } {
   const writes: string[] = [];
   const around: Around = async (name, effect) => {

@@ -14,7 +14,7 @@ import type { JobDeps, JobResult } from '../../src/workers/dispatch/run-job.ts';
 import type { Job } from '../../src/workers/jobs/job.ts';
 import { completeSnapshot, type SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type SweepDeps, type SweepOptions, type SweepResult, sweep } from '../../src/workers/sweep/sweep.ts';
-import { NOON, newLogId } from './logs.ts';
+import { NOON, newLogId, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 
@@ -51,7 +51,13 @@ export class SheetLogs {
       policyOf: (log) => new Policies(this.policy, this.own).of(log),
       nodes,
     };
-    this.client = new LogClient({ ...this.deps, store: tables, sleep: async () => undefined, newLogId });
+    this.client = new LogClient({
+      ...this.deps,
+      store: unarchived(tables),
+      tables,
+      sleep: async () => undefined,
+      newLogId,
+    });
   }
 
   /** Appends an edit. */

@@ -26,7 +26,7 @@ import { type EndState, endState } from './end-state.ts';
 import type { TestEngine } from './engine.ts';
 import type { FaultyHttp } from './faulty-http.ts';
 import type { LocalAws } from './fauxqs.ts';
-import { NOON } from './logs.ts';
+import { NOON, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 
 /** As often as in production, with short waits. */
@@ -122,7 +122,8 @@ export class ThrottledLife {
       policyOf: (log) => this.#policyOf(log),
     };
     this.client = new LogClient({
-      store: tables,
+      store: unarchived(tables),
+      tables,
       blobs: this.blobs,
       now,
       // External bodies then have the same names in every life.

@@ -7,7 +7,7 @@ import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import { type EntryPlace, entryPlace } from '../../src/log/item-codec.ts';
-import type { LogStore } from '../../src/log/log-store.ts';
+import type { LogReader, LogStore } from '../../src/log/log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
@@ -32,7 +32,7 @@ export interface Ports {
   /** The tables themselves. */
   readonly tables: LogStore;
   /** The tables, and the archives behind them. */
-  readonly store: LogStore;
+  readonly store: LogReader;
   readonly blobs: BlobStore;
   readonly queue: JobQueue;
   /** Epoch milliseconds. */
@@ -54,7 +54,7 @@ export class World {
   readonly random: Random;
   readonly scheduler = new Scheduler(NOON * 1000);
   readonly tables: RecordedLogStore;
-  readonly store: LogStore;
+  readonly store: LogReader;
   readonly blobs: WatchedBlobStore;
   readonly #memory = new MemoryLogStore({ pageItems: 7 });
   readonly queue: MemoryJobQueue;
@@ -169,9 +169,10 @@ export class World {
     return { process, tables, store, blobs, queue: aroundJobQueue(this.queue, process.around), now: process.now };
   }
 
-  client({ store, blobs, now }: Pick<Ports, 'store' | 'blobs' | 'now'>): LogClient {
+  client({ store, tables, blobs, now }: View): LogClient {
     return new LogClient({
       store,
+      tables,
       blobs,
       now,
       random: () => this.random.next(),

@@ -26,7 +26,7 @@ import {
   objectsIn,
   refill,
 } from '../support/collecting.ts';
-import { newLogId, recordRequests } from '../support/logs.ts';
+import { newLogId, recordRequests, unarchived } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 describe('what nothing reaches', () => {
@@ -383,7 +383,7 @@ test('a log at rest costs a request for each node, and a few that do not depend 
   const blobs = new MeteredBlobStore(sheet.blobs);
   const requests: string[] = [];
   const store = recordRequests(sheet.tables, requests);
-  const result = await collect(sheet, {}, { blobs, store });
+  const result = await collect(sheet, {}, { blobs, store: unarchived(store) });
   const keys = await sheet.keys();
   expect(result.kept.objects).toBe(keys.length);
   const nodes = await nodeCount(sheet);

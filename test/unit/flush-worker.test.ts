@@ -15,7 +15,7 @@ import { decodeJob, type SnapshotJob } from '../../src/workers/jobs/job.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';
-import { type Contents, portsAround, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
+import { type Contents, portsAround, recordWrites, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
 import { readRows, versionedSheet } from '../support/versioned-sheet.ts';
 
 /** A sheet of a few dozen leaves, in whose newest snapshot a few edits wait. */
@@ -225,11 +225,11 @@ async function moveRoot(sheet: SheetLog, position: Position, root: Parameters<ty
   const key = elsewhere(sheet);
   await sheet.blobs.put(key, encodeRoot(sheet.deps.platform, root).stored);
   const carried = (await sheet.ref(position)) ?? { key: '' };
-  expect(await sheet.store.replaceRoot(sheet.log, position, carried, { key })).toBe(true);
+  expect(await sheet.tables.replaceRoot(sheet.log, position, carried, { key })).toBe(true);
 }
 
 /** Ports on which, just before a root is replaced, a twin does something. */
-function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): Pick<SheetLog, 'store' | 'blobs'> {
+function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): SheetPorts {
   return portsAround(sheet, async (name, effect) => {
     if (name === 'replaceRoot') await twin();
     return effect();

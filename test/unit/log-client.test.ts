@@ -23,7 +23,16 @@ import { loadState } from '../../src/snapshot/load.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import {
+  allEntries,
+  entryAt,
+  MALFORMED,
+  malformedItem,
+  NOON,
+  newLogId,
+  testLogClient,
+  unarchived,
+} from '../support/logs.ts';
 
 const CONSISTENT = { consistent: true };
 const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });
@@ -109,7 +118,14 @@ describe('creating a log', () => {
     expect(() => testLogClient({ types })).toThrow(UsageError);
     const { client, store, blobs } = testLogClient();
     const log = await client.createLog();
-    const deps = { store, blobs, platform: nativePlatform, reducer: spreadsheet, types };
+    const deps = {
+      store: unarchived(store),
+      tables: store,
+      blobs,
+      platform: nativePlatform,
+      reducer: spreadsheet,
+      types,
+    };
     await expect(loadState(deps, log)).rejects.toThrow(UsageError);
     await expect(allEntries(readEntries(deps, log, { from: at(0, 0), to: 'end' }))).rejects.toThrow(UsageError);
     const job = completeSnapshot({ ...deps, now: Date.now }, { kind: 'snapshot', log, position: at(0, 0) });

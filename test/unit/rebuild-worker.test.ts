@@ -13,8 +13,7 @@ import { verify } from '../../src/workers/inspect/verify.ts';
 import type { RebuildJob } from '../../src/workers/jobs/job.ts';
 import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
-import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
-import { type RebuildResult, rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
+import { type RebuildDeps, type RebuildResult, rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import type { Around } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { collect, collectAfterEachGrace, refill } from '../support/collecting.ts';
@@ -28,7 +27,7 @@ const TTL: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, 
 
 function rebuild(
   sheet: SheetLog,
-  deps: Partial<SnapshotDeps> = {},
+  deps: Partial<RebuildDeps> = {},
   job: Partial<RebuildJob> = {},
 ): Promise<RebuildResult> {
   return rebuildLog({ ...sheet.deps, ...deps }, { kind: 'rebuild', log: sheet.log, ...job });
@@ -427,7 +426,7 @@ describe('what an archived segment lost', () => {
 
     const other = await archivedSheet(where[0]);
     const position = await other.sheet.fill(1, 1, 20_000);
-    const body = (await other.sheet.store.getEntry(sheet.log, position, { consistent: true }))?.external ?? '';
+    const body = (await other.sheet.tables.getEntry(sheet.log, position))?.external ?? '';
     await other.sheet.completed();
     await other.sheet.blobs.delete([body]);
     const stopped = await rebuild(other.sheet);

@@ -41,7 +41,10 @@ describe('the replay function', () => {
     expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ equal: null, stored: null, snapshot: null, entries: 2 });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');
-    expect(logLine(event)).toMatchObject({ level: 'warn', message: expect.stringContaining('found no stored snapshot') });
+    expect(logLine(event)).toMatchObject({
+      level: 'warn',
+      message: expect.stringContaining('found no stored snapshot'),
+    });
     expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
@@ -50,8 +53,8 @@ describe('the replay function', () => {
     await sheet.edit(set(0, 0, 'another'));
     const forged = await sheet.snapshot();
     const { stored } = encodeRoot(sheet.deps.platform, { ...(await sheet.root(position)), position: forged });
-    await sheet.store.completeSnapshot(LOG, forged, { inline: stored });
-    await sheet.store.advanceLastSnapshot(LOG, forged);
+    await sheet.tables.completeSnapshot(LOG, forged, { inline: stored });
+    await sheet.tables.advanceLastSnapshot(LOG, forged);
     expect(await run({ log: LOG })).toMatchObject({ equal: false });
     const [event] = events;
     if (event === undefined) throw new Error('nothing was reported');

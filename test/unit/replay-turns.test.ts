@@ -73,8 +73,8 @@ async function longLog(): Promise<{ sheet: SheetLog; snapshots: readonly Positio
 async function forge(sheet: SheetLog, by: Position): Promise<Position> {
   const position = await sheet.snapshot();
   const forged = encodeRoot(sheet.deps.platform, { ...(await sheet.root(by)), position });
-  await sheet.store.completeSnapshot(sheet.log, position, { inline: forged.stored });
-  await sheet.store.advanceLastSnapshot(sheet.log, position);
+  await sheet.tables.completeSnapshot(sheet.log, position, { inline: forged.stored });
+  await sheet.tables.advanceLastSnapshot(sheet.log, position);
   return position;
 }
 

@@ -29,8 +29,8 @@ async function twoSnapshots(): Promise<{ sheet: SheetLog; first: Position; secon
 async function forge(sheet: SheetLog, position: Position, by: Position): Promise<void> {
   const root = await sheet.root(by);
   const forged = encodeRoot(sheet.deps.platform, { ...root, position });
-  await sheet.store.completeSnapshot(sheet.log, position, { inline: forged.stored });
-  await sheet.store.advanceLastSnapshot(sheet.log, position);
+  await sheet.tables.completeSnapshot(sheet.log, position, { inline: forged.stored });
+  await sheet.tables.advanceLastSnapshot(sheet.log, position);
 }
 
 describe('replay', () => {

@@ -76,7 +76,7 @@ describe('an entry that cannot be folded', () => {
   ] as const)('stops its log: %s', async (_, changes, code) => {
     const sheet = await SheetLog.create();
     const position = { segment: 0, entry: 1 };
-    await sheet.store.putEntries([{ log: sheet.log, position, created: 1, type: 'Set', version: 1, ...changes }]);
+    await sheet.tables.putEntries([{ log: sheet.log, position, created: 1, type: 'Set', version: 1, ...changes }]);
     const result = await sheet.complete(await sheet.snapshot());
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code, ...position } });
     expect(result).toMatchObject({ stop: { message: expect.stringContaining(sheet.log) } });
@@ -88,7 +88,7 @@ describe('an entry that cannot be folded', () => {
       { segment: 0, entry: 1 },
       { segment: 0, entry: 3 },
     ];
-    await sheet.store.putEntries([
+    await sheet.tables.putEntries([
       { log: sheet.log, created: 1, type: 'Set', version: 1, position: { segment: 0, entry: 2 } },
       { log: sheet.log, created: 1, type: 'Snapshot', version: 1, position },
     ]);

@@ -12,7 +12,7 @@ import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { isLeaf } from '../../src/tree/node.ts';
 import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import { portsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { portsAround, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('a snapshot', () => {
@@ -204,7 +204,7 @@ describe('a new version of the reducer', () => {
 });
 
 /** Ports on which, just before a root is written onto its entry, a twin does the whole job. */
-function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): Pick<SheetLog, 'store' | 'blobs'> {
+function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): SheetPorts {
   return portsAround(sheet, async (name, effect) => {
     if (name === 'completeSnapshot') await twin();
     return effect();

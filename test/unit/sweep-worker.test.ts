@@ -2,6 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogNotFoundError, SegmentWithoutSnapshotError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
@@ -158,8 +160,8 @@ describe('a sweep finds a snapshot', () => {
     const log = await sheets.client.createLog();
     for (const position of [START, { segment: 0, entry: 2 }]) {
       if (position.entry > 0) await sheets.edit(log, cell(0, 'a')).then(() => sheets.snapshot(log));
-      const store = aroundLogStore(sheets.deps.store, dieBefore('advanceLastSnapshot'));
-      await expect(sheets.complete(log, position, { store })).rejects.toThrow('the process died');
+      const tables = aroundLogStore(sheets.tables, dieBefore('advanceLastSnapshot'));
+      await expect(sheets.complete(log, position, { tables })).rejects.toThrow('the process died');
       const { asked } = await sheets.ask();
       expect(asked).toEqual([snapshotJob(log, position)]);
       expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'present' }]);
@@ -832,10 +834,11 @@ async function live(sheets: SheetLogs, log: LogId, written: Map<Position, SheetE
   let operations = 0;
   const around: Around = (_, effect) =>
     ++operations >= Number(fate) ? Promise.reject(new Error('the process died')) : effect();
-  const store = aroundLogStore(sheets.deps.store, around);
+  const tables = aroundLogStore(sheets.tables, around);
   const blobs = aroundBlobStore(sheets.blobs, around);
+  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   try {
-    await sheets.complete(log, position, fate === 'done' ? {} : { store, blobs });
+    await sheets.complete(log, position, fate === 'done' ? {} : { store, tables, blobs });
   } catch (error) {
     if (operations < Number(fate)) throw error;
   }

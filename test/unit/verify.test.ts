@@ -173,7 +173,7 @@ describe('verify', () => {
     await sheet.fill(2, 2);
     const first = await sheet.completed();
     const second = await sheet.snapshot();
-    await sheet.store.completeSnapshot(sheet.log, second, (await sheet.ref(first)) ?? { inline: new Uint8Array() });
+    await sheet.tables.completeSnapshot(sheet.log, second, (await sheet.ref(first)) ?? { inline: new Uint8Array() });
     const { problems } = await verify(sheet.deps, sheet.log);
     expect(problems).toMatchObject([{ snapshot: second, part: 'root', code: 'ROOT_INVALID' }]);
   });
@@ -199,7 +199,7 @@ describe('verify', () => {
     const { sheet } = await threeSnapshots();
     const last = { segment: 0, entry: 3 };
     const ref = (await sheet.ref(last)) ?? { inline: new Uint8Array() };
-    await sheet.store.replaceRoot(sheet.log, last, ref, { inline: Uint8Array.of(1) });
+    await sheet.tables.replaceRoot(sheet.log, last, ref, { inline: Uint8Array.of(1) });
     await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
     const { problems } = await verify(sheet.deps, sheet.log);
     expect(problems).toMatchObject([{ snapshot: last, part: 'root', code: 'CHUNK_CORRUPT' }]);

@@ -51,6 +51,7 @@ export interface DynamoDbLogStoreOptions {
  * credentials or AWS refuses them.
  */
 export class DynamoDbLogStore implements LogStore {
+  readonly reads = 'tables';
   readonly #requests: DynamoDbRequests;
   readonly #life: DynamoDbSegmentLife;
   readonly #entryTable: string;

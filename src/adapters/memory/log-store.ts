@@ -33,6 +33,7 @@ export interface MemoryLogStoreOptions {
  * awaits anything between reading and writing, so nothing comes in between.
  */
 export class MemoryLogStore implements LogStore {
+  readonly reads = 'tables';
   readonly #entries = new MemoryTable();
   readonly #segments = new MemoryTable();
   readonly #pageItems: number;

@@ -29,7 +29,7 @@ export function statusCommand() {
           const text = `${describe([status], [])}\n${describeSegments(segments)}`;
           return output.result({ logs: [status], failures: [], segments }, text);
         }
-        const ids = await allLogs(deps.store);
+        const ids = await allLogs(deps.tables);
         const progress = output.progress('Logs', ids.length);
         let done = 0;
         const limit = pLimit(AT_ONCE);

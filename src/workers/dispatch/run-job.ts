@@ -1,6 +1,7 @@
 import { TimeUpError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
+import type { SegmentLifecycle, SnapshotPublisher, TableReader } from '../../log/log-store.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
@@ -17,6 +18,7 @@ export interface JobDeps
     Omit<ArchiveDeps, keyof Deadline>,
     ExpireDeps,
     Pick<CollectDeps, 'atLeast'> {
+  readonly tables: TableReader & SnapshotPublisher & SegmentLifecycle;
   /** Where the jobs that follow from this one go. */
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;

@@ -1,6 +1,6 @@
 import { LogNotFoundError, PolicyInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { SegmentReader } from '../../log/log-store.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
@@ -64,7 +64,7 @@ function graceMs({ policyOf }: GcCandidatesDeps, log: LogId): number {
  * A collection begins with the log's segments: of a log that has none it would fail, after each sweep anew.
  * @throws LogNotFoundError
  */
-export async function requireInTables(tables: LogStore, log: LogId): Promise<void> {
+export async function requireInTables(tables: SegmentReader, log: LogId): Promise<void> {
   try {
     await queryNewestSegments(tables, log);
   } catch (cause) {

@@ -1,6 +1,6 @@
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { LogReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import type { BlobInfo } from '../../store/blob-store.ts';
 import type { Reaper } from './reaper.ts';
@@ -36,7 +36,7 @@ export function settledBodies({ segments, externals, seen, reaper }: KnownBodies
  * @param segments all of the log, ascending
  */
 export async function judgeBodies(
-  store: Pick<LogStore, 'items'>,
+  store: LogReader,
   { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
   { bodies, reaper }: { readonly bodies: readonly BlobInfo[]; readonly reaper: Reaper },
 ): Promise<void> {
@@ -56,7 +56,7 @@ export async function judgeBodies(
  * @param bodies by key; those that are left are named by nobody
  */
 async function dropArchivedBodies(
-  store: Pick<LogStore, 'items'>,
+  store: LogReader,
   { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
   bodies: Map<string, BlobInfo>,
 ): Promise<void> {

@@ -3,7 +3,7 @@ import { type ItemInvalidError, LogfoldError } from '../../errors.ts';
 import { type LogId, parseLogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { checkTypes, type ReservedTypes, rootOf } from '../../log/entry.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { SegmentReader, TableReader } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD } from '../../retention/retention-policy.ts';
@@ -14,7 +14,7 @@ import { chunkPrefix } from '../../store/keys.ts';
 
 export type StatusDeps = Pick<SnapshotStores, 'blobs' | 'platform'> & {
   /** The tables themselves: a store that reads archives too would open one for each segment whose entries are gone. */
-  readonly store: LogStore;
+  readonly tables: TableReader;
   readonly types?: ReservedTypes | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -61,7 +61,7 @@ export interface SegmentStatus {
  * @throws LogNotFoundError
  */
 export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<SegmentStatus[]> {
-  const segments = await querySegments(deps.store, log, { consistent: false });
+  const segments = await querySegments(deps.tables, log, { consistent: false });
   const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
   const now = deps.now();
   return segments.map(({ segment, lastSnapshot = null, archive, expires = null, expired }, i) => ({
@@ -112,7 +112,7 @@ export async function logStatus(
 }
 
 /** The ids of all logs, in order; those too of which a segment cannot be read. */
-export async function allLogs(store: LogStore): Promise<LogId[]> {
+export async function allLogs(store: SegmentReader): Promise<LogId[]> {
   const logs = new Set<LogId>();
   const onInvalid = (error: ItemInvalidError): void => {
     if (error.log === undefined) throw error;
@@ -128,7 +128,7 @@ export async function allLogs(store: LogStore): Promise<LogId[]> {
  * @param onStranger told of each segment of which nobody knows whose it is
  */
 export async function logsByAge(
-  store: Pick<LogStore, 'allSegments'>,
+  store: Pick<SegmentReader, 'allSegments'>,
   onStranger: (error: ItemInvalidError) => void,
 ): Promise<LogId[]> {
   const begun = new Map<LogId, number>();
@@ -146,7 +146,7 @@ export async function logsByAge(
 /** How many entries a segment has, wherever they are: in one query, or none once all were counted as they left. */
 async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
   if (segment.expired !== undefined) return segment.expired;
-  const newest = await deps.store.newestEntry(segment.log, segment.segment, { consistent: true });
+  const newest = await deps.tables.newestEntry(segment.log, segment.segment, { consistent: true });
   const inTable = newest === undefined ? 0 : newest.position.entry + 1;
   const isWhole = newest?.type === checkTypes(deps.types).endSegment;
   // The end is missing while entries are put back from the archive, which then knows.
@@ -169,7 +169,7 @@ async function bufferedIn(
   place: { readonly log: LogId; readonly position: Position },
 ): Promise<number | null> {
   try {
-    const entry = await deps.store.getEntry(place.log, place.position, { consistent: true });
+    const entry = await deps.tables.getEntry(place.log, place.position, { consistent: true });
     const ref = entry && rootOf(entry);
     return ref === undefined ? null : bufferedEdits((await loadRoot(deps, place, ref)).state);
   } catch (error) {

@@ -9,7 +9,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { checkTypes, type ReservedTypes, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { decodeEntry, rootAttribute } from '../../log/item-codec.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { EntryReader, SegmentLifecycle, TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { lastWithoutRoot } from '../../snapshot/snapshots.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
@@ -29,8 +29,7 @@ const WRITING_SHARE = 0.4;
 const FRAMES = { bytes: FRAME_BYTES, atLeast: 64 };
 
 export interface ArchiveDeps extends Deadline {
-  /** The tables themselves, without what archives would add to them. */
-  readonly tables: LogStore;
+  readonly tables: TableReader & SegmentLifecycle;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
   readonly types?: ReservedTypes | undefined;
@@ -327,11 +326,12 @@ function requireNotExpiring({ log, segment, expires }: Segment): void {
 export async function rearchiveSegment(
   deps: ArchiveDeps,
   segment: Segment,
-  { source, root }: { readonly source: LogStore; readonly root?: { readonly from: RootRef; readonly to: RootRef } },
+  { source, root }: { readonly source: EntryReader; readonly root?: { readonly from: RootRef; readonly to: RootRef } },
 ): Promise<Segment> {
   const key = archiveKey(segment.log, segment.segment, randomHex(deps.random, 32));
-  const whole = { ...deps, tables: source, deadline: undefined };
-  const items = (range: PageRange) => withRoot(inTime(deps, segment, pages(whole, segment, range)), segment, root?.to);
+  const whole = { ...deps, deadline: undefined };
+  const items = (range: PageRange) =>
+    withRoot(inTime(deps, segment, pages(deps, segment, range, source)), segment, root?.to);
   const { hash } = (await writeAndCompare(whole, { segment, key, from: 0 }, items)).written;
   // The old object is the collector's.
   if (await deps.tables.replaceArchive(segment, { key, hash, root })) {
@@ -431,9 +431,10 @@ async function* pages(
   deps: ArchiveDeps,
   { log, segment }: Segment,
   { from = 0, to = MAX_NUMBER + 1, written = 0 }: PageRange,
+  source: EntryReader = deps.tables,
 ): AsyncGenerator<readonly StoredItem[]> {
   let entries = written;
-  for await (const page of deps.tables.items(log, { segment, from, to }, { consistent: true })) {
+  for await (const page of source.items(log, { segment, from, to }, { consistent: true })) {
     yield page;
     entries += page.length;
     deps.onEntries?.(entries);

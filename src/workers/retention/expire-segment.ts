@@ -7,7 +7,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { checkTypes, epochSeconds, type ReservedTypes } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
-import { type ExpiringSegment, type LogStore, MAX_BATCH_ITEMS } from '../../log/log-store.ts';
+import { type ExpiringSegment, MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
@@ -17,8 +17,7 @@ import type { RateLimiter } from './rate-limiter.ts';
 import { changedMeanwhile, requireCovered, requireSegment } from './segment-state.ts';
 
 export interface ExpireDeps {
-  /** The tables themselves, without what archives would add to them. */
-  readonly tables: LogStore;
+  readonly tables: TableReader & SegmentLifecycle;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
   readonly types?: ReservedTypes | undefined;

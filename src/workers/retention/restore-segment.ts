@@ -5,15 +5,18 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import { checkTypes, epochSeconds } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
-import { type LogStore, MAX_BATCH_ITEMS } from '../../log/log-store.ts';
+import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD } from '../../retention/retention-policy.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
 
+/** Tables that a segment is restored to. */
+export type RestoreTarget = TableReader & SegmentLifecycle;
+
 export interface RestoreOptions {
   /** Other tables to write the segment to; those that it came from by default. */
-  readonly into?: LogStore | undefined;
+  readonly into?: RestoreTarget | undefined;
   /** For how long the policy lets the restored entries stay where the segment expires, in seconds. */
   readonly holdSeconds: number;
   /** Writes nothing, and says what would be written. */
@@ -85,7 +88,7 @@ export async function restoreSegment(
 }
 
 /** Says on the segment that its entries stay; where it goes into tables that have no such segment, writes it there. */
-async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, holdSeconds: number): Promise<void> {
+async function prepare({ now }: ExpireDeps, segment: Segment, into: RestoreTarget, holdSeconds: number): Promise<void> {
   const { expires: _, expired: __, ...whole } = segment;
   if (await into.putSegment(whole)) return;
   const there = await requireSegment(into, segment);
@@ -99,7 +102,7 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: LogStore, ho
  * An expire job that came in between saw what was there by then. Where it has ended, it said that all had gone; where it
  * has not, it finds another time on the segment now, and begins anew.
  */
-async function stillExpires(tables: LogStore, place: SegmentPlace): Promise<void> {
+async function stillExpires(tables: RestoreTarget, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
   if (segment.expires === undefined) return;
   // Whoever takes the expiry back meanwhile would not know its own hold again.
@@ -108,7 +111,7 @@ async function stillExpires(tables: LogStore, place: SegmentPlace): Promise<void
 }
 
 async function itemsByNumber(
-  tables: LogStore,
+  tables: TableReader,
   { log, segment }: SegmentPlace,
   range: { readonly from: number; readonly to: number },
 ): Promise<Map<number, StoredItem>> {
@@ -121,7 +124,7 @@ async function itemsByNumber(
 
 async function putItems(
   deps: ExpireDeps,
-  into: LogStore,
+  into: RestoreTarget,
   { items, onWritten }: { readonly items: readonly Item[]; readonly onWritten: (items: number) => void },
 ): Promise<void> {
   for (let start = 0; start < items.length; start += MAX_BATCH_ITEMS) {
@@ -132,7 +135,7 @@ async function putItems(
   }
 }
 
-async function requireNothingBehind(into: LogStore, place: SegmentPlace, entries: number): Promise<void> {
+async function requireNothingBehind(into: RestoreTarget, place: SegmentPlace, entries: number): Promise<void> {
   const rest = { segment: place.segment, from: entries, to: MAX_NUMBER + 1 };
   for await (const [item] of into.items(place.log, rest, { consistent: true })) {
     if (item !== undefined) throw differs(place, Number(item.N?.N));

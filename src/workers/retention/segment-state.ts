@@ -1,7 +1,7 @@
 import { SegmentNotFoundError, SegmentStateError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isCovered } from '../../retention/retention-policy.ts';
 
@@ -15,7 +15,7 @@ export interface SegmentPlace {
  * A segment as it is now.
  * @throws SegmentNotFoundError where there is none of this number
  */
-export async function requireSegment(tables: LogStore, { log, segment }: SegmentPlace): Promise<Segment> {
+export async function requireSegment(tables: TableReader, { log, segment }: SegmentPlace): Promise<Segment> {
   const found = await tables.getSegment(log, segment, { consistent: true });
   if (found !== undefined) return found;
   throw new SegmentNotFoundError('there is no such segment', {
@@ -30,7 +30,7 @@ export async function requireSegment(tables: LogStore, { log, segment }: Segment
  * @throws SegmentNotFoundError where there is none of this number
  * @throws SegmentStateError where it is open, or the segment after it has no completed snapshot yet
  */
-export async function requireCovered(tables: LogStore, place: SegmentPlace): Promise<Segment> {
+export async function requireCovered(tables: TableReader, place: SegmentPlace): Promise<Segment> {
   const { log, segment } = place;
   const found = await requireSegment(tables, place);
   const next = await tables.getSegment(log, segment + 1, { consistent: true });

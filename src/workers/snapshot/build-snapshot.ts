@@ -1,6 +1,7 @@
 import { HistoryGoneError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import type { SnapshotPublisher } from '../../log/log-store.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
@@ -19,6 +20,7 @@ import {
 import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 export interface SnapshotDeps extends BuildDeps {
+  readonly tables: SnapshotPublisher;
   /** Epoch milliseconds. */
   readonly now: () => number;
   /**
@@ -119,9 +121,9 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
     return { outcome: 'progress', position, reached: root.position, ...work(built, encoded) };
   }
   const ref = await saveRoot(deps.blobs, { log, position }, encoded);
-  const carried = await deps.store.completeSnapshot(log, position, ref);
+  const carried = await deps.tables.completeSnapshot(log, position, ref);
   const twin = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
-  if (twin === undefined) await deps.store.advanceLastSnapshot(log, position);
+  if (twin === undefined) await deps.tables.advanceLastSnapshot(log, position);
   else await advanceToCarried(deps, { log, position }, carried);
   await clearProgress(deps.blobs, obsoleteProgress(built, position));
   if (twin !== undefined) return { outcome: 'present', position, compaction: due(deps, twin) };

@@ -71,7 +71,7 @@ async function compact(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushR
   const encoded = encodeRoot(deps.platform, settled);
   const to = await saveRoot(deps.blobs, settled, encoded);
   await keepReplacedRoot(deps, place, from);
-  if (!(await deps.store.replaceRoot(log, position, from, to))) {
+  if (!(await deps.tables.replaceRoot(log, position, from, to))) {
     await loadDuplicate(deps, settled, await carriedRoot(deps, place));
     return compact(deps, place);
   }

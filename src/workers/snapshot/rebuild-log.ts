@@ -151,7 +151,7 @@ async function rebuild(
       continue;
     }
     const ref = await saveRoot(deps.blobs, { log, position }, encoded);
-    const carried = await deps.store.completeSnapshot(log, position, ref);
+    const carried = await deps.tables.completeSnapshot(log, position, ref);
     let isNamed = sameRoot(ref, carried);
     if (!isNamed) {
       const stored = await loadUnlessDamaged(deps, root, carried);
@@ -159,10 +159,10 @@ async function rebuild(
         if (isOtherState(deps, root, stored)) differed.push(position);
         await keepReplacedRoot(deps, root, carried);
       }
-      isNamed = await deps.store.replaceRoot(log, position, carried, ref);
+      isNamed = await deps.tables.replaceRoot(log, position, carried, ref);
       if (isNamed) replaced++;
     }
-    if (isNamed) await deps.store.advanceLastSnapshot(log, position);
+    if (isNamed) await deps.tables.advanceLastSnapshot(log, position);
     else await advanceToCarried(deps, { log, position }, await requireRoot(deps, { log, position }, carried));
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     onRebuilt(root);

@@ -9,7 +9,7 @@ import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { checkTypes, type Entry, type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
 import { rootAttribute } from '../../log/item-codec.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { LogReader, SegmentReader, SnapshotPublisher } from '../../log/log-store.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { lastSnapshotOf } from '../../log/segment.ts';
 import { otherReducer } from '../../snapshot/build.ts';
@@ -30,7 +30,7 @@ export interface SnapshotPlace {
  * @throws MessageInvalidError where it is an entry of another type
  */
 export async function requireSnapshotEntry(
-  deps: { readonly store: LogStore; readonly types?: ReservedTypes | undefined },
+  deps: { readonly store: LogReader; readonly types?: ReservedTypes | undefined },
   { log, position }: SnapshotPlace,
 ): Promise<Entry> {
   return checkSnapshotEntry(deps, { log, position }, await deps.store.getEntry(log, position, { consistent: true }));
@@ -62,7 +62,7 @@ export function checkSnapshotEntry(
  * The newest completed snapshot of a log; undefined where it has none.
  * @throws LogNotFoundError
  */
-export async function newestSnapshot(store: LogStore, log: LogId): Promise<Position | undefined> {
+export async function newestSnapshot(store: SegmentReader, log: LogId): Promise<Position | undefined> {
   return lastSnapshotOf(await queryNewestSegments(store, log, { consistent: true }));
 }
 
@@ -81,13 +81,17 @@ export function carriedRoot(entry: Entry): RootRef | undefined {
  * that Last Snapshot never names a snapshot that cannot be read. Reads nothing if Last Snapshot does not move.
  * @throws RootInvalidError if the snapshot cannot be read whole; Last Snapshot stays as it is
  */
-export async function advanceToCarried(deps: SnapshotStores, place: SnapshotPlace, carried: RootRef): Promise<void> {
+export async function advanceToCarried(
+  deps: SnapshotStores & { readonly tables: SnapshotPublisher },
+  place: SnapshotPlace,
+  carried: RootRef,
+): Promise<void> {
   const { log, position } = place;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
   if (segment?.archive !== undefined || segment?.expires !== undefined) return;
   if ((segment?.lastSnapshot ?? -1) >= position.entry) return;
   await readCarried(place, carried, () => readWhole(deps, place, carried));
-  await deps.store.advanceLastSnapshot(log, position);
+  await deps.tables.advanceLastSnapshot(log, position);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { MAX_NUMBER } from '../../ids/position.ts';
 import { checkTypes, type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
-import type { LogStore } from '../../log/log-store.ts';
+import type { TableReader } from '../../log/log-store.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
 import type { Segment } from '../../log/segment.ts';
 
@@ -9,7 +9,7 @@ export interface PendingSnapshotsDeps {
    * The tables without archives: a pending snapshot of an archived or expiring segment stays
    * pending.
    */
-  readonly tables: LogStore;
+  readonly tables: TableReader;
   readonly types?: ReservedTypes | undefined;
 }
 

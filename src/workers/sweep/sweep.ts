@@ -1,7 +1,7 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError, SegmentStateError } from '../../errors.ts';
 import { type LogId, parseLogId } from '../../ids/log-id.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
-import type { LogStore, ScanPlace } from '../../log/log-store.ts';
+import type { ScanPlace, TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { dueSince, expiringUnarchived, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
@@ -21,7 +21,7 @@ const STREAM_SECONDS = 24 * 3600;
 
 export interface SweepDeps {
   /** The tables without archives. */
-  readonly tables: LogStore;
+  readonly tables: TableReader;
   readonly blobs: BlobStore;
   readonly types?: ReservedTypes | undefined;
   /** Epoch milliseconds. */

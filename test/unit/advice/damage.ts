@@ -80,7 +80,7 @@ async function archiveRead() {
 async function externalRead() {
   const sheet = await SheetLog.create();
   const position = await sheet.append({ type: 'Set', version: 1, body: [[0, 0, 'x'.repeat(300_000)]] });
-  const entry = await sheet.store.getEntry(sheet.log, position, { consistent: true });
+  const entry = await sheet.tables.getEntry(sheet.log, position);
   if (entry?.external === undefined) throw new Error('the body is in the item');
   return { sheet, key: entry.external, read: () => loadBody(sheet.blobs, entry) };
 }
@@ -135,7 +135,7 @@ export const DAMAGE: Cases = {
     const sheet = await SheetLog.create();
     const backup = await sheet.items();
     await sheet.tables.deleteEntries(sheet.log, 0, [0]);
-    const source = { store: sheet.store, types: checkTypes() };
+    const source = { store: sheet.tables, types: checkTypes() };
     const end = () => queryNewest(source, sheet.log, { consistent: true });
     await refused(end);
     await sheet.tables.putItems(backup);

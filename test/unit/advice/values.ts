@@ -229,7 +229,7 @@ export const VALUES: Cases = {
   },
   'Give a position up to …, right behind the last entry': async (refused) => {
     const sheet = await SheetLog.create();
-    const source = { store: sheet.store, types: checkTypes() };
+    const source = { store: sheet.tables, types: checkTypes() };
     const advice = await refused(() => assertPosition(source, LOG, { segment: 0, entry: 9 }));
     const [segment = -1, entry = -1] = numbersOf(advice);
     await assertPosition(source, LOG, { segment, entry });
