@@ -19,6 +19,7 @@ const PARTS = [
   'docs',
   'README.md',
   'template.yaml',
+  'monitoring.yaml',
   'package.json',
   'vitest.config.ts',
 ];

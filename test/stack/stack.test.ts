@@ -21,7 +21,7 @@ import {
 import { marshall, unmarshall } from '@aws-sdk/util-dynamodb';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION, startAwsEmulator } from '../support/aws-emulator.ts';
-import { deployStack } from '../support/stack-deployment.ts';
+import { deployStack, stackResources } from '../support/stack-deployment.ts';
 
 type Fields = Record<string, unknown>;
 
@@ -125,7 +125,9 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     await createLog(log);
     await lastSnapshot(log, 0, 0);
     expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
-    await expect(invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow('the event of the sweep function is malformed');
+    await expect(invoke('SweepFunctionName', { logs: [log] })).rejects.toThrow(
+      'the event of the sweep function is malformed',
+    );
   });
 
   test('puts a message that is no job into the dead-letter queue, and nothing else', async () => {
@@ -162,10 +164,28 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
       parameters: PARAMETERS,
       change: ({ ReplayFunctionRole, ...others }) => ({
         ...others,
-        ReplayFunctionRole: { Type: 'AWS::IAM::Role', Properties: { ...ReplayFunctionRole?.Properties, Policies: [] } },
+        ReplayFunctionRole: {
+          Type: 'AWS::IAM::Role',
+          Properties: { ...ReplayFunctionRole?.Properties, ManagedPolicyArns: [], Policies: [] },
+        },
       }),
     });
     await expect(invoke('ReplayFunctionName', { log })).rejects.toThrow(/not authorized to perform: dynamodb:/);
+  });
+
+  test('the nested stack has the alarms and the dashboard, and Monitoring=false removes it', async () => {
+    tellOnFailure();
+    const { physicalId: nested = '' } = (await stackResources(emulator)).get('MonitoringStack') ?? {};
+    const resources = [...(await stackResources(emulator, nested)).values()];
+    expect(resources.filter(({ type }) => type === 'AWS::CloudWatch::Alarm').length).toBeGreaterThan(10);
+    const [dashboard] = resources.filter(({ type }) => type === 'AWS::CloudWatch::Dashboard');
+    expect(output('DashboardUrl')).toMatch(new RegExp(`#dashboards/dashboard/${dashboard?.physicalId}$`));
+    outputs = await deployStack({ emulator, sam, parameters: { ...PARAMETERS, Monitoring: 'false' } });
+    expect(outputs.has('DashboardUrl')).toBe(false);
+    expect([...(await stackResources(emulator)).keys()]).not.toContain('MonitoringStack');
+    const log = randomUUID();
+    await createLog(log);
+    await lastSnapshot(log, 0, 0);
   });
 
   async function createLog(log: string): Promise<void> {

@@ -15,6 +15,8 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
       return `https://sqs.${region}.amazonaws.com/${account}/${stack}-${id}.fifo`;
     case 'AWS::S3::Bucket':
       return `${stack}-${id}`.toLowerCase();
+    case 'AWS::IAM::ManagedPolicy':
+      return `arn:aws:iam::${account}:policy/${stack}-${id}`;
     case 'event':
       return `uuid-of-${id}`;
     case 'AWS::DynamoDB::Table':
@@ -23,6 +25,7 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
     case 'AWS::Logs::LogGroup':
     case 'AWS::CloudWatch::Alarm':
     case 'AWS::CloudWatch::Dashboard':
+    case 'AWS::CloudFormation::Stack':
       return `${stack}-${id}`;
     default:
       throw new Error(`nobody knows here what Ref gives for ${id} of type ${type}`);
@@ -38,6 +41,7 @@ export function attributeOf(
   type: string,
   { region, account }: Place,
 ): string {
+  if (type === 'AWS::CloudFormation::Stack' && name.startsWith('Outputs.')) return `${ref}-${name}`;
   const regional = (service: string, rest: string): string => `arn:aws:${service}:${region}:${account}:${rest}`;
   switch (`${type} ${name}`) {
     case 'AWS::SQS::Queue Arn':

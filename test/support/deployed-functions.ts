@@ -110,14 +110,12 @@ const statementSchema = z.strictObject({
   Resource: oneOrMore,
   Condition: z.unknown().optional(),
 });
+const documentSchema = z.strictObject({ Version: z.literal('2012-10-17'), Statement: z.array(statementSchema) });
+const managedPolicySchema = z.strictObject({ PolicyDocument: documentSchema });
 const roleSchema = z.strictObject({
   AssumeRolePolicyDocument: z.unknown(),
-  Policies: z.array(
-    z.strictObject({
-      PolicyName: z.string(),
-      PolicyDocument: z.strictObject({ Version: z.literal('2012-10-17'), Statement: z.array(statementSchema) }),
-    }),
-  ),
+  ManagedPolicyArns: z.array(z.string()),
+  Policies: z.array(z.strictObject({ PolicyName: z.string(), PolicyDocument: documentSchema })),
 });
 const number = z.union([z.number(), z.string()]).transform(Number).pipe(z.number());
 const streamSchema = z.strictObject({
@@ -193,8 +191,13 @@ function toFunction({ id, properties }: Resource, stack: Stack): DeployedFunctio
 function statementsOf(roleArn: string, stack: Stack): Statement[] {
   const role = stack.ofType('AWS::IAM::Role').find(({ id }) => stack.attribute(id, 'Arn') === roleArn);
   if (role === undefined) throw new Error(`the stack has no role ${roleArn}`);
-  const { Policies } = roleSchema.parse(role.properties);
-  return Policies.flatMap(({ PolicyDocument }) =>
+  const { ManagedPolicyArns: arns, Policies } = roleSchema.parse(role.properties);
+  const managed = arns.map((arn) => {
+    const policy = stack.ofType('AWS::IAM::ManagedPolicy').find(({ id }) => stack.ref(id) === arn);
+    if (policy === undefined) throw new Error(`the stack has no policy ${arn}`);
+    return managedPolicySchema.parse(policy.properties);
+  });
+  return [...managed, ...Policies].flatMap(({ PolicyDocument }) =>
     PolicyDocument.Statement.map(({ Sid, Action, Resource }) => ({ sid: Sid, actions: Action, resources: Resource })),
   );
 }

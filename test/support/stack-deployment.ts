@@ -2,7 +2,11 @@ import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { CloudFormationClient, DescribeStacksCommand } from '@aws-sdk/client-cloudformation';
+import {
+  CloudFormationClient,
+  DescribeStackResourcesCommand,
+  DescribeStacksCommand,
+} from '@aws-sdk/client-cloudformation';
 import * as z from 'zod';
 import { type AwsEmulator, EMULATOR_CREDENTIALS, EMULATOR_REGION } from './aws-emulator.ts';
 import { parseTemplate } from './cloudformation.ts';
@@ -37,16 +41,15 @@ export interface StackDeployment {
 }
 
 /**
- * What `sam deploy --config-env dev` does after `npm run build`, with an emulator in the place of AWS; where the stack is there
- * already, it is updated. Two things are changed that the emulator knows no better: see {@link emulated}.
+ * Does what `sam deploy --config-env dev` does after `npm run build`, with an emulator in place of
+ * AWS. Updates an existing stack. `emulated` and `withoutMath` remove what the emulator lacks.
  * @returns the stack's outputs
- * @throws Error with the SAM CLI's own words where the deployment fails
+ * @throws Error with the SAM CLI's output if the deployment fails
  */
 export async function deployStack(deployment: StackDeployment): Promise<ReadonlyMap<string, string>> {
   const { emulator, sam, parameters, change = (resources) => resources } = deployment;
-  const file = join(emulator.directory, 'template.json');
-  const source = template.parse(parseTemplate(await readFile(join(ROOT, 'template.yaml'), 'utf8')));
-  await writeFile(file, JSON.stringify({ ...source, Resources: change(emulated(source.Resources)) }));
+  const file = await copyTemplate('template.yaml', emulator, (resources) => change(emulated(resources)));
+  await copyTemplate('monitoring.yaml', emulator, withoutMath);
   const overrides = Object.entries(parameters).map(([name, value]) => `${name}="${value}"`);
   const options = ['--template-file', file, '--config-file', SAM_CONFIG, '--config-env', 'dev'];
   await run(sam, ['deploy', ...options, '--parameter-overrides', ...overrides], {
@@ -66,15 +69,42 @@ export async function deployStack(deployment: StackDeployment): Promise<Readonly
   return outputs(emulator);
 }
 
+/** The physical id and the type of every resource of a stack, by its logical id. */
+export async function stackResources(
+  { endpoint }: AwsEmulator,
+  stack = STACK_NAME,
+): Promise<ReadonlyMap<string, { readonly physicalId: string; readonly type: string }>> {
+  const client = new CloudFormationClient({ endpoint, region: EMULATOR_REGION, credentials: EMULATOR_CREDENTIALS });
+  const { StackResources = [] } = await client.send(new DescribeStackResourcesCommand({ StackName: stack }));
+  client.destroy();
+  return new Map(
+    StackResources.map(({ LogicalResourceId = '', PhysicalResourceId = '', ResourceType = '' }) => [
+      LogicalResourceId,
+      { physicalId: PhysicalResourceId, type: ResourceType },
+    ]),
+  );
+}
+
+/** Writes a changed template as JSON into the emulator's directory, and returns the path. */
+async function copyTemplate(
+  name: string,
+  { directory }: AwsEmulator,
+  change: (resources: Resources) => Resources,
+): Promise<string> {
+  const file = join(directory, name);
+  const source = template.parse(parseTemplate(await readFile(join(ROOT, name), 'utf8')));
+  await writeFile(file, JSON.stringify({ ...source, Resources: change(source.Resources) }));
+  return file;
+}
+
 /**
- * Resources as the emulator takes them. It serves HTTP only, so whatever insists on TLS would refuse everything; and it has
- * no metric math, of which the first metric stays, so that what refers to an alarm finds one.
+ * Resources as the emulator takes them. It serves HTTP only, so a bucket policy that demands TLS
+ * would refuse everything.
  */
 function emulated(resources: Resources): Resources {
   const kept = Object.entries(resources).filter(([, { Type }]) => Type !== 'AWS::S3::BucketPolicy');
   return Object.fromEntries(
     kept.map(([id, { Properties, ...others }]) => {
-      if (others.Type === 'AWS::CloudWatch::Alarm') return [id, { ...others, Properties: withoutMath(Properties) }];
       const { CodeUri } = Properties;
       if (typeof CodeUri !== 'string') return [id, { ...others, Properties }];
       return [id, { ...others, Properties: { ...Properties, CodeUri: join(ROOT, CodeUri) } }];
@@ -82,7 +112,17 @@ function emulated(resources: Resources): Resources {
   );
 }
 
-function withoutMath(properties: Resource['Properties']): Resource['Properties'] {
+/** Alarms as the emulator takes them: without metric math, each with its first metric only. */
+function withoutMath(resources: Resources): Resources {
+  return Object.fromEntries(
+    Object.entries(resources).map(([id, { Properties, ...others }]) => [
+      id,
+      { ...others, Properties: withFirstMetric(Properties) },
+    ]),
+  );
+}
+
+function withFirstMetric(properties: Resource['Properties']): Resource['Properties'] {
   const parsed = mathAlarm.safeParse(properties);
   if (!parsed.success) return properties;
   const { Metrics, ...others } = parsed.data;

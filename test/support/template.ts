@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
 import {
   asObject,
   type Json,
@@ -18,6 +19,7 @@ const NAME_PROPERTIES = new Map([
   ['AWS::CloudWatch::Dashboard', 'DashboardName'],
 ]);
 const FILE = join(import.meta.dirname, '../../template.yaml');
+const nestedSchema = z.object({ TemplateURL: z.string(), Parameters: z.record(z.string(), z.string()) });
 
 export interface ExpandOptions {
   /** Values of parameters; those that are left out have their defaults. */
@@ -50,6 +52,11 @@ export interface Stack {
   readonly ref: (resource: string) => string;
   /** What `GetAtt` gives for a resource. */
   readonly attribute: (resource: string, attribute: string) => string;
+  /**
+   * Expands the template of a nested stack with the parameters that this stack passes.
+   * @throws Error if the template lacks a passed parameter, or if a parameter has no value
+   */
+  readonly nested: (resource: string) => Stack;
 }
 
 /** template.yaml as it is written. */
@@ -69,17 +76,25 @@ export function readTemplate(file = FILE): Template {
   const parameters = new Map(
     section(document, 'Parameters').map(([name, each]) => [name, parameterSchema.parse(each)]),
   );
-  return { document, parameters, expand: (options = {}) => expand({ document, parameters }, options) };
+  return { document, parameters, expand: (options = {}) => expand({ file, document, parameters }, options) };
 }
 
-function expand({ document, parameters }: Pick<Template, 'document' | 'parameters'>, options: ExpandOptions): Stack {
+interface TemplateFile extends Pick<Template, 'document' | 'parameters'> {
+  readonly file: string;
+}
+
+function expand({ file, document, parameters }: TemplateFile, options: ExpandOptions): Stack {
   const given = options.parameters ?? {};
   const unknown = Object.keys(given).find((name) => !parameters.has(name));
   if (unknown !== undefined) throw new Error(`the template has no parameter ${unknown}`);
   const values = Object.fromEntries(
     [...parameters].map(([name, parameter]) => [name, checkParameter(name, parameter, given[name])]),
   );
-  const place: Place = { stack: 'logfold', region: 'us-east-1', account: '123456789012' };
+  const place: Place = {
+    stack: options.refs?.['AWS::StackName'] ?? 'logfold',
+    region: 'us-east-1',
+    account: '123456789012',
+  };
   const pseudo: Readonly<Record<string, string>> = {
     'AWS::StackName': place.stack,
     'AWS::Region': place.region,
@@ -130,14 +145,19 @@ function expand({ document, parameters }: Pick<Template, 'document' | 'parameter
     conditions: Object.fromEntries(section(document, 'Conditions').map(([name]) => [name, condition(name)])),
     resources,
     outputs: Object.fromEntries(
-      section(document, 'Outputs').map(([name, each]) => [
-        name,
-        resolve(asObject(each, name).Value ?? null, scope) ?? null,
-      ]),
+      section(document, 'Outputs')
+        .map(([name, each]) => [name, asObject(each, name)] as const)
+        .filter(([, each]) => exists(each))
+        .map(([name, each]) => [name, resolve(each.Value ?? null, scope) ?? null]),
     ),
     ofType: (type) => [...resources.values()].filter((resource) => resource.type === type),
     ref,
     attribute,
+    nested: (id) => {
+      const { TemplateURL: url, Parameters: passed } = nestedSchema.parse(resources.get(id)?.properties);
+      const refs = { 'AWS::StackName': ref(id) };
+      return readTemplate(join(dirname(file), url)).expand({ parameters: passed, refs });
+    },
   };
 }
 

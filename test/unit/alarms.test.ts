@@ -14,10 +14,12 @@ const END = DEPLOYED + 5 * DAY;
 const SCHEDULES = [15 * MINUTE, HOUR, DAY];
 
 let stack: Stack;
+let monitoring: Stack;
 let services: ReadonlyMap<string, string>;
 
 beforeAll(() => {
   stack = readTemplate().expand();
+  monitoring = stack.nested('MonitoringStack');
   services = new Map(
     [...deployedFunctions(stack)].map(([id, { environment }]) => [id, environment.POWERTOOLS_SERVICE_NAME ?? '']),
   );
@@ -80,7 +82,7 @@ class Deployment {
 }
 
 function alarm(id: string): Resource {
-  const found = stack.resources.get(id);
+  const found = monitoring.resources.get(id);
   if (found === undefined) throw new Error(`no alarm ${id}`);
   return found;
 }
@@ -90,7 +92,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     const deployment = new Deployment();
     deployment.sweeps(every);
     for (let at = DEPLOYED; busy && at < END; at += HOUR) deployment.invoke('StreamFunction', at);
-    for (const { id } of stack.ofType('AWS::CloudWatch::Alarm')) expect(deployment.alarms(id), id).toEqual([]);
+    for (const { id } of monitoring.ofType('AWS::CloudWatch::Alarm')) expect(deployment.alarms(id), id).toEqual([]);
   });
 
   test.each([
@@ -168,7 +170,7 @@ test('Throttles sees every function', () => {
 });
 
 test('no alarm looks at more than a day, or at more than a week in periods of an hour', () => {
-  for (const { id, properties } of stack.ofType('AWS::CloudWatch::Alarm')) {
+  for (const { id, properties } of monitoring.ofType('AWS::CloudWatch::Alarm')) {
     const periods = [...JSON.stringify(properties).matchAll(/"Period":(\d+)/g)].map(([, seconds]) => Number(seconds));
     for (const period of periods) {
       const seconds = period * Number(properties.EvaluationPeriods);

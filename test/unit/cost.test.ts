@@ -16,7 +16,9 @@ import type { Item } from '../../src/log/attribute.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
+import { deployedFunctions } from '../support/deployed-functions.ts';
 import { entryAt, LOG } from '../support/logs.ts';
+import { readTemplate } from '../support/template.ts';
 
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };
@@ -173,17 +175,14 @@ describe('a bill', () => {
   });
 });
 
-test('functions are taken to be as the template has them', async () => {
-  const template = await readFile(new URL('../../template.yaml', import.meta.url), 'utf8');
-  const setting = (section: string, name: string): number => {
-    const text = template.slice(template.indexOf(`\n  ${section}:\n`));
-    return Number(new RegExp(`\\n +${name}: (\\d+)\\n`).exec(text)?.[1]);
-  };
-  expect(setting('StreamFunction', 'MemorySize')).toBe(MEMORY_MB.stream);
-  expect(setting('SnapshotFunction', 'MemorySize')).toBe(MEMORY_MB.jobs);
-  expect(setting('MaintainFunction', 'MemorySize')).toBe(MEMORY_MB.jobs);
-  expect(setting('SweepFunction', 'MemorySize')).toBe(MEMORY_MB.sweep);
-  expect(setting('ExpireWriteUnits', 'Default')).toBe(EXPIRE_WRITE_UNITS);
+test('functions have the sizes that the template gives them', () => {
+  const stack = readTemplate().expand();
+  const functions = deployedFunctions(stack);
+  expect(functions.get('StreamFunction')?.memoryMb).toBe(MEMORY_MB.stream);
+  expect(functions.get('SnapshotFunction')?.memoryMb).toBe(MEMORY_MB.jobs);
+  expect(functions.get('MaintainFunction')?.memoryMb).toBe(MEMORY_MB.jobs);
+  expect(functions.get('SweepFunction')?.memoryMb).toBe(MEMORY_MB.sweep);
+  expect(stack.parameters.ExpireWriteUnits).toBe(String(EXPIRE_WRITE_UNITS));
 });
 
 /** The report without what is measured: Lambda's part of the costs, and so the total. */

@@ -151,7 +151,7 @@ describe('a job', () => {
   test('of one log that kills its function each time raises FailingJobs', async () => {
     const alarm = z
       .object({ EvaluationPeriods: z.number(), Threshold: z.literal(0), Metrics: z.array(z.unknown()) })
-      .parse(stack.resources.get('FailingJobsAlarm')?.properties);
+      .parse(stack.nested('MonitoringStack').resources.get('FailingJobsAlarm')?.properties);
     const periods = [...JSON.stringify(alarm.Metrics).matchAll(/"Period":(\d+)/g)].map(([, seconds]) =>
       Number(seconds),
     );

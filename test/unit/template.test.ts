@@ -39,11 +39,14 @@ const OF_THE_RUNTIME = ['NODE_OPTIONS', 'POWERTOOLS_METRICS_NAMESPACE', 'POWERTO
 
 let template: Template;
 let own: Stack;
+/** The nested stack of `own`. */
+let monitoring: Stack;
 let existing: Stack;
 
 beforeAll(() => {
   template = readTemplate();
   own = template.expand();
+  monitoring = own.nested('MonitoringStack');
   existing = template.expand({ parameters: EXISTING });
 });
 
@@ -78,6 +81,12 @@ function schemaOf(of: DeployedFunction) {
   if (schema === undefined) throw new Error(`${of.id} reads its environment in a way that is not known here`);
   return schema;
 }
+
+test('each template is small enough for a request to CloudFormation', () => {
+  for (const file of ['template.yaml', 'monitoring.yaml']) {
+    expect(readFileSync(join(ROOT, file)).byteLength, file).toBeLessThan(51_200);
+  }
+});
 
 describe('parameters', () => {
   test('are each used, explained, and in one group', () => {
@@ -139,6 +148,7 @@ describe('parameters', () => {
     [{ SnapshotType: 'Mark', EndSegmentType: 'Mark' }, 'SnapshotType and EndSegmentType must differ'],
     [{ Archive: 'false', Expire: 'delete', KeepDays: '0' }, 'would expire without an archive'],
     [{ Archive: 'false', Expire: 'ttl', KeepDays: '0' }, 'would expire without an archive'],
+    [{ AlarmTopicArn: TOPIC, Monitoring: 'false' }, 'Monitoring must be true'],
   ])('that contradict each other fail before anything is made: %j', (parameters, reason) => {
     expect(() => template.expand({ parameters })).toThrow(reason);
   });
@@ -199,11 +209,18 @@ describe('the environments of samconfig.toml', () => {
 });
 
 describe('environment variables', () => {
-  test('are those that the handlers read, and no others', () => {
+  test('every function has the variables that its handler reads', () => {
     for (const each of deployedFunctions(own).values()) {
       const read = Object.keys(schemaOf(each).shape);
-      expect(Object.keys(each.environment).sort(), each.id).toEqual([...read, ...OF_THE_RUNTIME].sort());
+      expect(Object.keys(each.environment), each.id).toEqual(expect.arrayContaining([...read, ...OF_THE_RUNTIME]));
     }
+  });
+
+  test('no variable is there that no handler reads', () => {
+    const functions = [...deployedFunctions(own).values()];
+    const set = new Set(functions.flatMap((each) => Object.keys(each.environment)));
+    const read = new Set(functions.flatMap((each) => Object.keys(schemaOf(each).shape)));
+    expect([...set].sort()).toEqual([...read, ...OF_THE_RUNTIME].sort());
   });
 
   test('are taken by the handlers at every bound that the template sets, and all its choices', () => {
@@ -247,7 +264,7 @@ describe('environment variables', () => {
     for (const each of deployedFunctions(stack).values()) {
       const folds = each.id !== 'StreamFunction';
       expect(each.layers, each.id).toEqual(folds ? [LAYER] : []);
-      expect(each.environment.REDUCER_MODULE, each.id).toBe(folds ? '/opt/reducer.mjs' : undefined);
+      if (folds) expect(each.environment.REDUCER_MODULE, each.id).toBe('/opt/reducer.mjs');
     }
     for (const each of deployedFunctions(own).values()) expect(each.layers).toEqual([]);
   });
@@ -495,6 +512,14 @@ describe('rights', () => {
     }
   });
 
+  test('a managed policy belongs to several functions', () => {
+    const attached = z.object({ ManagedPolicyArns: z.array(z.string()) });
+    const arns = own.ofType('AWS::IAM::Role').flatMap(({ properties }) => attached.parse(properties).ManagedPolicyArns);
+    for (const { id } of own.ofType('AWS::IAM::ManagedPolicy')) {
+      expect(arns.filter((arn) => arn === own.ref(id)).length, id).toBeGreaterThan(1);
+    }
+  });
+
   test('reach the prefixes that logfold uses in the bucket, and no others', () => {
     const objects = [...deployedFunctions(existing).values()].flatMap(({ statements }) =>
       statements.flatMap(({ resources }) =>
@@ -542,10 +567,8 @@ describe('rights', () => {
       functionOf(each, id).statements.filter(({ actions }) => actions.some((action) => action.startsWith('kms:')));
     for (const id of deployedFunctions(own).keys()) {
       expect(keysOf(own, id), id).toEqual([]);
-      expect(
-        keysOf(stack, id).flatMap(({ resources }) => resources),
-        id,
-      ).toEqual([TABLE_KEY, KEY]);
+      const keys = new Set(keysOf(stack, id).flatMap(({ resources }) => resources));
+      expect([...keys], id).toEqual([TABLE_KEY, KEY]);
     }
     expect(allows(functionOf(stack, 'ReplayFunction').statements, 'kms:GenerateDataKey', KEY)).toBe(false);
     expect(allows(functionOf(stack, 'SnapshotFunction').statements, 'kms:GenerateDataKey', KEY)).toBe(true);
@@ -573,28 +596,42 @@ describe('alarms and the dashboard', () => {
     const source = readFileSync(join(ROOT, 'src/functions/metrics.ts'), 'utf8');
     return new Set([...source.matchAll(/(?:count|seconds|bytes)\('(\w+)'/g)].flatMap(([, name]) => name ?? []));
   };
+  const reportedSchema = z.object({
+    widgets: z.array(z.object({ properties: z.object({ metrics: z.array(z.array(z.string())).default([]) }) })),
+  });
+  /** The metrics on the dashboard, with the values that `.` and `...` repeat from the metric before. */
+  const metricsShown = (): { namespace: string; name: string; value: string }[] => {
+    const body: unknown = JSON.parse(String(resourceOf(monitoring, 'Dashboard').properties.DashboardBody));
+    return reportedSchema.parse(body).widgets.flatMap(({ properties }) => {
+      let before: string[] = [];
+      return properties.metrics.map((metric) => {
+        const [first, ...rest] = metric;
+        const written = first === '...' ? [...before.slice(0, before.length - rest.length), ...rest] : metric;
+        before = written.map((part, i) => (part === '.' ? (before[i] ?? '') : part));
+        expect(before).toHaveLength(4);
+        const [namespace = '', name = '', , value = ''] = before;
+        return { namespace, name, value };
+      });
+    });
+  };
   const servicesOf = (stack: Stack): string[] =>
     [...deployedFunctions(stack).values()].map((each) => each.environment.POWERTOOLS_SERVICE_NAME ?? '');
 
   test('show every metric that is reported, and no other, under the names that functions report them by', () => {
-    const body: unknown = JSON.parse(String(resourceOf(own, 'Dashboard').properties.DashboardBody));
-    const shown = new Set<string>();
-    for (const [, name, service] of JSON.stringify(body).matchAll(/\["logfold","(\w+)","service","([^"]+)"/g)) {
-      shown.add(name ?? '');
-      expect(servicesOf(own)).toContain(service);
-    }
-    expect([...shown].sort()).toEqual([...emitted()].sort());
+    const shown = metricsShown().filter(({ namespace }) => namespace === 'logfold');
+    for (const { value } of shown) expect(servicesOf(own)).toContain(value);
+    expect([...new Set(shown.map(({ name }) => name))].sort()).toEqual([...emitted()].sort());
   });
 
   test('are all on the dashboard, explained, and told to the topic, if there is any', () => {
-    const told = template.expand({ parameters: { AlarmTopicArn: TOPIC } });
-    const dashboard = String(resourceOf(own, 'Dashboard').properties.DashboardBody);
-    const alarms = own.ofType('AWS::CloudWatch::Alarm');
+    const told = template.expand({ parameters: { AlarmTopicArn: TOPIC } }).nested('MonitoringStack');
+    const dashboard = String(resourceOf(monitoring, 'Dashboard').properties.DashboardBody);
+    const alarms = monitoring.ofType('AWS::CloudWatch::Alarm');
     expect(alarms.length).toBeGreaterThan(10);
     for (const { id, properties } of alarms) {
-      expect(dashboard).toContain(own.attribute(id, 'Arn'));
+      expect(dashboard).toContain(monitoring.attribute(id, 'Arn'));
       expect(String(properties.AlarmDescription).length, id).toBeGreaterThan(40);
-      expect(properties.AlarmActions, id).toBeUndefined();
+      expect([properties.AlarmActions, properties.OKActions], id).toEqual([[], []]);
       expect(resourceOf(told, id).properties).toMatchObject({ AlarmActions: [TOPIC], OKActions: [TOPIC] });
     }
   });
@@ -613,7 +650,7 @@ describe('alarms and the dashboard', () => {
           ? [own.ref(id)]
           : [],
     );
-    for (const alarm of own.ofType('AWS::CloudWatch::Alarm')) {
+    for (const alarm of monitoring.ofType('AWS::CloudWatch::Alarm')) {
       const metrics = metricsOf(alarm);
       expect(metrics.length, alarm.id).toBeGreaterThan(0);
       for (const [namespace, name, value] of metrics) {
@@ -624,9 +661,20 @@ describe('alarms and the dashboard', () => {
     }
   });
 
+  test('the nested stack gets the names of the resources that its parameters are called after', () => {
+    const { Stack: stack, AlarmTopicArn: topic, StreamMapping: mapping, ...others } = monitoring.parameters;
+    expect([stack, topic, mapping]).toEqual([own.ref('AWS::StackName'), '', own.ref('StreamFunctionStream')]);
+    for (const [id, name] of Object.entries(others)) {
+      const { type } = resourceOf(own, id);
+      expect(name, id).toBe(type === 'AWS::SQS::Queue' ? own.attribute(id, 'QueueName') : own.ref(id));
+    }
+  });
+
   test('take all into account that they ask for, where that is more than one metric', () => {
     const asked = z.array(z.object({ Id: z.string(), Expression: z.string().optional() }));
-    const alarms = own.ofType('AWS::CloudWatch::Alarm').filter(({ properties }) => properties.Metrics !== undefined);
+    const alarms = monitoring
+      .ofType('AWS::CloudWatch::Alarm')
+      .filter(({ properties }) => properties.Metrics !== undefined);
     expect(alarms.length).toBeGreaterThan(3);
     for (const { id, properties } of alarms) {
       const [sum, ...metrics] = asked.parse(properties.Metrics);
@@ -635,7 +683,7 @@ describe('alarms and the dashboard', () => {
   });
 
   test('see jobs that grow old in either queue', () => {
-    const watched = own.ofType('AWS::CloudWatch::Alarm').map(({ properties }) => JSON.stringify(properties));
+    const watched = monitoring.ofType('AWS::CloudWatch::Alarm').map(({ properties }) => JSON.stringify(properties));
     for (const { queues } of deployedFunctions(own).values()) {
       for (const { queueArn } of queues) {
         const dimensions = JSON.stringify([{ Name: 'QueueName', Value: queueArn.split(':').at(-1) }]);
@@ -646,7 +694,7 @@ describe('alarms and the dashboard', () => {
   });
 
   test('see a function fail that does jobs, even where it comes to no job', () => {
-    const watched = JSON.stringify(resourceOf(own, 'FailingJobsAlarm').properties);
+    const watched = JSON.stringify(resourceOf(monitoring, 'FailingJobsAlarm').properties);
     const workers = [...deployedFunctions(own).values()].filter(({ queues }) => queues.length > 0);
     expect(workers).toHaveLength(2);
     for (const { id } of workers) {
@@ -656,7 +704,7 @@ describe('alarms and the dashboard', () => {
   });
 
   test('see the stream function fail, and give records back though it is said to have succeeded', () => {
-    const watched = JSON.stringify(resourceOf(own, 'StreamErrorsAlarm').properties);
+    const watched = JSON.stringify(resourceOf(monitoring, 'StreamErrorsAlarm').properties);
     const { id, environment: variables } = functionOf(own, 'StreamFunction');
     const ofFunction = { Name: 'FunctionName', Value: own.ref(id) };
     const ofService = { Name: 'service', Value: variables.POWERTOOLS_SERVICE_NAME };
@@ -668,7 +716,7 @@ describe('alarms and the dashboard', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];
-    const alarms = own.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    const alarms = monitoring.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
     expect(rows.map(([, name]) => `${name}Alarm`).sort()).toEqual(alarms.sort());
     for (const [, name, meaning, advice] of rows) {
       expect(meaning?.length, name).toBeGreaterThan(30);
@@ -686,11 +734,8 @@ describe('alarms and the dashboard', () => {
       metric,
       field,
     ]);
-    const dashboard = String(resourceOf(own, 'Dashboard').properties.DashboardBody);
-    const reported = [...dashboard.matchAll(/\["logfold","(\w+)","service","[^"]+-sweep"\]/g)].map(
-      ([, metric]) => metric,
-    );
-    expect(rows.map(([metric]) => metric).sort()).toEqual([...new Set(reported)].sort());
+    const reported = metricsShown().filter(({ value }) => value === 'logfold-sweep');
+    expect(rows.map(([metric]) => metric).sort()).toEqual([...new Set(reported.map(({ name }) => name))].sort());
     const sweep = {
       logs: 1,
       jobs: 2,
@@ -715,10 +760,10 @@ describe('alarms and the dashboard', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const metricsIn = ({ properties }: Resource): number =>
       [...JSON.stringify(properties).matchAll(/"MetricName"/g)].length;
-    const alarms = own.ofType('AWS::CloudWatch::Alarm');
+    const alarms = monitoring.ofType('AWS::CloudWatch::Alarm');
     const watched = alarms.reduce((sum, alarm) => sum + metricsIn(alarm), 0);
-    const dashboard = String(resourceOf(own, 'Dashboard').properties.DashboardBody);
-    const reported = new Set([...dashboard.matchAll(/\["logfold","\w+","service","[^"]+"/g)].map(([metric]) => metric));
+    const shown = metricsShown().filter(({ namespace }) => namespace === 'logfold');
+    const reported = new Set(shown.map(({ name, value }) => `${name} ${value}`));
     const queues = [...deployedFunctions(own).values()].flatMap((each) => each.queues).length;
     const polls = queues * 5 * ((30 * 24 * 3600) / 20);
     const row = (name: string): string[] => {
@@ -735,6 +780,17 @@ describe('alarms and the dashboard', () => {
       2: polls.toLocaleString('en-US'),
       4: dollars(polls / 1e6, PRICES.sqs.perMillion.requests),
     });
+  });
+
+  test('a stack without monitoring has none of them', () => {
+    const without = template.expand({ parameters: { Monitoring: 'false' } });
+    const difference = [...own.resources.keys()].filter((id) => !without.resources.has(id));
+    expect(difference).toEqual(['MonitoringStack']);
+    expect(own.outputs).toHaveProperty('DashboardUrl');
+    expect(without.outputs).not.toHaveProperty('DashboardUrl');
+    const types = new Set([...monitoring.resources.values()].map(({ type }) => type));
+    expect([...types].sort()).toEqual(['AWS::CloudWatch::Alarm', 'AWS::CloudWatch::Dashboard']);
+    for (const type of types) expect(own.ofType(type)).toEqual([]);
   });
 
   test('tell stacks of one account and region apart', () => {
