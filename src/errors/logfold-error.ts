@@ -38,7 +38,7 @@ export abstract class LogfoldError extends Error {
   segment: number | undefined;
   entry: number | undefined;
   type: string | undefined;
-  /** What happened, without place and advice. */
+  /** The message without place and advice. */
   readonly reason: string;
   readonly #advice: string | undefined;
 
@@ -54,8 +54,8 @@ export abstract class LogfoldError extends Error {
   }
 
   /**
-   * What to do next. The log's id replaces `LOG` as soon as it is known, so that commands can be
-   * pasted.
+   * The next step for a person. The log's id replaces `LOG` as soon as it is known, so that
+   * commands can be pasted.
    */
   get advice(): string | undefined {
     return withLogId(this.#advice, this.log);

@@ -1,8 +1,8 @@
 import type { Key } from './key.ts';
 
 /**
- * The item at an index that is known to be there.
- * @throws RangeError where it is not, instead of going on with undefined
+ * The item at an index that must exist.
+ * @throws RangeError if the index is out of range
  */
 export function at<T>(items: ArrayLike<T>, index: number): T {
   const item = items[index];
@@ -10,8 +10,9 @@ export function at<T>(items: ArrayLike<T>, index: number): T {
   return item;
 }
 
-// The same for one kind of array each. An engine compiles a function for the kinds of arrays that it has seen, whoever
-// called it: one function for all kinds is several times slower, which shows where it is called for every cell.
+// One function per kind of array. A JavaScript engine compiles a function for all kinds of arrays
+// that it was called with. A single function for all kinds is several times slower, which shows in
+// loops over all cells.
 
 /** As {@link at}, for keys. */
 export function keyAt(keys: readonly Key[], index: number): Key {
@@ -42,10 +43,10 @@ export function float64At(numbers: Float64Array, index: number): number {
 }
 
 function outside(items: ArrayLike<unknown>, index: number): RangeError {
-  return new RangeError(`index ${index} is outside of ${items.length} items`);
+  return new RangeError(`index ${index} is out of range for ${items.length} items`);
 }
 
-/** A growing column of whole numbers below 2^53 without the cost of an array that grows item by item. */
+/** A growing column of whole numbers below 2^53. It doubles its capacity when it is full. */
 export class NumberColumn {
   #numbers: Float64Array;
   length = 0;
@@ -68,7 +69,7 @@ export class NumberColumn {
     return float64At(this.#numbers, index);
   }
 
-  /** What has been pushed, as a view that later pushes may not reach. */
+  /** All numbers so far, as a view. Later pushes may not show in it. */
   view(): Float64Array {
     return this.#numbers.subarray(0, this.length);
   }

@@ -12,24 +12,33 @@ import type { KeySet } from './key-set.ts';
 import type { NodeStore } from './node-store.ts';
 import { type RangeDelete, RangeDeletes } from './range-delete.ts';
 
-/** Values whose encoding is longer than this, in bytes, lie in chunks of their own. */
+/** A value whose encoding is longer than this, in bytes, becomes a separate chunk. */
 export const LARGE_VALUE_BYTES = 4096;
-/** About what an edit takes in memory beside its value, in bytes, and what its place among the newest edits takes. */
+/**
+ * Approximate memory of an edit without its value, and of its entry among the newest edits, in
+ * bytes.
+ */
 const EDIT_BYTES = 32;
 const NEWEST_BYTES = 40;
 
-/** Of a batch with more edits or more ranges than these, finding a single key takes long. */
+/** A lookup of one key is slow in a batch with more edits or more ranges than these. */
 const LONG_EDITS = 2 ** 20;
 const LONG_RANGES = 256;
 
-/** What a batch says of one key. */
+/** A batch's answer to a lookup of one key. */
 export type BatchAnswer = { readonly put: Value } | 'deleted' | 'unknown';
 
-/** Edits of one map in the order in which they came, held encoded until they are applied to its tree together. */
+/**
+ * Encoded edits of one map in the order of their arrival. They are applied to the map's tree
+ * together.
+ */
 export class EditBatch {
   readonly kind: KeyKind;
   #keys: Key[] = [];
-  /** Where each value ends in the bytes; it starts where the one before ends. A deletion has no bytes. */
+  /**
+   * The end of each value in the bytes; it starts at the end of the previous value. A deletion has
+   * no bytes.
+   */
   readonly #ends = new NumberColumn(16);
   /** Absent as long as every item weighs 1. */
   #weights: number[] | undefined;
@@ -37,9 +46,9 @@ export class EditBatch {
   #hasLargeValues = false;
   readonly #ranges: RangeDeletes;
   #bytes = new ByteWriter(64);
-  /** What keys that are strings take, in bytes. */
+  /** Memory of string keys, in bytes. */
   #textBytes = 0;
-  /** The newest edit of each key; made when it is first asked for. */
+  /** The newest edit of each key; built by the first lookup. */
   #newest: Map<Key, number> | undefined;
 
   constructor(kind: KeyKind) {
@@ -56,23 +65,23 @@ export class EditBatch {
     return this.#weights !== undefined;
   }
 
-  /** Whether it is better to apply the batch than to ask it for a key. */
+  /** Whether applying the batch is faster than looking up a key in it. */
   get isLong(): boolean {
     return this.#keys.length > LONG_EDITS || this.#ranges.length > LONG_RANGES;
   }
 
-  /** About how much memory the edits take, in bytes. */
+  /** Approximate memory of the edits, in bytes. */
   get heldBytes(): number {
     const edits = this.#keys.length * EDIT_BYTES + (this.#newest?.size ?? 0) * NEWEST_BYTES;
     return edits + this.#bytes.length + this.#textBytes + this.#ranges.heldBytes;
   }
 
-  /** The keys that the ranges delete. */
+  /** The sets of keys that the range deletes remove. */
   get deletedSets(): readonly KeySet[] {
     return this.#ranges.sets;
   }
 
-  /** @throws KeyInvalidError, ValueUnsupportedError; the batch is then as it was */
+  /** @throws KeyInvalidError, ValueUnsupportedError; the batch is then unchanged */
   put(key: Key, value: Value, weight: number): void {
     checkKey(key, this.kind);
     const start = this.#bytes.length;
@@ -92,8 +101,8 @@ export class EditBatch {
 
   #refuse(start: number, length: number): never {
     this.#bytes.length = start;
-    throw new ValueUnsupportedError(`a value of ${length} bytes is over the limit of ${MAX_CHUNK_BYTES}`, {
-      advice: 'Divide it, or keep it elsewhere and put a reference to it',
+    throw new ValueUnsupportedError(`a value of ${length} bytes exceeds the limit of ${MAX_CHUNK_BYTES}`, {
+      advice: 'Split the value, or store it elsewhere and put a reference to it',
     });
   }
 
@@ -123,7 +132,7 @@ export class EditBatch {
     return index === 0 ? 0 : this.#ends.at(index - 1);
   }
 
-  /** What a reader of the map must know of a key before it looks into the tree. */
+  /** Looks up a key. If the answer is 'unknown', the reader looks into the tree. */
   get(key: Key): BatchAnswer {
     this.#newest ??= new Map(this.#keys.map((each, index) => [each, index]));
     const index = this.#newest.get(key);
@@ -134,9 +143,9 @@ export class EditBatch {
   }
 
   /**
-   * The newest edit of each key, in order of key, without edits that a later range deletes. The ranges themselves are
-   * not among them. Large values are handed to the store.
-   * @param more keys to delete too, ascending, each once; an edit of the same key wins
+   * The newest edit of each key, in order of key, without edits that a later range deletes. The
+   * ranges themselves are not included. Large values go to the store.
+   * @param more more keys to delete, ascending and unique; an edit of the same key wins
    */
   resolve(store: NodeStore, more: readonly Key[] = []): LeafEdits {
     const order = this.#remainingInOrder();
@@ -166,7 +175,10 @@ export class EditBatch {
     return { keys, starts, ends, weights: weights && Array.from(order, (index) => at(weights, index)) };
   }
 
-  /** Indexes of the edits that count, in order of key; undefined if these are all edits in the order they came in. */
+  /**
+   * Indexes of the edits that take effect, in order of key; undefined if all edits do and they
+   * arrived in order.
+   */
   #remainingInOrder(): Uint32Array | undefined {
     if (this.#ascending && this.#ranges.length === 0) return undefined;
     const keys = this.#keys;
@@ -198,7 +210,7 @@ interface Columns {
   readonly weights: ArrayLike<number> | undefined;
 }
 
-/** The edits with a deletion for each further key that they do not name themselves. */
+/** Adds a deletion for each key that no edit names. */
 function withDeletions(edits: Columns, more: readonly Key[]): Omit<LeafEdits, 'bytes'> {
   const deletions = more.filter((key) => edits.keys[lowerBound(edits.keys, key)] !== key);
   if (deletions.length === 0) return edits;

@@ -9,9 +9,9 @@ import { findItem, type Item, type KeyRange, leafValue, rangeSlices } from './re
 import { emptyTree, type Tree } from './tree.ts';
 
 /**
- * A map as it is stored: a tree, and edits that wait until enough of them share a leaf of it to be worth writing that
- * leaf. Waiting edits are a tree of their own, from key to value or tombstone, so that however many there are, reading
- * a key or a short range fetches one chunk of them.
+ * A map as it is stored: a tree and a write buffer. The buffer holds edits until enough of them
+ * fall into one leaf to be worth writing the leaf. It is a second tree from key to value or
+ * tombstone. So a read of a key or a short range fetches one chunk of it, even if it is large.
  */
 export interface BufferedTree {
   readonly kind: KeyKind;
@@ -19,7 +19,10 @@ export interface BufferedTree {
   readonly buffer: Tree;
 }
 
-/** How a deletion stands among waiting edits: an empty extension of type 2, which no value is encoded as. */
+/**
+ * A deletion in the write buffer: an empty MessagePack extension of type 2. No value has this
+ * encoding.
+ */
 export const TOMBSTONE = new Uint8Array([0xc7, 0x00, 0x02]);
 
 export function isTombstone(encoded: Uint8Array): boolean {
@@ -30,7 +33,7 @@ export function emptyBufferedTree(kind: KeyKind): BufferedTree {
   return { kind, tree: emptyTree(kind), buffer: emptyTree(kind) };
 }
 
-/** A map without waiting edits. */
+/** A map with an empty write buffer. */
 export function withoutBuffer(tree: Tree): BufferedTree {
   return { kind: tree.kind, tree, buffer: emptyTree(tree.kind) };
 }
@@ -46,47 +49,45 @@ export interface EncodedItem {
   readonly index: number;
 }
 
-/** The item under a key, waiting edits considered. */
+/** The item under a key, including buffered edits. */
 export async function findMerged(store: NodeStore, map: BufferedTree, key: Key): Promise<EncodedItem | undefined> {
-  const waiting = await findItem(store, map.buffer, key);
-  const found = waiting ?? (await findItem(store, map.tree, key));
+  const found = (await findItem(store, map.buffer, key)) ?? (await findItem(store, map.tree, key));
   if (found === undefined || isTombstone(valueBytes(found.leaf, found.index))) return undefined;
   return { key, ...found };
 }
 
-/** The value under a key, waiting edits considered. */
+/** The value under a key, including buffered edits. */
 export async function getMerged(store: NodeStore, map: BufferedTree, key: Key): Promise<Value | undefined> {
   const found = await findMerged(store, map, key);
   return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
 }
 
-/** The items of a range in order of key, still encoded, waiting edits considered. */
+/** The encoded items of a range in order of key, including buffered edits. */
 export async function* mergedItems(
   store: NodeStore,
   map: BufferedTree,
   range: KeyRange = {},
 ): AsyncGenerator<EncodedItem> {
-  const waiting = encodedItems(store, map.buffer, range);
-  let edit = (await waiting.next()).value;
+  const edits = encodedItems(store, map.buffer, range);
+  let edit = (await edits.next()).value;
   for await (const { leaf, from, to } of rangeSlices(store, map.tree, range)) {
     for (let index = from; index < to; index++) {
       const key = at(leaf.keys, index);
-      for (; edit !== undefined && edit.key < key; edit = (await waiting.next()).value)
-        if (!isDeletion(edit)) yield edit;
+      for (; edit !== undefined && edit.key < key; edit = (await edits.next()).value) if (!isDeletion(edit)) yield edit;
       if (edit?.key !== key) yield { key, leaf, index };
       else {
         if (!isDeletion(edit)) yield edit;
-        edit = (await waiting.next()).value;
+        edit = (await edits.next()).value;
       }
     }
   }
-  for (; edit !== undefined; edit = (await waiting.next()).value) if (!isDeletion(edit)) yield edit;
+  for (; edit !== undefined; edit = (await edits.next()).value) if (!isDeletion(edit)) yield edit;
 }
 
-/** How many keys {@link mergedKeys} yields at once. */
+/** Length of the arrays that {@link mergedKeys} yields. */
 const KEYS_AT_ONCE = 1000;
 
-/** All keys in order, waiting edits considered, a part at a time. */
+/** All keys in order, including buffered edits, as arrays of limited length. */
 export async function* mergedKeys(store: NodeStore, map: BufferedTree): AsyncGenerator<Key[]> {
   let keys: Key[] = [];
   for await (const { key } of mergedItems(store, map)) {
@@ -97,7 +98,7 @@ export async function* mergedKeys(store: NodeStore, map: BufferedTree): AsyncGen
   yield keys;
 }
 
-/** The items of a range in order of key, waiting edits considered. */
+/** The items of a range in order of key, including buffered edits. */
 export async function* mergedValues(store: NodeStore, map: BufferedTree, range: KeyRange = {}): AsyncGenerator<Item> {
   for await (const { key, leaf, index } of mergedItems(store, map, range)) {
     yield { key, value: await leafValue(store, leaf, index) };
@@ -105,8 +106,8 @@ export async function* mergedValues(store: NodeStore, map: BufferedTree, range: 
 }
 
 /**
- * Where two versions of a map differ, in order of key. Only chunks that the two do not share are read, and what one of
- * them has waiting. Both must be saved.
+ * The differences between two versions of a map, in order of key. Reads only chunks that the
+ * versions do not share. Both versions must be saved.
  */
 export async function* diffMerged(
   store: NodeStore,
@@ -121,7 +122,10 @@ export async function* diffMerged(
   }
 }
 
-/** The keys, in order, under which either the trees or the waiting edits differ: nowhere else can the maps. */
+/**
+ * The keys, in order, under which the trees or the write buffers differ. All differences of the
+ * maps are among them.
+ */
 async function* differingKeys(store: NodeStore, before: BufferedTree, after: BufferedTree): AsyncGenerator<Key> {
   const tree = diffPlaces(store, before.tree, after.tree);
   const buffer = diffPlaces(store, before.buffer, after.buffer);

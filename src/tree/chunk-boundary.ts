@@ -1,36 +1,42 @@
 import type { Key } from './key.ts';
 
-/** How large nodes become, in bytes as {@link itemBytes} counts them. */
+/** The size of nodes, in bytes as {@link itemBytes} counts them. */
 export interface NodeShape {
-  /** A node never ends before it has this many bytes, unless its level ends. */
+  /** A node has at least this many bytes, except for the last node of a level. */
   readonly minBytes: number;
-  /** A node always ends once it has this many bytes. */
+  /** A node ends when it has this many bytes. */
   readonly maxBytes: number;
-  /** How far sizes spread past the minimum: they are Rayleigh distributed with this scale. */
+  /** Sizes beyond the minimum follow a Rayleigh distribution with this scale. */
   readonly spreadBytes: number;
 }
 
 /**
- * The shape of every stored tree: nodes of 80 KiB on average, few near the maximum. It is part of the format, since equal
- * contents are equal chunks only where they are cut alike; other shapes are for tests, which want many small nodes.
+ * The shape of every stored tree: nodes of 80 KiB on average, few near the maximum. The shape is
+ * part of the format: equal contents give equal chunks only if they are cut alike. Tests use other
+ * shapes to get many small nodes.
  */
 export const NODE_SHAPE: NodeShape = { minBytes: 48 * 1024, maxBytes: 128 * 1024, spreadBytes: 26 * 1024 };
 
-/** How large nodes are on average, in bytes. */
+/** Average size of a node, in bytes. */
 export function meanNodeBytes({ minBytes, spreadBytes }: NodeShape): number {
   return minBytes + spreadBytes * Math.sqrt(Math.PI / 2);
 }
 
-/** What an item counts towards its node's size, in bytes: a function of the item alone, so history has no say. */
+/**
+ * The size of an item within its node, in bytes. Depends on the item alone, so edit history has no
+ * influence.
+ */
 export function itemBytes(key: Key, payloadBytes: number): number {
   return (typeof key === 'number' ? 2 : key.length + 1) + payloadBytes;
 }
 
 /**
- * Decides where the nodes of a level end. Whether one ends after an item depends on the item's key and on the node's size so far, never on how the node came about: equal contents are cut in equal places. The
- * chance grows with the size past the minimum and with the item's share of it, which keeps sizes close together
- * (as Dolt's prolly trees do with a Weibull distribution; this is the case with shape 2, in plain multiplication, so
- * that every machine computes the same).
+ * Decides where the nodes of a level end. The decision depends on the item's key and the node's
+ * size so far, never on edit history: equal contents are cut in equal places.
+ *
+ * The probability grows with the size beyond the minimum and with the item's share of it, which
+ * keeps sizes close together. Dolt's prolly trees do the same with a Weibull distribution. This is
+ * the case with shape 2, written as plain multiplication so that every machine computes the same.
  */
 export class NodeSplitter {
   readonly #shape: NodeShape;
@@ -44,7 +50,10 @@ export class NodeSplitter {
     this.#chance = 2 ** 32 / shape.spreadBytes ** 2;
   }
 
-  /** Counts an item of a node and says whether the node ends after it. */
+  /**
+   * Counts the next item of a node.
+   * @returns whether the node ends after it
+   */
   endsAfter(key: Key, payloadBytes: number): boolean {
     const bytes = itemBytes(key, payloadBytes);
     this.#size += bytes;
@@ -55,13 +64,16 @@ export class NodeSplitter {
     return ends;
   }
 
-  /** Forgets the items counted so far: the level has ended. */
+  /** Forgets the items counted so far, at the end of a level. */
   reset(): void {
     this.#size = 0;
   }
 }
 
-/** A 32-bit hash of a key; every level gets another one, or one level's ends would all be ends of the next. */
+/**
+ * A 32-bit hash of a key. Each level has its own hash. Otherwise all chunk boundaries of one level
+ * would be boundaries of the next.
+ */
 export function hashKey(key: Key, level: number): number {
   const salt = Math.imul(level + 1, 0x9e3779b1);
   if (typeof key === 'number') return mix(mix(salt ^ Math.floor(key / 2 ** 32)) ^ (key % 2 ** 32));

@@ -10,12 +10,12 @@ interface Step {
 
 /** The place of a node among the nodes of its level. */
 export interface NodePlace {
-  /** The node's key in its parent; its own first key where it is the top. */
+  /** The node's key in its parent; the first key of the node if it is the top. */
   readonly key: Key;
   readonly node: Node;
 }
 
-/** Walks the nodes of one level of a tree in order of key, loading only what lies on the way. */
+/** Walks the nodes of one level of a tree in order of key. Loads only nodes on its path. */
 export class LevelCursor {
   readonly #store: NodeStore;
   readonly #top: Node;
@@ -28,7 +28,7 @@ export class LevelCursor {
     this.#level = level;
   }
 
-  /** Goes to the node whose range holds the key: the last one that starts at or before it, or the first of all. */
+  /** Goes to the last node that starts at or before the key, or else to the first node. */
   async seek(key: Key): Promise<NodePlace> {
     this.#path = [];
     let node = this.#top;
@@ -40,7 +40,10 @@ export class LevelCursor {
     return this.#place(node);
   }
 
-  /** Goes to the next node of the level; undefined at the end. */
+  /**
+   * Goes to the next node of the level.
+   * @returns undefined at the end
+   */
   async next(): Promise<NodePlace | undefined> {
     let step = this.#path.pop();
     while (step !== undefined && step.index + 1 >= step.node.children.length) step = this.#path.pop();
@@ -55,7 +58,10 @@ export class LevelCursor {
     return this.#place(node);
   }
 
-  /** The first key of the node after the current one; undefined at the end of the level. Loads nothing. */
+  /**
+   * The first key of the node after the current one; undefined at the end of the level. Loads
+   * nothing.
+   */
   nextKey(): Key | undefined {
     for (let depth = this.#path.length - 1; depth >= 0; depth--) {
       const { node, index } = at(this.#path, depth);
@@ -70,7 +76,7 @@ export class LevelCursor {
   }
 }
 
-/** Index of the child whose range holds a key. */
+/** Index of the child whose range contains a key. */
 export function childIndex(node: Inner, key: Key): number {
   const index = lowerBound(node.keys, key);
   return node.keys[index] === key ? index : Math.max(0, index - 1);

@@ -6,7 +6,9 @@ import type { NodeStore } from './node-store.ts';
 import { type Item, leafValue } from './read.ts';
 import type { Tree } from './tree.ts';
 
-/** One key whose item differs: `before` is absent where it was added, `after` where it was removed. */
+/**
+ * One key whose item differs. `before` is absent if the item was added, `after` if it was removed.
+ */
 export interface Difference {
   readonly key: Key;
   readonly before?: Item | undefined;
@@ -18,20 +20,20 @@ interface Placed {
   readonly ref: NodeRef;
 }
 
-/** One key whose item differs, still encoded. */
+/** One key whose item differs, with the places of the encoded items. */
 export interface DifferentPlaces {
   readonly key: Key;
   readonly before?: Place | undefined;
   readonly after?: Place | undefined;
 }
 
-/** Where an item stands. */
+/** The place of an item. */
 export interface Place {
   readonly leaf: Leaf;
   readonly index: number;
 }
 
-/** Where two versions of a map differ, in order of key, with the values: see {@link diffPlaces}. */
+/** The differences between two trees, in order of key, with values: see {@link diffPlaces}. */
 export async function* diffTrees(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<Difference> {
   const item = async (place: Place | undefined): Promise<Item | undefined> =>
     place && { key: keyOf(place), value: await leafValue(store, place.leaf, place.index) };
@@ -41,13 +43,14 @@ export async function* diffTrees(store: NodeStore, before: Tree, after: Tree): A
 }
 
 /**
- * Where two versions of a map differ, in order of key. Subtrees that they share are passed over unread, so the time is
- * proportional to the difference, not to the maps. Both must be saved.
+ * The differences between two trees, in order of key. Skips shared subtrees without reading them,
+ * so the time is proportional to the difference, not to the size of the trees. Both trees must be
+ * saved.
  */
 export async function* diffPlaces(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<DifferentPlaces> {
   let [left, right] = [topOf(before), topOf(after)];
   let level = Math.max(before.top?.level ?? 0, after.top?.level ?? 0);
-  // A lower tree stands for itself until the other one has been opened down to its level.
+  // The lower tree stays closed until the other tree is opened down to its level.
   for (; level > 0 && (isLower(left, level) || isLower(right, level)); level--) {
     left = await open(store, left, level);
     right = await open(store, right, level);
@@ -63,7 +66,7 @@ function isLower(places: readonly Placed[], level: number): boolean {
   return places.some(({ ref }) => ref.node !== undefined && ref.node.level < level);
 }
 
-/** The children of those nodes that are of a level; lower ones stay as they are. */
+/** Replaces the nodes of a level by their children. Lower nodes stay as they are. */
 async function open(store: NodeStore, places: readonly Placed[], level: number): Promise<Placed[]> {
   const opened: Placed[] = [];
   for (const place of places) {
@@ -91,7 +94,10 @@ async function loadAll(store: NodeStore, places: readonly Placed[]): Promise<Nod
   return Promise.all(places.map(({ ref }) => store.load(ref)));
 }
 
-/** Pairs of the shortest runs that start at the same key on both sides, leaving out the pairs that are one same node. */
+/**
+ * Pairs of the shortest runs that start at the same key on both sides, without pairs of identical
+ * nodes.
+ */
 function* differingRuns(left: readonly Placed[], right: readonly Placed[]): Generator<[Placed[], Placed[]]> {
   let [i, j] = [0, 0];
   while (i < left.length || j < right.length) {
@@ -141,7 +147,7 @@ function sameItem(a: Place, b: Place): boolean {
 
 function* leafItems(nodes: readonly Node[]): Generator<Place, undefined> {
   for (const leaf of nodes) {
-    if (!isLeaf(leaf)) throw new Error('leaves are compared with leaves only');
+    if (!isLeaf(leaf)) throw new Error('diffLeaves got an inner node');
     for (let index = 0; index < leaf.keys.length; index++) yield { leaf, index };
   }
 }

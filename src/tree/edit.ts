@@ -8,41 +8,49 @@ import { type EmitNode, InnerBuilder, LeafBuilder } from './node-builder.ts';
 import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
 
-/** Changes to a map's items: ascending keys without repetition. */
+/** Changes to a map's items: ascending, unique keys. */
 export interface LeafEdits {
   readonly keys: readonly Key[];
-  /** Encoded values; that of edit i is `bytes` from `starts[i]` to `ends[i]`. Where these are equal, the key is deleted. */
+  /**
+   * Encoded values. The value of edit i is `bytes` from `starts[i]` to `ends[i]`. If these are
+   * equal, the edit deletes the key.
+   */
   readonly bytes: Uint8Array;
   readonly starts: Float64Array;
   readonly ends: Float64Array;
-  /** Absent where every item weighs 1. */
+  /** Absent if every item weighs 1. */
   readonly weights: ArrayLike<number> | undefined;
 }
 
-/** Changes to an inner level's items: ascending keys without repetition; an undefined child deletes the key. */
+/**
+ * Changes to the items of an inner level: ascending, unique keys. An undefined child deletes the
+ * key.
+ */
 interface InnerEdits {
   readonly keys: readonly Key[];
   readonly children: readonly (NodeRef | undefined)[];
 }
 
-/** Nodes that have been made, each with its first key. */
+/** New nodes, each with its first key. */
 interface Made {
   readonly keys: Key[];
   readonly children: NodeRef[];
 }
 
 export interface EditOptions {
-  /** Writes leaves as they are made, which bounds memory, for one who will save the tree anyway. */
+  /**
+   * Writes new leaves immediately, which bounds memory. For callers who will save the tree anyway.
+   */
   readonly savesEarly?: boolean | undefined;
-  /** How many edits that come from a tree are held at once, about; only tests give another number. */
+  /** Approximate number of edits read from a tree and held in memory. Tests set another number. */
   readonly editsAtOnce?: number | undefined;
 }
 
 export const EDITS_AT_ONCE = 100_000;
 
 /**
- * One level's way of merging edits into a node. `merge` feeds the node's items and the edits from index `from` to `to`
- * to the builder, and says whether anything became different.
+ * Merges edits into the nodes of one level. `merge` passes the node's items and the edits from
+ * index `from` to `to` to the builder, and returns whether anything changed.
  */
 interface LevelEditor {
   readonly level: number;
@@ -53,10 +61,12 @@ interface LevelEditor {
 }
 
 /**
- * The tree with edits applied. Only nodes that an edit touches are read, and those whose content changes are made anew,
- * in memory: {@link NodeStore.save} writes them. The result is the same, node for node, as a tree built from nothing
- * of the resulting items: each touched run of nodes is cut anew until a cut falls on an old one, and the parents' level
- * is then edited by the same routine, its edits being the nodes that went and came.
+ * Applies edits to a tree. Reads only the nodes that an edit touches, and makes new nodes in
+ * memory; {@link NodeStore.save} writes them.
+ *
+ * The result equals, node for node, a tree built from the resulting items alone. For this, each
+ * touched run of nodes is cut again until a new chunk boundary meets an old one. Then the same
+ * routine edits the parents' level; its edits are the removed and the new nodes.
  */
 export async function editTree(
   store: NodeStore,
@@ -76,8 +86,8 @@ export async function editTree(
 }
 
 /**
- * The tree without the children of one level that have these keys (ascending), and without all items below them. Reads
- * no child that goes.
+ * Removes the children of one level that have these keys (ascending), with all items below them.
+ * Reads none of the removed children.
  */
 export async function removeChildren(store: NodeStore, tree: Tree, level: number, keys: readonly Key[]): Promise<Tree> {
   return editFrom(store, tree, level, { keys, children: keys.map(() => undefined) });
@@ -100,8 +110,9 @@ async function editFrom(store: NodeStore, tree: Tree, firstLevel: number, edits:
 }
 
 /**
- * Edits one level and returns the edits that follow from it for the level above. `made` collects what the editor's
- * builder emits, and is left empty; its `save` is given the nodes that are surely no top.
+ * Edits one level. `made` collects the nodes that the editor's builder emits, and is empty
+ * afterwards. Its `save` gets the nodes that cannot become the top.
+ * @returns the edits for the level above
  */
 async function editLevel(
   store: NodeStore,
@@ -129,7 +140,7 @@ async function editLevel(
       changed = editor.merge(place.node, edited, to) || changed;
       edited = to;
       if (end === undefined) editor.finish();
-      // Where a cut falls on the end of an old node, all that follows is cut as it was.
+      // If a new chunk boundary meets an old one, all following boundaries are the old ones.
       place = editor.open() ? await cursor.next() : undefined;
     }
     const came = takeAll(made);
@@ -144,7 +155,9 @@ function takeAll(made: Made): Made {
   return { keys: made.keys.splice(0), children: made.children.splice(0) };
 }
 
-/** Appends, in order of key, a deletion for each key that went and a put for each that came; a put wins. */
+/**
+ * Appends, in order of key, a deletion for each removed key and a put for each new key; a put wins.
+ */
 function mergeChanges(gone: readonly Key[], came: Made, keys: Key[], children: (NodeRef | undefined)[]): void {
   let next = 0;
   for (const [i, key] of came.keys.entries()) {
@@ -162,7 +175,10 @@ function mergeChanges(gone: readonly Key[], came: Made, keys: Key[], children: (
   }
 }
 
-/** The top of a tree whose highest level so far has these nodes, adding levels until one node is enough. */
+/**
+ * Adds levels above these nodes until one node is left.
+ * @returns the top of the tree
+ */
 async function growTop(store: NodeStore, changes: InnerEdits, firstLevel: number): Promise<Node | undefined> {
   let nodes = changes.children.filter((child) => child !== undefined);
   let keys = changes.keys.filter((_, i) => changes.children[i] !== undefined);
@@ -179,7 +195,7 @@ async function growTop(store: NodeStore, changes: InnerEdits, firstLevel: number
   const only = nodes[0];
   if (only === undefined) return undefined;
   let top = await store.load(only);
-  // A node with one child is no top: from nothing, the child would have been.
+  // A top never has a single child. A tree built from the items alone would end one level below.
   while (!isLeaf(top) && top.children.length === 1) top = await store.load(at(top.children, 0));
   return top;
 }

@@ -5,9 +5,9 @@ const DIGIT_BITS = 11;
 const DIGIT = 2 ** DIGIT_BITS;
 
 /**
- * The indexes of keys in ascending order of key; equal keys keep their order. Numbers are sorted by their digits from
- * the lowest on (least significant digit radix sort, Knuth, The Art of Computer Programming 3, 5.2.5), which compares
- * nothing and passes over digits that all keys share.
+ * The indexes of keys in ascending order of key. Equal keys keep their order. Numbers are sorted by
+ * a least significant digit radix sort, which skips digits that all keys share. Source: Knuth, The
+ * Art of Computer Programming 3, 5.2.5.
  */
 export function ascendingOrder(keys: readonly Key[]): Uint32Array<ArrayBuffer> {
   const order = new Uint32Array(keys.length);

@@ -11,20 +11,26 @@ export interface KeySpan {
   readonly to: Key;
 }
 
-/** A set of keys as spans that do not overlap. A walk over a tree asks for the next span and jumps there. */
+/**
+ * A set of keys as spans that do not overlap. A walk over a tree asks for the next span and jumps
+ * there.
+ */
 export interface KeySet {
-  /** The span that holds the key, otherwise the first span after the key; undefined if there is none. */
+  /**
+   * The span that holds the key, otherwise the first span after the key; undefined if there is
+   * none.
+   */
   next(key: Key): KeySpan | undefined;
 }
 
 export interface KeysInSetOptions {
-  /** Yields only the first key of each span. */
+  /** Yield only the first key of each span. */
   readonly firsts?: boolean;
 }
 
 /**
- * The keys of a tree that are in a set, in ascending order, leaf by leaf. Reads a leaf only if a part of a span falls
- * into it, and with `firsts` only until the span's first key is found.
+ * The keys of a tree that are in a set, in ascending order, leaf by leaf. Reads only leaves that
+ * overlap a span. With `firsts`, stops reading a span at its first key.
  */
 export async function* keysInSet(
   store: NodeStore,

@@ -1,16 +1,18 @@
 import { KeyInvalidError } from '../errors.ts';
 
-/** A map's keys are all numbers (whole, from 0 to 2^53 - 1) or all strings. Both compare with `<`. */
+/**
+ * A map's keys are all numbers (whole, from 0 to 2^53 - 1) or all strings. Both compare with `<`.
+ */
 export type Key = number | string;
 
-/** Which of the two a map's keys are. */
+/** The type of a map's keys. */
 export type KeyKind = 'number' | 'string';
 
 export const MAX_STRING_KEY_LENGTH = 1024;
 
 /**
- * Checks a key on its way into a map.
- * @throws KeyInvalidError where it is of the other kind, out of range, or too long
+ * Checks a key before a put.
+ * @throws KeyInvalidError if the key has the other kind, is out of range, or is too long
  */
 export function checkKey(key: Key, kind: KeyKind): void {
   if (typeof key === 'number') {
@@ -25,26 +27,32 @@ export function checkKey(key: Key, kind: KeyKind): void {
   });
 }
 
-/** A key or a name for an error message, whatever it is: programs without types put other things too. */
+/**
+ * A key or a name for an error message. It may have any type, since untyped programs may pass
+ * anything.
+ */
 export function describeKey(key: unknown): string {
   if (typeof key === 'string') return JSON.stringify(key.slice(0, 100));
   return typeof key === 'number' ? String(key) : `a value of type ${typeof key}`;
 }
 
-/** Index of the first key that is not less than `key`; the length where all are. */
+/** Index of the first key that is not less than `key`; the length if all keys are less. */
 export function lowerBound(keys: readonly Key[], key: Key): number {
   let low = 0;
   let high = keys.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    // Keys of one map are of one kind, which the type of an array of either cannot say.
+    // Keys of one map have one kind, which the type of the array does not express.
     if ((keys[middle] as Key) < key) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
-/** As {@link lowerBound} from index `start` on, but looks close to `start` first, since keys often follow closely. */
+/**
+ * As {@link lowerBound}, from index `start` on. Searches close to `start` first, since keys are
+ * often close together.
+ */
 export function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): number {
   let step = 1;
   let low = start;
@@ -61,7 +69,10 @@ export function lowerBoundFrom(keys: readonly Key[], key: Key, start: number): n
   return low;
 }
 
-/** Sorts keys in place and returns each once. */
+/**
+ * Sorts keys in place.
+ * @returns the keys without duplicates
+ */
 export function sortedUnique(keys: Key[]): Key[] {
   keys.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
   return keys.filter((key, i) => i === 0 || key !== keys[i - 1]);

@@ -4,24 +4,27 @@ import { type NodeShape, NodeSplitter } from './chunk-boundary.ts';
 import type { Key } from './key.ts';
 import { type Inner, itemWeight, type Leaf, type Node, NodeRef, sum } from './node.ts';
 
-/** What an inner node's item counts besides its key: an id, a count and a weight, in bytes. */
+/** The size of an inner node's item without its key: an id, a count and a weight, in bytes. */
 const REF_BYTES = 40;
 
-/** Takes items in order of key and cuts them into nodes. `open` is false exactly where a node has just ended. */
+/**
+ * Takes items in order of key and cuts them into nodes. `open` is false exactly when a node has
+ * just ended.
+ */
 export interface NodeBuilder<Source extends Node> {
   readonly open: boolean;
   /** Adds the items `from` up to but not including `to` of a node. */
   copy(source: Source, from: number, to: number): void;
-  /** Ends the last node, where one is open. */
+  /** Ends the last node if it is open. */
   finish(): void;
 }
 
-/** Receives each node as it ends, with its first key. */
+/** Receives each finished node with its first key. */
 export type EmitNode = (key: Key, ref: NodeRef) => void;
 
 /** Builds leaves: see {@link NodeBuilder}. */
 export class LeafBuilder implements NodeBuilder<Leaf> {
-  readonly #cutter: NodeSplitter;
+  readonly #splitter: NodeSplitter;
   readonly #emit: EmitNode;
   #keys: Key[] = [];
   #ends = new NumberColumn();
@@ -30,7 +33,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   #weights: number[] | undefined;
 
   constructor(shape: NodeShape, emit: EmitNode) {
-    this.#cutter = new NodeSplitter(shape, 0);
+    this.#splitter = new NodeSplitter(shape, 0);
     this.#emit = emit;
   }
 
@@ -43,7 +46,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     const length = end - start;
     const offset = this.#bytes.grow(length);
     const target = this.#bytes.bytes;
-    // Values are a few bytes long, for which a loop is faster than making a view to copy from.
+    // For values of a few bytes a loop is faster than copying from a new view.
     if (length < 32) for (let i = 0; i < length; i++) target[offset + i] = byteAt(bytes, start + i);
     else target.set(bytes.subarray(start, end), offset);
     this.#add(key, length, weight);
@@ -53,7 +56,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     if (from === to) return;
     const { keys, bytes, ends } = source;
     let start = from === 0 ? 0 : uint32At(ends, from - 1);
-    // Bytes are copied in runs, up to where a node ends.
+    // Copy bytes in runs up to the end of a node.
     let runStart = start;
     for (let i = from; i < to; i++) {
       const end = uint32At(ends, i);
@@ -63,7 +66,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
       this.#keys.push(key);
       this.#ends.push(this.#bytes.length + end - runStart);
       this.#weigh(itemWeight(source, i));
-      if (this.#cutter.endsAfter(key, length)) {
+      if (this.#splitter.endsAfter(key, length)) {
         this.#bytes.append(bytes.subarray(runStart, end));
         runStart = end;
         this.finish();
@@ -76,11 +79,11 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     this.#keys.push(key);
     this.#ends.push(this.#bytes.length);
     this.#weigh(weight);
-    if (this.#cutter.endsAfter(key, length)) this.finish();
+    if (this.#splitter.endsAfter(key, length)) this.finish();
   }
 
   #weigh(weight: number): void {
-    // The key is there already.
+    // The key has been pushed already.
     if (weight !== 1) this.#weights ??= Array.from({ length: this.#keys.length - 1 }, () => 1);
     this.#weights?.push(weight);
   }
@@ -103,7 +106,7 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     this.#ends.length = 0;
     this.#weights = undefined;
     this.#bytes.length = 0;
-    this.#cutter.reset();
+    this.#splitter.reset();
     this.#emit(first, NodeRef.to(leaf));
   }
 }
@@ -111,13 +114,13 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
 /** Builds inner nodes of one level: see {@link NodeBuilder}. */
 export class InnerBuilder implements NodeBuilder<Inner> {
   readonly #level: number;
-  readonly #cutter: NodeSplitter;
+  readonly #splitter: NodeSplitter;
   readonly #emit: EmitNode;
   #keys: Key[] = [];
   #children: NodeRef[] = [];
 
   constructor(shape: NodeShape, level: number, emit: EmitNode) {
-    this.#cutter = new NodeSplitter(shape, level);
+    this.#splitter = new NodeSplitter(shape, level);
     this.#level = level;
     this.#emit = emit;
   }
@@ -129,7 +132,7 @@ export class InnerBuilder implements NodeBuilder<Inner> {
   add(key: Key, child: NodeRef): void {
     this.#keys.push(key);
     this.#children.push(child);
-    if (this.#cutter.endsAfter(key, REF_BYTES)) this.finish();
+    if (this.#splitter.endsAfter(key, REF_BYTES)) this.finish();
   }
 
   copy(source: Inner, from: number, to: number): void {
@@ -149,7 +152,7 @@ export class InnerBuilder implements NodeBuilder<Inner> {
     };
     this.#keys = [];
     this.#children = [];
-    this.#cutter.reset();
+    this.#splitter.reset();
     this.#emit(first, NodeRef.to(node));
   }
 }

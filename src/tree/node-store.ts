@@ -16,13 +16,16 @@ import type { NodeRef } from './node.ts';
 import { decodeNode, encodeNode, isLeaf, type Node } from './node.ts';
 
 export interface NodeStoreOptions {
-  /** Decoded nodes are kept up to about this many bytes of memory, the least recently used going first. */
+  /**
+   * Approximate memory of the cache of decoded nodes, in bytes. The least recently used nodes are
+   * evicted first.
+   */
   readonly cacheBytes?: number;
-  /** How trees are cut; only tests give another than the format's. */
+  /** The shape of trees. Tests set another shape than the format's. */
   readonly shape?: NodeShape;
-  /** Chunks that may be on their way to or from the store at once. */
+  /** Maximum number of concurrent requests to the chunk store. */
   readonly concurrency?: number;
-  /** Whose chunks these are, for errors. */
+  /** The log of the chunks, for errors. */
   readonly where?: Where;
 }
 
@@ -40,14 +43,20 @@ interface Cached {
 
 const DEFAULT_CACHE_BYTES = 8 * 1024 * 1024;
 const DEFAULT_CONCURRENCY = 16;
-/** Uncompressed bytes of chunks that may be on their way early at once. */
+/** Maximum total of uncompressed bytes that early writes have in flight. */
 const EARLY_BYTES = 4 * 1024 * 1024;
 
-/** One log's nodes and large values, over its chunk store. Whatever is read is checked against its hash. */
+/**
+ * One log's nodes and large values, on top of its chunk store. Checks the hash of everything it
+ * reads.
+ */
 export class NodeStore {
   readonly platform: ChunkPlatform;
   readonly shape: NodeShape;
-  /** Chunks read from and written to the chunk store by this object, with their stored sizes in bytes. */
+  /**
+   * Chunks that this object read from and wrote to the chunk store, with their stored sizes in
+   * bytes.
+   */
   readonly counts: NodeStoreCounts = { read: 0, bytesRead: 0, written: 0, bytesWritten: 0 };
   readonly #chunks: ChunkStore;
   readonly #limit: ReturnType<typeof pLimit>;
@@ -58,7 +67,7 @@ export class NodeStore {
   #valueBytes = 0;
   #cachedBytes = 0;
   readonly #early = new Set<Promise<void>>();
-  /** Chunks that are still on their way, or did not get there: whoever reads them meanwhile finds them here. */
+  /** Chunks whose early write is in flight or has failed. Reads find them here. */
   readonly #unwritten = new Map<ChunkId, Uint8Array>();
   #earlyBytes = 0;
   #earlyFailure: { readonly error: unknown } | undefined;
@@ -72,7 +81,7 @@ export class NodeStore {
     this.#limit = pLimit(options.concurrency ?? DEFAULT_CONCURRENCY);
   }
 
-  /** A node that is in memory already. */
+  /** A node, if it is in memory. */
   peek(ref: NodeRef): Node | undefined {
     return ref.node ?? (ref.id === undefined ? undefined : this.#cached(ref.id));
   }
@@ -84,7 +93,7 @@ export class NodeStore {
   async load(ref: NodeRef): Promise<Node> {
     const known = this.peek(ref);
     if (known !== undefined) return known;
-    if (ref.id === undefined) throw new Error('a node has neither an id nor content');
+    if (ref.id === undefined) throw new Error('a reference has neither an id nor a node');
     const { id } = ref;
     return this.#placed(async () => {
       const canonical = await this.#fetch(id);
@@ -94,17 +103,17 @@ export class NodeStore {
     });
   }
 
-  /** The value in a chunk of its own. */
+  /** A large value, which is a separate chunk. */
   async loadValue(id: ChunkId): Promise<Value> {
     return this.#placed(async () => decodeValue(this.#values.get(id) ?? (await this.#fetch(id))));
   }
 
-  /** Bytes of large values that wait for the next {@link save}. */
+  /** Bytes of large values that the next {@link save} writes. */
   get heldValueBytes(): number {
     return this.#valueBytes;
   }
 
-  /** Takes in a value that is too large for a leaf; it is written by the next {@link save}. */
+  /** Holds a value that is too large for a leaf. The next {@link save} writes it. */
   addValue(canonical: Uint8Array): ChunkId {
     const id = chunkId(this.platform, canonical);
     if (!this.#values.has(id)) this.#valueBytes += canonical.length;
@@ -113,8 +122,8 @@ export class NodeStore {
   }
 
   /**
-   * Writes large values, then every node below the given ones that is only in memory, then returns. The given nodes
-   * themselves are the tops of trees: they travel in the root and are no chunks.
+   * Writes all large values, and all nodes below the given tops that are only in memory. The tops
+   * themselves are not chunks: the root contains them.
    */
   async save(tops: readonly Node[]): Promise<void> {
     const writes: Promise<void>[] = [];
@@ -138,7 +147,10 @@ export class NodeStore {
     }
   }
 
-  /** Gives a node its id, so that its reference needs it in memory no longer: it is about to be written. */
+  /**
+   * Gives a node its id right before it is written, so that its reference no longer holds the node
+   * in memory.
+   */
   #place(ref: NodeRef, node: Node): { readonly id: ChunkId; readonly canonical: Uint8Array } {
     const canonical = encodeNode(node);
     const id = chunkId(this.platform, canonical);
@@ -147,8 +159,9 @@ export class NodeStore {
   }
 
   /**
-   * Writes leaves that an edit has just made, without waiting for the rest of the tree, so that they need not be kept in
-   * memory. Returns once there is room for more. Failures are thrown by the next {@link save}, which is to follow.
+   * Writes new leaves before the rest of the tree, so that they do not stay in memory. Returns as
+   * soon as there is room for more. The caller must call {@link save} later, which throws the
+   * failures.
    */
   async saveEarly(refs: readonly NodeRef[]): Promise<void> {
     for (const ref of refs) {
@@ -164,7 +177,7 @@ export class NodeStore {
           this.#earlyBytes -= canonical.length;
           this.#early.delete(write);
         });
-      // Awaited by save, where it is still on its way then; a failure before that is kept for it.
+      // `save` awaits the write, or throws the failure that is kept here.
       write.catch((error) => {
         this.#earlyFailure ??= { error };
       });
@@ -204,7 +217,9 @@ export class NodeStore {
     return openChunk(this.platform, id, stored);
   }
 
-  /** A store that fails is told apart from a reducer that fails while it reads: only the first may pass. */
+  /**
+   * Marks failures of the store. They may be transient, unlike failures of the reducer that reads.
+   */
   async #read(id: ChunkId): Promise<Uint8Array | undefined> {
     try {
       return await this.#chunks.get(id);
@@ -235,7 +250,7 @@ export class NodeStore {
   }
 }
 
-/** About how much memory the nodes below a node take that are not saved yet, in bytes. */
+/** Approximate memory of the unsaved nodes below a node, in bytes. */
 export function unsavedBytes(node: Node): number {
   if (isLeaf(node)) return 0;
   let bytes = 0;
@@ -245,7 +260,7 @@ export function unsavedBytes(node: Node): number {
   return bytes;
 }
 
-/** About how much memory a node takes. */
+/** Approximate memory of a node, in bytes. */
 function memoryBytes(node: Node): number {
   return isLeaf(node) ? node.bytes.length + node.keys.length * 12 : node.keys.length * 120;
 }

@@ -6,15 +6,17 @@ import type { Value } from '../codec/value.ts';
 import { ChunkCorruptError } from '../errors.ts';
 import type { Key } from './key.ts';
 
-/** A node that holds items themselves. Values stay encoded, so that editing a leaf copies bytes and decodes nothing. */
+/**
+ * A node that holds items. Values stay encoded: an edit of a leaf copies bytes and decodes nothing.
+ */
 export interface Leaf {
   readonly level: 0;
   readonly keys: readonly Key[];
-  /** The values' canonical encodings, one after the other. */
+  /** The concatenated canonical encodings of the values. */
   readonly bytes: Uint8Array;
-  /** Where in `bytes` each value ends. */
+  /** The end of each value in `bytes`. */
   readonly ends: Uint32Array;
-  /** Absent where every item weighs 1. */
+  /** Absent if every item weighs 1. */
   readonly weights: readonly number[] | undefined;
   readonly count: number;
   readonly weight: number;
@@ -49,9 +51,12 @@ export function itemWeight(leaf: Leaf, index: number): number {
 }
 
 /**
- * A node's canonical bytes, in MessagePack: a leaf is `[0, keys, values]` with a fourth array of weights unless all are
- * 1; an inner node is `[level, keys, ids, counts]` with a fifth array of weights unless they equal the counts. Number
- * keys are the first one, then the difference of each to the one before. Children must have ids.
+ * A node's canonical bytes, in MessagePack. Children must have ids.
+ *
+ * - A leaf is `[0, keys, values]`, with a fourth array of weights unless all weights are 1.
+ * - An inner node is `[level, keys, ids, counts]`, with a fifth array of weights unless they equal
+ *   the counts.
+ * - Number keys are the first key, then the difference of each key to the previous one.
  */
 export function encodeNode(node: Node): Uint8Array {
   const writer = new ByteWriter(
@@ -99,15 +104,15 @@ function writeIntegers(writer: ByteWriter, numbers: readonly number[]): void {
 function joinIds(children: readonly NodeRef[]): Uint8Array {
   const bytes = new Uint8Array(children.length * 32);
   for (const [i, child] of children.entries()) {
-    if (child.hash === undefined) throw new Error('a node was encoded before its children');
+    if (child.hash === undefined) throw new Error('a child of the node has no id yet');
     bytes.set(child.hash, i * 32);
   }
   return bytes;
 }
 
 /**
- * Undoes {@link encodeNode}.
- * @throws ChunkCorruptError where the bytes are no node
+ * The inverse of {@link encodeNode}.
+ * @throws ChunkCorruptError if the bytes are not a node
  */
 export function decodeNode(canonical: Uint8Array): Node {
   const reader = new ByteReader(canonical);
@@ -147,7 +152,7 @@ function readInner(reader: ByteReader, level: number, keys: Key[], weighted: boo
   return { level, keys, children, count: sum(counts), weight: sum(weights) };
 }
 
-/** The keys of a node: at least one, all of one kind, each greater than the one before. */
+/** The keys of a node: at least one, all of one kind, strictly ascending. */
 function readKeys(reader: ByteReader): Key[] {
   const length = readArrayHeader(reader);
   const keys: Key[] = [];
@@ -179,16 +184,17 @@ function readIntegers(reader: ByteReader, length: number): number[] {
 
 function readInteger(reader: ByteReader): number {
   const value = readValue(reader);
-  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0) throw notANode('a count is expected');
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
+    throw notANode('a count is not a whole number');
   return value;
 }
 
 function expectLength(found: number, expected: number): void {
-  if (found !== expected) throw notANode(`a column has ${found} items where the keys have ${expected}`);
+  if (found !== expected) throw notANode(`a column has ${found} items instead of ${expected}`);
 }
 
 function notANode(reason: string): ChunkCorruptError {
-  return new ChunkCorruptError(`the bytes are no node of a tree: ${reason}`);
+  return new ChunkCorruptError(`the bytes are not a node of a tree: ${reason}`);
 }
 
 /** The sum of whole numbers. */
@@ -199,8 +205,8 @@ export function sum(numbers: readonly number[]): number {
 }
 
 /**
- * A node as its parent sees it. A node that is in the store has an id; one that is only in memory yet has `node`, and
- * gets its id when the tree is saved.
+ * A parent's reference to a node. A stored node has an id. A node that is only in memory has
+ * `node`, and gets its id when the tree is saved.
  */
 export class NodeRef {
   node: Node | undefined;
@@ -228,18 +234,18 @@ export class NodeRef {
     return new NodeRef(hash, undefined, sums.count, sums.weight);
   }
 
-  /** The 32 bytes that the id is the text of; undefined as long as the node is in memory only. */
+  /** The 32 bytes of the id; undefined as long as the node is only in memory. */
   get hash(): Uint8Array | undefined {
     return this.#hash;
   }
 
-  // Made when asked for: of the hundreds of children of a node, most are neither read nor written.
+  // Formatted on demand: most of the hundreds of children of a node are neither read nor written.
   get id(): ChunkId | undefined {
     if (this.#id === undefined && this.#hash !== undefined) this.#id = toHex(this.#hash) as ChunkId;
     return this.#id;
   }
 
-  /** The node has been written under this id, and need not be kept in memory. */
+  /** Records that the node is stored under this id. The reference then drops the node. */
   wasSaved(id: ChunkId): void {
     this.#id = id;
     this.#hash = fromHex(id);

@@ -7,16 +7,22 @@ import type { KeySet, KeySpan } from './key-set.ts';
 export interface RangeDelete {
   readonly from: Key;
   readonly to: Key;
-  /** For number keys: only keys whose remainder modulo `period` lies from `from` up to but not including `to`. */
+  /**
+   * For number keys: only keys whose remainder modulo `period` lies from `from` up to but not
+   * including `to`.
+   */
   readonly every?: { readonly period: number; readonly from: number; readonly to: number } | undefined;
 }
 
 interface PlacedSpan extends KeySpan {
-  /** How many edits of the batch came before. */
+  /** Number of edits of the batch that came before. */
   readonly after: number;
 }
 
-/** Deletions of ranges that share bounds and period, as one set: a tree is walked once for all of them. */
+/**
+ * Range deletes that share bounds and period, as one set, so that a tree is walked once for all of
+ * them.
+ */
 class RangeGroup implements KeySet {
   readonly #bounds: KeySpan | undefined;
   readonly #period: number | undefined;
@@ -34,14 +40,16 @@ class RangeGroup implements KeySet {
     this.#painted = undefined;
   }
 
-  /** Whether one of the ranges holds a key and came after so many edits. Looks at every range. */
+  /**
+   * Whether a range contains a key and came after at least this many edits. Looks at every range.
+   */
   deletes(key: Key, edits: number): boolean {
     if (this.#bounds !== undefined && (key < this.#bounds.from || key >= this.#bounds.to)) return false;
     const place = this.#period === undefined ? key : Number(key) % this.#period;
     return this.#added.some(({ from, to, after }) => after >= edits && place >= from && place < to);
   }
 
-  /** Marks those of some edits, in ascending order of key, that came before a range that holds their key. */
+  /** Marks the edits (ascending by key) that came before a range that contains their key. */
   mark(keys: readonly Key[], index: (i: number) => number, deleted: Uint8Array): void {
     const start = this.#bounds === undefined ? 0 : lowerBound(keys, this.#bounds.from);
     const end = this.#bounds === undefined ? keys.length : lowerBound(keys, this.#bounds.to);
@@ -75,16 +83,17 @@ class RangeGroup implements KeySet {
 
 /** The union of spans that may overlap, with the newest span at each place. */
 class PaintedSpans implements KeySet {
-  /** Where a stretch with one newest span begins; the last one is an end only. */
+  /** The start of each stretch with one newest span; the last place only ends a stretch. */
   readonly #places: Key[];
-  /** The `after` of the newest span in each stretch; 0 where there is none. A span with 0 edits before it has 1. */
+  /** `after` + 1 of the newest span in each stretch; 0 if no span covers the stretch. */
   readonly #newest: Uint32Array;
   readonly #union: KeySpan[] = [];
 
   constructor(spans: readonly PlacedSpan[]) {
     this.#places = sortedUnique(spans.flatMap(({ from, to }) => [from, to]));
     this.#newest = new Uint32Array(this.#places.length);
-    // From the newest span to the oldest, each paints what is still free; `free` leads to the next free stretch.
+    // From the newest span to the oldest, each paints the free stretches. `free` leads to the next
+    // free stretch.
     const free = Uint32Array.from({ length: this.#places.length + 1 }, (_, i) => i);
     for (const { from, to, after } of spans.toReversed()) {
       const end = lowerBound(this.#places, to);
@@ -102,7 +111,7 @@ class PaintedSpans implements KeySet {
     }
   }
 
-  /** How many edits came before the newest span at a place; -1 if no span holds the place. */
+  /** Number of edits before the newest span at a place; -1 if no span contains the place. */
   newest(place: Key): number {
     const i = lowerBound(this.#places, place);
     const stretch = this.#places[i] === place ? i : i - 1;
@@ -124,7 +133,7 @@ class PaintedSpans implements KeySet {
 function find(free: Uint32Array, start: number): number {
   let root = start;
   while (uint32At(free, root) !== root) root = uint32At(free, root);
-  // Paths are shortened, so that many spans over the same stretches stay fast.
+  // Path compression keeps many spans over the same stretches fast.
   for (let i = start; i !== root; ) {
     const next = uint32At(free, i);
     free[i] = root;
@@ -133,10 +142,10 @@ function find(free: Uint32Array, start: number): number {
   return root;
 }
 
-/** About how much memory a range takes, in bytes. */
+/** Approximate memory of a range, in bytes. */
 const RANGE_BYTES = 128;
 
-/** The deletions of ranges of one batch. */
+/** The range deletes of one batch. */
 export class RangeDeletes {
   readonly #kind: KeyKind;
   readonly #groups = new Map<string, RangeGroup>();
@@ -147,7 +156,7 @@ export class RangeDeletes {
     this.#kind = kind;
   }
 
-  /** About how much memory the ranges take, in bytes. */
+  /** Approximate memory of the ranges, in bytes. */
   get heldBytes(): number {
     return this.#heldBytes;
   }
@@ -158,8 +167,9 @@ export class RangeDeletes {
   }
 
   /**
-   * @param after how many edits came before
-   * @throws KeyInvalidError if a bound is of the other kind, or if a map with string keys gets a period
+   * @param after number of edits that came before
+   * @throws KeyInvalidError if a bound has the other kind, or if a map with string keys gets a
+   * period
    */
   add(range: RangeDelete, after: number): void {
     const { from, to, every } = range;
@@ -175,7 +185,7 @@ export class RangeDeletes {
     this.#heldBytes += RANGE_BYTES + (typeof from === 'string' ? 2 * (from.length + String(to).length) : 0);
   }
 
-  /** Whether a range holds a key and came after so many edits. */
+  /** Whether a range contains a key and came after at least this many edits. */
   deletes(key: Key, edits: number): boolean {
     return this.#groups.values().some((group) => group.deletes(key, edits));
   }
@@ -196,7 +206,7 @@ export class RangeDeletes {
   }
 }
 
-/** A bound need not be a key of the map, as long as it compares with keys: `Infinity` is fine. */
+/** A bound need not be a valid key, but must compare with keys: `Infinity` is valid. */
 function checkBound(bound: Key, kind: KeyKind): void {
   if (typeof bound === kind && !Number.isNaN(bound)) return;
   throw new KeyInvalidError(`a range of ${kind} keys cannot begin or end at ${String(bound)}`, {

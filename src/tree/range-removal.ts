@@ -9,17 +9,19 @@ import type { NodeStore } from './node-store.ts';
 import type { Tree } from './tree.ts';
 import { type ApplyOptions, applyEdits, flushSmall } from './write-buffer.ts';
 
-/** A map without most of the keys to delete. */
+/** The result of {@link removeSets}: a map without most of the keys to delete. */
 export interface Removed {
   readonly map: BufferedTree;
-  /** Keys that are still to be deleted: ascending, each once, and at most {@link EDITS_AT_ONCE}. */
+  /**
+   * Keys that the caller must still delete: ascending, unique, and at most {@link EDITS_AT_ONCE}.
+   */
   readonly rest: readonly Key[];
 }
 
 /**
- * Removes sets of keys from a map, from its tree and from its waiting edits. Nodes that lie whole in a set go unread;
- * the keys at the borders are deleted like single keys, so they may wait. The last of these keys are left to the
- * caller, who applies them with other edits.
+ * Removes sets of keys from a map's tree and write buffer. Nodes that lie completely in a set are
+ * removed unread. Keys at the borders are deleted like single keys, so these deletions may be
+ * buffered. The caller gets the last of these keys and applies them with other edits.
  */
 export async function removeSets(
   store: NodeStore,
@@ -47,7 +49,7 @@ export async function removeSets(
   return { map: remaining, rest: sets.length > 1 ? sortedUnique(rest) : rest };
 }
 
-/** A tree without the keys of a set. */
+/** Removes the keys of a set from a tree. */
 async function removeSet(store: NodeStore, tree: Tree, set: KeySet, atOnce: number): Promise<Tree> {
   let remaining = await removeWholeNodes(store, tree, set);
   let keys: Key[] = [];
@@ -69,14 +71,15 @@ function deletions(keys: readonly Key[]): LeafEdits {
 }
 
 /**
- * A tree without the nodes that lie whole in a set of keys. What remains of the set lies in leaves at the borders of
- * its spans. The time is proportional to the nodes at the borders: a node that goes is never read, and takes all nodes
- * below it along. The result is the tree that a build from the remaining items gives, since nodes end where they ended.
+ * Removes the nodes that lie completely in a set of keys. The rest of the set lies in leaves at the
+ * borders of its spans. The time is proportional to the nodes at the borders: a removed node is
+ * never read, and takes all nodes below it along. The result equals a tree built from the remaining
+ * items, since the chunk boundaries stay.
  */
 async function removeWholeNodes(store: NodeStore, tree: Tree, set: KeySet): Promise<Tree> {
   let remaining = tree;
   for (let level = tree.top?.level ?? 0; level > 0; level--) {
-    // With the upper levels done, few nodes of this one touch a span.
+    // After the upper levels are done, few nodes of this level touch a span.
     level = Math.min(level, remaining.top?.level ?? 0);
     const keys = await wholeChildren(store, remaining, level, set);
     if (keys.length > 0) remaining = await removeChildren(store, remaining, level, keys);
@@ -84,7 +87,7 @@ async function removeWholeNodes(store: NodeStore, tree: Tree, set: KeySet): Prom
   return remaining;
 }
 
-/** The keys of those children of a level's nodes that hold no key outside of a set. */
+/** The keys of the children of a level's nodes that contain only keys of a set. */
 async function wholeChildren(store: NodeStore, { top }: Tree, level: number, set: KeySet): Promise<Key[]> {
   const whole: Key[] = [];
   if (top === undefined || level === 0) return whole;
@@ -101,7 +104,7 @@ async function wholeChildren(store: NodeStore, { top }: Tree, level: number, set
       const key = keyAt(node.keys, i);
       const next = node.keys[i + 1] ?? end;
       const span = set.next(key);
-      // Where the last child ends only the child itself could tell.
+      // Only the last child itself knows where it ends.
       if (span === undefined || next === undefined) return whole;
       if (span.from <= key && span.to >= next) whole.push(key);
       i = span.from >= next ? Math.max(i + 1, childIndex(node, span.from)) : i + 1;

@@ -29,13 +29,13 @@ export interface LeafSlice {
   readonly to: number;
 }
 
-/** From `from` up to but not including `to`; open where left out. */
+/** From `from` up to but not including `to`. A missing bound leaves the range open. */
 export interface KeyRange {
   readonly from?: Key | undefined;
   readonly to?: Key | undefined;
 }
 
-/** The leaf that holds a key, if any does, and where. */
+/** The leaf and index of a key, if the tree has it. */
 export async function findItem(
   store: NodeStore,
   tree: Tree,
@@ -54,20 +54,20 @@ export async function getValue(store: NodeStore, tree: Tree, key: Key): Promise<
   return found === undefined ? undefined : leafValue(store, found.leaf, found.index);
 }
 
-/** The value at an index of a leaf, fetched where it lies in a chunk of its own. */
+/** The value at an index of a leaf. Fetches a large value from its chunk. */
 export async function leafValue(store: NodeStore, leaf: Leaf, index: number): Promise<Value> {
   const encoded = valueBytes(leaf, index);
   const id = referencedId(encoded);
   return id === undefined ? decodeValue(encoded) : store.loadValue(id);
 }
 
-/** The id of the value chunk that an encoded value refers to, if it is a reference. */
+/** The id of the value chunk if an encoded value is a reference to one. */
 export function referencedId(encoded: Uint8Array): ChunkId | undefined {
   const refers = encoded.length === VALUE_REF_BYTES && encoded[0] === 0xc7 && encoded[2] === VALUE_REF_TYPE;
   return refers ? (toHex(encoded.subarray(3)) as ChunkId) : undefined;
 }
 
-/** The items of a range in order of key, as slices of leaves, loading one leaf after the other. */
+/** The items of a range in order of key, as slices of leaves. Loads one leaf at a time. */
 export async function* rangeSlices(store: NodeStore, tree: Tree, range: KeyRange = {}): AsyncGenerator<LeafSlice> {
   if (tree.top === undefined) return;
   const cursor = new LevelCursor(store, tree.top, 0);
@@ -93,7 +93,10 @@ export async function* rangeItems(store: NodeStore, tree: Tree, range: KeyRange 
   }
 }
 
-/** The item that covers a place in the sum of weights: the one whose start is the last at or before `offset`. */
+/**
+ * The item that covers an offset in the sum of weights: the last item that starts at or before
+ * `offset`.
+ */
 export async function itemAtOffset(store: NodeStore, tree: Tree, offset: number): Promise<WeighedItem | undefined> {
   let node = tree.top;
   if (node === undefined || offset < 0 || offset >= node.weight) return undefined;

@@ -4,8 +4,8 @@ import type { KeyKind } from './key.ts';
 import { encodeNode, type Node } from './node.ts';
 
 /**
- * One map as a persistent tree: a value that is never changed, whose parts later versions share. `top` is the highest
- * node, in memory; undefined where the map is empty.
+ * One map as an immutable tree. Later versions share its nodes. `top` is the highest node, in
+ * memory; undefined if the map is empty.
  */
 export interface Tree {
   readonly kind: KeyKind;
@@ -16,7 +16,7 @@ export function emptyTree(kind: KeyKind): Tree {
   return { kind, top: undefined };
 }
 
-/** How many items the map has. */
+/** Number of items. */
 export function treeCount(tree: Tree): number {
   return tree.top?.count ?? 0;
 }
@@ -26,7 +26,7 @@ export function treeWeight(tree: Tree): number {
   return tree.top?.weight ?? 0;
 }
 
-/** The id of a saved tree's top: equal maps have equal ids, and different ones do not. */
+/** The id of a saved tree's top. Two maps have equal ids if and only if they are equal. */
 export function treeId(platform: ChunkPlatform, top: Node): ChunkId {
   return chunkId(platform, encodeNode(top));
 }

@@ -3,47 +3,52 @@ import { isLeaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { referencedId } from './read.ts';
 
-/** Chunks of each level that are asked for before it is their turn. */
+/** Number of chunks per level that are fetched ahead. */
 const AHEAD = 16;
 
-/** A chunk that a tree reaches, and what kind of thing it holds. */
+/** A chunk that a tree reaches, with the kind of its content. */
 export interface ReachedChunk {
   readonly id: ChunkId;
   readonly holds: 'inner' | 'leaf' | 'value';
 }
 
 export interface WalkOptions {
-  /** Whether leaves are read too, since only they name value chunks. */
+  /** Whether to read leaves too. Only leaves name value chunks. */
   readonly values: boolean;
   /**
-   * A chunk for which this says true is neither yielded nor opened: that is how several snapshots that share chunks are
-   * walked once. It is asked a little before the chunk's turn; within one tree no node occurs twice.
+   * Skips a chunk: it is neither yielded nor opened. So a walk over several snapshots visits shared
+   * chunks once. The walk calls this a little before it reaches the chunk. No node occurs twice in
+   * one tree.
    */
   readonly skip?: (id: ChunkId) => boolean;
 }
 
 interface Step {
   readonly reached: ReachedChunk;
-  /** On its way; absent where nothing below is asked for, or what is below follows. */
+  /**
+   * The node, which is being fetched; absent if the walk does not go below it, or the steps below
+   * follow separately.
+   */
   readonly node?: Promise<Node>;
 }
 
 /**
- * Every chunk that a tree reaches, parents before children and in order of key, however many are on their way at once: a
- * few of each level, so that memory does not grow with the tree.
- * @throws ChunkMissingError, ChunkCorruptError where a node cannot be opened, after all that comes before what is below it
+ * Every chunk that a tree reaches, in order of key, parents before children. Fetches a few chunks
+ * of each level ahead, so memory does not grow with the tree.
+ * @throws ChunkMissingError, ChunkCorruptError if a node cannot be opened; all chunks before its
+ * children are yielded first
  */
 export async function* walkChunks(store: NodeStore, top: Node, options: WalkOptions): AsyncGenerator<ReachedChunk> {
   let steps = stepsBelow(store, top, options);
   for (let level = top.level; level > 0; level--) steps = opened(store, lookAhead(steps), options);
   for await (const { reached, node } of steps) {
     yield reached;
-    // Only below nodes whose levels are not what they should be: nothing is to be missed there either.
+    // Only below nodes with a wrong level. The walk must visit all chunks there too.
     if (node !== undefined) yield* walkChunks(store, await node, options);
   }
 }
 
-/** What is right below a node, on its way. */
+/** The steps directly below a node, whose nodes are being fetched. */
 async function* stepsBelow(store: NodeStore, parent: Node, { values, skip }: WalkOptions): AsyncGenerator<Step> {
   if (isLeaf(parent)) {
     if (!values) return;
@@ -59,14 +64,14 @@ async function* stepsBelow(store: NodeStore, parent: Node, { values, skip }: Wal
     if (reached.holds === 'leaf' && !values) yield { reached };
     else {
       const node = store.load(child);
-      // Awaited in its turn: a failure before that must not count as unhandled.
+      // Awaited later. A failure before that must not count as unhandled.
       node.catch(() => undefined);
       yield { reached, node };
     }
   }
 }
 
-/** The same steps, each followed by those below it. */
+/** The same steps, each followed by the steps below it. */
 async function* opened(store: NodeStore, steps: AsyncIterable<Step>, options: WalkOptions): AsyncGenerator<Step> {
   for await (const { reached, node } of steps) {
     yield { reached };
@@ -74,16 +79,16 @@ async function* opened(store: NodeStore, steps: AsyncIterable<Step>, options: Wa
   }
 }
 
-/** The same steps, the next few of them asked for already. */
+/** The same steps. Requests the next few in advance. */
 async function* lookAhead(steps: AsyncGenerator<Step>): AsyncGenerator<Step> {
-  const asked: Promise<IteratorResult<Step>>[] = [];
+  const requested: Promise<IteratorResult<Step>>[] = [];
   for (;;) {
-    while (asked.length < AHEAD) {
+    while (requested.length < AHEAD) {
       const next = steps.next();
       next.catch(() => undefined);
-      asked.push(next);
+      requested.push(next);
     }
-    const next = await asked.shift();
+    const next = await requested.shift();
     if (next === undefined || next.done === true) return;
     yield next.value;
   }

@@ -12,21 +12,26 @@ import { type LeafSlice, rangeSlices } from './read.ts';
 import type { Tree } from './tree.ts';
 
 /**
- * Edits for one leaf that a snapshot typically brings where they are scattered, as a share of the leaf: 10,000 of them
- * in a million cells are this many.
+ * The share of a leaf that the edits of one snapshot typically change if they are scattered: 10,000
+ * edits in a million cells.
  */
 const TYPICAL_SHARE = 0.01;
 
 /**
- * From how many bytes of waiting edits on (as {@link itemBytes} counts) it is worth writing a leaf.
+ * The number of buffered bytes (as {@link itemBytes} counts) from which on it is worth writing a
+ * leaf.
  *
- * A chunk costs a PUT and, until the collector takes the one it replaces, storage: with S3's list prices of us-east-1
- * $0.000005 and, for 45 kB over a month, $0.000001. Writing a leaf costs one chunk, once. Letting edits wait costs, with
- * every snapshot, their share of the chunks of waiting edits, which are rewritten. Since both are chunks the price of
- * one cancels out: where every snapshot brings e bytes for a leaf of c bytes, waiting for k snapshots costs
- * e/c + 2e/c + … + ke/c, about k²e/2c chunks, and is even with writing at k = √(2c/e). By then k·e = √(2ce) bytes wait.
- * To wait until waiting has cost what acting costs is never more than twice as dear as the best one could have done (the
- * ski rental problem). The root keeps the answer from depending much on e, so one typical share does for all.
+ * A chunk costs a PUT, $0.000005 at S3's list price in us-east-1. It also costs storage until
+ * garbage collection removes the chunk that it replaces: $0.000001 for 45 kB over a month. Writing
+ * a leaf costs one chunk, once. Buffered edits cost their share of the buffer's chunks with every
+ * snapshot, since each snapshot rewrites these chunks. Both costs are in chunks, so the price of a
+ * chunk cancels out.
+ *
+ * If every snapshot brings e bytes for a leaf of c bytes, buffering for k snapshots costs e/c +
+ * 2e/c + … + ke/c chunks, about k²e/2c. This equals the cost of writing at k = √(2c/e), when k·e =
+ * √(2ce) bytes are buffered. A buffer that is flushed when buffering has cost as much as writing
+ * costs at most twice the optimum (the ski rental problem). The square root makes the threshold
+ * depend little on e, so one typical share serves all maps.
  */
 export function flushThresholdBytes(shape: NodeShape): number {
   return Math.sqrt(2 * TYPICAL_SHARE) * meanNodeBytes(shape);
@@ -34,16 +39,17 @@ export function flushThresholdBytes(shape: NodeShape): number {
 
 /** The edits of one leaf's range, `from` up to but not including `to`. */
 interface LeafGroup extends Span {
-  /** First key of the leaf's range; undefined where the range has no beginning. */
+  /** First key of the leaf's range; undefined for the first leaf. */
   readonly start: Key | undefined;
-  /** First key past the leaf's range; undefined where it has no end. */
+  /** First key after the leaf's range; undefined for the last leaf. */
   readonly end: Key | undefined;
 }
 
 /**
- * A map with edits applied. Those of which enough share a leaf are written into it, with what waits there already; the
- * others wait. A map of one leaf lets nothing wait, since that leaf travels in the root anyway.
- * @param edits of which every item weighs 1
+ * Applies edits to a map. If enough edits fall into one leaf, they are written into it together
+ * with the buffered edits of that leaf. Otherwise they are buffered. A map of one leaf buffers
+ * nothing, since the root contains that leaf anyway.
+ * @param edits all of weight 1
  */
 export async function bufferEdits(
   store: NodeStore,
@@ -58,26 +64,27 @@ export async function bufferEdits(
   const decisions: Decision[] = [];
   for await (const group of leafGroups(store, map, edits)) {
     const older = await bufferedEdits(store, map.buffer, group, arena);
-    const waits = (older?.size ?? 0) + editBytes(edits, group) < enough;
-    decisions.push({ group, older, waits });
+    const buffers = (older?.size ?? 0) + editBytes(edits, group) < enough;
+    decisions.push({ group, older, buffers });
   }
-  // So it is while a large log is folded for the first time, when copies of all edits would be missed most.
-  const plain = decisions.every(({ older, waits }) => !waits && older === undefined);
-  const split = plain ? { written: edits, waiting: undefined } : splitEdits(edits, arena, decisions);
-  const deferred = {
+  // The first fold of a large log takes this path. It avoids copies of all edits when memory is
+  // scarcest.
+  const plain = decisions.every(({ older, buffers }) => !buffers && older === undefined);
+  const split = plain ? { written: edits, buffered: undefined } : splitEdits(edits, arena, decisions);
+  const edited = {
     kind: map.kind,
     tree: await editTree(store, map.tree, split.written, options),
-    buffer: split.waiting === undefined ? map.buffer : await editTree(store, map.buffer, split.waiting, options),
+    buffer: split.buffered === undefined ? map.buffer : await editTree(store, map.buffer, split.buffered, options),
   };
-  return flushSmall(store, deferred, options);
+  return flushSmall(store, edited, options);
 }
 
 export interface ApplyOptions extends EditOptions {
-  /** Lets edits wait; see {@link bufferEdits}. */
+  /** Buffers edits; see {@link bufferEdits}. */
   readonly buffers?: boolean | undefined;
 }
 
-/** A map with edits applied: some of them may wait if the options allow it, otherwise nothing waits afterwards. */
+/** Applies edits to a map. Without the option `buffers` the write buffer is empty afterwards. */
 export async function applyEdits(
   store: NodeStore,
   map: BufferedTree,
@@ -89,34 +96,38 @@ export async function applyEdits(
   return withoutBuffer(await editTree(store, tree, edits, options));
 }
 
-/** What happens to the edits of one leaf. */
+/** Whether the edits of one leaf are written or buffered. */
 interface Decision {
   readonly group: LeafGroup;
-  /** What waited for this leaf before. */
+  /** The edits of this leaf that were buffered before. */
   readonly older: EditList | undefined;
-  readonly waits: boolean;
+  /** Whether the edits are buffered instead of written. */
+  readonly buffers: boolean;
 }
 
-/** The edits to be written now, and those of the tree of waiting edits: some more wait, some wait no longer. */
+/**
+ * Splits edits into those for the tree and those for the buffer. The latter delete buffered edits
+ * that are written now.
+ */
 function splitEdits(
   edits: LeafEdits,
   arena: EditArena,
   decisions: readonly Decision[],
-): { readonly written: LeafEdits; readonly waiting: LeafEdits } {
+): { readonly written: LeafEdits; readonly buffered: LeafEdits } {
   const written = new EditList(arena);
-  const waiting = new EditList(arena);
-  for (const { group, older, waits } of decisions) {
-    if (waits) waiting.addToBuffer(edits, group);
+  const buffered = new EditList(arena);
+  for (const { group, older, buffers } of decisions) {
+    if (buffers) buffered.addToBuffer(edits, group);
     else if (older === undefined) written.add(edits, group);
     else {
       written.addMerged(older, edits, group);
-      waiting.addDeletions(older.keys);
+      buffered.addDeletions(older.keys);
     }
   }
-  return { written: written.edits(), waiting: waiting.edits() };
+  return { written: written.edits(), buffered: buffered.edits() };
 }
 
-/** How much edits take while they wait, as {@link itemBytes} counts. */
+/** The size of edits in the buffer, as {@link itemBytes} counts. */
 function editBytes(edits: LeafEdits, { from, to }: Span): number {
   let bytes = 0;
   for (let i = from; i < to; i++) {
@@ -126,17 +137,17 @@ function editBytes(edits: LeafEdits, { from, to }: Span): number {
   return bytes;
 }
 
-/** Whether a map has no leaf below its top, in which case nothing waits. */
+/** Whether a map has at most one leaf. Such a map buffers nothing. */
 function isSmall({ tree: { top } }: BufferedTree): boolean {
   return top === undefined || isLeaf(top);
 }
 
-/** A map without waiting edits if its tree is small enough for that, otherwise the map as it is. */
+/** Flushes a map if it has at most one leaf. */
 export async function flushSmall(store: NodeStore, map: BufferedTree, options?: EditOptions): Promise<BufferedTree> {
   return isSmall(map) ? flush(store, map, options) : map;
 }
 
-/** A map with all waiting edits written: the tree that a build from nothing gives. */
+/** Writes all buffered edits into the tree. The result equals a tree built from the items alone. */
 export async function flush(store: NodeStore, map: BufferedTree, options?: EditOptions): Promise<BufferedTree> {
   if (isFlushed(map)) return map;
   const atOnce = options?.editsAtOnce ?? EDITS_AT_ONCE;
@@ -172,7 +183,7 @@ async function* leafGroups(store: NodeStore, { tree }: BufferedTree, edits: Leaf
   }
 }
 
-/** What waits in a range of keys; undefined where nothing does. */
+/** The buffered edits in a range of keys; undefined if there are none. */
 async function bufferedEdits(
   store: NodeStore,
   buffer: Tree,
@@ -190,7 +201,9 @@ interface Span {
   readonly to: number;
 }
 
-/** The bytes that several lists of edits point into: those of the edits that came, with others behind them. */
+/**
+ * The bytes that several lists of edits point into: the bytes of the new edits, followed by others.
+ */
 class EditArena {
   readonly #writer: ByteWriter;
   #tombstone: number | undefined;
@@ -203,7 +216,10 @@ class EditArena {
     return this.#writer.bytes;
   }
 
-  /** Where the bytes start once they are in. */
+  /**
+   * Appends bytes.
+   * @returns their start
+   */
   add(bytes: Uint8Array): number {
     const start = this.#writer.length;
     this.#writer.append(bytes);
@@ -216,7 +232,7 @@ class EditArena {
   }
 }
 
-/** Edits in order of key, put together from several sources. */
+/** Edits in order of key, merged from several sources. */
 class EditList {
   readonly keys: Key[] = [];
   /** As {@link itemBytes} counts. */
@@ -229,13 +245,13 @@ class EditList {
     this.#arena = arena;
   }
 
-  /** Adds edits that came, as they are. */
+  /** Adds new edits as they are. */
   add(edits: LeafEdits, { from, to }: Span): void {
     for (let i = from; i < to; i++)
       this.#push(keyAt(edits.keys, i), float64At(edits.starts, i), float64At(edits.ends, i));
   }
 
-  /** Adds edits that came, deletions as tombstones, which is how they wait. */
+  /** Adds new edits for the buffer: deletions become tombstones. */
   addToBuffer(edits: LeafEdits, { from, to }: Span): void {
     for (let i = from; i < to; i++) {
       const [start, end] = [float64At(edits.starts, i), float64At(edits.ends, i)];
@@ -247,7 +263,7 @@ class EditList {
     }
   }
 
-  /** Adds edits that have waited, tombstones as deletions again. */
+  /** Adds buffered edits: tombstones become deletions. */
   addFromBuffer({ leaf, from, to }: LeafSlice): void {
     const first = from === 0 ? 0 : uint32At(leaf.ends, from - 1);
     const base = this.#arena.add(leaf.bytes.subarray(first, uint32At(leaf.ends, to - 1))) - first;
@@ -260,7 +276,7 @@ class EditList {
     }
   }
 
-  /** Adds older edits and newer ones, of which the newer win. */
+  /** Merges older and newer edits; the newer edits win. */
   addMerged(older: EditList, newer: LeafEdits, { from, to }: Span): void {
     const old = older.edits();
     let next = 0;

@@ -114,7 +114,7 @@ export const REDUCERS: Cases = {
     (draft) => Array.fromAsync(draft.map('m', 'number').items({ from: 'a' })),
     (draft) => Array.fromAsync(draft.map('m', 'number').items({ from: 1 })),
   ),
-  'Divide it, or keep it elsewhere and put a reference to it': corrected(
+  'Split the value, or store it elsewhere and put a reference to it': corrected(
     (draft) => draft.map('m', 'number').put(1, 'x'.repeat(MAX_CHUNK_BYTES)),
     (draft) => {
       for (const part of [1, 2]) draft.map('m', 'number').put(part, 'x'.repeat(MAX_CHUNK_BYTES / 4));
