@@ -9,22 +9,26 @@ const MAGIC = 0x184d2a5a;
 const HEADER_BYTES = 8;
 export const HASH_BYTES = 32;
 /**
- * The longest frame, in bytes before compression: a million, and the line of an item of 400 KB. A Number such as 1e125
- * takes 3 bytes in a list of an item and 136 in a line, since DynamoDB gives all of its zeros.
+ * The longest frame, in bytes before compression. A frame has a million bytes plus at most the line
+ * of an item of 400 KB. A number such as 1e125 takes 3 bytes in a list of an item and 136 in a
+ * line, since DynamoDB returns all of its zeros.
  */
 export const MAX_FRAME_BYTES = 32 * 1024 * 1024;
 
-/** What vouches for all of an archive: its hash stands on the segment. */
+/** The index of an archive. It proves the whole archive: its hash is on the segment. */
 export interface ArchiveIndex {
   readonly log: LogId;
   readonly segment: number;
-  /** Entries of the segment: their numbers are 0 up to this. In a part of an archive, the number after its last entry. */
+  /**
+   * Number of entries of the segment, which are numbered from 0. In a part of an archive: the
+   * number after its last entry.
+   */
   readonly entries: number;
-  /** Of all lines, uncompressed. */
+  /** Uncompressed size of all lines. */
   readonly bytes: number;
   /** Number of the first entry of each frame. */
   readonly firsts: readonly number[];
-  /** SHA-256 of each frame's uncompressed bytes, one after another. */
+  /** The concatenated SHA-256 of each frame's uncompressed bytes. */
   readonly hashes: Uint8Array;
 }
 
@@ -36,14 +40,14 @@ export function encodeArchiveIndex(index: ArchiveIndex): Uint8Array {
 
 /**
  * The inverse of {@link encodeArchiveIndex}.
- * @param from the first entry that the index must have: above 0 only for a part of an archive
- * @throws ArchiveCorruptError, without place, where the bytes are something else, or of a later format
+ * @param from the first entry that the index must have; above 0 only for a part of an archive
+ * @throws ArchiveCorruptError, without place, if the bytes are not an index or have a later format
  */
 export function decodeArchiveIndex(bytes: Uint8Array, from = 0): ArchiveIndex {
   const value = decoded(bytes);
   if (value.format !== FORMAT) {
-    throw new ArchiveCorruptError(`the index is of format ${String(value.format)}, which this version cannot read`, {
-      advice: 'Read it with the version that wrote it, or a newer one',
+    throw new ArchiveCorruptError(`the index has format ${String(value.format)}, which this version cannot read`, {
+      advice: 'Read the archive with the version of logfold that wrote it, or a newer one',
     });
   }
   const { log, hashes, firsts } = value;
@@ -62,7 +66,7 @@ export function decodeArchiveIndex(bytes: Uint8Array, from = 0): ArchiveIndex {
   return index;
 }
 
-/** A skippable frame that holds some bytes: decompressors pass it over. Source: RFC 8878, section 3.1.2. */
+/** A skippable frame, which decompressors ignore. Source: RFC 8878, section 3.1.2. */
 export function skippableFrame(content: Uint8Array): Uint8Array {
   const frame = new Uint8Array(HEADER_BYTES + content.length);
   const view = new DataView(frame.buffer);
@@ -72,7 +76,7 @@ export function skippableFrame(content: Uint8Array): Uint8Array {
   return frame;
 }
 
-/** What a {@link skippableFrame} holds; undefined for other bytes. */
+/** The content of a {@link skippableFrame}; undefined for other bytes. */
 export function skippableContent(frame: Uint8Array): Uint8Array | undefined {
   if (frame.length < HEADER_BYTES) return undefined;
   const view = new DataView(frame.buffer, frame.byteOffset, frame.byteLength);
@@ -95,7 +99,7 @@ function logId(bytes: Uint8Array): LogId {
   try {
     return logIdFromBytes(bytes);
   } catch (cause) {
-    throw new ArchiveCorruptError('the index names no log', { cause });
+    throw new ArchiveCorruptError('the index has no valid log id', { cause });
   }
 }
 
@@ -104,5 +108,5 @@ function integer(value: Value | undefined): number {
 }
 
 function fail(): never {
-  throw new ArchiveCorruptError('the index does not have the fields of one');
+  throw new ArchiveCorruptError('the index does not have the required fields');
 }

@@ -15,25 +15,25 @@ export interface StoredFrame {
   readonly hash: Uint8Array;
 }
 
-/** What was written. */
+/** Facts about a written archive. */
 export interface WrittenArchive {
-  /** SHA-256 of the index, which vouches for every byte of every line. */
+  /** SHA-256 of the index, which verifies every byte of every line. */
   readonly hash: Uint8Array;
   readonly entries: number;
-  /** Of all lines, uncompressed. */
+  /** Uncompressed size of all lines. */
   readonly bytes: number;
   /** Size of the object, in bytes. */
   readonly stored: number;
   readonly frames: number;
 }
 
-/** Collects what the end of an archive says of its frames. */
+/** Collects the facts about frames that the end of an archive states. */
 export class FrameList {
   readonly #table: SeekEntry[] = [];
   readonly #hashes = new ByteWriter(HASH_BYTES);
   readonly #firsts: number[] = [];
 
-  /** Adds the frame that comes next in the object. */
+  /** Adds the next frame of the object. */
   add({ first, stored, content, hash }: StoredFrame): void {
     this.#table.push({ stored: stored.length, content });
     this.#hashes.append(hash);

@@ -3,9 +3,9 @@ import { ArchiveCorruptError } from '../errors.ts';
 import type { AttributeValue, Item, StoredAttribute, StoredItem } from '../log/attribute.ts';
 
 /**
- * An item as one line of DynamoDB JSON, without the line's end: what DynamoDB's import from S3 takes. Attributes, keys
- * of maps and members of sets stand in ascending order of UTF-16 code units, so that equal items give equal lines.
- * Nothing is left out and no number is converted.
+ * An item as one line of DynamoDB JSON, without the line end, as DynamoDB's import from S3 accepts
+ * it. Attributes, keys of maps and members of sets are in ascending order of UTF-16 code units, so
+ * that equal items give equal lines. Every attribute is included, and numbers keep their text.
  */
 export function encodeItemLine(item: StoredItem): string {
   return `{"Item":${encodeItem(item)}}`;
@@ -31,12 +31,12 @@ function encodeAttribute(attribute: StoredAttribute): string {
   if (attribute.SS !== undefined) return `{"SS":${JSON.stringify([...attribute.SS].sort())}}`;
   if (attribute.NS !== undefined) return `{"NS":${JSON.stringify([...attribute.NS].sort())}}`;
   if (attribute.BS !== undefined) return `{"BS":${JSON.stringify(attribute.BS.map(toBase64).sort())}}`;
-  throw new ArchiveCorruptError('an attribute has none of the types of DynamoDB');
+  throw new ArchiveCorruptError('an attribute has no DynamoDB type');
 }
 
 /**
  * The inverse of {@link encodeItemLine}.
- * @throws ArchiveCorruptError, without place, where the line is something else
+ * @throws ArchiveCorruptError, without place, if the line is not an item
  */
 export function decodeItemLine(line: string): Item {
   let parsed: unknown;
@@ -49,7 +49,7 @@ export function decodeItemLine(line: string): Item {
 }
 
 function decodeItem(value: unknown): Item {
-  // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
+  // `fromEntries` defines keys instead of assigning them, so `__proto__` works as a key.
   return Object.fromEntries(Object.entries(record(value)).map(([name, item]) => [name, decodeAttribute(item)]));
 }
 

@@ -16,11 +16,13 @@ import type { StoredFrame } from './frame-list.ts';
 import { decodeItemLine } from './item-line.ts';
 import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
 
-/** Read first: index and seek table of an archive of about 1,500 frames are in it. */
+/**
+ * Bytes of the first read. They contain index and seek table of an archive of about 1,500 frames.
+ */
 const TAIL_BYTES = 64 * 1024;
-/** Frames kept as they were read last: readers go through neighbouring ranges side by side. */
+/** Number of recently read frames to keep. Readers go through neighbouring ranges in parallel. */
 const KEPT_FRAMES = 2;
-/** How much of an object is read at once where all of it is read as it is stored, in bytes. */
+/** Size of the requests of {@link Archive.storedFrames}, in bytes. */
 const READ_BYTES = 8 * 1024 * 1024;
 
 export interface ArchiveSource {
@@ -28,11 +30,11 @@ export interface ArchiveSource {
   readonly platform: ChunkPlatform;
 }
 
-/** A frame: where it lies in the object, which entries it has. */
+/** A frame: its place in the object and its entries. */
 interface Frame {
   readonly start: number;
   readonly end: number;
-  /** Uncompressed, in bytes. */
+  /** Uncompressed size, in bytes. */
   readonly content: number;
   readonly hash: Uint8Array;
   /** Number of its first entry. */
@@ -41,13 +43,16 @@ interface Frame {
   readonly after: number;
 }
 
-/** An archive whose index is read and proven. Whatever it gives is proven by hashes down from the one on the segment. */
+/**
+ * An archive with a verified index. A chain of hashes from the segment verifies every item that it
+ * returns.
+ */
 export class Archive {
   /** Number of the first entry: 0, unless this is a part of an archive. */
   readonly first: number;
-  /** Entries of the segment. In a part, the number after its last entry. */
+  /** Number of entries of the segment. In a part: the number after its last entry. */
   readonly entries: number;
-  /** Of all lines, uncompressed. */
+  /** Uncompressed size of all lines. */
   readonly bytes: number;
   readonly #source: ArchiveSource;
   readonly #segment: Segment;
@@ -76,15 +81,17 @@ export class Archive {
     return this.#frames.length;
   }
 
-  /** The number after the last entry of the frames that lie before an entry; {@link first} if there are none. */
+  /**
+   * The number after the last entry of the frames before an entry; {@link first} if there are none.
+   */
   framesBefore(entry: number): number {
     return this.#frames.findLast(({ after }) => after <= entry)?.after ?? this.first;
   }
 
   /**
-   * The frames that lie before an entry, as they are stored: some megabytes in each request. Each frame has the hash that
-   * the index states; nobody looks at its lines.
-   * @throws ArchiveMissingError, ArchiveCorruptError
+   * The frames before an entry, as they are stored. Each request reads some megabytes. Checks the
+   * hash of each frame, but not its lines.
+   * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
   async *storedFrames(to = this.entries): AsyncGenerator<StoredFrame> {
     let group: Frame[] = [];
@@ -105,9 +112,9 @@ export class Archive {
   }
 
   /**
-   * The items with numbers from `from` up to but not including `to`, ascending, a page for each frame: one request
-   * each, or none where it was just read.
-   * @throws ArchiveMissingError, ArchiveCorruptError where the object is not what it was
+   * The items with numbers from `from` up to but not including `to`, ascending, one page per frame.
+   * Each page takes one request, or none if the frame was read recently.
+   * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
   async *items(from: number, to: number): AsyncGenerator<Item[]> {
     if (from >= to) return;
@@ -156,15 +163,14 @@ export class Archive {
 }
 
 /**
- * Opens the archive that a segment names: one ranged read, or two where its index is long. The index must have the
- * hash that stands on the segment, and be of this segment of this log.
- * @param from the number of the first entry: above 0 only for a part of an archive
- * @throws ArchiveMissingError, ArchiveCorruptError where the object is not what the segment says
+ * Opens the archive that a segment names, with one ranged read, or two if its index is long. Checks
+ * that the index has the hash on the segment and belongs to this segment of this log.
+ * @param from the number of the first entry; above 0 only for a part of an archive
+ * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or a check fails
  */
 export async function openArchive(source: ArchiveSource, segment: Segment, from = 0): Promise<Archive> {
   const { archive: key, archiveHash } = segment;
-  if (key === undefined || archiveHash === undefined)
-    throw new Error('only a segment that has an archive has one to open');
+  if (key === undefined || archiveHash === undefined) throw new Error('the segment has no archive to open');
   const { blobs, platform } = source;
   let tail = await readTail(blobs, { segment, key }, TAIL_BYTES);
   const needed = inArchive(segment, key, () => tailBytes(tail));
@@ -175,7 +181,7 @@ export async function openArchive(source: ArchiveSource, segment: Segment, from 
       fail('its index does not have the hash that the segment states');
     const index = decodeArchiveIndex(content, from);
     if (index.log !== segment.log || index.segment !== segment.segment) {
-      fail(`it is of segment ${index.segment} of log ${index.log}`);
+      fail(`it belongs to segment ${index.segment} of log ${index.log}`);
     }
     return new Archive(source, { segment, key }, { index, frames: framesOf(index, table, framesEnd) });
   });
@@ -191,7 +197,9 @@ async function readTail(
   return part;
 }
 
-/** How many bytes at the end of the object are its index and seek table, as far as this tail of it tells. */
+/**
+ * The length of index and seek table at the end of the object, in bytes, as far as this tail shows.
+ */
 function tailBytes({ bytes: tail, size }: BlobPart): number {
   const table = seekTableBytesOf(tail);
   if (table === undefined || table > size) return fail('it does not end with a seek table');
@@ -202,7 +210,10 @@ function tailBytes({ bytes: tail, size }: BlobPart): number {
   return table + index;
 }
 
-/** Room for the index of as many frames as such a seek table has: at most 9 bytes a number and 32 a hash, and fields. */
+/**
+ * The maximum size of an index for the frames of a seek table: 9 bytes per number, 32 per hash, and
+ * fields.
+ */
 function indexRoom(seekTable: number): number {
   return Math.ceil((seekTable / 8) * (HASH_BYTES + 9)) + 1024;
 }
@@ -210,7 +221,7 @@ function indexRoom(seekTable: number): number {
 function splitTail({ bytes, size }: BlobPart): {
   readonly table: readonly SeekEntry[];
   readonly content: Uint8Array;
-  /** Where in the object the frames with the lines end. */
+  /** The end of the frames with lines, as an offset in the object. */
   readonly framesEnd: number;
 } {
   const tableBytes = seekTableBytesOf(bytes) ?? FOOTER_BYTES;
@@ -225,7 +236,10 @@ function splitTail({ bytes, size }: BlobPart): {
   };
 }
 
-/** Where each frame lies. The sizes are believed as far as they fit the object and the index; hashes prove the rest. */
+/**
+ * The place of each frame. Checks that the sizes fit the object and the index; the hashes verify
+ * the rest.
+ */
 function framesOf(index: ArchiveIndex, table: readonly SeekEntry[], framesEnd: number): Frame[] {
   if (table.length !== index.firsts.length) fail('its seek table and its index differ');
   let start = 0;
@@ -237,8 +251,8 @@ function framesOf(index: ArchiveIndex, table: readonly SeekEntry[], framesEnd: n
     return frame;
   });
   const bytes = table.reduce((sum, { content }) => sum + content, 0);
-  if (start !== framesEnd || bytes !== index.bytes) fail('its seek table states other sizes than it has');
-  if (table.some(({ content }) => content > MAX_FRAME_BYTES)) fail('a frame is longer than any may be');
+  if (start !== framesEnd || bytes !== index.bytes) fail('the sizes in its seek table are wrong');
+  if (table.some(({ content }) => content > MAX_FRAME_BYTES)) fail('a frame exceeds the limit');
   return frames;
 }
 
@@ -253,7 +267,7 @@ function decompress(platform: ChunkPlatform, stored: Uint8Array, limit: number):
 
 function decodeLines(content: Uint8Array, frame: Frame, { log, segment }: Segment): Item[] {
   const lines = decodeText(content).split('\n');
-  if (lines.pop() !== '' || lines.length !== frame.after - frame.first) fail('a frame has another number of lines');
+  if (lines.pop() !== '' || lines.length !== frame.after - frame.first) fail('a frame has a wrong number of lines');
   const id = encodeSegmentId(log, segment);
   return lines.map((line, i) => {
     const item = decodeItemLine(line);
@@ -280,7 +294,7 @@ function inArchive<T>(segment: Segment, key: string, read: () => T): T {
   } catch (error) {
     if (error instanceof TooLargeError) throw error.at({ log: segment.log, segment: segment.segment });
     if (!(error instanceof ArchiveCorruptError)) throw error;
-    const lost = 'Nothing of it was used. Bring back the object as it was, from a version or a copy of the bucket';
+    const lost = 'No part of it was used. Restore the original object from a version or a backup of the bucket';
     throw new ArchiveCorruptError(`the archive '${key}' cannot be read: ${error.reason}`, {
       log: segment.log,
       segment: segment.segment,
@@ -298,6 +312,6 @@ function missing({ log, segment }: Segment, key: string): ArchiveMissingError {
   return new ArchiveMissingError(`the archive '${key}' is not in the bucket`, {
     log,
     segment,
-    advice: 'Bring back the object, from a version or a copy of the bucket',
+    advice: 'Restore the object from a version or a backup of the bucket',
   });
 }

@@ -4,18 +4,22 @@ const MAGIC = 0x184d2a5e;
 const FOOTER_MAGIC = 0x8f92eab1;
 const HEADER_BYTES = 8;
 const ENTRY_BYTES = 8;
-/** Number of frames, descriptor, magic number: the last bytes of a file that has a seek table. */
+/**
+ * Length of the footer that ends a file with a seek table: number of frames, descriptor, magic
+ * number.
+ */
 export const FOOTER_BYTES = 9;
 
-/** One frame of a file, in bytes. A skippable frame holds 0. */
+/** The sizes of one frame, in bytes. The content of a skippable frame counts 0. */
 export interface SeekEntry {
   readonly stored: number;
   readonly content: number;
 }
 
 /**
- * The skippable frame that ends a file of Zstandard frames and says how long each is, without checksums.
- * Source: the Zstandard Seekable Format 0.1.0, in the folder contrib/seekable_format of Zstandard's own repository.
+ * The seek table: a skippable frame that ends a file of Zstandard frames and states their lengths,
+ * without checksums. Source: the Zstandard Seekable Format 0.1.0, in the folder
+ * contrib/seekable_format of Zstandard's own repository.
  */
 export function encodeSeekTable(entries: readonly SeekEntry[]): Uint8Array {
   const size = seekTableBytes(entries.length);
@@ -37,8 +41,8 @@ export function encodeSeekTable(entries: readonly SeekEntry[]): Uint8Array {
 }
 
 /**
- * How many bytes at the end of a file are its seek table, told from the footer; undefined where there is none that
- * {@link encodeSeekTable} gives.
+ * The length of a file's seek table in bytes, from its footer; undefined if there is no footer as
+ * {@link encodeSeekTable} writes it.
  */
 export function seekTableBytesOf(tail: Uint8Array): number | undefined {
   if (tail.length < FOOTER_BYTES) return undefined;
@@ -47,7 +51,7 @@ export function seekTableBytesOf(tail: Uint8Array): number | undefined {
   return seekTableBytes(footer.getUint32(0, true));
 }
 
-/** The inverse of {@link encodeSeekTable}; undefined for any bytes that it does not give. */
+/** The inverse of {@link encodeSeekTable}; undefined for all other bytes. */
 export function decodeSeekTable(bytes: Uint8Array): SeekEntry[] | undefined {
   if (seekTableBytesOf(bytes) !== bytes.length) return undefined;
   const view = viewOf(bytes);

@@ -12,9 +12,9 @@ export interface ComparisonOf {
 }
 
 /**
- * Whether an item of the table is what the archive holds of it: every attribute but for expiry. A Snapshot entry
- * other than Last Snapshot may have another root, or none in one of the two, since builds that come late complete it,
- * and nothing reads it any more.
+ * Whether the table and the archive hold the same item. Ignores expiry. Also ignores the root of a
+ * Snapshot entry other than Last Snapshot, since late builds may complete its snapshot, and nothing
+ * reads that root any more.
  */
 export function sameEntry(archived: StoredItem, stored: StoredItem, { segment, types }: ComparisonOf): boolean {
   const ignoresRoot = archived.T?.S === types.snapshot && archived.N?.N !== String(segment.lastSnapshot);
@@ -23,8 +23,9 @@ export function sameEntry(archived: StoredItem, stored: StoredItem, { segment, t
 }
 
 /**
- * Compares items of the table, ascending, with an archive. Entries that the table has no more are left out.
- * @throws ArchiveDiffersError where one is not in the archive, or otherwise
+ * Compares items of the table, in ascending order, with an archive. Ignores entries that are only
+ * in the archive.
+ * @throws ArchiveDiffersError if an item is missing from the archive or differs
  */
 export async function compareWithArchive(
   archive: Archive,
@@ -33,7 +34,7 @@ export async function compareWithArchive(
 ): Promise<void> {
   const [first, last] = [page[0], page.at(-1)];
   if (first === undefined || last === undefined) return;
-  // A page may have an entry here and there of a long segment, so what lies between them is not kept.
+  // The entries of a page may be far apart in a long segment. Keep only the wanted items.
   const wanted = new Set(page.map(numberOf));
   const archived = new Map<number, StoredItem>();
   for await (const items of archive.items(numberOf(first), numberOf(last) + 1)) {
@@ -42,17 +43,19 @@ export async function compareWithArchive(
   for (const item of page) {
     const there = archived.get(numberOf(item));
     if (there === undefined)
-      throw differs(of.segment, numberOf(item), 'the table has an entry that the archive does not have');
+      throw differs(of.segment, numberOf(item), 'the table has an entry that is not in the archive');
     if (!sameEntry(there, item, of))
-      throw differs(of.segment, numberOf(item), 'the table holds another entry than the archive');
+      throw differs(of.segment, numberOf(item), 'the entry in the table differs from the archive');
   }
 }
 
 /**
- * Compares all of an archive, or of a part of one, with the entries in the table, side by side.
- * @param shouldStop asked between pages once a frame is compared: true leaves the frames after that uncompared
- * @returns the number after the last entry of the frames that were compared: `archive.entries` if that is all of them
- * @throws ArchiveDiffersError where one has an entry that the other does not have, or otherwise
+ * Compares an archive, or a part of one, with its entries in the table.
+ * @param shouldStop called between pages after a frame is compared; true leaves the later frames
+ * uncompared
+ * @returns the number after the last entry of the compared frames; `archive.entries` if all are
+ * compared
+ * @throws ArchiveDiffersError if an entry is missing from one of them or differs
  */
 export async function verifyArchive(
   archive: Archive,
@@ -64,14 +67,13 @@ export async function verifyArchive(
   for await (const page of pages) {
     await compareWithArchive(archive, page, of);
     for (const item of page) {
-      if (numberOf(item) !== next)
-        throw differs(of.segment, next, 'the archive has an entry that the table does not have');
+      if (numberOf(item) !== next) throw differs(of.segment, next, 'the archive has an entry that is not in the table');
       next++;
     }
     const compared = archive.framesBefore(next);
     if (next < archive.entries && compared > archive.first && shouldStop()) return compared;
   }
-  if (next < archive.entries) throw differs(of.segment, next, 'the archive has an entry that the table does not have');
+  if (next < archive.entries) throw differs(of.segment, next, 'the archive has an entry that is not in the table');
   return next;
 }
 
@@ -89,6 +91,6 @@ function differs({ log, segment }: Segment, entry: number, reason: string): Arch
     log,
     segment,
     entry,
-    advice: 'Nothing left the table because of it. Find out what changed the entry, and put it back as it was',
+    advice: 'No entry expired because of this. Find out which program changed the entry, and restore it',
   });
 }

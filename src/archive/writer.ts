@@ -7,7 +7,7 @@ import { MAX_FRAME_BYTES } from './archive-index.ts';
 import { FrameList, type WrittenArchive } from './frame-list.ts';
 import { encodeItemLine } from './item-line.ts';
 
-/** A frame ends with the line that makes it as long as this, in bytes before compression. */
+/** A frame ends when it has this many bytes before compression. */
 export const FRAME_BYTES = 1_000_000;
 
 export interface ArchiveOf {
@@ -17,22 +17,26 @@ export interface ArchiveOf {
   readonly endSegment: string;
 }
 
-/** How to write a part of an archive instead of the whole. */
+/** Options for a part of an archive. */
 export interface PartOptions {
   /** The number of the first entry; 0 by default. */
   readonly from?: number | undefined;
-  /** Asked after each frame that does not end the segment. Once it returns true, the writer ends the part there. */
+  /**
+   * Called after each frame that does not end the segment. If it returns true, the part ends there.
+   */
   readonly shouldStop?: (() => boolean) | undefined;
   /** {@link FRAME_BYTES} by default. */
   readonly frameBytes?: number | undefined;
 }
 
 /**
- * Makes a segment's archive from the items of the Entry table, in order, holding one frame of it at a time: lines of
- * DynamoDB JSON in Zstandard frames, then the index, then the seek table. Expiry (`X`) is left out: it is no part of
- * an entry. A part of an archive has the same form and the frames that the whole archive would have.
- * @throws EntryGapError where an entry is missing, or the last one does not end the segment
- * @throws TooLargeError where a frame is longer than the platform compresses, or than any item makes it
+ * Writes a segment's archive from the items of the Entry table, in order, with one frame in memory
+ * at a time. The archive has lines of DynamoDB JSON in Zstandard frames, then the index, then the
+ * seek table. Leaves out expiry (`X`), which is not part of an entry. A part of an archive has the
+ * same form and the frames that the whole archive has.
+ * @throws EntryGapError if an entry is missing or the last entry does not end the segment
+ * @throws TooLargeError if a frame is longer than the limit, or longer than the platform can
+ * compress
  */
 export async function* writeArchive(
   platform: ChunkPlatform,
@@ -48,7 +52,10 @@ export async function* writeArchive(
   const endFrame = (): Uint8Array => {
     const content = lines.take();
     if (content.length > MAX_FRAME_BYTES) {
-      throw new TooLargeError(`a frame of ${content.length} bytes could not be read again`, { log, segment });
+      throw new TooLargeError(`a frame of ${content.length} bytes exceeds the limit of ${MAX_FRAME_BYTES}`, {
+        log,
+        segment,
+      });
     }
     const frame = platform.compress(content);
     if (frame === content) {
@@ -75,14 +82,14 @@ export async function* writeArchive(
   return yield* frames.end(platform, { log, segment, entries: next });
 }
 
-/** An item without the time at which it leaves the table. */
+/** An item without its expiry. */
 export function withoutExpiry(item: StoredItem): StoredItem {
   if (item.X === undefined) return item;
   const { X: _, ...rest } = item;
   return rest;
 }
 
-/** Lines, each with its end. */
+/** Collects lines with their line ends. */
 class LineWriter {
   readonly #utf8 = new TextEncoder();
   readonly #writer = new ByteWriter(FRAME_BYTES);
@@ -111,6 +118,6 @@ function gap(
     log,
     segment,
     entry,
-    advice: 'Nothing was changed. Restore the entry from a backup of the table',
+    advice: 'No archive was written. Restore the entry from a backup of the table',
   });
 }

@@ -1,17 +1,20 @@
-/** A growing run of bytes with an end that writers move. */
+/** A growing buffer of bytes. */
 export class ByteWriter {
   bytes: Uint8Array;
   view: DataView;
   length: number;
 
-  /** @param start how many bytes to make room for, or bytes to go on from, which are not changed */
+  /** @param start initial capacity in bytes, or initial content, which is not changed */
   constructor(start: number | Uint8Array = 256) {
     this.bytes = typeof start === 'number' ? new Uint8Array(start) : start;
     this.length = typeof start === 'number' ? 0 : start.length;
     this.view = new DataView(this.bytes.buffer, this.bytes.byteOffset, this.bytes.byteLength);
   }
 
-  /** Makes room for `more` bytes past the end and returns where they start; the caller fills them. */
+  /**
+   * Appends `more` bytes, which the caller fills.
+   * @returns their start
+   */
   grow(more: number): number {
     const start = this.length;
     const end = start + more;
@@ -30,13 +33,13 @@ export class ByteWriter {
     this.bytes.set(source, start);
   }
 
-  /** A copy of what has been written. */
+  /** A copy of the bytes written so far. */
   take(): Uint8Array {
     return this.bytes.slice(0, this.length);
   }
 }
 
-/** True where both hold the same bytes. */
+/** Whether two arrays hold the same bytes. */
 export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
@@ -52,26 +55,29 @@ export function toHex(bytes: Uint8Array): string {
   return text;
 }
 
-/** The bytes that an even number of hexadecimal digits stand for; writes them into `target` from `at`. */
+/** Decodes an even number of hexadecimal digits into `target` from index `at`. */
 export function fromHex(hex: string, target: Uint8Array = new Uint8Array(hex.length / 2), at = 0): Uint8Array {
   for (let i = 0; i * 2 < hex.length; i++) target[at + i] = Number.parseInt(hex.slice(i * 2, i * 2 + 2), 16);
   return target;
 }
 
-/** Bytes of one call: a string is made of them as arguments, of which an engine takes some tens of thousands. */
+/**
+ * Bytes per call of `String.fromCharCode`. Engines limit the arguments of a call to some tens of
+ * thousands.
+ */
 const PIECE_BYTES = 0x6000;
 
 /** Base64 with the standard alphabet and padding (RFC 4648, section 4). */
 export function toBase64(bytes: Uint8Array): string {
   let text = '';
-  // A multiple of three, so that only the last piece is padded.
+  // PIECE_BYTES is a multiple of three, so that only the last piece is padded.
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     text += btoa(String.fromCharCode(...bytes.subarray(at, at + PIECE_BYTES)));
   }
   return text;
 }
 
-/** The inverse of {@link toBase64}; undefined where the text is no Base64. */
+/** The inverse of {@link toBase64}; undefined if the text is not Base64. */
 export function fromBase64(text: string): Uint8Array | undefined {
   if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text) || text.length % 4 !== 0) return undefined;
   const binary = atob(text);

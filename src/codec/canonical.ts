@@ -2,9 +2,12 @@ import { ValueUnsupportedError } from '../errors.ts';
 import { ByteWriter } from './bytes.ts';
 import { MAX_VALUE_DEPTH, type Value } from './value.ts';
 
-/** The type of extension that stands for a value stored in a chunk of its own; its 32 bytes are the chunk's id. */
+/**
+ * The MessagePack extension type of a reference to a large value. Its 32 bytes are the id of the
+ * value's chunk.
+ */
 export const VALUE_REF_TYPE = 1;
-/** Length of an encoded reference to a value chunk, in bytes. */
+/** Length of an encoded reference, in bytes. */
 export const VALUE_REF_BYTES = 35;
 
 const TIMESTAMP_TYPE = 0xff;
@@ -14,10 +17,14 @@ const TWO_34 = 2 ** 34;
 const utf8 = new TextEncoder();
 
 /**
- * The one MessagePack encoding of a value: every number, string, array and map in its shortest form, whole numbers
- * as integers, other numbers as float 32 where that loses nothing, keys of maps in ascending order of UTF-16 code
- * units. Equal values give equal bytes, so a hash over them is a hash of the value.
- * @throws ValueUnsupportedError where MessagePack cannot say the value exactly
+ * The canonical bytes of a value, in MessagePack. Equal values give equal bytes, so a hash of the
+ * bytes is a hash of the value.
+ *
+ * - Numbers, strings, arrays and maps have their shortest form.
+ * - Whole numbers are integers. Other numbers are float 32 if that loses nothing, otherwise float
+ *   64.
+ * - Keys of maps are in ascending order of UTF-16 code units.
+ * @throws ValueUnsupportedError if MessagePack cannot represent the value exactly
  */
 export function encodeValue(value: Value): Uint8Array {
   const writer = new ByteWriter(64);
@@ -25,7 +32,7 @@ export function encodeValue(value: Value): Uint8Array {
   return writer.take();
 }
 
-/** Appends a value's canonical encoding; see {@link encodeValue}. */
+/** Appends the canonical bytes of a value; see {@link encodeValue}. */
 export function writeValue(writer: ByteWriter, value: Value, depth = 0): void {
   switch (typeof value) {
     case 'number':
@@ -61,7 +68,7 @@ function writeObject(writer: ByteWriter, value: Extract<Value, object> | null, d
   if (prototype !== Object.prototype && prototype !== null) {
     throw new ValueUnsupportedError('only plain objects can be stored, not instances of classes');
   }
-  // Array.prototype.sort without a comparator is the order of UTF-16 code units, which is what `<` compares.
+  // Array.prototype.sort without a comparator sorts by UTF-16 code units, as `<` does.
   const keys = Object.keys(value).sort();
   writeHeader(writer, keys.length, 0x80, 0xde);
   for (const key of keys) {
@@ -102,7 +109,7 @@ function writeNumber(writer: ByteWriter, value: number): void {
   if (Number.isNaN(value) || Math.fround(value) === value) {
     const at = writer.grow(5);
     writer.bytes[at] = 0xca;
-    // One bit pattern for NaN, whatever the engine made.
+    // A single bit pattern for NaN, on all engines.
     if (Number.isNaN(value)) writer.view.setUint32(at + 1, 0x7fc00000);
     else writer.view.setFloat32(at + 1, value);
     return;
@@ -158,7 +165,8 @@ function writeBigint(writer: ByteWriter, value: bigint): void {
 function writeString(writer: ByteWriter, text: string): void {
   const length = text.length;
   if (length < 32) {
-    // Most strings are short and ASCII; writing those byte by byte is several times faster than TextEncoder.
+    // Most strings are short and ASCII. Writing these byte by byte is several times faster than
+    // TextEncoder.
     const at = writer.grow(length + 1);
     const bytes = writer.bytes;
     bytes[at] = 0xa0 | length;
@@ -172,9 +180,12 @@ function writeString(writer: ByteWriter, text: string): void {
     writer.length = at;
   }
   if (!text.isWellFormed()) {
-    throw new ValueUnsupportedError('a string holds half of a surrogate pair, which UTF-8 cannot carry', {
-      advice: 'Replace it before appending, for instance with toWellFormed()',
-    });
+    throw new ValueUnsupportedError(
+      'a string with a lone surrogate cannot be stored, since UTF-8 cannot represent it',
+      {
+        advice: 'Replace the surrogate before you append, for instance with toWellFormed()',
+      },
+    );
   }
   const encoded = utf8.encode(text);
   writeSized(writer, encoded.length, encoded.length < 32 ? 0xa0 | encoded.length : 0, 0xd9);
@@ -186,7 +197,10 @@ function writeBinary(writer: ByteWriter, bytes: Uint8Array): void {
   writer.append(bytes);
 }
 
-/** Header of a string or binary: `fix` where it is not 0, otherwise the tag with 1, 2 or 4 bytes of length. */
+/**
+ * Appends the header of a string or binary: `fix` if it is not 0, otherwise the tag with 1, 2 or 4
+ * bytes of length.
+ */
 function writeSized(writer: ByteWriter, length: number, fix: number, tag: number): void {
   if (fix !== 0) writeByte(writer, fix);
   else if (length < 0x100) writeUint(writer, tag, 1, length);
@@ -194,7 +208,10 @@ function writeSized(writer: ByteWriter, length: number, fix: number, tag: number
   else writeUint(writer, tag + 2, 4, length);
 }
 
-/** MessagePack's timestamp extension (type -1) in its shortest form; dates count milliseconds. */
+/**
+ * Appends a date as MessagePack's timestamp extension (type -1) in its shortest form. Dates have
+ * milliseconds.
+ */
 function writeDate(writer: ByteWriter, date: Date): void {
   const ms = date.getTime();
   if (!Number.isFinite(ms)) throw new ValueUnsupportedError('a date is invalid');

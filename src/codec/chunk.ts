@@ -2,24 +2,39 @@ import { ChunkCorruptError, LogfoldError, REBUILD_ADVICE } from '../errors.ts';
 import { toHex } from './bytes.ts';
 import { frameBytes } from './zstd-frame.ts';
 
-/** A chunk's name: the SHA-256 of its uncompressed canonical bytes, as 64 lower-case hexadecimal digits. */
+/**
+ * The id of a chunk: the SHA-256 of its uncompressed canonical bytes, as 64 lower-case hexadecimal
+ * digits.
+ */
 export type ChunkId = string & { readonly __brand: 'ChunkId' };
 
-/** Where one log's chunks lie, in their stored form. */
+/** The store of one log's chunks, in their stored form. */
 export interface ChunkStore {
-  /** The stored bytes of a chunk, or undefined where there is none. */
+  /** The stored bytes of a chunk; undefined if it is missing. */
   get(id: ChunkId): Promise<Uint8Array | undefined>;
-  /** Writes a chunk, also where it exists already: writing it anew keeps it young, so that no collector takes it. */
+  /**
+   * Writes a chunk, even if it exists: the write renews its age, so that garbage collection does
+   * not remove it.
+   */
   put(id: ChunkId, stored: Uint8Array): Promise<void>;
 }
 
-/** What the platform lends to the codec: native code where there is some, WebAssembly or plain code elsewhere. */
+/**
+ * Port for compression and hashes: native code if the platform has it, otherwise WebAssembly or
+ * plain code.
+ */
 export interface ChunkPlatform {
-  /** A Zstandard frame that states its content size; or, where compressing is of no use, the bytes as they are. */
+  /**
+   * Returns a Zstandard frame that states its content size, or the same bytes if compression does
+   * not pay.
+   */
   readonly compress: (bytes: Uint8Array) => Uint8Array;
-  /** What a frame holds; throws if it is damaged, states no content size, or holds more than `limit` bytes. */
+  /**
+   * Returns the content of a frame. Throws if it is damaged, states no content size, or exceeds
+   * `limit` bytes.
+   */
   readonly decompress: (frame: Uint8Array, limit: number) => Uint8Array;
-  /** The 32 bytes of the SHA-256. */
+  /** Returns the 32 bytes of the SHA-256. */
   readonly sha256: (bytes: Uint8Array) => Uint8Array;
 }
 
@@ -27,22 +42,28 @@ const MAGIC = [0x4c, 0x47, 0x46] as const;
 const FORMAT_VERSION = 1;
 const CODEC_NONE = 0;
 const CODEC_ZSTD = 1;
-/** Length of what stands before the payload: magic (3), format version (1), codec (1), uncompressed length (4). */
+/** Length of the header: magic (3), format version (1), codec (1), uncompressed length (4). */
 export const HEADER_BYTES = 9;
-/** No chunk is larger than this uncompressed, in bytes: a reader never allocates more on a stored byte's word. */
+/**
+ * Limit of a chunk's uncompressed size, in bytes. So damaged bytes cannot make a reader allocate
+ * more.
+ */
 export const MAX_CHUNK_BYTES = 64 * 1024 * 1024;
-/** Below this many bytes a Zstandard frame is no shorter than what it holds. */
+/** Below this many bytes a Zstandard frame is never shorter than its content. */
 const WORTH_COMPRESSING = 64;
 
-/** The id of a chunk with these canonical bytes. */
+/** The id of the chunk with these canonical bytes. */
 export function chunkId(platform: ChunkPlatform, canonical: Uint8Array): ChunkId {
   return toHex(platform.sha256(canonical)) as ChunkId;
 }
 
-/** The stored form of canonical bytes: a header, then a Zstandard frame, or the bytes where that is no shorter. */
+/**
+ * The stored form of canonical bytes: a header, then a Zstandard frame, or the bytes themselves if
+ * the frame is not shorter.
+ */
 export function packChunk(platform: ChunkPlatform, canonical: Uint8Array): Uint8Array {
   if (canonical.length > MAX_CHUNK_BYTES) {
-    throw new ChunkCorruptError(`a chunk of ${canonical.length} bytes is over the limit of ${MAX_CHUNK_BYTES}`);
+    throw new ChunkCorruptError(`a chunk of ${canonical.length} bytes exceeds the limit of ${MAX_CHUNK_BYTES}`);
   }
   const frame = canonical.length < WORTH_COMPRESSING ? canonical : platform.compress(canonical);
   const shorter = frame.length < canonical.length;
@@ -57,8 +78,9 @@ export function packChunk(platform: ChunkPlatform, canonical: Uint8Array): Uint8
 }
 
 /**
- * Undoes {@link packChunk}. Checks magic, version, codec and length before it allocates; what calls it checks the hash.
- * @throws ChunkCorruptError saying what is wrong
+ * The inverse of {@link packChunk}. Checks magic, version, codec and length before it allocates.
+ * The caller checks the hash.
+ * @throws ChunkCorruptError if the bytes are not a stored chunk
  */
 export function unpackChunk(platform: ChunkPlatform, stored: Uint8Array): Uint8Array {
   if (stored.length < HEADER_BYTES) throw damaged(`it ends after ${stored.length} bytes, within its header`);
@@ -70,20 +92,20 @@ export function unpackChunk(platform: ChunkPlatform, stored: Uint8Array): Uint8A
     });
   }
   const length = new DataView(stored.buffer, stored.byteOffset).getUint32(5);
-  if (length > MAX_CHUNK_BYTES) throw damaged(`it claims ${length} bytes, over the limit of ${MAX_CHUNK_BYTES}`);
+  if (length > MAX_CHUNK_BYTES) throw damaged(`it claims ${length} bytes and exceeds the limit of ${MAX_CHUNK_BYTES}`);
   const canonical = readPayload(platform, stored, length);
   if (canonical.length !== length) throw damaged(`it holds ${canonical.length} bytes and claims ${length}`);
   return canonical;
 }
 
 /**
- * The canonical bytes of a chunk whose id is known.
- * @throws ChunkCorruptError also where they do not hash to the id
+ * The canonical bytes of a stored chunk with a known id.
+ * @throws ChunkCorruptError if the bytes are not a stored chunk, or do not have the hash in the id
  */
 export function openChunk(platform: ChunkPlatform, id: ChunkId, stored: Uint8Array): Uint8Array {
   try {
     const canonical = unpackChunk(platform, stored);
-    if (chunkId(platform, canonical) !== id) throw damaged('its bytes do not hash to its name');
+    if (chunkId(platform, canonical) !== id) throw damaged('its bytes do not have the hash in its name');
     return canonical;
   } catch (error) {
     if (!(error instanceof ChunkCorruptError)) throw error;

@@ -4,28 +4,31 @@ import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES, MAX_VALUE_DEPTH, type V
 
 const EXACT = 2n ** 53n;
 
-// A decoder takes a byte order mark away unless told not to, and texts from spreadsheets do start with one.
+// By default a decoder removes a byte order mark, but texts from spreadsheets may start with one.
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Reads MessagePack one item at a time. Every read checks that it stays inside of the bytes. */
+/** Reads MessagePack. Every read checks that it stays inside the bytes. */
 export class ByteReader {
   readonly bytes: Uint8Array;
   readonly view: DataView;
   /** Whether another program may have written the bytes, see {@link decodeForeignValue}. */
   readonly foreign: boolean;
-  /** About how much memory everything takes that was read, in bytes. */
+  /** Approximate memory of all values read so far, in bytes. */
   decodedBytes = 0;
   offset: number;
 
   constructor(bytes: Uint8Array, offset = 0, foreign = false) {
-    // Of a Buffer, slice would be a view: values would be Buffers, and keep the whole chunk in memory.
+    // `slice` of a Buffer is a view. Values would be Buffers and keep the whole chunk in memory.
     this.bytes = plainBytes(bytes);
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.offset = offset;
     this.foreign = foreign;
   }
 
-  /** Moves past `size` bytes and returns where they start. */
+  /**
+   * Skips `size` bytes.
+   * @returns their start
+   */
   advance(size: number): number {
     const start = this.offset;
     if (size > this.bytes.length - start) throw corrupt('a value reaches past the end');
@@ -53,17 +56,18 @@ function corrupt(reason: string): ChunkCorruptError {
 }
 
 /**
- * Decodes one canonically encoded value that fills the bytes.
- * @throws ChunkCorruptError where they hold something else
+ * Decodes the canonical bytes of one value.
+ * @throws ChunkCorruptError if the bytes are not exactly one value
  */
 export function decodeValue(bytes: Uint8Array): Value {
   return decodeAll(new ByteReader(bytes));
 }
 
 /**
- * Decodes one value that fills the bytes and that another program may have written: besides the canonical encoding, a
- * key of a map may be an integer, which becomes its decimal text, and 2^53 and -2^53 become numbers.
- * @throws ChunkCorruptError if the bytes hold something else
+ * Decodes the bytes of one value that another program may have written. In addition to {@link
+ * decodeValue}, keys of maps may be integers, which become decimal text, and 2^53 and -2^53 become
+ * numbers.
+ * @throws ChunkCorruptError if the bytes are not exactly one value
  */
 export function decodeForeignValue(bytes: Uint8Array): Value {
   return decodeAll(new ByteReader(bytes, 0, true));
@@ -150,7 +154,7 @@ function readWideInteger(reader: ByteReader, tag: number): number | bigint {
 function narrow({ foreign }: ByteReader, value: bigint): number | bigint {
   const number = Number(value);
   if (Number.isSafeInteger(number)) return number;
-  // A number holds 2^53 exactly, and 2^53 + 1 as 2^53.
+  // 2^53 is exact as a number but not a safe integer, since 2^53 + 1 rounds to it.
   return foreign && (value === EXACT || value === -EXACT) ? number : value;
 }
 
@@ -188,9 +192,9 @@ function readMap(reader: ByteReader, length: number, depth: number): Value {
   const map: Record<string, Value> = {};
   for (let i = 0; i < length; i++) {
     const key = readKey(reader, depth);
-    if (Object.hasOwn(map, key)) throw corrupt(`the key ${JSON.stringify(key)} stands twice in a map`);
+    if (Object.hasOwn(map, key)) throw corrupt(`a map has the key ${JSON.stringify(key)} twice`);
     const value = readValue(reader, depth + 1);
-    // Assignment to `__proto__` would change the prototype instead of making a key.
+    // Assignment to `__proto__` would change the prototype instead of adding a key.
     if (key === '__proto__')
       Object.defineProperty(map, key, { value, enumerable: true, writable: true, configurable: true });
     else map[key] = value;
@@ -201,7 +205,7 @@ function readMap(reader: ByteReader, length: number, depth: number): Value {
 function readKey(reader: ByteReader, depth: number): string {
   const key = readValue(reader, depth + 1);
   if (typeof key === 'string') return key;
-  // As everywhere, a float that is a safe integer is that integer.
+  // A float that is a safe integer equals that integer, as in all values.
   const isInteger = typeof key === 'bigint' || (Number.isSafeInteger(key) && !Object.is(key, -0));
   if (!reader.foreign || !isInteger)
     throw corrupt(`a key of a map is not a string${reader.foreign ? ' or an integer' : ''}`);
@@ -209,7 +213,7 @@ function readKey(reader: ByteReader, depth: number): string {
 }
 
 function countItems(reader: ByteReader, items: number): void {
-  // Each item has a byte at least, so a length alone makes nobody reserve memory.
+  // Each item has at least one byte. So a wrong length cannot make the reader reserve memory.
   if (items > reader.bytes.length - reader.offset) throw corrupt('a value reaches past the end');
   reader.decodedBytes += CONTAINER_BYTES + items * ITEM_BYTES;
   try {
@@ -238,22 +242,25 @@ function readTimestamp(reader: ByteReader, tag: number): Date {
 
 function dateOf(seconds: number, nanoseconds: number): Date {
   const milliseconds = nanoseconds / 1_000_000;
-  // Towards 1970. Cut before it is added: in a sum of 16 digits the fraction could be rounded up.
+  // Round towards 1970 before the addition. A sum of 16 digits could round the fraction up.
   const date = new Date(seconds * 1000 + (seconds < 0 ? Math.ceil(milliseconds) : Math.floor(milliseconds)));
   if (nanoseconds >= 1_000_000_000 || Number.isNaN(date.getTime())) throw corrupt('a timestamp is out of range');
   return date;
 }
 
-/** Reads the header of an array and returns how many items follow. */
+/**
+ * Reads the header of an array.
+ * @returns number of items
+ */
 export function readArrayHeader(reader: ByteReader): number {
   const tag = reader.byte();
   if (tag >= 0x90 && tag < 0xa0) return tag & 0x0f;
   if (tag === 0xdc) return reader.uint(2);
   if (tag === 0xdd) return reader.uint(4);
-  throw corrupt('an array is expected');
+  throw corrupt('the value is not an array');
 }
 
-/** Moves past one value without decoding it. */
+/** Skips one value without decoding it. */
 export function skipValue(reader: ByteReader): void {
   let pending = 1;
   while (pending > 0) {
@@ -267,7 +274,10 @@ export function skipValue(reader: ByteReader): void {
   }
 }
 
-/** Moves past the payload of a value with a tag of its own and returns how many values lie inside of it. */
+/**
+ * Skips the payload of a value with a separate tag byte.
+ * @returns number of values inside it
+ */
 function skipTagged(reader: ByteReader, tag: number): number {
   switch (tag) {
     case 0xc0:

@@ -1,8 +1,9 @@
 import { ValueUnsupportedError } from '../errors.ts';
 
 /**
- * Whatever MessagePack can say: what an entry's body and a map's values are made of. Integers beyond 2^53 are
- * bigint; a Date is a MessagePack timestamp. Values are never changed once handed over.
+ * A value that MessagePack can represent: the content of entry bodies and maps. Integers beyond
+ * 2^53 are bigint. A Date is a MessagePack timestamp. A value must not change after it was passed
+ * on.
  */
 export type Value =
   | null
@@ -15,21 +16,21 @@ export type Value =
   | readonly Value[]
   | { readonly [key: string]: Value };
 
-/** Values may be nested this deep, so that no stored value can exhaust a reader's stack. */
+/** The limit for nesting of values, so that no stored value can exhaust a reader's stack. */
 export const MAX_VALUE_DEPTH = 128;
 
 const MIN_INT64 = -(2n ** 63n);
 const MAX_UINT64 = 2n ** 64n - 1n;
 
-/** Whether MessagePack and DynamoDB bodies have an integer type for it: from -2^63 up to 2^64 - 1. */
+/** Whether MessagePack and DynamoDB bodies can hold an integer: from -2^63 up to 2^64 - 1. */
 export function fits64Bits(integer: bigint): boolean {
   return integer >= MIN_INT64 && integer <= MAX_UINT64;
 }
 
 /**
- * Holds anything to the {@link Value} type.
- * @throws ValueUnsupportedError where it cannot be stored exactly: undefined, functions, symbols, instances of
- * classes, invalid dates, integers beyond 64 bits, strings with lone surrogates (UTF-8 cannot carry them), and
+ * Checks that anything is a {@link Value}.
+ * @throws ValueUnsupportedError if it cannot be stored exactly: undefined, functions, symbols,
+ * instances of classes, invalid dates, integers beyond 64 bits, strings with lone surrogates,
  * nesting deeper than {@link MAX_VALUE_DEPTH}
  */
 export function checkValue(value: unknown): asserts value is Value {
@@ -42,14 +43,14 @@ function check(value: unknown, depth: number): void {
     case 'number':
       return;
     case 'bigint':
-      if (!fits64Bits(value)) throw new ValueUnsupportedError(`the integer ${value} does not fit 64 bits`);
+      if (!fits64Bits(value)) throw new ValueUnsupportedError(`the integer ${value} does not fit into 64 bits`);
       return;
     case 'string':
       return checkString(value);
     case 'object':
       return checkObject(value, depth);
     default:
-      throw new ValueUnsupportedError(`A value of type ${typeof value} cannot be stored`, {
+      throw new ValueUnsupportedError(`a value of type ${typeof value} cannot be stored`, {
         advice: 'Use null, booleans, numbers, bigints, strings, bytes, dates, arrays and plain objects',
       });
   }
@@ -57,9 +58,12 @@ function check(value: unknown, depth: number): void {
 
 function checkString(text: string): void {
   if (!text.isWellFormed()) {
-    throw new ValueUnsupportedError('A string with a lone surrogate cannot be stored, since UTF-8 cannot carry it', {
-      advice: 'Replace it, for example with String.prototype.toWellFormed',
-    });
+    throw new ValueUnsupportedError(
+      'a string with a lone surrogate cannot be stored, since UTF-8 cannot represent it',
+      {
+        advice: 'Replace the surrogate, for example with String.prototype.toWellFormed',
+      },
+    );
   }
 }
 
@@ -70,7 +74,7 @@ function checkObject(value: object | null, depth: number): void {
     return;
   }
   if (depth >= MAX_VALUE_DEPTH) {
-    throw new ValueUnsupportedError(`A value is nested deeper than ${MAX_VALUE_DEPTH} levels`);
+    throw new ValueUnsupportedError(`a value is nested deeper than ${MAX_VALUE_DEPTH} levels`);
   }
   if (Array.isArray(value)) {
     for (const item of value) check(item, depth + 1);
@@ -86,19 +90,19 @@ function checkObject(value: object | null, depth: number): void {
   }
 }
 
-/** No value may take more memory than about this, in bytes, once it is decoded. */
+/** The limit for the approximate memory of a decoded value, in bytes. */
 export const MAX_DECODED_BYTES = 512 * 1024 * 1024;
-/** About what an array or a map takes beside its items, in bytes. */
+/** Approximate memory of an array or a map without its items, in bytes. */
 export const CONTAINER_BYTES = 64;
-/** About what an item takes beside its content, in bytes. */
+/** Approximate memory of an item without its content, in bytes. */
 export const ITEM_BYTES = 16;
 
 /**
- * Limits the memory that a value takes while it is decoded. A few bytes may stand for many: an empty array has one byte
- * in MessagePack, and 64 in memory.
- * @throws ValueUnsupportedError if this is too much
+ * Limits the memory of a value during decoding. A few bytes may become many: an empty array has one
+ * byte in MessagePack and 64 in memory.
+ * @throws ValueUnsupportedError if the value exceeds {@link MAX_DECODED_BYTES}
  */
 export function checkDecodedBytes(bytes: number): void {
   if (bytes <= MAX_DECODED_BYTES) return;
-  throw new ValueUnsupportedError(`so many items take over ${MAX_DECODED_BYTES} bytes of memory`);
+  throw new ValueUnsupportedError(`the items of the value take over ${MAX_DECODED_BYTES} bytes of memory`);
 }

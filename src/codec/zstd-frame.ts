@@ -1,4 +1,4 @@
-/** Bytes of the magic number and of the frame header descriptor behind it. */
+/** Bytes of the magic number and the frame header descriptor after it. */
 const FIXED_BYTES = 5;
 const BLOCK_HEADER_BYTES = 3;
 const CHECKSUM_BYTES = 4;
@@ -7,9 +7,9 @@ const CONTENT_SIZE_BYTES: readonly number[] = [0, 2, 4, 8];
 const RUN_BLOCK = 1;
 
 /**
- * How long the Zstandard frame at the beginning of some bytes is, by what its headers say: decompressors stop at a
- * frame's end and leave unread what follows. More than there are bytes where the frame is cut off.
- * Source: RFC 8878, section 3.1.1.
+ * The length of the Zstandard frame at the start of some bytes, from its headers. Decompressors
+ * stop at a frame's end and ignore the rest. The result exceeds the number of bytes if the frame is
+ * truncated. Source: RFC 8878, section 3.1.1.
  */
 export function frameBytes(bytes: Uint8Array): number {
   const descriptor = bytes[FIXED_BYTES - 1] ?? 0;
@@ -29,8 +29,8 @@ export function frameBytes(bytes: Uint8Array): number {
 }
 
 /**
- * Whether a Zstandard frame says in its header how long its content is. A frame with a single segment always does.
- * Source: RFC 8878, section 3.1.1.1.1.
+ * Whether a Zstandard frame's header states the content size. A frame with a single segment always
+ * does. Source: RFC 8878, section 3.1.1.1.1.
  */
 export function statesContentSize(frame: Uint8Array): boolean {
   return ((frame[FIXED_BYTES - 1] ?? 0) & 0xe0) !== 0;

@@ -1,6 +1,6 @@
 import { PositionInvalidError } from '../errors.ts';
 
-/** The largest segment or entry number: segment numbers are stored in 4 bytes. */
+/** The largest segment or entry number. Segment numbers are stored in 4 bytes. */
 export const MAX_NUMBER = 2 ** 32 - 1;
 
 /** A place in a log. Positions order by segment, then by entry. */
@@ -9,10 +9,10 @@ export interface Position {
   readonly entry: number;
 }
 
-/** The place of the very first entry of every log. */
+/** The position of the first entry of every log. */
 export const START: Position = { segment: 0, entry: 0 };
 
-/** Negative where `a` comes before `b`, positive where it comes after, 0 where they are the same place. */
+/** Negative if `a` comes before `b`, positive if it comes after, 0 if they are equal. */
 export function comparePositions(a: Position, b: Position): number {
   return a.segment - b.segment || a.entry - b.entry;
 }
@@ -23,8 +23,8 @@ export function formatPosition(position: Position): string {
 }
 
 /**
- * Reads `segment/entry`.
- * @throws PositionInvalidError where the text has another form or a number is out of range
+ * Parses `segment/entry`.
+ * @throws PositionInvalidError if the text has another form or a number is out of range
  */
 export function parsePosition(text: string): Position {
   const match = /^(\d{1,10})\/(\d{1,10})$/.exec(text);

@@ -18,45 +18,48 @@ export const BATCH_BYTES = 40_000_000;
 export interface BuildDeps extends SnapshotStores {
   readonly reducer: Reducer;
   readonly types?: ReservedTypes | undefined;
-  /** Where chunks are read and written; the log's own by default. */
+  /** The store of the chunks; the log's own store by default. */
   readonly chunks?: ChunkStore | undefined;
-  /** Waiting edits are written out as chunks once they take this much memory, in bytes; 40 MB by default. */
+  /** The build writes chunks when its edits take this much memory, in bytes; 40 MB by default. */
   readonly batchBytes?: number | undefined;
-  /** Entries of one page: after each, a build may stop. 500 by default. */
+  /** Entries per page. A build may stop after each page. 500 by default. */
   readonly rangeEntries?: number | undefined;
   readonly onProgress?: ((entries: number) => void) | undefined;
-  /** Limits the time that the reducer may take for an entry; no limit by default. */
+  /** Limits the reducer's time per entry; no limit by default. */
   readonly watch?: FoldWatch | undefined;
 }
 
 export interface BuildOptions {
   readonly at: Position;
-  /** Passes every snapshot over, but for this one: nothing, to fold the log from its beginning, or a root. */
+  /**
+   * Start from this root, or fold the log from its beginning. By default the newest snapshot is the
+   * base.
+   */
   readonly only?: 'beginning' | Root | undefined;
-  /** Asked after each page of entries: true ends the build there. It is asked after the first one at the earliest. */
+  /** Called after each page of entries, at least once. True ends the build there. */
   readonly shouldStop?: (() => boolean) | undefined;
-  /** Asked for each entry before it is folded: true ends the build at the entry's position. */
+  /** Called for each entry before it is folded. True ends the build at the entry's position. */
   readonly stopsBefore?: ((entry: Entry) => boolean | Promise<boolean>) | undefined;
   /**
-   * Whether to go on from what stopped builds left behind, where that is nearer than the newest snapshot; looking for
-   * it costs a request. `where far`: only where this build could stop itself, since a single page is always folded.
-   * Never by default.
+   * Whether to continue from the progress of earlier builds if it is nearer than the newest
+   * snapshot. The lookup costs a request. `if far` looks only if there is more than one page to
+   * fold, since a build never stops before the end of its first page. Never by default.
    */
-  readonly progress?: 'where far' | 'always' | undefined;
+  readonly progress?: 'if far' | 'always' | undefined;
 }
 
 export interface Built {
-  /** The root at the position that was asked for, or before it, where the build stopped. */
+  /** The root at the requested position, or at an earlier one if the build stopped there. */
   readonly root: Root;
-  /** The snapshot, or the progress, it started from; undefined where it started from the log's beginning. */
+  /** The snapshot or progress that the build started from; undefined for the log's beginning. */
   readonly base: Position | undefined;
-  /** Why the newest snapshot could not be started from, where that is so. */
+  /** Why the build could not start from the newest snapshot. */
   readonly rebuiltBecause?: string | undefined;
-  /** What stopped builds of this log left behind, as far as that was looked for. */
+  /** The progress of earlier builds of this log; empty if the build did not look for it. */
   readonly progress: readonly Progress[];
-  /** What of it was nearer and yet of no use. */
+  /** The progress that was nearer but could not be used. */
   readonly ignored: readonly IgnoredProgress[];
-  /** Entries read. */
+  /** Number of entries read. */
   readonly entries: number;
   readonly chunks: NodeStoreCounts;
 }
@@ -64,20 +67,20 @@ export interface Built {
 export interface IgnoredProgress {
   readonly progress: Progress;
   readonly reason: string;
-  /** False where it may still be of use, to another reducer. */
+  /** False if another reducer may still use it. */
   readonly damaged: boolean;
 }
 
 /**
- * Builds the state at a position from the newest snapshot before it and the entries since, and writes its chunks. The
- * root is not written: that is the worker's, or nobody's where a replay only compares.
- * @throws HistoryGoneError where it would have to start from entries that have left the table without an archive
- * @throws whatever stops a log, and whatever may pass
+ * Builds the state at a position from the newest snapshot before it and the later entries, and
+ * writes its chunks. Does not write the root: workers do, and a replay only compares it.
+ * @throws HistoryGoneError if the fold needs entries that expired without an archive
+ * @throws any error that stops a log, and any transient error
  */
 export async function buildState(deps: BuildDeps, log: LogId, options: BuildOptions): Promise<Built> {
   const found = await findBase(deps, log, options);
   const from = found.root?.position ?? START;
-  const looks = options.progress === 'always' || (options.progress === 'where far' && isFar(deps, from, options.at));
+  const looks = options.progress === 'always' || (options.progress === 'if far' && isFar(deps, from, options.at));
   const progress = looks ? await listProgress(deps.blobs, log) : [];
   const ignored: IgnoredProgress[] = [];
   const rest = { rebuiltBecause: found.unusable, progress, ignored };
@@ -98,7 +101,7 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
       if (reason === undefined) return { ...rest, ...(await build(root)) };
       ignored.push({ progress: nearer, reason, damaged: false });
     } catch (error) {
-      // It is only a shortcut: what is wrong with it, or with the chunks below it, must not stop the log.
+      // Progress is only a shortcut. Damage to it or to its chunks must not stop the log.
       if (!isDamage(error)) throw error;
       ignored.push({ progress: nearer, reason: error.message, damaged: true });
     }
@@ -107,8 +110,8 @@ export async function buildState(deps: BuildDeps, log: LogId, options: BuildOpti
 }
 
 /**
- * Tells a gap that was made on purpose from one that must not be.
- * @throws HistoryGoneError where the missing entries have left the table without an archive
+ * Checks whether a gap in a log is the result of expiry without an archive.
+ * @throws HistoryGoneError if it is
  */
 async function requireHistory(
   { store }: BuildDeps,
@@ -119,8 +122,8 @@ async function requireHistory(
   const number = gap.segment ?? 0;
   const segment = await store.getSegment(log, number, { consistent: true });
   if (segment?.expires === undefined || segment.archive !== undefined) return;
-  const why = unusable ?? 'no nearer snapshot can be gone on from';
-  throw new HistoryGoneError(`${why}, and the entries of segment ${number} have left the table without an archive`, {
+  const why = unusable ?? 'no nearer snapshot can be used';
+  throw new HistoryGoneError(`${why}, and the entries of segment ${number} expired without an archive`, {
     log,
     segment: number,
     entry: gap.entry,
@@ -130,13 +133,16 @@ async function requireHistory(
   });
 }
 
-/** Whether entries that were folded may have been others than those that are in the log now. */
+/**
+ * Whether the progress belongs to an abandoned history: its entries may differ from the log's
+ * present entries.
+ */
 async function isOfAnotherHistory({ store }: BuildDeps, { log, target, asked }: Progress): Promise<boolean> {
   const entry = await store.getEntry(log, target, { consistent: true });
   return entry?.created !== asked;
 }
 
-/** Whether there is more to fold than one page, which is folded in any case. */
+/** Whether there is more than one page to fold. */
 function isFar(deps: BuildDeps, from: Position, at: Position): boolean {
   return from.segment !== at.segment || at.entry - from.entry > (deps.rangeEntries ?? RANGE_ENTRIES);
 }
@@ -165,7 +171,7 @@ async function buildFrom(
         if (rest.length > 0) yield rest;
         return;
       }
-      // Goes on once the page is folded.
+      // The page is folded when the generator resumes.
       yield page;
       const last = page.at(-1);
       if (last === undefined || shouldStop?.() !== true) continue;
@@ -183,7 +189,7 @@ async function buildFrom(
   });
   const state = await draft.state({ savesEarly: true });
   await saveState(nodes, state);
-  // Nothing that the reducer left behind may be missing in what is published.
+  // The reducer must not have left work behind that the published state would miss.
   draft.use.check();
   draft.use.finish();
   const { name, version } = deps.reducer;
@@ -197,7 +203,10 @@ async function buildFrom(
   return { root, base: base?.position, entries, chunks: nodes.counts };
 }
 
-/** The newest snapshot strictly before a position whose state this reducer may go on from, or the only one allowed. */
+/**
+ * The newest snapshot strictly before a position if this reducer can continue from it, or the root
+ * in `only`.
+ */
 async function findBase(
   deps: BuildDeps,
   log: LogId,
@@ -211,7 +220,7 @@ async function findBase(
   return unusable === undefined ? { root } : { unusable };
 }
 
-/** Why a snapshot is of no use to a reducer; undefined where it is. */
+/** Why a reducer cannot continue from a snapshot; undefined if it can. */
 export function otherReducer(root: Root, reducer: Reducer): string | undefined {
   if (root.reducer.name === reducer.name && root.reducer.version === reducer.version) return undefined;
   return `the snapshot was made by reducer ${root.reducer.name} ${root.reducer.version}, and this is ${reducer.name} ${reducer.version}`;
@@ -229,13 +238,15 @@ async function findEntry(
   return undefined;
 }
 
-/** The position that follows an entry's. */
+/** The position after an entry. */
 function after({ position, type }: Entry, types: ReservedTypes): Position {
   const { segment, entry } = position;
   return type === types.endSegment ? { segment: segment + 1, entry: 0 } : { segment, entry: entry + 1 };
 }
 
-/** The last position before another; a segment is taken to have no end. */
+/**
+ * The last position before another. The last entry of a segment gets the largest possible number.
+ */
 function before({ segment, entry }: Position): Position {
   return entry > 0 ? { segment, entry: entry - 1 } : { segment: segment - 1, entry: Number.MAX_SAFE_INTEGER };
 }

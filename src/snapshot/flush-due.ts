@@ -3,42 +3,46 @@ import type { BufferedTree } from '../tree/buffered-tree.ts';
 import { isLeaf } from '../tree/node.ts';
 import { treeCount } from '../tree/tree.ts';
 
-/** Why a map is due for settling: see {@link flushDue}. */
-export type FlushReason = 'waiting share' | 'waiting depth' | 'waiting chunks';
+/** Why a map is due for a flush: see {@link flushDue}. */
+export type FlushReason = 'buffer share' | 'buffer depth' | 'buffer chunks';
 
-/** A map that is due for settling, and why. */
+/** A map that is due for a flush, with the reason. */
 export interface FlushDue {
   readonly map: string;
   readonly reason: FlushReason;
 }
 
-/** Edits may wait for at most one item in so many. */
+/** A map may buffer at most one edit per this many items. */
 export const ITEMS_PER_BUFFERED_EDIT = 8;
 
 /**
- * How many chunks of one map's edits may wait. A snapshot whose edits are scattered writes all of them anew, so this
- * bounds what it writes besides leaves: at 45 kB each less than 3 MB, in four rounds of 16 PUTs, for $0.0003 by S3's
- * list prices. Edits wait for up to a seventh of a leaf, so a map in which so many chunks wait has some 450 leaves, and
- * settling it costs $0.0023: as much as seven such snapshots. Where 10,000 edits add a chunk it comes once in 64.
+ * The most chunks in the write buffer of one map. A snapshot with scattered edits rewrites all of
+ * them, so this bounds what a snapshot writes besides leaves. At 45 kB each, the chunks take less
+ * than 3 MB, in four rounds of 16 PUTs, for $0.0003 at S3's list prices.
+ *
+ * The buffer holds up to a seventh of a leaf for each leaf. So a map with this many buffer chunks
+ * has some 450 leaves, and a flush costs $0.0023, as much as seven such snapshots. If 10,000 edits
+ * add a chunk, a flush comes once in 64 snapshots.
  */
 export const MAX_BUFFER_CHUNKS = 64;
 
 /**
- * Whether what waits in a state is worth settling: the first of its maps for which one of these holds, and which.
+ * The first map of a state whose write buffer is worth a flush, with the reason:
  *
- * - `waiting share`: more than one item in eight waits. A reader of the whole map reads them on top of it, and how many
- *   items there are is known no better than that. The threshold of a leaf alone lets a seventh of its bytes wait, and
- *   many more items than that where they are deletions, which take less room than what they delete.
- * - `waiting depth`: below the node that travels in the root there are two levels or more of waiting edits. Reading a
- *   key or a short range then fetches more than one chunk of them.
- * - `waiting chunks`: more than {@link MAX_BUFFER_CHUNKS}.
+ * - `buffer share`: the buffer has more than one edit per eight items. A reader of the whole map
+ *   reads the buffer too, and the number of items is only known up to the number of edits. The
+ *   threshold of a leaf alone allows a seventh of its bytes in the buffer. These may be many more
+ *   edits if they are deletions, which take less room than the items they delete.
+ * - `buffer depth`: the buffer has two or more levels below its top. Reading a key or a short range
+ *   then fetches more than one chunk of it.
+ * - `buffer chunks`: the buffer has more than {@link MAX_BUFFER_CHUNKS}.
  *
- * Looks at nothing but the tops, which a root carries.
- * @returns undefined where it is not
+ * Looks only at the tops, which the root contains.
+ * @returns undefined if no map is due
  */
 export function flushDue({ maps }: State): FlushDue | undefined {
-  for (const [map, layers] of maps) {
-    const reason = dueReason(layers);
+  for (const [map, buffered] of maps) {
+    const reason = dueReason(buffered);
     if (reason !== undefined) return { map, reason };
   }
   return undefined;
@@ -47,13 +51,13 @@ export function flushDue({ maps }: State): FlushDue | undefined {
 function dueReason({ tree, buffer }: BufferedTree): FlushReason | undefined {
   const top = buffer.top;
   if (top === undefined) return undefined;
-  if (treeCount(buffer) * ITEMS_PER_BUFFERED_EDIT > treeCount(tree)) return 'waiting share';
-  if (top.level > 1) return 'waiting depth';
-  if (!isLeaf(top) && top.children.length > MAX_BUFFER_CHUNKS) return 'waiting chunks';
+  if (treeCount(buffer) * ITEMS_PER_BUFFERED_EDIT > treeCount(tree)) return 'buffer share';
+  if (top.level > 1) return 'buffer depth';
+  if (!isLeaf(top) && top.children.length > MAX_BUFFER_CHUNKS) return 'buffer chunks';
   return undefined;
 }
 
-/** How many edits wait in a state. */
+/** Number of buffered edits in a state. */
 export function bufferedEdits({ maps }: State): number {
   let total = 0;
   for (const { buffer } of maps.values()) total += treeCount(buffer);

@@ -9,11 +9,12 @@ import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 
-/** Ends folds that would never end. This folder has no clock, so somebody else brings one. */
+/** Ends folds that take too long. A port, since this folder has no clock. */
 export interface FoldWatch {
   /**
-   * Does work in which a reducer folds entries.
-   * @throws FoldFailedError if the reducer takes too long for one entry, also if the work itself never ends
+   * Runs work in which a reducer folds entries.
+   * @throws FoldFailedError if the reducer takes too long for one entry, even if the work never
+   * ends
    */
   watch<T>(use: DraftUse, work: () => Promise<T>): Promise<T>;
 }
@@ -24,17 +25,18 @@ export interface FoldOptions {
   readonly types: ReservedTypes;
   /** Called after each page with the number of entries folded so far. */
   readonly onProgress?: ((entries: number) => void) | undefined;
-  /** After each page, and after each external body, which may leave edits as large: where a build keeps its memory bounded. */
+  /** Called after each page and after each external body, so that a build can bound its memory. */
   readonly keepBounded?: ((draft: Draft) => Promise<void>) | undefined;
-  /** Limits the time that a reducer may take for an entry; no limit by default. */
+  /** Limits the reducer's time per entry; no limit by default. */
   readonly watch?: FoldWatch | undefined;
 }
 
 /**
- * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state. Afterwards the draft
- * is closed: see {@link DraftUse}.
- * @returns how many entries were read
- * @throws whatever stops the log: an entry that cannot be decoded or folded, with its place in the error
+ * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state.
+ * The draft is closed afterwards: see {@link DraftUse}.
+ * @returns number of entries read
+ * @throws any error that stops a log: an entry that cannot be decoded or folded, with its place in
+ * the error
  */
 export async function foldEntries(
   draft: Draft,
@@ -87,7 +89,7 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: Bod
   use.close();
 }
 
-/** What a reducer threw, as an error that stops its log at the entry. It may have thrown anything. */
+/** Turns a value that a reducer threw into an error that stops its log at the entry. */
 function foldFailure(reducer: Reducer, where: Where, thrown: unknown): LogfoldError {
   try {
     if (isLogfoldError(thrown) && thrown.stopsLog === true && isText(thrown.code) && isText(thrown.reason)) {
@@ -95,7 +97,7 @@ function foldFailure(reducer: Reducer, where: Where, thrown: unknown): LogfoldEr
       return thrown.at(where);
     }
   } catch {
-    // It only looks like one of these errors.
+    // The value only resembles a LogfoldError.
   }
   return new FoldFailedError(`reducer '${reducer.name}' failed: ${textOf(thrown)}`, {
     ...where,
@@ -108,7 +110,7 @@ function isText(value: unknown): value is string {
   return typeof value === 'string';
 }
 
-/** Writes a draft's chunks out whenever its waiting edits take more than so many bytes. */
+/** Writes a draft's chunks when its edits take more than this many bytes of memory. */
 export function saveWhenOver(store: NodeStore, bytes: number): (draft: Draft) => Promise<void> {
   return async (draft) => {
     if (draft.heldBytes > bytes) await saveState(store, await draft.state({ savesEarly: true }));

@@ -16,24 +16,25 @@ export interface LoadDeps extends SnapshotStores {
 
 export interface Loaded {
   readonly draft: Draft;
-  /** The snapshot that was loaded; undefined where loading started from the log's beginning. */
+  /** The loaded snapshot; undefined if loading started from the log's beginning. */
   readonly snapshot: Position | undefined;
-  /** The place after the last entry that is in the state. */
+  /** The position after the last entry in the state. */
   readonly end: Position;
-  /** Entries of the tail that were folded on top. */
+  /** Number of entries folded on top of the snapshot. */
   readonly tailEntries: number;
 }
 
 /**
- * Loads a state as a client does: the newest completed snapshot and the entries since, up to the end of the log or to
- * a position. Writes nothing. Of the snapshot, only what the entries and later reads touch is fetched.
- * @throws LogNotFoundError, EntryGapError, and whatever stops a log
+ * Loads a state as a client does: the newest complete snapshot and the later entries, up to a
+ * position or the end of the log. Writes nothing. Fetches only the parts of the snapshot that the
+ * entries and later reads touch.
+ * @throws LogNotFoundError, EntryGapError, and any error that stops a log
  */
 export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Promise<Loaded> {
   const types = checkTypes(deps.types);
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
-  const anywhere = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
-  const found = await findSnapshot(deps.store, log, at ?? anywhere);
+  const endOfNewest = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
+  const found = await findSnapshot(deps.store, log, at ?? endOfNewest);
   const root = found && (await loadRoot(deps, { log, position: found.position }, found.ref));
   const base = root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
   const draft = new Draft(nodeStore(deps, log), base?.state);

@@ -7,22 +7,25 @@ import type { EncodedRoot, Root } from './root.ts';
 import { loadRoot, type SnapshotStores } from './snapshots.ts';
 
 /**
- * What a build left behind whose time was up: the root of the state at the place that it reached. Nothing is lost with
- * it but time.
+ * The progress of a build whose time was up: the root of the state at the position that it reached.
+ * If it is lost, only time is lost.
  *
- * Each is an object of its own, under the snapshot that the build was for. All builds of a log may go on from it, but
- * only those for the same snapshot remove it, and only once they have come further. So whatever the order of jobs, and
- * whatever their twins do, a job starts no earlier than its own last turn ended, and every turn takes it a page further
- * at least: it needs a bounded number of turns. (With one object for a whole log it might need them without end: a
- * later snapshot's build passes an earlier one's, which has to begin anew and puts its own progress in the place, from
- * where the later one passes it again.)
+ * Each progress is a separate object, stored under the snapshot of the build. All builds of a log
+ * may continue from it. Only builds of the same snapshot remove it, after they have come further.
+ * So a job never starts before the end of its last run, whatever the order of jobs and their
+ * duplicates, and each run comes at least a page further: the number of runs is bounded. With one
+ * object per log it would be unbounded: a later snapshot's build overtakes an earlier one's, which
+ * starts again and overwrites the progress, and so on.
  *
- * Each says when the Snapshot entry that it was for was written. Where that entry is another one now, or is none, the
- * tables were put back to an earlier moment and the log went on differently: then it is of no use to anybody.
+ * Each progress names the time at which the Snapshot entry of its build was written. If that entry
+ * is gone or differs, the tables were restored to an earlier moment and the log continued
+ * differently. The progress is then useless.
  */
 export type Progress = ProgressKey;
 
-/** All that is left behind of a log's builds, or of those for one snapshot; that which reached furthest comes first. */
+/**
+ * The progress of all builds of a log, or of the builds of one snapshot. The furthest comes first.
+ */
 export async function listProgress(blobs: BlobStore, log: LogId, target?: Position): Promise<Progress[]> {
   const all: Progress[] = [];
   for await (const { key } of blobs.list(progressPrefix(log, target))) {
@@ -33,14 +36,15 @@ export async function listProgress(blobs: BlobStore, log: LogId, target?: Positi
 }
 
 /**
- * The root that a build left behind.
- * @throws ChunkMissingError, ChunkCorruptError, RootInvalidError: see {@link isDamage}
+ * Loads the root of a progress.
+ * @throws ChunkMissingError, ChunkCorruptError, RootInvalidError if the root is missing or damaged;
+ * see {@link isDamage}
  */
 export function loadProgress(stores: Pick<SnapshotStores, 'blobs' | 'platform'>, progress: Progress): Promise<Root> {
   return loadRoot(stores, { log: progress.log, position: progress.reached }, { key: formatKey(progress) });
 }
 
-/** Leaves a root behind for the next turn of the build for a snapshot. Its chunks must be saved. */
+/** Saves a root for the next run of the build of a snapshot. The root's chunks must be saved. */
 export async function saveProgress(
   blobs: BlobStore,
   { target, asked }: Pick<Progress, 'target' | 'asked'>,
@@ -51,12 +55,17 @@ export async function saveProgress(
   return progress;
 }
 
-/** Removes what builds left behind; no error where it is gone. The chunks below it are the collector's. */
+/**
+ * Removes progress objects. Missing objects are no error. Garbage collection removes their chunks.
+ */
 export async function clearProgress(blobs: BlobStore, all: readonly Progress[]): Promise<void> {
   if (all.length > 0) await blobs.delete(all.map(formatKey));
 }
 
-/** Whether an error says that stored objects are missing or damaged, so that a build has to start from others. */
+/**
+ * Whether an error means that stored objects are missing or damaged, so that a build must start
+ * from others.
+ */
 export function isDamage(error: unknown): error is LogfoldError {
   return error instanceof ChunkMissingError || error instanceof ChunkCorruptError || error instanceof RootInvalidError;
 }

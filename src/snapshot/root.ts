@@ -21,7 +21,7 @@ import type { KeyKind } from '../tree/key.ts';
 import { decodeNode, encodeNode } from '../tree/node.ts';
 import { emptyTree, type Tree } from '../tree/tree.ts';
 
-/** Version of the root's form; readers refuse others. */
+/** Version of the root's format. Readers refuse other versions. */
 const ROOT_FORMAT = 1;
 
 /** The reducer that made a snapshot. */
@@ -33,10 +33,10 @@ export interface ReducerId {
 /** The small object that describes one snapshot. */
 export interface Root {
   readonly log: LogId;
-  /** The state is that of every entry before this position. */
+  /** The state folds all entries before this position. */
   readonly position: Position;
   readonly reducer: ReducerId;
-  /** Of the state alone; undefined where edits wait: see {@link stateHash}. */
+  /** Hash of the state; undefined if a write buffer has edits: see {@link stateHash}. */
   readonly stateHash: string | undefined;
   readonly state: State;
 }
@@ -48,8 +48,9 @@ export interface EncodedRoot {
 }
 
 /**
- * A root in its stored form. The top node of every tree travels in it, so that a small state is one object and a large
- * one saves a fetch. The state must be saved. The result has been read back: nothing is published that nobody can read.
+ * A root in its stored form. It contains the top node of every tree, so a small state is one object
+ * and a large state saves a fetch. The state must be saved. The result has been read back, so that
+ * no unreadable root is published.
  * @throws StateUnsupportedError if the root is too large, or cannot be read back
  */
 export function encodeRoot(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): EncodedRoot {
@@ -66,7 +67,7 @@ export function encodeRoot(platform: ChunkPlatform, root: Omit<Root, 'stateHash'
 
 function rootTooLarge({ state }: Pick<Root, 'state'>, length: number): StateUnsupportedError {
   return new StateUnsupportedError(
-    `the root of the ${state.maps.size} maps and the metadata takes ${length} bytes, over the limit of ${MAX_CHUNK_BYTES}`,
+    `the root of the ${state.maps.size} maps and the metadata takes ${length} bytes and exceeds the limit of ${MAX_CHUNK_BYTES}`,
     { advice: 'Correct the reducer so that it uses fewer maps and less metadata, raise its version, and deploy it' },
   );
 }
@@ -77,22 +78,22 @@ function requireReadable(platform: ChunkPlatform, written: Omit<Root, 'stateHash
     const read = decodeRoot(platform, stored, { log: written.log, position: written.position, id });
     const [found, expected] = [factsOf(read), factsOf(written)];
     if (found.every((each, index) => each === expected[index])) return;
-    reason = 'its reducer, or the counts and weights of its maps, are others then';
+    reason = 'its reducer or the counts and weights of its maps come back different';
   } catch (error) {
     if (!(error instanceof LogfoldError)) throw error;
     reason = error.reason;
   }
   throw new StateUnsupportedError(`the root of the new snapshot cannot be read back: ${reason}`, {
-    advice: 'Nothing was published. Correct the reducer, raise its version, and deploy it',
+    advice: 'No snapshot was published. Correct the reducer, raise its version, and deploy it',
   });
 }
 
-/** What the bytes of a root say, and its hash does not: numbers that were rounded on their way would show here. */
+/** The parts of a root that its hash does not cover. Numbers that lost precision show here. */
 function factsOf({ reducer, state }: Omit<Root, 'stateHash'>): readonly (string | number)[] {
   return [reducer.name, reducer.version, ...stateTops(state).flatMap(({ count, weight }) => [count, weight])];
 }
 
-/** The last entry that a state holds, as near as its position tells. */
+/** The last entry that a state folds, as far as its position tells. */
 function lastFolded({ log, position: { segment, entry } }: Pick<Root, 'log' | 'position'>): Where {
   return { log, segment, entry: Math.max(0, entry - 1) };
 }
@@ -114,9 +115,8 @@ function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint
 }
 
 /**
- * Reads a stored root, and checks that it is whole: that it is the root of this log and position, that it hashes to its
- * id where one is known, and that its state hashes to what it says.
- * @throws ChunkCorruptError, RootInvalidError
+ * Decodes a stored root. Checks its log, its position, its state hash and, if known, its id.
+ * @throws ChunkCorruptError, RootInvalidError if a check fails
  */
 export function decodeRoot(
   platform: ChunkPlatform,
@@ -126,15 +126,16 @@ export function decodeRoot(
   try {
     const canonical = unpackChunk(platform, stored);
     if (expected.id !== undefined && chunkId(platform, canonical) !== expected.id) {
-      throw new ChunkCorruptError('the root does not hash to its name', { advice: REBUILD_ADVICE });
+      throw new ChunkCorruptError('the root does not have the hash in its name', { advice: REBUILD_ADVICE });
     }
     const { hash, ...root } = parseRoot(decodeValue(canonical));
     if (root.log !== expected.log || comparePositions(root.position, expected.position) !== 0) {
-      throw new RootInvalidError(`the root is that of log ${root.log} at ${formatPosition(root.position)}`, {
+      throw new RootInvalidError(`the root belongs to log ${root.log} at ${formatPosition(root.position)}`, {
         advice: REBUILD_ADVICE,
       });
     }
-    if (hashFlushedState(platform, root.state) !== hash) throw invalid('its state does not hash to what it says');
+    if (hashFlushedState(platform, root.state) !== hash)
+      throw invalid('its state does not have the hash that it states');
     return { ...root, stateHash: isStateFlushed(root.state) ? hash : undefined };
   } catch (error) {
     throw error instanceof LogfoldError ? error.at({ log: expected.log, ...expected.position }) : error;
@@ -144,9 +145,12 @@ export function decodeRoot(
 function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: string } {
   const fields = asRecord(value);
   if (fields.format !== ROOT_FORMAT) {
-    throw new RootInvalidError(`the root is of form ${String(fields.format)}, and only form ${ROOT_FORMAT} is known`, {
-      advice: 'Read it with the release of logfold that wrote it, or a newer one',
-    });
+    throw new RootInvalidError(
+      `the root has format ${String(fields.format)}, and only format ${ROOT_FORMAT} is known`,
+      {
+        advice: 'Read it with the release of logfold that wrote it, or a newer one',
+      },
+    );
   }
   const { log, hash } = fields;
   const [segment, entry] = asArray(fields.position);
@@ -169,7 +173,7 @@ function parseMap(value: Value): [string, BufferedTree] {
   const parseTop = (top: Value | undefined): Tree => {
     if (!(top instanceof Uint8Array)) throw invalid(`map '${name}' has no top`);
     const node = decodeNode(top);
-    if (typeof node.keys[0] !== kind) throw invalid(`the keys of map '${name}' are no ${kind}s`);
+    if (typeof node.keys[0] !== kind) throw invalid(`the keys of map '${name}' are not ${kind}s`);
     return { kind, top: node };
   };
   const tree = parseTop(treeTop);

@@ -13,15 +13,18 @@ import { NodeStore, type NodeStoreOptions } from '../tree/node-store.ts';
 import { walkChunks } from '../tree/walk.ts';
 import { decodeRoot, type EncodedRoot, type Root } from './root.ts';
 
-/** A root that is no longer than this, in bytes, travels in its Snapshot entry: writing it costs no more than an object. */
+/**
+ * A root of at most this many bytes is stored in its Snapshot entry: writing it there costs no more
+ * than an object.
+ */
 export const INLINE_ROOT_BYTES = 4096;
 
-/** What reading and writing snapshots needs. */
+/** Ports for reading and writing snapshots. */
 export interface SnapshotStores {
   readonly store: LogReader;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
-  /** How nodes are cached and fetched. */
+  /** Options for the cache and the requests of nodes. */
   readonly nodes?: NodeStoreOptions | undefined;
 }
 
@@ -38,7 +41,10 @@ export function nodeStore(stores: SnapshotStores, log: LogId): NodeStore {
   return new NodeStore(chunkStore(stores.blobs, log), stores.platform, { ...stores.nodes, where: { log } });
 }
 
-/** Writes a root's object where it is too large for its entry, and returns how the entry is to name it. */
+/**
+ * Writes a root's object if it is too large for its entry.
+ * @returns the reference for the entry
+ */
 export async function saveRoot(
   blobs: BlobStore,
   root: { readonly log: LogId; readonly position: Position },
@@ -51,8 +57,9 @@ export async function saveRoot(
 }
 
 /**
- * Writes the object of a root that is about to be replaced on its entry, where it has none. Without it nobody would
- * know of its chunks any more, and a build that started from it could lose them to a collection.
+ * Writes the object of an inline root that is about to be replaced on its entry. Otherwise no root
+ * would name its chunks any more, and garbage collection could remove them under a build that
+ * started from it.
  */
 export async function keepReplacedRoot(
   { blobs, platform }: Pick<SnapshotStores, 'blobs' | 'platform'>,
@@ -65,9 +72,9 @@ export async function keepReplacedRoot(
 }
 
 /**
- * The root that a Snapshot entry names.
- * @throws ChunkMissingError where its object is gone
- * @throws ChunkCorruptError, RootInvalidError where it is damaged or another snapshot's
+ * Loads the root that a Snapshot entry names.
+ * @throws ChunkMissingError if its object is missing
+ * @throws ChunkCorruptError, RootInvalidError if it is damaged or belongs to another snapshot
  */
 export async function loadRoot(
   stores: Pick<SnapshotStores, 'blobs' | 'platform'>,
@@ -97,8 +104,8 @@ export async function loadRoot(
 }
 
 /**
- * Reads a snapshot whole: the root that its entry names, and every chunk below.
- * @param seen nodes that need not be read again; the nodes that were read are added
+ * Reads a whole snapshot: the root that its entry names, and every chunk below it.
+ * @param seen nodes to skip; the function adds the nodes that it reads
  * @throws ChunkMissingError, ChunkCorruptError, RootInvalidError if a part is missing or damaged
  */
 export async function readWhole(
@@ -120,17 +127,19 @@ export async function readWhole(
   return root;
 }
 
-/** A completed snapshot: its Snapshot entry and the root which that carries. */
+/** A complete snapshot: the position of its Snapshot entry and the root that the entry names. */
 export interface CompletedSnapshot {
   readonly position: Position;
   readonly ref: RootRef;
 }
 
 /**
- * The newest completed snapshot at or before a position that Last Snapshot of some segment leads to. Where Last
- * Snapshot of the position's own segment is past the position, the segment before is asked: between the two there may
- * be others, but finding them would cost as much reading as starting from further back.
- * @returns undefined where there is none, so that one starts from the empty state at the log's beginning
+ * The newest complete snapshot at or before a position that is the Last Snapshot of a segment. If
+ * Last Snapshot of the position's segment is after the position, the search continues with the
+ * previous segment. There may be other snapshots between the two, but finding them costs as much
+ * reading as starting from further back.
+ * @returns undefined if there is none, so that the caller starts from the empty state at the log's
+ * beginning
  */
 export async function findSnapshot(
   store: LogReader,
@@ -143,7 +152,7 @@ export async function findSnapshot(
     const position = { segment: number, entry: segment.lastSnapshot };
     if (comparePositions(position, notAfter) > 0) continue;
     const entry = await store.getEntry(log, position, { consistent: true });
-    // Entries of old segments expire, and their snapshots with them: then an older one is of no more use.
+    // Entries of old segments expire with their snapshots. All older snapshots are then gone too.
     if (entry === undefined) return undefined;
     const ref = rootOf(entry);
     if (ref !== undefined) return { position, ref };
@@ -152,15 +161,15 @@ export async function findSnapshot(
   return undefined;
 }
 
-/** The error if Last Snapshot names an entry that carries no root, or an entry that is not there although it must be. */
+/** The error if Last Snapshot names an entry without a root, or an entry that is missing. */
 export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment): RootInvalidError {
-  return new RootInvalidError('Last Snapshot names an entry that carries no root', {
+  return new RootInvalidError('Last Snapshot names an entry without a root', {
     log,
     segment,
     entry: lastSnapshot,
     advice:
       archive === undefined
-        ? "Something else than logfold changed the entry; if it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again"
-        : 'Something else than logfold changed the entry. Delete it from the table: then it is read from its archive',
+        ? "Another program changed the entry. If it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again"
+        : 'Another program changed the entry. Delete it from the table, so that readers take it from its archive',
   });
 }

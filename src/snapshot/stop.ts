@@ -18,10 +18,12 @@ const schema = z.strictObject({
   since: z.number(),
 });
 
-/** Why a log's snapshots are stopped, and where; kept beside its chunks until a person acts. */
+/**
+ * A stop note: why and at which entry a log is stopped. It stays in the bucket until a person acts.
+ */
 export type Stop = Readonly<z.infer<typeof schema>>;
 
-/** Stops a log's snapshots. */
+/** Stops a log: writes its stop note. */
 export async function writeStop(
   blobs: BlobStore,
   log: LogId,
@@ -42,43 +44,50 @@ export async function writeStop(
 }
 
 /**
- * Why a log is stopped; undefined where it is not.
- * @throws ObjectInvalidError where the note cannot be read
+ * The stop note of a log; undefined if the log is not stopped.
+ * @throws ObjectInvalidError if the note cannot be read
  */
 export function readStop(blobs: BlobStore, log: LogId): Promise<Stop | undefined> {
   return readJson(blobs, {
     key: stopKey(log),
     log,
     schema,
-    advice: "Look at it, then run 'logfold resume LOG', which removes it",
+    advice: "Look at the object, then run 'logfold resume LOG', which removes it",
   });
 }
 
-/** Whether there is a note that says why a log is stopped, readable or not. One LIST, which needs no right to read. */
+/**
+ * Whether a log has a stop note, readable or not. Costs one LIST, which needs no permission to read
+ * objects.
+ */
 export async function hasStop(blobs: BlobStore, log: LogId): Promise<boolean> {
   return (await findBlob(blobs, stopKey(log))) !== undefined;
 }
 
-/** Lets a log's snapshots go on; no error where they are not stopped. */
+/** Removes a log's stop note. A log without a stop note is no error. */
 export async function clearStop(blobs: BlobStore, log: LogId): Promise<void> {
   await blobs.delete([stopKey(log)]);
 }
 
 /**
- * Whether a stop holds for a snapshot. Deploying another reducer, or another version, is a person's act and lifts it;
- * and a snapshot at or before the entry that stopped the log does not contain it.
+ * Whether a stop blocks a snapshot. It does not if another reducer or version is deployed since,
+ * which a person decides. Nor does it block a snapshot that does not contain the entry that stopped
+ * the log.
  */
 export function stopHolds(stop: Stop, reducer: ReducerId, snapshot: Position): boolean {
   if (stop.reducer.name !== reducer.name || stop.reducer.version !== reducer.version) return false;
   return contains(snapshot, stop);
 }
 
-/** Whether a snapshot at a position contains the entry that stopped the log, so that building it proves that mended. */
+/**
+ * Whether a snapshot at a position contains the entry that stopped the log. Building it proves that
+ * the problem is solved.
+ */
 export function contains(snapshot: Position, { segment, entry }: Stop): boolean {
   return segment === null || entry === null || comparePositions({ segment, entry }, snapshot) < 0;
 }
 
-/** Whether the entry that stopped the log is the Snapshot entry at a position: its own root was wrong. */
+/** Whether the log is stopped at the Snapshot entry of this position, because its root is wrong. */
 export function isAt(snapshot: Position, { segment, entry }: Stop): boolean {
   return segment === snapshot.segment && entry === snapshot.entry;
 }

@@ -7,23 +7,24 @@ import {
   type Where,
 } from '../errors.ts';
 
-/** Never settles: work that a reducer left behind waits here, and does no more harm. */
+/** Never resolves. Work that a reducer left behind waits here, so it has no effect. */
 const FOR_EVER = new Promise<never>(() => undefined);
 
 /** Indexes of {@link DraftUse.marks}. */
 export const MARK = { folds: 0, working: 1, operations: 2 } as const;
 
 /**
- * Says who may use a draft. At first everybody may. While a log is folded, only the reducer may, and only until its
- * `fold` returns. The draft counts its operations that are under way, so that a reducer cannot leave any behind.
+ * Controls who may use a draft. At first everyone may. During a fold only the reducer may, until
+ * its `fold` returns. The draft counts its running operations, so that a reducer cannot leave any
+ * behind.
  */
 export class DraftUse {
   /**
-   * Numbers that another thread may read: how many folds have begun, and how many folds and operations are under way.
-   * A watch shares one array among all drafts.
+   * Counters that another thread may read: folds begun, folds running, operations running. A watch
+   * shares one array among all drafts.
    */
   marks: Int32Array = new Int32Array(Object.keys(MARK).length);
-  /** Told if somebody uses the draft after its log was folded. The late edit has no effect. */
+  /** Called if the draft is used after the end of the build. The late edit has no effect. */
   onLate: ((error: FoldFailedError) => void) | undefined;
   #state: 'free' | 'folding' | 'closed' | 'over' = 'free';
   #fold = 0;
@@ -32,7 +33,7 @@ export class DraftUse {
   #usedLate = false;
   #failure: LogfoldError | undefined;
 
-  /** How many folds have begun. */
+  /** Number of folds begun. */
   get folds(): number {
     return this.#fold;
   }
@@ -41,19 +42,19 @@ export class DraftUse {
     return this.#state === 'folding';
   }
 
-  /** How many operations are under way that the present fold began. */
+  /** Number of running operations that the present fold began. */
   get operations(): number {
     return this.#operations;
   }
 
-  /** The entry that is folded, or was last. */
+  /** The entry of the present fold, or of the last one. */
   get where(): Where {
     return this.#where;
   }
 
   /**
    * Begins the fold of an entry.
-   * @throws FoldFailedError if the fold before left work behind
+   * @throws FoldFailedError if the previous fold left work behind
    */
   open(where: Where): void {
     this.check();
@@ -67,19 +68,20 @@ export class DraftUse {
   /**
    * Ends the fold of an entry.
    * @throws FoldFailedError if the reducer left work behind
-   * @throws the first error of the store that the reducer met, also if the reducer caught it: the state depends on it
+   * @throws the first error of the store that the reducer met, even if the reducer caught it: the
+   * state depends on it
    */
   close(): void {
     const operations = this.#operations;
     this.shut();
     if (this.#failure !== undefined) throw this.#failure;
     if (operations > 0) {
-      throw leftBehind(this.#where, `it returned while ${operations} of its operations on the draft were under way`);
+      throw leftBehind(this.#where, `it returned while ${operations} of its operations on the draft were running`);
     }
     this.check();
   }
 
-  /** Ends the fold without a look at what it left behind. What was left behind has no effect from now on. */
+  /** Ends the fold without checks. Work that it left behind has no effect from now on. */
   shut(): void {
     if (this.#state === 'folding') this.#mark(MARK.working, -1);
     this.#mark(MARK.operations, -this.#operations);
@@ -87,32 +89,34 @@ export class DraftUse {
     this.#state = 'closed';
   }
 
-  /** @throws FoldFailedError if somebody used the draft between two folds, or after the last one */
+  /** @throws FoldFailedError if the draft was used between two folds, or after the last one */
   check(): void {
     if (this.#usedLate) throw this.#lateError();
   }
 
-  /** The first error of the store that the present fold met. */
+  /** The first error of the store in the present fold. */
   get failure(): LogfoldError | undefined {
     return this.#failure;
   }
 
-  /** The log is folded and nobody needs the draft any more. */
+  /** Ends the use of the draft after the log is folded. */
   finish(): void {
     this.#state = 'over';
   }
 
-  /** The log is folded, and everybody may use the draft. */
+  /** Opens the draft for everyone after the log is folded. */
   release(): void {
     this.#state = 'free';
   }
 
-  /** Whether an edit counts. */
+  /** Whether an edit takes effect. */
   allowsEdit(): boolean {
     return this.#state === 'free' || this.#state === 'folding' || this.#late();
   }
 
-  /** Does an operation on the draft. An operation whose fold is over never settles. */
+  /**
+   * Runs an operation on the draft. The operation never resolves if its fold ends before it does.
+   */
   run<T>(operation: () => Promise<T>): Promise<T> {
     return this.#state === 'free' ? operation() : this.#runInFold(operation);
   }
@@ -140,7 +144,7 @@ export class DraftUse {
   #late(): false {
     const isFirst = !this.#usedLate;
     this.#usedLate = true;
-    // The build has ended, so its check cannot find this any more.
+    // The build has ended, so its check cannot find the late use any more.
     if (this.#state === 'over' && isFirst) this.onLate?.(this.#lateError());
     return false;
   }

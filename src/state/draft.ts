@@ -21,13 +21,13 @@ import { DraftMeta } from './meta.ts';
 import { EMPTY_STATE, type State } from './state.ts';
 
 /**
- * A map of a draft, as a reducer uses it. Puts and deletes reach the tree together later; every read sees them
- * immediately. Values are copied on their way in and made anew on their way out, always in canonical form: an object
- * that a reducer changes later changes nothing here.
+ * A map of a draft, as a reducer uses it. Puts and deletes reach the tree together later, but every
+ * read sees them immediately. `put` copies the value and reads return new objects, always in
+ * canonical form. So an object that a reducer changes later has no effect on the map.
  */
 export class DraftMap implements MapUse {
   readonly kind: KeyKind;
-  /** Whether edits may wait; see {@link DraftOptions.buffers}. */
+  /** Whether edits are buffered; see {@link DraftOptions.buffers}. */
   readonly buffers: boolean;
   readonly #map: EditedMap;
   readonly #use: DraftUse;
@@ -41,8 +41,10 @@ export class DraftMap implements MapUse {
 
   /**
    * Sets the value under a key.
-   * @param weight a whole number, 1 or more; see {@link DraftMap.atOffset}. Always 1 in a map that buffers
-   * @throws KeyInvalidError, ValueUnsupportedError, StateUnsupportedError; then the map is unchanged
+   * @param weight a whole number from 1 on; see {@link DraftMap.atOffset}. Must be 1 in a map that
+   * buffers
+   * @throws KeyInvalidError, ValueUnsupportedError, StateUnsupportedError; then the map is
+   * unchanged
    */
   put(key: Key, value: Value, weight = 1): void {
     if (!this.#use.allowsEdit()) return;
@@ -52,7 +54,7 @@ export class DraftMap implements MapUse {
   }
 
   /**
-   * Removes a key; one that is not there is no error.
+   * Removes a key. A missing key is no error.
    * @throws KeyInvalidError
    */
   delete(key: Key): void {
@@ -60,7 +62,8 @@ export class DraftMap implements MapUse {
   }
 
   /**
-   * Removes the keys of a range, or those that its `every` selects. However many there are, it takes little memory.
+   * Removes the keys of a range, or the keys that its `every` selects. Takes little memory for any
+   * number of keys.
    * @throws KeyInvalidError
    */
   deleteRange(range: RangeDelete): void {
@@ -78,28 +81,31 @@ export class DraftMap implements MapUse {
     });
   }
 
-  /** How many items there are. Not for a map that buffers. */
+  /** Number of items. Throws for a map that buffers. */
   count(): Promise<number> {
     return this.#use.run(async () => treeCount(await this.#exact()));
   }
 
-  /** The sum of the items' weights. Not for a map that buffers. */
+  /** The sum of the items' weights. Throws for a map that buffers. */
   weight(): Promise<number> {
     return this.#use.run(async () => treeWeight(await this.#exact()));
   }
 
-  /** The item that covers a place in the sum of weights; undefined past its end. Not for a map that buffers. */
+  /**
+   * The item that covers an offset in the sum of weights; undefined past the end. Throws for a map
+   * that buffers.
+   */
   atOffset(offset: number): Promise<WeighedItem | undefined> {
     return this.#use.run(async () => itemAtOffset(this.#map.store, await this.#exact(), offset));
   }
 
   /**
-   * The items of a range in order of key, as they are when the first of them is asked for.
-   * @throws KeyInvalidError if the range is one of other keys
+   * The items of a range in order of key, as they are at the first call of `next`.
+   * @throws KeyInvalidError if a bound has the other kind of keys
    */
   async *items(range: KeyRange = {}): AsyncGenerator<Item> {
     this.#checkBounds(range);
-    const items = await this.#use.run(async () => mergedValues(this.#map.store, await this.#layers(), range));
+    const items = await this.#use.run(async () => mergedValues(this.#map.store, await this.#applied(), range));
     try {
       for (;;) {
         const step = await this.#use.run(() => items.next());
@@ -115,17 +121,17 @@ export class DraftMap implements MapUse {
   async firstKey(from: Key): Promise<Key | undefined> {
     this.#checkBounds({ from });
     return this.#use.run(async () => {
-      for await (const { key } of mergedItems(this.#map.store, await this.#layers(), { from })) return key;
+      for await (const { key } of mergedItems(this.#map.store, await this.#applied(), { from })) return key;
       return undefined;
     });
   }
 
   /**
-   * The keys of a map in order, a part at a time. No value is decoded or fetched. Not for a reducer: where parts end
-   * depends on which edits wait.
+   * The keys of a map in order, as arrays of limited length. Decodes and fetches no value. Not for
+   * reducers: the lengths of the arrays depend on the write buffer.
    */
   async *keys(): AsyncGenerator<Key[]> {
-    const parts = await this.#use.run(async () => mergedKeys(this.#map.store, await this.#layers()));
+    const parts = await this.#use.run(async () => mergedKeys(this.#map.store, await this.#applied()));
     try {
       for (;;) {
         const step = await this.#use.run(() => parts.next());
@@ -138,13 +144,13 @@ export class DraftMap implements MapUse {
   }
 
   /**
-   * The first key in each span of a set, in no promised order. Passes over spans that hold no key, however many they
-   * are. May tell a key that is deleted, or more than one key of a span, as long as edits wait: so it is not for a
-   * reducer.
+   * The first key in each span of a set, in no promised order. Skips any number of spans without a
+   * key. May return deleted keys, or several keys of a span, as long as edits are buffered. So it
+   * is not for reducers.
    */
   firstKeys(set: KeySet): Promise<Key[]> {
     return this.#use.run(async () => {
-      const { tree, buffer } = await this.#layers();
+      const { tree, buffer } = await this.#applied();
       const found: Key[] = [];
       for (const part of [tree, buffer]) {
         for await (const keys of keysInSet(this.#map.store, part, set, { firsts: true })) {
@@ -155,7 +161,8 @@ export class DraftMap implements MapUse {
     });
   }
 
-  #layers(): Promise<BufferedTree> {
+  /** The map with all edits applied. */
+  #applied(): Promise<BufferedTree> {
     this.#map.batch(this);
     return this.#map.apply();
   }
@@ -174,7 +181,7 @@ export class DraftMap implements MapUse {
     }
     if (!this.buffers) return;
     throw new StateUnsupportedError(`map '${this.#map.name}' buffers edits, so its items cannot have weights`, {
-      advice: 'Correct the reducer so that it does without one of the two, raise its version, and deploy it',
+      advice: 'Correct the reducer so that it uses only one of the two, raise its version, and deploy it',
     });
   }
 
@@ -191,13 +198,13 @@ export class DraftMap implements MapUse {
 /** How a reducer wants to use a map. */
 export interface DraftOptions {
   /**
-   * Lets edits wait if too few of them share a leaf to be worth writing it. Reads by key and by order are not affected,
-   * but a map used in this way has no counts, weights and offsets. False by default.
+   * Buffers edits until enough of them fall into one leaf to be worth writing it. Reads by key and
+   * by order are not affected, but the map has no counts, weights and offsets. False by default.
    */
   readonly buffers?: boolean;
 }
 
-/** A state has no more maps than this: its root carries the top node of each. */
+/** The most maps of a state. The root contains the top node of each map. */
 export const MAX_MAPS = 10_000;
 
 interface UsedMap {
@@ -206,13 +213,13 @@ interface UsedMap {
 }
 
 /**
- * A state that is being changed by folding entries into it. A draft that has folded entries is, to a reducer, the same
- * as one that was just loaded from a snapshot of it.
+ * A mutable state into which entries are folded. A reducer cannot tell a draft that has folded
+ * entries from a draft that was loaded from a snapshot of the same state.
  */
 export class Draft {
   /** The metadata record: few and small values. */
   readonly meta: DraftMeta;
-  /** Who may use the draft: everybody, or a reducer. */
+  /** Controls who may use the draft: everyone, or only the reducer. */
   readonly use = new DraftUse();
   readonly #store: NodeStore;
   readonly #maps = new Map<string, UsedMap>();
@@ -225,9 +232,9 @@ export class Draft {
   }
 
   /**
-   * The map of a name, empty if it is new. An empty map takes keys of either kind; if the map has items with keys of the
-   * other kind, every read of it fails, and so does the entry.
-   * @throws StateUnsupportedError if the name or the kind of keys is none
+   * The map with a name; a new map is empty. An empty map accepts keys of either kind. If the map
+   * has items with keys of the other kind, every read of it fails, and so does the entry.
+   * @throws StateUnsupportedError if the name or the kind of keys is invalid
    */
   map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
     const buffers = options.buffers === true;
@@ -241,15 +248,16 @@ export class Draft {
   }
 
   /**
-   * Checks what can only be known at the end of an entry; undefined if there is nothing to check.
-   * @throws KeyInvalidError, StateUnsupportedError if the entry asked for a state that no snapshot can hold
+   * Checks at the end of an entry that a snapshot can hold the state.
+   * @returns undefined if there is nothing to check
+   * @throws KeyInvalidError, StateUnsupportedError if no snapshot can hold the state
    */
   checkEntry(): Promise<void> | undefined {
     if (this.#unchecked.size === 0 && this.#maps.size <= MAX_MAPS) return undefined;
     return this.use.run(() => this.#checkMaps());
   }
 
-  /** About how much memory edits, nodes and large values take until the draft is saved, in bytes. */
+  /** Approximate memory of edits, nodes and large values until the draft is saved, in bytes. */
   get heldBytes(): number {
     let total = this.#store.heldValueBytes;
     for (const { edited } of this.#maps.values()) total += edited.heldBytes;
@@ -257,7 +265,7 @@ export class Draft {
   }
 
   /**
-   * The state with everything folded so far. Nodes that are new are in memory only, unless the options have them saved
+   * The state with all edits so far. New nodes are only in memory, unless the options save them
    * early.
    */
   async state(options?: EditOptions): Promise<State> {
@@ -265,7 +273,7 @@ export class Draft {
     const maps: [string, BufferedTree][] = [];
     for (const [name, { edited }] of this.#maps) {
       const applied = await edited.apply(options);
-      // An empty map is the same as none, so that equal contents are equal states.
+      // An empty map equals no map, so that equal contents are equal states.
       if (applied.tree.top !== undefined) maps.push([name, applied]);
     }
     maps.sort(([a], [b]) => (a < b ? -1 : 1));
@@ -292,11 +300,11 @@ export class Draft {
     for (const map of this.#unchecked) await map.check();
     this.#unchecked.clear();
     if (this.#maps.size <= MAX_MAPS) return;
-    // Maps without items are no part of the state, so they must not count.
+    // Empty maps are not part of the state, so they must not count.
     let count = 0;
     for (const { edited } of this.#maps.values()) if (!(await edited.isEmpty())) count++;
     if (count <= MAX_MAPS) return;
-    throw new StateUnsupportedError(`a state has at most ${MAX_MAPS} maps, and these are ${count}`, {
+    throw new StateUnsupportedError(`the state has ${count} maps and exceeds the limit of ${MAX_MAPS}`, {
       advice:
         'Correct the reducer so that it puts the items of several maps into one, under keys that begin with the old name; then raise its version, and deploy it',
     });
@@ -305,7 +313,7 @@ export class Draft {
 
 function checkKind(kind: unknown): void {
   if (kind === 'number' || kind === 'string') return;
-  throw new StateUnsupportedError(`${describeKey(kind)} is no kind of keys`, {
+  throw new StateUnsupportedError(`${describeKey(kind)} is not a kind of keys`, {
     advice: "Correct the reducer so that it uses 'number' or 'string', raise its version, and deploy it",
   });
 }

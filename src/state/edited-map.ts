@@ -9,14 +9,14 @@ import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { type ApplyOptions, applyEdits, flush } from '../tree/write-buffer.ts';
 
 /**
- * The most that all items of a map may weigh together, so that every sum of weights is exact: 2^52. Keys that are put
- * without a weight count too, but there can never be so many of them that their number matters.
+ * The limit for the sum of all weights of a map: 2^52, so that every sum is exact. Keys that are
+ * put without a weight count too, but their number can never come near the limit.
  */
 export const MAX_MAP_WEIGHT = 2 ** 52;
-/** Up to here weights are not looked at: items without a weight can never make up the rest. */
+/** Sums up to this are not checked: items without a weight can never make up the rest. */
 const UNCHECKED_WEIGHT = MAX_MAP_WEIGHT / 2;
 
-/** About what a map with waiting edits takes in memory beside them, in bytes. */
+/** Approximate memory of a map with unapplied edits, in addition to the edits, in bytes. */
 const MAP_BYTES = 2048;
 
 /** How a reducer uses a map. */
@@ -26,23 +26,23 @@ export interface MapUse {
 }
 
 /**
- * One map of a draft: its tree, and the edits that are not in the tree yet. All edits of a batch reach the tree
- * together. Nothing is written to the store.
+ * One map of a draft: the map as applied so far, and a batch of unapplied edits. All edits of a
+ * batch are applied together. Writes nothing to the store.
  */
 export class EditedMap {
   readonly name: string;
   readonly store: NodeStore;
-  /** The maps of the draft that the end of the entry has to check. */
+  /** The maps of the draft to check at the end of the entry. */
   readonly #unchecked: Set<EditedMap>;
   #map: BufferedTree;
   #batch: EditBatch;
-  /** The map as it was when all of its nodes were found saved. */
+  /** The last map whose nodes were all saved. */
   #saved: BufferedTree | undefined;
-  /** Batches whose turn to be applied has not come. */
-  readonly #waiting: EditBatch[] = [];
+  /** Batches that are queued to be applied. */
+  readonly #queued: EditBatch[] = [];
   #use: MapUse | undefined;
   #applied: Promise<void> = Promise.resolve();
-  /** At least what all items with a weight weigh together. */
+  /** An upper bound of the sum of explicit weights. */
   #weightBound: number;
 
   constructor(name: string, map: BufferedTree, store: NodeStore, unchecked: Set<EditedMap>) {
@@ -54,12 +54,12 @@ export class EditedMap {
     this.#weightBound = treeWeight(map.tree);
   }
 
-  /** About how much memory the waiting edits take, and the nodes that applied edits made and nobody saved, in bytes. */
+  /** Approximate memory of unapplied edits and unsaved nodes, in bytes. */
   get heldBytes(): number {
     return this.#unsavedBytes() + (this.#batch.isEmpty ? 0 : this.#batch.heldBytes + MAP_BYTES);
   }
 
-  /** A map that was found saved stays so until edits are applied, so that a look at many maps is fast. */
+  /** Remembers that a map was saved, so that checks of many maps are fast. */
   #unsavedBytes(): number {
     if (this.#map === this.#saved) return 0;
     const tops = [this.#map.tree.top, this.#map.buffer.top].filter((top) => top !== undefined);
@@ -69,8 +69,8 @@ export class EditedMap {
   }
 
   /**
-   * The batch for edits and reads of one use. Keys of another kind than the map's are taken as long as the map is
-   * empty, since an empty map is the same as none: {@link check} and every read fail if it is not.
+   * The batch for edits and reads of one use. Accepts keys of the other kind if the map is empty,
+   * since an empty map equals no map. If it is not empty, {@link check} and every read fail.
    */
   batch(use: MapUse): EditBatch {
     if (use !== this.#use) this.#changeUse(use);
@@ -98,16 +98,16 @@ export class EditedMap {
     this.#unchecked.add(this);
   }
 
-  /** Counts a weight that is being put. */
+  /** Adds the weight of a put to the bound. */
   addWeight(weight: number): void {
     this.#weightBound += weight;
     if (this.#weightBound > UNCHECKED_WEIGHT) this.#unchecked.add(this);
   }
 
   /**
-   * Finds out what could not be known while edits were made.
-   * @throws KeyInvalidError if keys of another kind came while the map had items
-   * @throws StateUnsupportedError if the items weigh too much together
+   * Runs the checks that edits could not make immediately.
+   * @throws KeyInvalidError if edits used keys of the other kind while the map had items
+   * @throws StateUnsupportedError if the sum of weights exceeds {@link MAX_MAP_WEIGHT}
    */
   async check(): Promise<void> {
     await this.#applied;
@@ -119,28 +119,30 @@ export class EditedMap {
     return isEmpty(this.store, await this.apply());
   }
 
-  /** Brings the edits of the batch into the map and returns it; in memory, unless the options have it saved early. */
+  /**
+   * Applies the edits of the batch.
+   * @returns the map; only in memory, unless the options save it early
+   */
   async apply(options?: EditOptions): Promise<BufferedTree> {
     this.#applyLater(options);
     await this.#applied;
     return this.#map;
   }
 
-  /** The map without the edits that are still in the batch. */
+  /** The map without the edits in the batch. */
   async applied(): Promise<BufferedTree> {
     await this.#applied;
     return this.#map;
   }
 
-  /** The tree with all edits in it. */
+  /** The tree with all edits applied and flushed. */
   async exact(): Promise<Tree> {
     const tree = await this.#tree(await this.apply());
     const weight = treeWeight(tree);
     if (weight > MAX_MAP_WEIGHT) {
-      throw new StateUnsupportedError(
-        `the items of map '${this.name}' weigh more than ${MAX_MAP_WEIGHT} together, which sums cannot say exactly`,
-        { advice: 'Correct the reducer so that it puts smaller weights, raise its version, and deploy it' },
-      );
+      throw new StateUnsupportedError(`the weights of map '${this.name}' add up to more than ${MAX_MAP_WEIGHT}`, {
+        advice: 'Correct the reducer so that it puts smaller weights, raise its version, and deploy it',
+      });
     }
     if (this.#batch.isEmpty) this.#weightBound = weight;
     return tree;
@@ -152,11 +154,11 @@ export class EditedMap {
     return tree.tree;
   }
 
-  // One after the other, if several readers ask at the same time. If one fails, so does all that follows: its edits are
-  // neither in the batch nor in the map any more.
+  // Concurrent readers queue up. If one batch fails, all later ones fail too: its edits are neither
+  // in the batch nor in the map any more.
   #applyLater(options: EditOptions | undefined): void {
     if (this.#batch.isEmpty) return;
-    this.#waiting.push(this.#batch);
+    this.#queued.push(this.#batch);
     this.#batch = new EditBatch(this.#batch.kind);
     const buffers = this.#use?.buffers === true;
     this.#chain(async () => {
@@ -166,13 +168,13 @@ export class EditedMap {
   }
 
   /**
-   * The edits of single keys of the next batch; its ranges are removed from the map already. The batch itself is let go
-   * before the long part, which needs the memory.
+   * Takes the next batch, removes its ranges from the map, and returns its edits of single keys.
+   * The batch is released here, since the rest of the work needs the memory.
    */
   async #takeEdits(asked: ApplyOptions): Promise<{ readonly edits: LeafEdits; readonly options: ApplyOptions }> {
-    const batch = this.#waiting.shift();
+    const batch = this.#queued.shift();
     if (batch === undefined) throw new Error(`map '${this.name}' has no batch to apply`);
-    // Waiting edits have no weights.
+    // Buffered edits have no weights.
     const weighted = batch.hasWeights || treeWeight(this.#map.tree) !== treeCount(this.#map.tree);
     const options = { ...asked, buffers: asked.buffers === true && !weighted };
     const { map, rest } = await removeSets(this.store, this.#map, batch.deletedSets, options);
@@ -182,12 +184,12 @@ export class EditedMap {
 
   #chain(step: () => Promise<void>): void {
     this.#applied = this.#applied.then(step);
-    // Whoever reads the map is told of a failure, and so is the end of the entry.
+    // Reads of the map and the end of the entry await the chain and get the failure.
     this.#applied.catch(() => undefined);
   }
 }
 
-/** Whether a map has no items, waiting edits considered. */
+/** Whether a map has no items, including buffered edits. */
 async function isEmpty(store: NodeStore, map: BufferedTree): Promise<boolean> {
   for await (const _ of mergedItems(store, map)) return false;
   return true;

@@ -7,25 +7,27 @@ import { describeKey } from '../tree/key.ts';
 import type { DraftUse } from './draft-use.ts';
 
 /**
- * The most that a metadata record may hold, in UTF-16 code units of names and strings and in bytes of other encoded
- * values. The whole record is part of every root, and a root has a limit.
+ * The size limit of a metadata record: UTF-16 code units of names and strings plus bytes of other
+ * encoded values. Every root contains the whole record, and a root has a limit.
  */
 export const MAX_META_SIZE = 8 * 1024 * 1024;
 
-/** A root is a map and the record a map in it, so the values of the record are nested two levels deep. */
+/** The record is a map inside the root's map, so its values are nested two levels deep. */
 const DEPTH_IN_ROOT = 2;
 
-/** A value that no program can change, or the canonical encoding of one that a program could change. */
+/**
+ * A value that no program can change, or the canonical encoding of one that a program could change.
+ */
 type Held = null | boolean | number | bigint | string | Uint8Array;
 
 /**
- * The metadata record of a draft: few and small values by name. It behaves as a Map does, with three differences that
- * make it equal to the record that is loaded from a snapshot:
+ * The metadata record of a draft: few and small values by name. It behaves as a Map does, with
+ * three differences that make it equal to the record that is loaded from a snapshot:
  *
- * - `set` takes a copy in canonical form. The record ignores later changes to the object, and to objects that `get`
- *   returned.
- * - Names are in ascending order of UTF-16 code units, in whatever order they were set.
- * - A value that cannot be stored is refused when it is set.
+ * - `set` takes a copy in canonical form. The record ignores later changes to the object, and to
+ *   objects that `get` returned.
+ * - Names are in ascending order of UTF-16 code units, not in the order of insertion.
+ * - `set` refuses a value that cannot be stored.
  */
 export class DraftMeta {
   readonly #use: DraftUse;
@@ -37,7 +39,7 @@ export class DraftMeta {
     for (const [name, value] of Object.entries(values)) this.#hold(name, canonical(value));
   }
 
-  /** How many names there are. */
+  /** Number of names. */
   get size(): number {
     return this.#held.size;
   }
@@ -53,7 +55,7 @@ export class DraftMeta {
 
   /**
    * @throws ValueUnsupportedError if the value cannot be stored
-   * @throws StateUnsupportedError if the name is no string that can be stored, or the record is too large; then the
+   * @throws StateUnsupportedError if the name cannot be stored or the record is too large; then the
    * record is unchanged
    */
   set(name: string, value: Value): this {
@@ -64,10 +66,10 @@ export class DraftMeta {
     const size = this.#size - sizeOf(name, before) + sizeOf(name, held);
     if (size > MAX_META_SIZE && size > this.#size) {
       throw new StateUnsupportedError(
-        `the metadata record would take ${size} bytes, over its limit of ${MAX_META_SIZE}`,
+        `the metadata record would take ${size} bytes and exceed the limit of ${MAX_META_SIZE}`,
         {
           advice:
-            'Correct the reducer so that it keeps large or many values in a map, raise its version, and deploy it',
+            'Correct the reducer so that it stores large or many values in a map, raise its version, and deploy it',
         },
       );
     }
@@ -80,7 +82,7 @@ export class DraftMeta {
     this.#held.set(name, held);
   }
 
-  /** @returns whether the name was there */
+  /** @returns whether the record had the name */
   delete(name: string): boolean {
     if (!this.#use.allowsEdit()) return false;
     this.#size -= sizeOf(name, this.#held.get(name));
@@ -98,7 +100,7 @@ export class DraftMeta {
     return [...this.#held.keys()].sort().values();
   }
 
-  /** The entries in ascending order of name. A name that is deleted meanwhile is left out. */
+  /** The entries in ascending order of name. Skips names that are deleted during the iteration. */
   *entries(): Generator<[string, Value], undefined> {
     for (const name of this.keys()) {
       const value = this.get(name);
@@ -135,7 +137,7 @@ function canonical(value: Value): Held {
   const encoded = writer.take();
   if (typeof value === 'object') return encoded;
   const read = decodeValue(encoded);
-  // Only numbers and bigints come here: all else is an object or was refused.
+  // Only numbers and bigints get here: other values are objects or were refused.
   if (typeof read === 'number' || typeof read === 'bigint') return read;
   throw new ValueUnsupportedError(`a value of type ${typeof value} cannot be stored`);
 }

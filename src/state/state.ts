@@ -9,7 +9,10 @@ import type { NodeStore } from '../tree/node-store.ts';
 import { treeId } from '../tree/tree.ts';
 import { flush } from '../tree/write-buffer.ts';
 
-/** What a log's entries fold to: named maps in order of name, none of them empty, and a small metadata record. */
+/**
+ * The result of folding a log's entries: non-empty maps in order of name, and a small metadata
+ * record.
+ */
 export interface State {
   readonly meta: { readonly [name: string]: Value };
   readonly maps: ReadonlyMap<string, BufferedTree>;
@@ -17,12 +20,12 @@ export interface State {
 
 export const EMPTY_STATE: State = { meta: {}, maps: new Map() };
 
-/** Writes every chunk of a state that is only in memory yet. */
+/** Writes all chunks of a state that are only in memory. */
 export async function saveState(store: NodeStore, state: State): Promise<void> {
   await store.save(stateTops(state));
 }
 
-/** The top nodes of all trees of a state, those of waiting edits included. */
+/** The top nodes of all trees of a state, including write buffers. */
 export function stateTops(state: State): Node[] {
   return [...state.maps.values()].flatMap(({ tree, buffer }) =>
     [tree.top, buffer.top].filter((top) => top !== undefined),
@@ -30,13 +33,13 @@ export function stateTops(state: State): Node[] {
 }
 
 export interface FlushOptions extends EditOptions {
-  /** Asked after each map that is settled: true leaves the others as they are. */
+  /** Called after each flushed map. True leaves the other maps as they are. */
   readonly shouldStop?: (() => boolean) | undefined;
 }
 
 /**
- * The state with no edits waiting anywhere; the very same state if none are. It is in memory, unless the options have
- * leaves saved early.
+ * Flushes all maps of a state. The result is only in memory, unless the options save leaves early.
+ * @returns the same object if the state is flushed already
  */
 export async function flushState(store: NodeStore, state: State, options: FlushOptions = {}): Promise<State> {
   if (isStateFlushed(state)) return state;
@@ -60,8 +63,9 @@ export function isStateFlushed(state: State): boolean {
 }
 
 /**
- * A hash over what a root says of a saved state, in hexadecimal: SHA-256 over the canonical encoding of
- * `[meta, [[name, kind, top id], …]]`, with the id of the top of waiting edits as a fourth item where a map has some.
+ * The hash of a saved state as a root describes it, in hexadecimal: SHA-256 over the canonical
+ * encoding of `[meta, [[name, kind, top id], …]]`. The id of the write buffer's top follows as a
+ * fourth item if a map has buffered edits.
  */
 export function hashFlushedState(platform: ChunkPlatform, state: State): string {
   const maps = [...state.maps].map(([name, { kind, tree, buffer }]) => {
@@ -72,8 +76,10 @@ export function hashFlushedState(platform: ChunkPlatform, state: State): string 
 }
 
 /**
- * The hash of a saved state, in hexadecimal. Equal states have equal hashes, however they came about. Undefined where
- * edits wait: which do and which do not is no part of the state, so it has to be settled first.
+ * The hash of a saved, flushed state, in hexadecimal. Equal states have equal hashes, regardless of
+ * their history.
+ * @returns undefined if edits are buffered: the split between tree and buffer is not part of the
+ * state
  */
 export function stateHash(platform: ChunkPlatform, state: State): string | undefined {
   return isStateFlushed(state) ? hashFlushedState(platform, state) : undefined;

@@ -4,98 +4,110 @@ export interface BlobInfo {
   readonly bytes: number;
   /** When the object was last written, in epoch milliseconds. */
   readonly modified: number;
-  /** What the store itself tells writes of this key apart by, where it has something: it means nothing elsewhere. */
+  /**
+   * The store's own identifier of this write of the key, if it has one. It has no meaning outside
+   * the store.
+   */
   readonly version?: string | undefined;
 }
 
-/** A part of an object: bytes from `from` up to but not including `to`, or the `last` so many. */
+/** A part of an object: bytes from `from` up to but not including `to`, or the `last` bytes. */
 export type BlobRange = { readonly from: number; readonly to: number } | { readonly last: number };
 
 export interface BlobPart {
-  /** What the object has of the range: fewer bytes, or none, where it is shorter. */
+  /** The bytes of the range: fewer or none if the object is shorter. */
   readonly bytes: Uint8Array;
   /** Size of the whole object, in bytes. */
   readonly size: number;
 }
 
-/** Something that was begun to be written and is not an object yet; nobody knows whether anybody still works on it. */
+/** An unfinished upload. Its process may still be running or not. */
 export interface UploadInfo {
-  /** The key that it is to have. */
+  /** The key of the object. */
   readonly key: string;
   readonly id: string;
-  /** When it was begun, in epoch milliseconds. */
+  /** When the upload began, in epoch milliseconds. */
   readonly started: number;
 }
 
 export interface ListOptions {
-  /** Lists keys behind this one only. What lies before costs nothing. */
+  /** List only keys after this one. Keys before it cost nothing. */
   readonly after?: string | undefined;
 }
 
-/** How much of a stream goes to the store at once, in bytes. */
+/** Size of the parts in which a stream goes to the store, in bytes. */
 export const STREAM_PART_BYTES = 8 * 1024 * 1024;
 
 /**
- * Named immutable bytes: S3, a directory, or memory. What is written and deleted here has slash-separated ASCII keys as
- * `checkBlobKey` wants them, and none is the folder of another (`a` and `a/b`). What `put` has returned from, `get` and
- * `list` see, from anywhere.
+ * Named immutable bytes: S3, a directory, or memory. Keys of written and deleted objects pass
+ * `checkBlobKey`, and no key is the folder of another (`a` and `a/b`). After `put` has returned,
+ * `get` and `list` see the object from everywhere.
  *
- * Every method throws BlobKeyInvalidError for a key that it does not take.
+ * Every method throws BlobKeyInvalidError for an invalid key.
  */
 export interface BlobStore {
   /**
-   * The bytes under a key, or undefined where there are none. Other software may have written them, under any key that
-   * is possible where they lie: entries name external bodies by keys that are not ours.
+   * The bytes under a key; undefined if there is no object. Accepts any key that the store
+   * supports, since other programs may write external bodies under their own keys.
    */
   get(key: string): Promise<Uint8Array | undefined>;
-  /** A part of an object, or undefined where there is none under this key. */
+  /** A part of an object; undefined if there is no object under this key. */
   getRange(key: string, range: BlobRange): Promise<BlobPart | undefined>;
-  /** Writes all of the bytes or nothing. An object that exists is replaced, which renews its `modified`. */
+  /** Writes all bytes or nothing. Replaces an existing object, which renews its `modified`. */
   put(key: string, bytes: Uint8Array): Promise<void>;
   /**
-   * Writes what a stream yields as one object, whatever its size, holding no more of it in memory than some megabytes:
-   * all of it or, where the stream or the store fails, nothing. What a process that died had begun, `uploads` names.
-   * Bytes that were yielded must not change any more.
-   * @throws UploadAbortedError where `abort` has given it up meanwhile
+   * Writes the bytes of a stream as one object of any size, with at most some megabytes in memory.
+   * Writes all of it, or nothing if the stream or the store fails. If the process dies, `uploads`
+   * lists the unfinished upload. Yielded bytes must not change any more.
+   * @throws UploadAbortedError if a call of `abort` ended the upload
    */
   putStream(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
-  /** Removes keys; one that does not exist is no error. */
+  /** Deletes objects. A missing object is no error. */
   delete(keys: readonly string[]): Promise<void>;
   /**
-   * Removes objects that `list` gave, but for those that were written anew since: they stay.
-   * @returns how many of them are gone, those included that were so already
+   * Deletes objects that `list` returned, except objects that were written again since.
+   * @returns number of objects that are gone, including objects that were missing before
    */
   deleteUnchanged(blobs: readonly BlobInfo[]): Promise<number>;
   /**
-   * Changes one small object atomically: reads it, calls `change` with its bytes (undefined if there is none), and writes
-   * the result, unless that is undefined. If another `update` wrote the object in between, it reads and calls `change`
-   * again. After a lost answer `change` may meet its own result, so changing twice must be the same as changing once.
-   * What `change` throws is thrown, and nothing is written.
-   * @throws AttemptsExhaustedError if others are faster every time
+   * Changes one small object atomically: reads it, calls `change` with its bytes (undefined if
+   * there is no object), and writes the result unless it is undefined. If another `update` wrote
+   * the object in between, it starts again. After a lost answer `change` may get its own result, so
+   * it must be idempotent. If `change` throws, nothing is written and the error is rethrown.
+   * @throws AttemptsExhaustedError if other updates win every time
    */
   update(key: string, change: (bytes: Uint8Array | undefined) => Uint8Array | undefined): Promise<void>;
-  /** Every object whose key starts with the prefix, in ascending order of key (byte order). */
+  /** All objects whose key starts with the prefix, in byte order of key. */
   list(prefix: string, options?: ListOptions): AsyncIterable<BlobInfo>;
-  /** What was begun under keys that start with the prefix, by anybody, and neither finished nor given up. */
+  /** All unfinished uploads whose key starts with the prefix, from any process. */
   uploads(prefix: string): AsyncIterable<UploadInfo>;
-  /** Gives up something that was begun, which frees its room; no error where it is gone or has been finished. */
+  /** Aborts an upload, which frees its storage. A missing or finished upload is no error. */
   abort(upload: UploadInfo): Promise<void>;
 }
 
-/** Where a range begins and ends in an object of so many bytes; `from` equals `to` where it has nothing of it. */
+/**
+ * The bounds of a range within an object of `size` bytes. `from` equals `to` if the range is
+ * outside the object.
+ */
 export function clampRange(range: BlobRange, size: number): { readonly from: number; readonly to: number } {
   if ('last' in range) return { from: Math.max(0, size - range.last), to: size };
   const from = Math.min(range.from, size);
   return { from, to: Math.max(from, Math.min(range.to, size)) };
 }
 
-/** Whether two looks at one key saw the same write. A listing that was kept without its `version` has only the rest. */
+/**
+ * Whether two listings of one key saw the same write. Compares `version` only if the earlier
+ * listing kept it.
+ */
 export function isSameWrite(before: Omit<BlobInfo, 'key'>, after: Omit<BlobInfo, 'key'>): boolean {
   const sameVersion = before.version === undefined || before.version === after.version;
   return sameVersion && before.bytes === after.bytes && before.modified === after.modified;
 }
 
-/** What a listing says of one object; undefined if it does not exist. One LIST, which needs no right to read objects. */
+/**
+ * Looks up one object in a listing; undefined if it does not exist. Costs one LIST, which needs no
+ * permission to read objects.
+ */
 export async function findBlob(blobs: Pick<BlobStore, 'list'>, key: string): Promise<BlobInfo | undefined> {
   for await (const blob of blobs.list(key)) if (blob.key === key) return blob;
   return undefined;

@@ -1,53 +1,58 @@
-/** How long a queue remembers a deduplication id, in milliseconds: what SQS gives, and nobody can change it. */
+/** How long a queue remembers a deduplication id, in milliseconds. Fixed by SQS. */
 export const DEDUPLICATION_MS = 5 * 60_000;
 
-/** The most messages that one receive gives out. */
+/** The most messages of one receive. */
 export const MAX_RECEIVE = 10;
 
 export interface NewMessage {
-  /** Messages of one group are given out in the order in which they were sent, and never two consumers at once. */
+  /** Messages of one group are delivered in order, and never to two consumers at the same time. */
   readonly group: string;
   /**
-   * A message with the id of another that this queue took within the last 5 minutes is accepted and dropped, also
-   * after that other one was deleted or died. So whoever means to send something *again* must give a new id. At most
-   * 128 letters, digits and punctuation.
+   * The queue accepts and drops a message with the id of another message of the last 5 minutes,
+   * even if that message was deleted or is a dead letter. To send a job again, use a new id. At
+   * most 128 letters, digits and punctuation characters.
    */
   readonly deduplicationId: string;
   readonly body: string;
 }
 
 export interface ReceivedMessage {
-  /** The same at every delivery of a message, and in its dead-letter queue. */
+  /** The same at every delivery of a message, and in the dead-letter queue. */
   readonly id: string;
   readonly group: string;
   readonly body: string;
-  /** How often the message was given out, this time included. */
+  /** Number of deliveries, including this one. */
   readonly receiveCount: number;
-  /** Stands for this delivery; valid until the message becomes visible again. */
+  /** Identifies this delivery. Valid until the message becomes visible again. */
   readonly receipt: string;
   /** When the message was sent, in epoch milliseconds. */
   readonly sentMs?: number | undefined;
 }
 
 export interface ReceiveOptions {
-  /** At most this many messages, from 1 to 10. A queue may give fewer than it has. */
+  /** At most this many messages, from 1 to 10. A queue may return fewer than it has. */
   readonly max: number;
-  /** How long the messages stay invisible to others, in milliseconds. A queue may round up to whole seconds. */
+  /**
+   * How long the messages stay invisible to other consumers, in milliseconds. A queue may round up
+   * to whole seconds.
+   */
   readonly visibilityMs: number;
-  /** How long to wait where there is nothing to give out, in milliseconds. 0 by default. */
+  /** How long to wait for a message if there is none, in milliseconds. 0 by default. */
   readonly waitMs?: number | undefined;
-  /** Ends the waiting early. */
+  /** Ends the wait early. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
  * A queue with the semantics of SQS FIFO:
  *
- * - Within a group messages come in order. One receive may give several of a group, in order; as long as any of them
- *   is neither deleted nor visible again, nothing else of that group is given out. Groups do not wait for each other.
- * - A message that is not deleted within its visibility timeout is given out again, before the rest of its group.
- * - A message that was received as often as the queue allows goes to the dead-letter queue instead of being given out
- *   once more, and the rest of its group goes on.
+ * - Messages of a group come in order. One receive may return several messages of a group. As long
+ *   as any of them is neither deleted nor visible again, no other message of the group is
+ *   delivered. Groups are independent of each other.
+ * - A message that is not deleted within its visibility timeout is delivered again, before the rest
+ *   of its group.
+ * - A message that was received as often as the queue allows goes to the dead-letter queue. Then
+ *   the rest of its group is delivered.
  *
  * Source: Amazon SQS Developer Guide, "FIFO queue delivery logic" and "FIFO queue key terms".
  */
@@ -57,20 +62,21 @@ export interface JobQueue {
   receive(options: ReceiveOptions): Promise<ReceivedMessage[]>;
 
   /**
-   * How many messages the queue holds, whether they wait or were given out; dead letters do not count. A message that was
-   * sent or deleted within the last minute may be missing, or still counted.
+   * Number of messages in the queue, visible or not, without dead letters. The number may lag
+   * behind by a minute.
    */
   depth(): Promise<number>;
 
   /**
-   * Removes a message for good; once more is no error.
-   * @throws ReceiptExpiredError where the message became visible again since this receipt was given
+   * Deletes a message. A second call is no error.
+   * @throws ReceiptExpiredError if the message became visible again after this delivery
    */
   delete(receipt: string): Promise<void>;
 
   /**
-   * Makes a message invisible for so many milliseconds from now; 0 gives it back at once.
-   * @throws ReceiptExpiredError where the message became visible again since this receipt was given
+   * Makes a message invisible for `visibilityMs` milliseconds from now. 0 makes it visible
+   * immediately.
+   * @throws ReceiptExpiredError if the message became visible again after this delivery
    */
   changeVisibility(receipt: string, visibilityMs: number): Promise<void>;
 }

@@ -3,33 +3,36 @@ import { ObjectInvalidError, textOf } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from './blob-store.ts';
 
-// An editor may put a byte order mark before what a person writes; that is taken away.
+// The decoder removes a byte order mark, which editors may add.
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** A small object that people may read too, and what to do where it is damaged. */
+/**
+ * A small JSON object that people may read, with its schema and the advice for a damaged object.
+ */
 export interface JsonObject<T> {
   readonly key: string;
-  /** Whose it is, where it is of one log. */
+  /** The log of the object, if it belongs to one. */
   readonly log?: LogId | undefined;
   readonly schema: z.ZodType<T>;
   readonly advice: string;
-  /** Spaces, for objects that people are asked to look at. */
+  /** Spaces of indentation, for objects that people look at. */
   readonly indent?: number | undefined;
 }
 
 /**
  * Reads and checks a JSON object, in one request.
- * @returns undefined where there is none
- * @throws ObjectInvalidError where it is not what its schema asks for
+ * @returns undefined if there is no object
+ * @throws ObjectInvalidError if the object does not match its schema
  */
 export async function readJson<T>(blobs: BlobStore, object: JsonObject<T>): Promise<T | undefined> {
   return parseJson(object, await blobs.get(object.key));
 }
 
 /**
- * Changes a JSON object atomically: see `update` of the blob store for what `change` may meet.
- * @param change given undefined if there is no object; leaves the object as it is by returning undefined
- * @throws ObjectInvalidError if the object is not what its schema asks for; then nothing is written
+ * Changes a JSON object atomically: see `update` of the blob store for the calls of `change`.
+ * @param change gets undefined if there is no object; returns undefined to leave the object as it
+ * is
+ * @throws ObjectInvalidError if the object does not match its schema; then nothing is written
  */
 export async function updateJson<T>(
   blobs: BlobStore,
@@ -58,13 +61,16 @@ function parseJson<T>(object: JsonObject<T>, bytes: Uint8Array | undefined): T |
   throw invalid(parsed.error.issues.map(describeIssue).join('; '), parsed.error);
 }
 
-/** What a schema finds wrong, for a person. */
+/** A violation of the schema as text. */
 function describeIssue({ path, message }: z.core.$ZodIssue): string {
   const place = path.length === 0 ? 'it' : `'${path.map(String).join('.')}'`;
   return `${place} is wrong (${message})`;
 }
 
-/** @param indent spaces, for objects that people are asked to look at */
+/**
+ * Writes a JSON object.
+ * @param indent spaces of indentation, for objects that people look at
+ */
 export async function writeJson(blobs: BlobStore, key: string, document: unknown, indent = 0): Promise<void> {
   await blobs.put(key, formatJson(document, indent));
 }

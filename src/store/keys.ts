@@ -2,7 +2,7 @@ import { BlobKeyInvalidError, LogIdInvalidError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../ids/position.ts';
 
-/** What an object of the bucket is, as its key says. `id` is a SHA-256 in 64 lower-case hexadecimal digits. */
+/** The meaning of an object's key. `id` is a SHA-256 in 64 lower-case hexadecimal digits. */
 export type ParsedKey =
   | { readonly kind: 'chunk'; readonly log: LogId; readonly id: string }
   | { readonly kind: 'root'; readonly log: LogId; readonly position: Position; readonly id: string }
@@ -15,9 +15,11 @@ export type ParsedKey =
       readonly reached: Position;
       readonly id: string;
     }
-  /** `upload` is what tells two uploads of the same body apart: 12 lower-case hexadecimal digits. */
+  /** `upload` makes the key of each upload of a body unique: 12 lower-case hexadecimal digits. */
   | { readonly kind: 'body'; readonly log: LogId; readonly id: string; readonly upload: string }
-  /** `upload` is what tells two archives of one segment apart: 32 lower-case hexadecimal digits. */
+  /**
+   * `upload` makes the key of each archive of a segment unique: 32 lower-case hexadecimal digits.
+   */
   | { readonly kind: 'archive'; readonly log: LogId; readonly segment: number; readonly upload: string }
   | { readonly kind: 'stop'; readonly log: LogId }
   | { readonly kind: 'collected'; readonly log: LogId }
@@ -25,113 +27,122 @@ export type ParsedKey =
 
 export type ProgressKey = Extract<ParsedKey, { kind: 'progress' }>;
 
-/** Every object of every log lies under this prefix. */
+/** The prefix of all objects that belong to a log. */
 export const LOGS_PREFIX = 'logs/';
 
-/** One object for each log that has something to be collected: so they are found without looking at the others. */
+/**
+ * One object per log with condemned objects, so that a sweep finds these logs without a look at the
+ * others.
+ */
 export const CONDEMNED_PREFIX = 'condemned/';
 
-/** Where a sweep of the deployment goes on whose time was up. */
+/** The sweep note: where the next run of a sweep continues, and the requested jobs. */
 export const SWEEP_KEY = 'sweep.json';
 
-/** Which logs have a retention policy of their own. */
+/** The retention policies of single logs. */
 export const POLICIES_KEY = 'policies.json';
 
 const SHA256_HEX = /^[0-9a-f]{64}$/;
-// Log ids are tried by parseLogId afterwards; here they only must not swallow a slash.
+// `parseLogId` checks log ids later. Here they only must not contain a slash.
 const LOG_KEY = /^logs\/([0-9a-f-]{36})\/(.+)$/;
 const ROOT_NAME = /^(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 const BODY_NAME = /^([0-9a-f]{64})-([0-9a-f]{12})$/;
 const ARCHIVE_NAME = /^(\d{10})-([0-9a-f]{32})\.ndjson\.zst$/;
 const PROGRESS_NAME = /^(\d{10})-(\d{10})-(0|[1-9]\d{0,15})-(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 
-/** Everything that belongs to one log. */
+/** The prefix of all objects of one log. */
 export function logPrefix(log: LogId): string {
   return `${LOGS_PREFIX}${log}/`;
 }
 
-/** All chunks of one log. */
+/** The prefix of all chunks of one log. */
 export function chunkPrefix(log: LogId): string {
   return `${logPrefix(log)}chunks/`;
 }
 
-/** All roots of one log; they list in order of position. */
+/** The prefix of all roots of one log. They list in order of position. */
 export function rootPrefix(log: LogId): string {
   return `${logPrefix(log)}roots/`;
 }
 
-/** All that unfinished builds of one log left behind, or those for one snapshot. */
+/** The prefix of the progress of all builds of one log, or of the builds of one snapshot. */
 export function progressPrefix(log: LogId, target?: Position): string {
   return `${logPrefix(log)}progress/${target === undefined ? '' : `${padPosition(target)}-`}`;
 }
 
-/** All external bodies of one log. */
+/** The prefix of all external bodies of one log. */
 export function bodyPrefix(log: LogId): string {
   return `${logPrefix(log)}bodies/`;
 }
 
-/** All archives of one log; they list in order of segment. */
+/** The prefix of all archives of one log. They list in order of segment. */
 export function archivePrefix(log: LogId): string {
   return `${logPrefix(log)}archives/`;
 }
 
 /**
- * A chunk, by the SHA-256 of its uncompressed bytes.
- * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits
+ * The key of a chunk, from the SHA-256 of its uncompressed bytes.
+ * @throws BlobKeyInvalidError if the id is not 64 lower-case hexadecimal digits
  */
 export function chunkKey(log: LogId, hexId: string): string {
   return chunkPrefix(log) + checkId(hexId);
 }
 
 /**
- * A snapshot's root. Numbers are padded with zeros so that byte order is order of position.
- * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits or a number is out of range
+ * The key of a snapshot's root. Numbers are padded with zeros so that byte order is order of
+ * position.
+ * @throws BlobKeyInvalidError if the id is not 64 lower-case hexadecimal digits or a number is out
+ * of range
  */
 export function rootKey(log: LogId, position: Position, hexId: string): string {
   return `${rootPrefix(log)}${padPosition(position)}-${checkId(hexId)}`;
 }
 
 /**
- * The root that an unfinished build left behind: the snapshot that it was for, then the place that it reached.
- * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits or a number is out of range
+ * The key of a build's progress: the position of its snapshot, then the position that it reached.
+ * @throws BlobKeyInvalidError if the id is not 64 lower-case hexadecimal digits or a number is out
+ * of range
  */
 export function progressKey({ log, target, asked, reached, id }: Omit<ProgressKey, 'kind'>): string {
   return checkName(`${padPosition(target)}-${asked}-${padPosition(reached)}-${id}`, PROGRESS_NAME, progressPrefix(log));
 }
 
 /**
- * An entry's external body, by its SHA-256. No two uploads have one key, so that a body which nobody names, and which is
- * being collected, is never the one that somebody uploads at this moment.
- * @throws BlobKeyInvalidError where the id is not 64 lower-case hexadecimal digits, or the upload not 12
+ * The key of an entry's external body, from its SHA-256. Each upload has a unique key, so garbage
+ * collection of an unreferenced body cannot remove the same body during a new upload.
+ * @throws BlobKeyInvalidError if the id is not 64 lower-case hexadecimal digits, or the upload not
+ * 12
  */
 export function bodyKey(log: LogId, hexId: string, upload: string): string {
   return checkName(`${checkId(hexId)}-${upload}`, BODY_NAME, bodyPrefix(log));
 }
 
 /**
- * A segment's archive. No two uploads have one key, so that an archive that is named is never written over.
- * @throws BlobKeyInvalidError where the upload is not 32 lower-case hexadecimal digits or the number is out of range
+ * The key of a segment's archive. Each upload has a unique key, so no upload overwrites an archive
+ * that a segment names.
+ * @throws BlobKeyInvalidError if the upload is not 32 lower-case hexadecimal digits or the number
+ * is out of range
  */
 export function archiveKey(log: LogId, segment: number, upload: string): string {
   return checkName(`${pad(segment)}-${upload}.ndjson.zst`, ARCHIVE_NAME, archivePrefix(log));
 }
 
-/** How far the collections of a log have come. */
+/** The key of the note on the garbage collections of a log. */
 export function collectedKey(log: LogId): string {
   return `${logPrefix(log)}collected.json`;
 }
 
-/** What the last collection of a log found that nothing reaches. */
+/** The key of the list of a log's condemned objects. */
 export function condemnedKey(log: LogId): string {
   return CONDEMNED_PREFIX + log;
 }
 
-/** The note that says why a log's snapshots are stopped. */
+/** The key of a log's stop note. */
 export function stopKey(log: LogId): string {
   return `${logPrefix(log)}stopped.json`;
 }
 
-/** The inverse of the functions above; undefined for every key that none of them gives. */
+/** The inverse of the functions above; undefined for all other keys. */
 export function parseKey(key: string): ParsedKey | undefined {
   if (key.startsWith(CONDEMNED_PREFIX)) {
     const log = parseCanonicalLogId(key.slice(CONDEMNED_PREFIX.length));
@@ -161,7 +172,7 @@ export function parseKey(key: string): ParsedKey | undefined {
   }
 }
 
-/** Writes a parsed key as the text that it came from. */
+/** The inverse of {@link parseKey}. */
 export function formatKey(key: ParsedKey): string {
   switch (key.kind) {
     case 'chunk':
@@ -184,10 +195,10 @@ export function formatKey(key: ParsedKey): string {
 }
 
 /**
- * Holds a key to the form that every blob store can keep exactly: 1 to 800 printable ASCII characters without
+ * Checks that every blob store can keep a key exactly: 1 to 800 printable ASCII characters without
  * backslash, in parts separated by single slashes, none of them `.` or `..`.
  * @returns the key
- * @throws BlobKeyInvalidError where it has another form
+ * @throws BlobKeyInvalidError if the key has another form
  */
 export function checkBlobKey(key: string): string {
   const printable = /^[\x20-\x5b\x5d-\x7e]{1,800}$/.test(key);
@@ -243,7 +254,10 @@ function parseCanonicalLogId(text: string | undefined): LogId | undefined {
   }
 }
 
-/** Random lower-case hexadecimal digits. @param random from 0 up to but not including 1 */
+/**
+ * Random lower-case hexadecimal digits.
+ * @param random from 0 up to but not including 1
+ */
 export function randomHex(random: () => number, digits: number): string {
   return Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join('');
 }

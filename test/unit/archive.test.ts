@@ -199,7 +199,7 @@ describe('damage', () => {
         if (other === mine) continue;
         await expectCorrupt(opened({ bytes: other.bytes, hash: mine.hash }, mine.of), mine.of);
         const error = await expectCorrupt(opened({ bytes: other.bytes, hash: other.hash }, mine.of), mine.of);
-        expect(error.message).toContain(`it is of segment ${other.of.segment} of log ${other.of.log}`);
+        expect(error.message).toContain(`it belongs to segment ${other.of.segment} of log ${other.of.log}`);
       }
     }
   });
@@ -323,7 +323,7 @@ describe('damage', () => {
       return opened({ bytes: file, hash: platform.sha256(bytes) });
     };
     for (const [change, words] of [
-      [{ log: new Uint8Array(16).fill(0xee) }, 'names no log'],
+      [{ log: new Uint8Array(16).fill(0xee) }, 'no valid log id'],
       [{ log: 'x' }, 'fields'],
       [{ segment: -1 }, 'fields'],
       [{ entries: 1.5 }, 'fields'],
@@ -332,7 +332,7 @@ describe('damage', () => {
       [{ firsts: [0, 0] }, 'fields'],
       [{ hashes: new Uint8Array(31) }, 'fields'],
       [{ format: 2 }, 'format 2'],
-      [{ format: 2 }, 'the version that wrote it'],
+      [{ format: 2 }, 'the version of logfold that wrote it'],
     ] as const) {
       const changed = { ...fields, ...change };
       expect((await expectCorrupt(read(encodeValue(changed)))).message).toContain(words);

@@ -80,7 +80,7 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
 
   test('is refused under the id of another', () => {
     const other = chunkId(nativePlatform, Uint8Array.of(0xc0));
-    expect(() => openChunk(nativePlatform, other, whole.bytes)).toThrow(/do not hash to its name/);
+    expect(() => openChunk(nativePlatform, other, whole.bytes)).toThrow(/do not have the hash in its name/);
     expect(() => openChunk(nativePlatform, other, whole.bytes)).toThrow(ChunkCorruptError);
   });
 
@@ -90,8 +90,8 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
     ['a newer version', (bytes: Uint8Array) => withByte(bytes, 3, 2), /format version 2/],
     ['an unknown codec', (bytes: Uint8Array) => withByte(bytes, 4, 2), /codec 2/],
     ['one byte too many claimed', (bytes: Uint8Array) => claiming(bytes, chunk.canonical.length + 1), /claims/],
-    ['4 GB claimed', (bytes: Uint8Array) => claiming(bytes, 2 ** 32 - 1), /over the limit/],
-    ['one byte over the limit claimed', (bytes: Uint8Array) => claiming(bytes, MAX_CHUNK_BYTES + 1), /over the limit/],
+    ['4 GB claimed', (bytes: Uint8Array) => claiming(bytes, 2 ** 32 - 1), /exceeds the limit/],
+    ['one byte over the limit claimed', (bytes: Uint8Array) => claiming(bytes, MAX_CHUNK_BYTES + 1), /exceeds the limit/],
   ])('is refused with %s', (_, alter, reason) => {
     expect(() => openChunk(nativePlatform, whole.id, alter(whole.bytes))).toThrow(ChunkCorruptError);
     expect(() => openChunk(nativePlatform, whole.id, alter(whole.bytes))).toThrow(reason);
@@ -157,5 +157,5 @@ describe('opening a chunk', () => {
 });
 
 test('what is over the limit is not packed', () => {
-  expect(() => packChunk(nativePlatform, new Uint8Array(MAX_CHUNK_BYTES + 1))).toThrow(/over the limit/);
+  expect(() => packChunk(nativePlatform, new Uint8Array(MAX_CHUNK_BYTES + 1))).toThrow(/exceeds the limit/);
 });

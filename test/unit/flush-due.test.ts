@@ -49,13 +49,13 @@ describe('settling', () => {
     ['nothing waits', MILLION, { items: 0 }, undefined],
     ['what waits travels in the root', MILLION, { items: 500 }, undefined],
     ['one item in eight waits', MILLION, { items: EIGHTH, level: 1, children: 10 }, undefined],
-    ['one more than that waits', MILLION, { items: EIGHTH + 1, level: 1, children: 10 }, 'waiting share'],
-    ['more waits than is left of the map', { items: 3 }, { items: 5 }, 'waiting share'],
-    ['nothing is left but what waits', { items: 0 }, { items: 1 }, 'waiting share'],
+    ['one more than that waits', MILLION, { items: EIGHTH + 1, level: 1, children: 10 }, 'buffer share'],
+    ['more waits than is left of the map', { items: 3 }, { items: 5 }, 'buffer share'],
+    ['nothing is left but what waits', { items: 0 }, { items: 1 }, 'buffer share'],
     ['below the top wait leaves', MILLION, { items: 50_000, level: 1, children: 5 }, undefined],
-    ['below the top wait two levels', MILLION, { items: 50_000, level: 2, children: 5 }, 'waiting depth'],
+    ['below the top wait two levels', MILLION, { items: 50_000, level: 2, children: 5 }, 'buffer depth'],
     ['as many chunks wait as may', MILLION, { items: 64_000, level: 1, children: MAX_BUFFER_CHUNKS }, undefined],
-    ['one more waits', MILLION, { items: 65_000, level: 1, children: MAX_BUFFER_CHUNKS + 1 }, 'waiting chunks'],
+    ['one more waits', MILLION, { items: 65_000, level: 1, children: MAX_BUFFER_CHUNKS + 1 }, 'buffer chunks'],
   ])('where %s', (_where, tree, buffer, reason) => {
     const quiet = { tree: MILLION, buffer: { items: 0 } };
     const state = stateOf({ axis: quiet, cells: { tree, buffer }, more: quiet });
@@ -70,7 +70,7 @@ describe('settling', () => {
   test('looks at each map by itself', () => {
     const some = { tree: { items: 80 }, buffer: { items: 11 } };
     const state = stateOf({ a: { tree: MILLION, buffer: { items: 100 } }, b: some, c: some });
-    expect(flushDue(state)).toEqual({ map: 'b', reason: 'waiting share' });
+    expect(flushDue(state)).toEqual({ map: 'b', reason: 'buffer share' });
     expect(bufferedEdits(state)).toBe(122);
   });
 });

@@ -291,7 +291,7 @@ describe('a snapshot after which settling is due', () => {
   test('is followed by the job that settles it', async () => {
     const { sheet, queue, job } = await dueSheet();
     const result = await runJob({ ...sheet.deps, queue }, job);
-    expect(result).toMatchObject({ outcome: 'built', compaction: { map: 'cells', reason: 'waiting share' } });
+    expect(result).toMatchObject({ outcome: 'built', compaction: { map: 'cells', reason: 'buffer share' } });
     expect(flushDue((await sheet.root(job.position)).state)).toBeDefined();
     expect(await drain(sheet, queue)).toEqual([`compact compacted ${job.position.entry}`]);
     expect((await sheet.root(job.position)).stateHash).toBeDefined();

@@ -130,7 +130,7 @@ describe('a root', () => {
   test('that lies about the hash of its state is refused', () => {
     const lying = packChunk(nativePlatform, encodeValue({ ...fields(), meta: { another: 1 } }));
     expect(() => decodeRoot(nativePlatform, lying, PLACE)).toThrow(RootInvalidError);
-    expect(() => decodeRoot(nativePlatform, lying, PLACE)).toThrow(/does not hash/);
+    expect(() => decodeRoot(nativePlatform, lying, PLACE)).toThrow(/does not have the hash/);
   });
 
   test.each<[string, Value]>([

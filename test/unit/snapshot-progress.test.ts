@@ -260,7 +260,7 @@ describe('progress', () => {
     ],
     [
       'is under the name of another place',
-      'the root is that of log',
+      'the root belongs to log',
       async ({ sheet }, progress) => {
         const stored = (await sheet.blobs.get(formatKey(progress))) ?? new Uint8Array();
         await sheet.blobs.delete([formatKey(progress)]);

@@ -63,7 +63,7 @@ describe('verify', () => {
     expect(problems).toMatchObject([{ snapshot: { segment, entry }, part: 'root', code: 'ROOT_INVALID' }]);
     expect(problems[0]?.message).toContain(`logfold sweep --rebuild --log ${sheet.log}`);
     if (isGone) await sheet.tables.putItems([bare]);
-    else await expect(loadState(sheet.deps, sheet.log)).rejects.toThrow('carries no root');
+    else await expect(loadState(sheet.deps, sheet.log)).rejects.toThrow('names an entry without a root');
     expect(await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).toMatchObject({ outcome: 'rebuilt' });
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
     expect((await loadState(sheet.deps, sheet.log)).snapshot).toEqual({ segment, entry });

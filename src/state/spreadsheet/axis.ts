@@ -2,7 +2,7 @@ import { generateNKeysBetween } from 'fractional-indexing';
 import type { WeighedItem } from '../../tree/read.ts';
 import type { DraftMap } from '../draft.ts';
 
-/** Ids that follow each other: `id`, `id + 1`, … */
+/** Consecutive ids: `id`, `id + 1`, … */
 export interface Run {
   readonly id: number;
   readonly length: number;
@@ -19,14 +19,19 @@ interface PlacedRun extends PositionedRun {
   readonly key: string;
 }
 
-/** Keys grow by a character for about every six runs that come between the same two; past this many, all are dealt anew. */
+/**
+ * Keys grow by one character for about every six runs inserted between the same two. If a key
+ * becomes longer than this, all keys are reassigned.
+ */
 const LONG_KEY = 64;
 
 /**
- * One direction of a sheet: which id stands at which position. It is always a permutation of all ids, held as runs in a
- * map under fractional-index keys, each weighing its length; an empty map is the identity. So inserting rows into a
- * sheet of a hundred million moves no cell, and no history of edits can use ids up: an insertion takes its ids from the
- * end of the axis, where a deletion puts them.
+ * One direction of a sheet: maps positions to ids. An axis is always a permutation of all ids. A
+ * map holds it as runs under fractional-index keys; the weight of a run is its length. An empty map
+ * is the identity.
+ *
+ * So inserting rows into a sheet of a hundred million moves no cell. No history of edits can
+ * exhaust the ids: an insertion takes ids from the end of the axis, and a deletion puts them there.
  */
 export class Axis {
   readonly size: number;
@@ -39,7 +44,7 @@ export class Axis {
     this.size = size;
   }
 
-  /** The id at a position, if it is in the run that was looked at last. */
+  /** The id at a position if the last lookup found the run that contains it. */
   peek(position: number): number | undefined {
     const offset = position - this.#latest.start;
     return offset >= 0 && offset < this.#latest.length ? this.#latest.id + offset : undefined;
@@ -53,7 +58,10 @@ export class Axis {
     return this.#latest.id + position - this.#latest.start;
   }
 
-  /** The runs that cover positions `from` up to but not including `to`, in order, trimmed to that range. */
+  /**
+   * The runs that cover positions `from` up to but not including `to`, in order, trimmed to that
+   * range.
+   */
   async *runs(from = 0, to = this.size): AsyncGenerator<PositionedRun> {
     if (from >= to) return;
     const first = await this.#find(from);
@@ -72,23 +80,22 @@ export class Axis {
   }
 
   /**
-   * Makes room for `count` ids before a position; as many positions fall off the end of the axis, and their ids are
-   * the ones that now stand in the room.
-   * @returns these ids, of which nothing may be kept
+   * Moves the last `count` ids of the axis to a position.
+   * @returns these ids; the caller must delete their cells
    */
   insert(position: number, count: number): Promise<Run[]> {
     return this.#move(this.size - count, count, position);
   }
 
   /**
-   * Takes `count` positions out, so that what follows moves up; the ids go to the end of the axis.
-   * @returns these ids, of which nothing may be kept
+   * Moves the `count` ids at a position to the end of the axis.
+   * @returns these ids; the caller must delete their cells
    */
   delete(position: number, count: number): Promise<Run[]> {
     return this.#move(position, count, this.size - count);
   }
 
-  /** Moves `count` ids at position `from` so that the first of them stands at position `to`. */
+  /** Moves `count` ids from position `from` to position `to`. */
   async #move(from: number, count: number, to: number): Promise<Run[]> {
     this.#latest = { id: 0, length: 0, start: 0 };
     this.#longest = 0;
@@ -97,15 +104,18 @@ export class Axis {
     if (whole !== undefined && (await this.#map.count()) === 0) this.#put(whole, { id: 0, length: this.size });
     const moved = await this.#take(from, count);
     await this.#place(to, moved);
-    if (this.#longest > LONG_KEY) await this.#dealKeys();
+    if (this.#longest > LONG_KEY) await this.#reassignKeys();
     const first = await this.#find(0);
-    // The identity is the empty map, however one came to it.
+    // The identity is always the empty map, regardless of history.
     if (first?.length === this.size) this.#map.delete(first.key);
     return moved;
   }
 
-  /** Gives every run a fresh and short key; otherwise edits at one place would end at the limit of a key's length. */
-  async #dealKeys(): Promise<void> {
+  /**
+   * Gives each run a new short key. Otherwise repeated edits at one place would exceed the limit of
+   * a key's length.
+   */
+  async #reassignKeys(): Promise<void> {
     const runs: Run[] = [];
     for await (const { id, length } of this.runs()) runs.push({ id, length });
     for await (const { key } of this.#map.items()) this.#map.delete(key);
@@ -146,7 +156,7 @@ export class Axis {
     await this.#join(position);
   }
 
-  /** Makes sure that a run starts at a position. */
+  /** Splits a run so that a run starts at a position. */
   async #split(position: number): Promise<void> {
     const run = await this.#find(position);
     if (run === undefined || run.start === position) return;
@@ -158,7 +168,7 @@ export class Axis {
     this.#put(key, { id: run.id + head, length: run.length - head });
   }
 
-  /** Makes one run of two that meet at a position, where the ids go on without a break. */
+  /** Joins two runs that meet at a position if their ids are consecutive. */
   async #join(position: number): Promise<void> {
     if (position === 0) return;
     const left = await this.#find(position - 1);
@@ -185,5 +195,5 @@ function placedRun({ key, value, start }: Omit<WeighedItem, 'weight'>): PlacedRu
     const [id, length] = value;
     if (typeof id === 'number' && typeof length === 'number') return { key, id, length, start };
   }
-  throw new Error(`an axis holds something else than a run under ${key}`);
+  throw new Error(`the value under ${key} of an axis is not a run`);
 }

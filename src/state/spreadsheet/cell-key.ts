@@ -1,23 +1,24 @@
-/** Rows of a sheet: ids and positions run from 0 up to but not including this. */
+/** Rows of a sheet. Ids and positions go from 0 up to but not including this. */
 export const MAX_ROWS = 2 ** 32;
 /** Columns of a sheet. */
 export const MAX_COLUMNS = 2 ** 20;
-/** Columns whose cells lie together. */
+/** Columns of a stripe. The cells of a stripe have neighbouring keys. */
 export const STRIPE_COLUMNS = 128;
 
 const ROW_SPAN = STRIPE_COLUMNS;
 const STRIPE_SPAN = MAX_ROWS * ROW_SPAN;
 
 /**
- * A cell's key, from the ids of its row and column: column stripe (13 bits), row (32), column in its stripe (7). Cells of
- * neighbouring rows and columns have neighbouring keys, so a rectangle lies in few leaves.
+ * A cell's key, from the ids of its row and column: column stripe (13 bits), row (32), column in
+ * its stripe (7). Cells of neighbouring rows and columns have neighbouring keys, so a rectangle
+ * lies in few leaves.
  */
 export function cellKey(row: number, column: number): number {
   const inStripe = column % STRIPE_COLUMNS;
   return stripeStart((column - inStripe) / STRIPE_COLUMNS) + row * ROW_SPAN + inStripe;
 }
 
-/** The first key of a stripe; of the stripe after the last, the first number that is no key. */
+/** The first key of a stripe. For the stripe after the last: the first number that is not a key. */
 export function stripeStart(stripe: number): number {
   return stripe * STRIPE_SPAN;
 }

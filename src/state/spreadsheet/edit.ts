@@ -3,7 +3,9 @@ import { BodyInvalidError, SheetLimitError } from '../../errors.ts';
 import { at } from '../../tree/array.ts';
 import { MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
 
-/** The entry types that the spreadsheet reducer folds, each with the highest version of its body. */
+/**
+ * The entry types that the spreadsheet reducer folds, each with the highest version of its body.
+ */
 export const SHEET_ENTRY_VERSIONS = {
   Set: 1,
   'Insert Rows': 1,
@@ -14,24 +16,27 @@ export const SHEET_ENTRY_VERSIONS = {
 
 export type SheetEntryType = keyof typeof SHEET_ENTRY_VERSIONS;
 
-/** One cell of a Set: row and column as a person counts them, from 0, and its value; null or '' empties the cell. */
+/**
+ * One cell of a Set: row and column by position, from 0, and the value. Null or '' empties the
+ * cell.
+ */
 export type CellEdit = readonly [row: number, column: number, value: Value];
 
 export type SheetEdit =
   | { readonly type: 'Set'; readonly cells: readonly CellEdit[] }
   | { readonly type: Exclude<SheetEntryType, 'Set'>; readonly position: number; readonly count: number };
 
-/** The body of an entry that says this edit, in version 1: an array of cells, or `[position, count]`. */
+/** The body of an edit's entry in version 1: an array of cells, or `[position, count]`. */
 export function sheetBody(edit: SheetEdit): Value {
   return edit.type === 'Set' ? edit.cells : [edit.position, edit.count];
 }
 
 /**
- * Reads the body of a spreadsheet entry, and checks that it stays inside of the sheet.
+ * Reads the body of a spreadsheet entry and checks that the edit stays inside the sheet.
  * @throws BodyInvalidError, SheetLimitError
  */
 export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
-  if (!isArray(body)) throw invalid(type, 'its body is no array');
+  if (!isArray(body)) throw invalid(type, 'its body is not an array');
   if (type === 'Set') return { type, cells: checkCells(body) };
   const [position, count, ...rest] = body;
   if (!isNatural(position) || !isNatural(count) || rest.length > 0) {
@@ -39,7 +44,7 @@ export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
   }
   const size = type.endsWith('Rows') ? MAX_ROWS : MAX_COLUMNS;
   if (position + count > size) {
-    throw new SheetLimitError(`'${type}' at ${position}, ${count} of them, reaches past the last of ${size}`, {
+    throw new SheetLimitError(`'${type}' of ${count} at position ${position} exceeds the size of ${size}`, {
       advice: LIMITS,
     });
   }
@@ -48,13 +53,14 @@ export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
 
 const LIMITS = `Stay within rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COLUMNS - 1}`;
 
-// Plain indexes here: this runs for every cell of every entry, often in a process that has only just started.
+// A plain loop with indexes, since it runs for every cell of every entry, often in a process that
+// has just started.
 function checkCells(cells: readonly Value[]): readonly CellEdit[] {
   if (!cells.every(isCell)) throw invalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
   for (let i = 0; i < cells.length; i++) {
     const cell = at(cells, i);
     if (cell[0] >= MAX_ROWS || cell[1] >= MAX_COLUMNS) {
-      throw new SheetLimitError(`the cell at row ${cell[0]}, column ${cell[1]} is outside of the sheet`, {
+      throw new SheetLimitError(`the cell at row ${cell[0]}, column ${cell[1]} is outside the sheet`, {
         advice: LIMITS,
       });
     }
@@ -76,6 +82,6 @@ function isNatural(value: Value | undefined): value is number {
 
 function invalid(type: string, reason: string): BodyInvalidError {
   return new BodyInvalidError(`a '${type}' entry cannot be read: ${reason}`, {
-    advice: 'Correct what writes these entries; the snapshot goes on once a reducer can fold this one',
+    advice: 'Correct the program that writes these entries, then deploy a reducer that can fold this entry',
   });
 }

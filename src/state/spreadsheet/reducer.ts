@@ -5,14 +5,14 @@ import { Sheet } from './sheet.ts';
 
 const sheets = new WeakMap<ReducerDraft, Sheet>();
 
-/** The sheet of a draft: one object for as long as the draft lives, since it remembers what it looked up. */
+/** The sheet of a draft. There is one object per draft, since it remembers its last lookups. */
 export function sheetOf(draft: ReducerDraft): Sheet {
   const known = sheets.get(draft) ?? new Sheet(draft);
   sheets.set(draft, known);
   return known;
 }
 
-/** Folds the edits of a spreadsheet: cells, and rows and columns that come and go. */
+/** Folds the edits of a spreadsheet: values of cells, and inserted and deleted rows and columns. */
 export const spreadsheet: Reducer = {
   name: 'spreadsheet',
   version: 1,
@@ -37,11 +37,14 @@ function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
   }
 }
 
-/** Sets cells from an index on; without a promise as long as nothing has to be fetched, which is nearly always. */
+/**
+ * Sets cells from an index on. Returns no promise if nothing must be fetched, which is nearly
+ * always the case.
+ */
 function setCells(sheet: Sheet, cells: readonly CellEdit[], from: number): void | Promise<void> {
   for (let i = from; i < cells.length; i++) {
     const cell = at(cells, i);
-    const buffer = sheet.set(cell[0], cell[1], cell[2]);
-    if (buffer !== undefined) return buffer.then(() => setCells(sheet, cells, i + 1));
+    const fetched = sheet.set(cell[0], cell[1], cell[2]);
+    if (fetched !== undefined) return fetched.then(() => setCells(sheet, cells, i + 1));
   }
 }

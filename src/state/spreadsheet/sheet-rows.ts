@@ -1,7 +1,7 @@
 import type { Value } from '../../codec/value.ts';
 import type { Sheet, Span } from './sheet.ts';
 
-/** What a person reads in a cell: '' where it is empty, otherwise the value as text. */
+/** The text of a cell: '' if it is empty, otherwise the value as text. */
 export function cellText(value: Value | undefined): string {
   if (value === undefined || value === null) return '';
   if (typeof value === 'string') return value;
@@ -11,8 +11,8 @@ export function cellText(value: Value | undefined): string {
 }
 
 /**
- * The rows of a sheet from the first position of a span to the last one with a cell in it, each as texts without the
- * empty cells at its end. Rows are made as they are asked for, so a sheet of any size streams through.
+ * The rows of a sheet from the start of a span to the last row with a cell, each as texts without
+ * the empty cells at its end. Makes rows on demand, so it streams sheets of any size.
  */
 export async function* sheetRows(sheet: Sheet, rows?: Span, columns?: Span): AsyncGenerator<string[]> {
   let position = rows?.from ?? 0;

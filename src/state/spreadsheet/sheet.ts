@@ -17,7 +17,7 @@ import {
   stripeStart,
 } from './cell-key.ts';
 
-/** A cell that is not empty, by position. */
+/** A non-empty cell, by position. */
 export interface Cell {
   readonly row: number;
   readonly column: number;
@@ -31,10 +31,13 @@ export interface Span {
 }
 
 const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
-/** So many runs of rows in stripes are walked without a look at which of them hold cells. */
+/** Up to this many runs of rows in stripes are walked without a check which of them have cells. */
 const FEW_WALKS = 64;
 
-/** A spreadsheet in a draft: cells under stable row and column ids, and an axis each way from positions to ids. */
+/**
+ * A spreadsheet in a draft: cells under stable row and column ids, and two axes from positions to
+ * ids.
+ */
 export class Sheet {
   readonly rows: Axis;
   readonly columns: Axis;
@@ -47,8 +50,8 @@ export class Sheet {
   }
 
   /**
-   * Sets the cell at a position; null or '' empties it. Done at once, without a promise, where the runs that row and
-   * column lie in were the last ones looked at.
+   * Sets the cell at a position. Null or '' empties it. Works without a promise if the last lookups
+   * found the runs of row and column.
    */
   set(row: number, column: number, value: Value): undefined | Promise<void> {
     const rowId = this.rows.peek(row);
@@ -83,7 +86,7 @@ export class Sheet {
     this.#dropColumns(await this.columns.delete(position, count));
   }
 
-  /** The cells of a rectangle that are not empty, in order of row; within a row in no promised order. */
+  /** The non-empty cells of a rectangle in order of row. The order within a row is not promised. */
   async *cells(
     rows: Span = { from: 0, to: MAX_ROWS },
     columns: Span = { from: 0, to: MAX_COLUMNS },
@@ -92,7 +95,7 @@ export class Sheet {
     const columnRuns = new IdRuns(await Array.fromAsync(this.columns.runs(columns.from, columns.to)));
     for (const { run, stripes } of await this.#occupied(rowRuns, columnRuns)) {
       const walks = await Promise.all(stripes.map((stripe) => this.#walk(stripe, run)));
-      // A binary heap: the first walk has the least row, and of several the least stripe.
+      // A binary heap. The first walk has the least row; ties go to the least stripe.
       walks.sort((a, b) => (isBefore(a, b) ? -1 : 1));
       for (let first = walks[0]; first !== undefined && first.row !== Number.POSITIVE_INFINITY; first = walks[0]) {
         const { row } = first;
@@ -106,8 +109,8 @@ export class Sheet {
   }
 
   /**
-   * How many rows and how many columns it takes to show every cell that is not empty; 0 of both if there is none.
-   * Reads every key, but no value.
+   * The numbers of rows and columns that contain all non-empty cells; 0 and 0 for an empty sheet.
+   * Reads all keys, but no values.
    */
   async usedRange(): Promise<{ readonly rows: number; readonly columns: number }> {
     const rowRuns = new IdRuns(await Array.fromAsync(this.rows.runs()));
@@ -122,10 +125,14 @@ export class Sheet {
     return { rows, columns };
   }
 
-  /** The runs of rows that may hold cells, in order, with the stripes in which they may. */
+  /**
+   * The runs of rows that may have cells, in order, each with the stripes in which it may have
+   * them.
+   */
   async #occupied(rows: readonly PositionedRun[], columns: IdRuns): Promise<readonly OccupiedRun[]> {
     const keys = new RectangleKeys(rows, columns);
-    // To walk a few stripes that have no cells costs no more than to find that out, and they are read side by side.
+    // Walking a few empty stripes costs no more than finding out that they are empty. The walks run
+    // in parallel.
     if (rows.length * keys.stripeCount <= FEW_WALKS) {
       const stripes = [...keys.stripes()];
       return rows.map((run) => ({ run, stripes }));
@@ -150,7 +157,7 @@ export class Sheet {
     return walk;
   }
 
-  /** One range for each run, however many stripes there are. */
+  /** Deletes the cells of rows by id: one range per run, for any number of stripes. */
   #dropRows(runs: readonly Run[]): void {
     for (const { id, length } of runs) {
       const every = { period: stripeStart(1), from: rowStart(0, id), to: rowStart(0, id + length) };
@@ -158,7 +165,10 @@ export class Sheet {
     }
   }
 
-  /** At most three ranges for each run: whole stripes, and a part of the first and of the last one. */
+  /**
+   * Deletes the cells of columns by id: at most three ranges per run (whole stripes, parts of the
+   * first and last stripe).
+   */
   #dropColumns(runs: readonly Run[]): void {
     for (const { id, length } of runs) {
       const end = id + length;
@@ -172,7 +182,7 @@ export class Sheet {
     }
   }
 
-  /** Drops the cells of some columns, by id, of one stripe. */
+  /** Deletes the cells of columns, by id, within one stripe. */
   #dropInStripe(stripe: number, from: number, to: number): void {
     if (from === to) return;
     const start = stripe * STRIPE_COLUMNS;
@@ -181,13 +191,13 @@ export class Sheet {
   }
 }
 
-/** A run of rows and the stripes in which it may hold cells. */
+/** A run of rows and the stripes in which it may have cells. */
 interface OccupiedRun {
   readonly run: PositionedRun;
   readonly stripes: readonly number[];
 }
 
-/** Runs in order of id, to find the run of an id. */
+/** Runs in order of id, for lookups by id. */
 class IdRuns {
   readonly runs: readonly PositionedRun[];
   #latest: PositionedRun | undefined;
@@ -196,7 +206,7 @@ class IdRuns {
     this.runs = runs.toSorted((a, b) => a.id - b.id);
   }
 
-  /** The position of an id; undefined if no run holds it. */
+  /** The position of an id; undefined if no run contains it. */
   position(id: number): number | undefined {
     const latest = this.#latest;
     if (latest !== undefined && id >= latest.id && id < latest.id + latest.length) return latest.start + id - latest.id;
@@ -206,17 +216,17 @@ class IdRuns {
     return run.start + id - run.id;
   }
 
-  /** The run that holds an id, otherwise the first run behind it. */
+  /** The run that contains an id, otherwise the first run after it. */
   endingAfter(id: number): PositionedRun | undefined {
     return this.runs[firstIndex(this.runs, ({ id: start, length }) => start + length > id)];
   }
 }
 
-/** The keys of all cells of a rectangle, as one span for each run of rows in each stripe. */
+/** The keys of all cells of a rectangle: one span per run of rows and stripe. */
 class RectangleKeys implements KeySet {
   readonly stripeCount: number;
   readonly #rows: IdRuns;
-  /** Stripes that follow each other, ascending. */
+  /** Spans of consecutive stripes, ascending. */
   readonly #stripes: Span[] = [];
 
   constructor(rows: readonly PositionedRun[], columns: IdRuns) {
@@ -235,7 +245,7 @@ class RectangleKeys implements KeySet {
     for (const { from, to } of this.#stripes) for (let stripe = from; stripe < to; stripe++) yield stripe;
   }
 
-  /** The run of rows that holds a key. */
+  /** The run of rows that contains a key. */
   rowRun(key: number): PositionedRun | undefined {
     return this.#rows.endingAfter(keyRow(key));
   }
@@ -250,7 +260,7 @@ class RectangleKeys implements KeySet {
     return first === undefined || next === undefined ? undefined : rowsOf(next, first);
   }
 
-  /** The first stripe of the rectangle at or behind another one. */
+  /** The first stripe of the rectangle at or after the given one. */
   #stripeFrom(stripe: number): number | undefined {
     const span = this.#stripes[firstIndex(this.#stripes, ({ to }) => to > stripe)];
     return span === undefined ? undefined : Math.max(span.from, stripe);
@@ -261,7 +271,9 @@ function rowsOf(stripe: number, { id, length }: Run): KeySpan {
   return { from: rowStart(stripe, id), to: rowStart(stripe, id + length) };
 }
 
-/** The index of the first item for which a test holds; it must hold for all items behind it too. */
+/**
+ * The index of the first item for which a test holds. The test must hold for all later items too.
+ */
 function firstIndex<T>(items: readonly T[], holds: (item: T) => boolean): number {
   let low = 0;
   let high = items.length;
@@ -273,7 +285,7 @@ function firstIndex<T>(items: readonly T[], holds: (item: T) => boolean): number
   return low;
 }
 
-/** Brings the first item of a heap to its place. */
+/** Restores the heap order after its first item changed. */
 function siftDown(heap: StripeWalk[]): void {
   const item = at(heap, 0);
   let index = 0;
@@ -293,7 +305,7 @@ function isBefore(a: StripeWalk, b: StripeWalk): boolean {
   return a.row < b.row || (a.row === b.row && a.stripe < b.stripe);
 }
 
-/** Cells of one stripe in order of row. `row` is infinite past the last one. */
+/** The cells of one stripe in order of row. `row` is infinite past the last cell. */
 class StripeWalk {
   readonly stripe: number;
   row = Number.POSITIVE_INFINITY;

@@ -111,7 +111,7 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   const built = await buildState(deps, log, {
     at: position,
     shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
-    progress: turn === undefined ? 'where far' : 'always',
+    progress: turn === undefined ? 'if far' : 'always',
   });
   const encoded = encodeRoot(deps.platform, built.root);
   const { root } = built;

@@ -470,7 +470,7 @@ export const COMMANDS: Cases = {
     await here('archive', log, '0');
     await restore();
   },
-  "Look at it, then run 'logfold resume LOG', which removes it": async (refused) => {
+  "Look at the object, then run 'logfold resume LOG', which removes it": async (refused) => {
     const log = await snapshotted();
     await place.blobs.put(stopKey(log), Buffer.from('{'));
     await place.client.addSnapshot(log);
@@ -486,7 +486,7 @@ export const COMMANDS: Cases = {
       await paste(await refused(() => here('verify', log)));
       await here('export', log, '--csv', join(files, 'mended.csv'));
     },
-  "Something else than logfold changed the entry; if it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again":
+  "Another program changed the entry. If it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again":
     async (refused) => {
       const log = await snapshotted();
       const at = { segment: 0, entry: 2 };

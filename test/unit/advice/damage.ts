@@ -97,8 +97,8 @@ async function damagedNote(sheet: SheetLog | SheetLogs, key: string): Promise<vo
 
 /** Advice about what is wrong with a log, its table or its bucket. */
 export const DAMAGE: Cases = {
-  'Bring back the object, from a version or a copy of the bucket': objectBroughtBack(archiveRead, 'lost'),
-  'Nothing of it was used. Bring back the object as it was, from a version or a copy of the bucket': objectBroughtBack(
+  'Restore the object from a version or a backup of the bucket': objectBroughtBack(archiveRead, 'lost'),
+  'No part of it was used. Restore the original object from a version or a backup of the bucket': objectBroughtBack(
     archiveRead,
     'altered',
   ),
@@ -155,7 +155,7 @@ export const DAMAGE: Cases = {
     await sheet.complete(position);
     expect(await sheet.compact(position)).toMatchObject({ outcome: 'settled' });
   },
-  'Nothing was changed. Restore the entry from a backup of the table': async (refused) => {
+  'No archive was written. Restore the entry from a backup of the table': async (refused) => {
     const sheet = await SheetLog.create();
     const position = await sheet.edit(set(0, 0, 'a'));
     await sheet.completed();
@@ -166,9 +166,7 @@ export const DAMAGE: Cases = {
     await sheet.tables.putItems([backup]);
     expect(await sheet.archive()).toMatchObject({ outcome: 'archived' });
   },
-  'Nothing left the table because of it. Find out what changed the entry, and put it back as it was': async (
-    refused,
-  ) => {
+  'No entry expired because of this. Find out which program changed the entry, and restore it': async (refused) => {
     const sheet = await archivedSheet();
     const right = await itemAt(sheet, { segment: 0, entry: 1 });
     await sheet.tables.putItems([{ ...right, T: { S: 'Other' } }]);
@@ -214,7 +212,7 @@ export const DAMAGE: Cases = {
     await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log });
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   },
-  'Something else than logfold changed the entry. Delete it from the table: then it is read from its archive': async (
+  'Another program changed the entry. Delete it from the table, so that readers take it from its archive': async (
     refused,
   ) => {
     const sheet = await archivedSheet();

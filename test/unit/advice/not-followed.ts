@@ -33,7 +33,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   ],
   'a state that reaches it takes more memory and time than a test has': [
     'Correct the reducer so that it uses fewer maps and less metadata, raise its version, and deploy it',
-    'Nothing was published. Correct the reducer, raise its version, and deploy it',
+    'No snapshot was published. Correct the reducer, raise its version, and deploy it',
   ],
   'the collection needs more chunks than a test here has; tests of turns bring it about': [
     "Run 'logfold collect LOG' where no time limit holds",
@@ -44,7 +44,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Unset LOGFOLD_ENGINE to use DynamoDB Local. …',
     'Read it with a native Zstandard, for example in Node',
     'Read it with the release of logfold that wrote it, or a newer one',
-    'Read it with the version that wrote it, or a newer one',
+    'Read the archive with the version of logfold that wrote it, or a newer one',
     'While a newer version is being deployed, nothing has to be done; afterwards redrive what is in the dead-letter queue',
     'Append and load with a program of your own, as the application does',
   ],

@@ -45,7 +45,7 @@ export const REDUCERS: Cases = {
       fold: () => undefined,
     },
   ),
-  'Correct what writes these entries; the snapshot goes on once a reducer can fold this one': anotherReducer(
+  'Correct the program that writes these entries, then deploy a reducer that can fold this entry': anotherReducer(
     { type: 'Insert Rows', version: 1 },
     { ...versionedSheet(2), fold: () => undefined },
   ),
@@ -66,7 +66,7 @@ export const REDUCERS: Cases = {
       (draft) => MANY.map((name) => draft.map(name, 'number').put(1, 'x')),
       (draft) => MANY.map((name) => draft.map('all', 'string').put(`${name} 1`, 'x')),
     ),
-  'Correct the reducer so that it does without one of the two, raise its version, and deploy it': corrected(
+  'Correct the reducer so that it uses only one of the two, raise its version, and deploy it': corrected(
     (draft) => draft.map('m', 'number', { buffers: true }).put(1, 'x', 2),
     (draft) => {
       draft.map('m', 'number', { buffers: true }).put(1, 'x');
@@ -85,7 +85,7 @@ export const REDUCERS: Cases = {
         draft.map('m', 'string').put('a', 'x');
       },
     ),
-  'Correct the reducer so that it keeps large or many values in a map, raise its version, and deploy it': corrected(
+  'Correct the reducer so that it stores large or many values in a map, raise its version, and deploy it': corrected(
     (draft) => draft.meta.set('large', 'x'.repeat(MAX_META_SIZE)),
     (draft) => draft.map('large', 'number').put(1, 'x'.repeat(MAX_META_SIZE)),
   ),

@@ -245,11 +245,11 @@ export const VALUES: Cases = {
     checkValue(every);
     encodeValue(every);
   },
-  'Replace it, for example with String.prototype.toWellFormed': async (refused) => {
+  'Replace the surrogate, for example with String.prototype.toWellFormed': async (refused) => {
     await refused(() => checkValue(SURROGATE));
     checkValue(SURROGATE.toWellFormed());
   },
-  'Replace it before appending, for instance with toWellFormed()': async (refused) => {
+  'Replace the surrogate before you append, for instance with toWellFormed()': async (refused) => {
     await refused(() => encodeValue(SURROGATE));
     encodeValue(SURROGATE.toWellFormed());
   },
