@@ -77,7 +77,7 @@ test.each([
   ['native code', nativePlatform],
   ['WebAssembly', wasmPlatform],
 ])('a frame that states no content size is refused by %s', (_, platform) => {
-  expect(() => platform.decompress(WITHOUT_SIZE, 100)).toThrow('not state its');
+  expect(() => platform.decompress(WITHOUT_SIZE, 100)).toThrow(/states? its content size/);
   const chunk = Uint8Array.of(0x4c, 0x47, 0x46, 1, 1, 0, 0, 0, 3, ...WITHOUT_SIZE);
   const id = chunkId(platform, Uint8Array.of(1, 2, 3));
   expect(() => openChunk(platform, id, chunk)).toThrow(ChunkCorruptError);
