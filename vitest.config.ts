@@ -3,55 +3,62 @@ import { bundledSources } from './test/support/bundled-sources.ts';
 
 const { plugin, file } = bundledSources();
 
-/** Whole command lines, deployments and histories: `npm run test:all` runs them, `npm test` does not. */
+/** Whole command lines, deployments and real histories. Only the long tests run these. */
 const LONG = [
   'test/integration/cli-{bad-input,flush,interrupt,life,manners,poison,reducer}.test.ts',
-  'test/integration/{archive-file,demo,deployed,edit-history,edit-history-life,engine}.test.ts',
+  'test/integration/{archive-file,cost-report,demo,deployed,edit-history,edit-history-life,engine}.test.ts',
   'test/integration/{handlers,hanging-reducer,kill,throttling}.test.ts',
 ];
-const SIMULATION = 'test/simulation/**/*.test.ts';
+/** Random inputs and histories. `npm test` runs fewer of them than the long tests. */
+const RANDOM = [
+  'test/property/**/*.test.ts',
+  'test/simulation/**/*.test.ts',
+  'test/unit/{canonical,chunk-codec,node,root,zstd}.test.ts',
+];
+/** Tests of how bytes become values and values become bytes. They also run on the bundle. */
+const ENCODING = [
+  'test/bundles/**/*.test.ts',
+  'test/golden/**/*.test.ts',
+  'test/unit/{body,canonical,item-codec,node}.test.ts',
+  'test/property/{item-codec,keys,reducers,spreadsheet,text}.test.ts',
+];
+/** Unit tests that start an engine, other processes or long computations. */
+const SLOW_UNIT = ['test/unit/{advice,cost,cli-*}.test.ts'];
+
+const FEW = { LOGFOLD_HISTORIES: '10', LOGFOLD_RUN_SHARE: '0.2' };
+const MANY = { LOGFOLD_HISTORIES: '500', LOGFOLD_RUN_SHARE: '1' };
+
+/** The stack needs Python and has its own configuration. */
+const NEVER = [...configDefaults.exclude, 'test/stack/**'];
 const HANG_MS = 20 * 60_000;
+
+/** Tests of the code as deployed: Node loads the bundle as it is. */
+function onBundle(name: string, include: string[], env: Record<string, string>) {
+  return {
+    extends: true as const,
+    plugins: [plugin],
+    test: { name, include, env: { ...env, LOGFOLD_BUNDLE: file }, server: { deps: { external: [file] } } },
+  };
+}
+
+function onSources(name: string, include: string[], exclude: string[], env: Record<string, string>) {
+  return { extends: true as const, test: { name, include, exclude: [...NEVER, ...exclude], env } };
+}
 
 export default defineConfig({
   test: {
-    // Only what hangs may fail by a time limit: a machine that is busy with other things is no fault.
+    // A time limit is for tests that hang. A busy machine must not fail a test.
     testTimeout: HANG_MS,
     hookTimeout: HANG_MS,
     pool: 'forks',
-    // By default one core is left alone, which on a machine of two is half of it.
+    // Vitest would leave one core idle, which is half of a small machine.
     maxWorkers: 2,
     projects: [
-      {
-        extends: true,
-        test: {
-          name: 'sources',
-          include: ['test/**/*.test.ts'],
-          // The stack needs programs in Python, and has a configuration of its own.
-          exclude: [...configDefaults.exclude, 'test/stack/**', 'test/bundles/**', ...LONG],
-          env: { LOGFOLD_HISTORIES: '20' },
-        },
-      },
-      {
-        extends: true,
-        test: { name: 'long', include: [...LONG, SIMULATION], env: { LOGFOLD_HISTORIES: '500' } },
-      },
-      {
-        extends: true,
-        plugins: [plugin],
-        test: {
-          // How bytes become values and values become bytes, once more as deployed.
-          name: 'bundles',
-          include: [
-            'test/bundles/**/*.test.ts',
-            'test/golden/**/*.test.ts',
-            'test/unit/{body,canonical,item-codec,node}.test.ts',
-            'test/property/{item-codec,keys,reducers,spreadsheet,text}.test.ts',
-          ],
-          env: { LOGFOLD_BUNDLE: file },
-          // Node loads the bundle as it is.
-          server: { deps: { external: [file] } },
-        },
-      },
+      onSources('unit', ['test/unit/**/*.test.ts'], SLOW_UNIT, FEW),
+      onSources('sources', ['test/**/*.test.ts'], ['test/bundles/**', ...LONG], FEW),
+      onBundle('bundles', ENCODING, FEW),
+      onSources('long', [...LONG, ...RANDOM], [], MANY),
+      onBundle('long-bundles', ['test/property/{reducers,spreadsheet}.test.ts'], MANY),
     ],
   },
 });

@@ -30,6 +30,7 @@ import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
 import { allItems, batches, joined, partsOfItems, segmentItems, storeArchive, written } from '../support/archives.ts';
 import { damaged } from '../support/damage.ts';
 import { allEntries, entryAt, LOG, NOON, recordRequests } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { texts } from '../support/values.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
@@ -98,7 +99,7 @@ describe('a line', () => {
         expect(line).not.toMatch(/[\n\r]/);
         deepStrictEqual(decodeItemLine(line), ordered(value));
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 
@@ -107,7 +108,7 @@ describe('a line', () => {
       fc.property(item, (value) => {
         expect(encodeItemLine(turned(value))).toBe(encodeItemLine(value));
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -138,7 +139,7 @@ describe('a line', () => {
           }
         },
       ),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 });
@@ -187,7 +188,7 @@ describe('a seek table', () => {
         const entries = decodeSeekTable(bytes);
         if (entries !== undefined) expect(encodeSeekTable(entries)).toEqual(bytes);
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 });
@@ -230,7 +231,7 @@ describe('an index', () => {
           expect(error).toBeInstanceOf(ArchiveCorruptError);
         }
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 });
@@ -351,7 +352,7 @@ describe('an archived log store', () => {
         expect(await read({ from: start, to: { segment: 1, entry: 2 } })).toEqual(originals.slice(from, count + 2));
         expect(await read({ from: start, to: 'end' })).toEqual(originals.slice(from));
       }),
-      { numRuns: 300 },
+      { numRuns: propertyRuns(300) },
     );
   });
 
@@ -369,7 +370,7 @@ describe('an archived log store', () => {
         const items = await allItems(store.items(LOG, range, { consistent: true }));
         expect(items.map(decodeEntry)).toEqual(expected);
       }),
-      { numRuns: 300 },
+      { numRuns: propertyRuns(300) },
     );
   });
 
@@ -384,7 +385,7 @@ describe('an archived log store', () => {
         const shows = gone.some((number) => number >= from && !gone.includes(number + 1) && number + 1 < count);
         if (shows || gone.includes(from)) expect(read).toEqual(all);
       }),
-      { numRuns: 200 },
+      { numRuns: propertyRuns(200) },
     );
   });
 
@@ -436,7 +437,7 @@ describe('an archived log store', () => {
         expect(await requestsOf(store)).toEqual(await requestsOf(tables));
         expect(blobs.usage().gets).toBe(before);
       }),
-      { numRuns: 100 },
+      { numRuns: propertyRuns(100) },
     );
   });
 });

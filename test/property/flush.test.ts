@@ -5,6 +5,7 @@ import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { isStateFlushed } from '../../src/state/state.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 import { SheetModel, sheetEdits } from '../support/sheet-model.ts';
 
@@ -57,7 +58,7 @@ test('compacting changes nothing that is read, whatever is folded before and aft
       }
       expect(await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).toMatchObject({ equal: true });
     }),
-    { numRuns: 150 },
+    { numRuns: propertyRuns(150) },
   );
   // Histories in which nothing ever waits would prove nothing.
   expect(compacted).toBeGreaterThan(0);

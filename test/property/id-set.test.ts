@@ -5,6 +5,7 @@ import type { Leaf } from '../../src/tree/node.ts';
 import { IdSet } from '../../src/workers/gc/id-set.ts';
 import { Marks, partOf } from '../../src/workers/gc/mark.ts';
 import { nodeStore } from '../support/chunks.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 const PARTS = [1, 4, 16, 64, 256];
 
@@ -34,7 +35,7 @@ describe('IdSet', () => {
         }
         for (const [, id] of given) expect(set.has(id)).toBe(model.has(id));
       }),
-      { numRuns: 100 },
+      { numRuns: propertyRuns(100) },
     );
   });
 

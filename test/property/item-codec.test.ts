@@ -7,6 +7,7 @@ import { decodeBody, encodeBody } from '../../src/log/body.ts';
 import type { Entry, StoredBody } from '../../src/log/entry.ts';
 import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
 import type { Segment } from '../../src/log/segment.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
 const seconds = fc.nat(Number.MAX_SAFE_INTEGER);
@@ -97,7 +98,7 @@ test('every entry survives its item', () => {
     fc.property(entry, (given) => {
       deepStrictEqual(decodeEntry(encodeEntry(given)), given);
     }),
-    { numRuns: 500 },
+    { numRuns: propertyRuns(500) },
   );
 });
 
@@ -106,7 +107,7 @@ test('every segment survives its item', () => {
     fc.property(segment, (given) => {
       deepStrictEqual(decodeSegment(encodeSegment(given)), given);
     }),
-    { numRuns: 500 },
+    { numRuns: propertyRuns(500) },
   );
 });
 
@@ -115,7 +116,7 @@ test('every value survives its MessagePack', () => {
     fc.property(messagePack, (value) => {
       deepStrictEqual(decodeBody({ format: 'bytes', bytes: encodeBody(value) }), value);
     }),
-    { numRuns: 1000 },
+    { numRuns: propertyRuns(1000) },
   );
 });
 
@@ -140,6 +141,6 @@ test('arbitrary bytes decode or are refused as undecodable, and nothing else hap
         expect(error).toMatchObject({ code: 'BODY_UNDECODABLE' });
       }
     }),
-    { numRuns: 3000 },
+    { numRuns: propertyRuns(3000) },
   );
 });

@@ -22,6 +22,7 @@ import {
   rootPrefix,
   stopKey,
 } from '../../src/store/keys.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const ID = '0123456789abcdef'.repeat(4);
@@ -87,7 +88,7 @@ describe('keys of the bucket', () => {
         const parsed = parseKey(text);
         if (parsed !== undefined) expect(formatKey(parsed)).toBe(text);
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 

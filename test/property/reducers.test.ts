@@ -13,6 +13,7 @@ import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/random-reducers.ts';
 import { flushedHash } from '../support/settled-hash.ts';
 
@@ -88,10 +89,10 @@ describe('a fold of a random reducer', () => {
         if (Object.hasOwn(Object(plain), 'stopped')) stopped++;
         else ended++;
       }),
-      { numRuns: 400 },
+      { numRuns: propertyRuns(400) },
     );
     // Folds that all stop, or never do, would prove little.
-    expect(Math.min(stopped, ended)).toBeGreaterThan(20);
+    expect(Math.min(stopped, ended)).toBeGreaterThan(propertyRuns(20));
   });
 
   test('reads and gives the same wherever snapshots fall, edits are written out and snapshots are settled', async () => {
@@ -102,7 +103,7 @@ describe('a fold of a random reducer', () => {
         const plain = await outcome(entries, () => 'nothing');
         expect(await outcome(entries, (index) => where[index] ?? 'nothing')).toEqual(plain);
       }),
-      { numRuns: 250 },
+      { numRuns: propertyRuns(250) },
     );
   });
 });

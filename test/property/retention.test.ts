@@ -8,6 +8,7 @@ import {
   type RetentionPolicy,
 } from '../../src/retention/retention-policy.ts';
 import { LOG, NOON } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 const DAY = 24 * 3600;
 const HASH = new Uint8Array(32);
@@ -86,7 +87,7 @@ describe('planRetention', () => {
         expect(may).toEqual(expect.arrayContaining(numbers));
         expect(numbers).not.toContain(all.at(-1)?.segment);
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -99,7 +100,7 @@ describe('planRetention', () => {
           if (now < closed * 1000 + policy.keepDays * DAY * 1000) expect(jobs).not.toContain(segment);
         }
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -119,7 +120,7 @@ describe('planRetention', () => {
           }
         }
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -129,7 +130,7 @@ describe('planRetention', () => {
         const jobs = planRetention(all, policy, now);
         expect(planRetention(all, policy, now + later)).toEqual(expect.arrayContaining(jobs));
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -155,7 +156,7 @@ describe('planRetention', () => {
           else expect(after).toMatchObject({ expires: expect.any(Number), expired: expect.any(Number) });
         }
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -168,7 +169,7 @@ describe('planRetention', () => {
         const later = fromMs + 1e10;
         expect(carryOut(stopped, policy, later, 4).map(stateOf)).toEqual(carryOut(all, policy, fromMs, 4).map(stateOf));
       }),
-      { numRuns: 200 },
+      { numRuns: propertyRuns(200) },
     );
   });
 });

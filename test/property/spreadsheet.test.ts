@@ -8,6 +8,7 @@ import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { flushState, saveState, stateHash } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { SheetModel, sheetEdits, sheetEntry } from '../support/sheet-model.ts';
 import { readRows } from '../support/versioned-sheet.ts';
 
@@ -42,7 +43,7 @@ describe('the spreadsheet reducer', () => {
         const columns = Math.max(0, ...rows.map((row) => row.length));
         expect(await sheetOf(draft).usedRange()).toEqual({ rows: rows.length, columns });
       }),
-      { numRuns: 300 },
+      { numRuns: propertyRuns(300) },
     );
   });
 
@@ -53,7 +54,7 @@ describe('the spreadsheet reducer', () => {
         const whole = await hashOf(one, await fold(one, edits, []));
         expect(await hashOf(other, await fold(other, edits, saves))).toBe(whole);
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 
@@ -81,7 +82,7 @@ describe('the spreadsheet reducer', () => {
         const whole = await hashOf(one, await fold(one, [{ type: 'Set', cells: list }], []));
         expect(await hashOf(other, await fold(other, groups, saves))).toBe(whole);
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 
@@ -102,7 +103,7 @@ describe('the spreadsheet reducer', () => {
         const found = await Array.fromAsync(sheetOf(draft).cells(rows, columns));
         expect(found.sort(order)).toEqual(all.filter(inside).sort(order));
       }),
-      { numRuns: 200 },
+      { numRuns: propertyRuns(200) },
     );
   });
 });
@@ -130,7 +131,7 @@ test('an axis is the permutation that moving blocks of an array gives, and ends 
       }
       expect(await map.count()).toBe(0);
     }),
-    { numRuns: 300 },
+    { numRuns: propertyRuns(300) },
   );
 });
 

@@ -14,6 +14,7 @@ import { getValue, itemAtOffset, rangeItems } from '../../src/tree/read.ts';
 import { emptyTree, type Tree, treeId, treeWeight } from '../../src/tree/tree.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { isInRange, rangeDelete } from '../support/range-deletes.ts';
 
 type Edit =
@@ -99,7 +100,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
         expect(id(store, tree)).toBe(id(fresh, rebuilt));
         expect(treeWeight(tree)).toBe([...model.values()].reduce((total, item) => total + item.weight, 0));
       }),
-      { numRuns: 300 },
+      { numRuns: propertyRuns(300) },
     );
   });
 
@@ -125,7 +126,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
         });
         expect((await itemAtOffset(store, tree, offset))?.key).toEqual(covering?.key);
       }),
-      { numRuns: 200 },
+      { numRuns: propertyRuns(200) },
     );
   });
 
@@ -151,7 +152,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
           expect(difference.after?.value).toEqual(after.get(difference.key)?.value);
         }
       }),
-      { numRuns: 200 },
+      { numRuns: propertyRuns(200) },
     );
   });
 });

@@ -23,6 +23,7 @@ import { removeSets } from '../../src/tree/range-removal.ts';
 import { emptyTree, type Tree, treeCount, treeId } from '../../src/tree/tree.ts';
 import { bufferEdits, flush, flushThresholdBytes } from '../../src/tree/write-buffer.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { isInRange, rangeDelete } from '../support/range-deletes.ts';
 
 type Edit = { readonly put: Key; readonly value: Value } | { readonly delete: Key } | RangeDelete;
@@ -127,7 +128,7 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
         const rebuilt = withoutBuffer(await editTree(fresh, emptyTree(kind), edits));
         expect(await idOf(store, await flush(store, map))).toBe(await idOf(fresh, rebuilt));
       }),
-      { numRuns: 400 },
+      { numRuns: propertyRuns(400) },
     );
   });
 
@@ -147,7 +148,7 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
           expect(now?.value).toEqual(after.model.get(key));
         }
       }),
-      { numRuns: 200 },
+      { numRuns: propertyRuns(200) },
     );
   });
 });

@@ -2,6 +2,7 @@ import { constants, zstdCompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { frameBytes } from '../../src/codec/zstd-frame.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 /** Contents that compress to all kinds of blocks: a run of one byte, repetition, and what cannot be compressed. */
 const contents = fc.oneof(
@@ -20,7 +21,7 @@ test('a frame ends where the compressor ended it, whatever follows', () => {
       expect(frameBytes(frame)).toBe(frame.length);
       expect(frameBytes(Uint8Array.from([...frame, ...more]))).toBe(frame.length);
     }),
-    { numRuns: 200 },
+    { numRuns: propertyRuns(200) },
   );
 });
 
@@ -31,6 +32,6 @@ test('a frame that is cut off is longer than what is there', () => {
       const length = cut % frame.length;
       expect(frameBytes(frame.subarray(0, length))).toBeGreaterThan(length);
     }),
-    { numRuns: 200 },
+    { numRuns: propertyRuns(200) },
   );
 });

@@ -101,7 +101,8 @@ async function simulate(directory: string, histories: number): Promise<Trial> {
 
 async function runTest(directory: string, { test = '', project }: Mutant): Promise<Trial> {
   const words = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', test];
-  if (project !== undefined) words.push('--project', project);
+  // The project 'unit' runs tests of 'sources' again.
+  words.push('--project', project ?? '!unit');
   const { printed, troubles, seconds } = await run(directory, words);
   const [json] = /^\{"num.*$/m.exec(printed) ?? [];
   const tests =

@@ -9,12 +9,13 @@ test.each([
 ])('inserting %s goes on without end, and keys stay short', async (_, position) => {
   const map = new Draft(nodeStore()).map('rows', 'string');
   const axis = new Axis(map, 2 ** 32);
-  for (let i = 0; i < 7000; i++) await axis.insert(position(i), 1);
+  // A key that is never renewed grows by one character in five insertions.
+  for (let i = 0; i < 1000; i++) await axis.insert(position(i), 1);
   let longest = 0;
   for await (const { key } of map.items()) longest = Math.max(longest, String(key).length);
   expect(longest).toBeLessThanOrEqual(64);
   expect(await map.weight()).toBe(2 ** 32);
   expect(await axis.idAt(0)).toBe(0);
-  expect(await axis.idAt(7001)).toBe(1);
-  expect(await axis.idAt(position(0))).toBe(position(1) === 1 ? 2 ** 32 - 7000 : 2 ** 32 - 1);
+  expect(await axis.idAt(1001)).toBe(1);
+  expect(await axis.idAt(position(0))).toBe(position(1) === 1 ? 2 ** 32 - 1000 : 2 ** 32 - 1);
 });

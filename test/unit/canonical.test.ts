@@ -7,6 +7,7 @@ import { ByteReader, decodeValue, readValue, skipValue } from '../../src/codec/m
 import { MAX_VALUE_DEPTH, type Value } from '../../src/codec/value.ts';
 import { ChunkCorruptError, ValueUnsupportedError } from '../../src/errors.ts';
 import { damaged, truncations } from '../support/damage.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { asRead, keysReversed, nested, values } from '../support/values.ts';
 
 /** Bytes that look like MessagePack more often than random ones do. */
@@ -37,7 +38,7 @@ describe('the canonical encoding', () => {
       fc.property(values, (value) => {
         expect(decodeValue(encodeValue(value))).toEqual(asRead(value));
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 
@@ -48,7 +49,7 @@ describe('the canonical encoding', () => {
         expect(toHex(encodeValue(keysReversed(value)))).toBe(bytes);
         expect(toHex(encodeValue(decodeValue(encodeValue(value))))).toBe(bytes);
       }),
-      { numRuns: 500 },
+      { numRuns: propertyRuns(500) },
     );
   });
 
@@ -64,7 +65,7 @@ describe('the canonical encoding', () => {
       fc.property(values, (value) => {
         expect(plain(other.unpack(encodeValue(value)))).toEqual(asRead(value));
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
   });
 
@@ -114,7 +115,7 @@ describe('reading damaged bytes', () => {
         if (end !== undefined) expect(skipped).toBe(end);
         if (end !== bytes.length) expect(() => decodeValue(bytes)).toThrow(ChunkCorruptError);
       }),
-      { numRuns: 3000 },
+      { numRuns: propertyRuns(3000) },
     );
   });
 
@@ -126,7 +127,7 @@ describe('reading damaged bytes', () => {
           expect(endOf(beginning, skipValue)).toBeUndefined();
         }
       }),
-      { numRuns: 100 },
+      { numRuns: propertyRuns(100) },
     );
   });
 

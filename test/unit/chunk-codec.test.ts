@@ -6,6 +6,7 @@ import type { ChunkPlatform } from '../../src/codec/chunk.ts';
 import { chunkId, HEADER_BYTES, MAX_CHUNK_BYTES, openChunk, packChunk, unpackChunk } from '../../src/codec/chunk.ts';
 import { ChunkCorruptError, TooLargeError } from '../../src/errors.ts';
 import { bitFlips, damaged, truncations, withByte } from '../support/damage.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 const REPETITIVE = new TextEncoder().encode(Array.from({ length: 60 }, (_, i) => `row ${i},value ${i * 7}\n`).join(''));
 const RANDOM = Uint8Array.from({ length: 100 }, (_, i) => (i * 89 + ((i * i) >> 2)) & 0xff);
@@ -74,7 +75,7 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
       fc.property(damaged(whole.bytes), (altered) => {
         expect([toHex(chunk.canonical), 'corrupt']).toContain(opened(altered, whole));
       }),
-      { numRuns: 2000 },
+      { numRuns: propertyRuns(2000) },
     );
   });
 
@@ -109,7 +110,7 @@ describe('opening a chunk', () => {
       fc.property(anything, (bytes) => {
         expect(() => openChunk(nativePlatform, chunkId(nativePlatform, REPETITIVE), bytes)).toThrow(ChunkCorruptError);
       }),
-      { numRuns: 2000 },
+      { numRuns: propertyRuns(2000) },
     );
   });
 

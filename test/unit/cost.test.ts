@@ -1,14 +1,11 @@
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { billOf, scale } from '../../bench/cost/bill.ts';
 import type { Month } from '../../bench/cost/deployment.ts';
 import { Edits } from '../../bench/cost/edits.ts';
-import { DEFAULT_MODEL, EXPIRE_WRITE_UNITS, MEMORY_MB } from '../../bench/cost/model.ts';
-import { runMonths } from '../../bench/cost/months.ts';
-import { costReport, DEFAULT_OPTIONS } from '../../bench/cost/report.ts';
+import { EXPIRE_WRITE_UNITS, MEMORY_MB } from '../../bench/cost/model.ts';
 import { changeUnits, pagesOf, readUnits, scanUnits, storedBytes, transactionUnits } from '../../bench/cost/units.ts';
 import { NO_WORK, type Work } from '../../bench/cost/work.ts';
 import { PRICES } from '../../src/cli/prices.ts';
@@ -183,31 +180,6 @@ test('functions have the sizes that the template gives them', () => {
   expect(functions.get('MaintainFunction')?.memoryMb).toBe(MEMORY_MB.jobs);
   expect(functions.get('SweepFunction')?.memoryMb).toBe(MEMORY_MB.sweep);
   expect(stack.parameters.ExpireWriteUnits).toBe(String(EXPIRE_WRITE_UNITS));
-});
-
-/** The report without what is measured: Lambda's part of the costs, and so the total. */
-function withoutTimes(report: string): string[] {
-  const rows = report.trim().split('\n');
-  const costs = rows.findIndex((row) => row.startsWith('| logs |'));
-  return rows.map((row, i) => {
-    if (i <= costs + 1 || !row.startsWith('|')) return row;
-    return row.split('|').with(7, ' measured ').with(9, ' measured ').join('|');
-  });
-}
-
-test('docs/operations.md has what a run counts', async () => {
-  const document = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-  const printed = /^## What it costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms
-    .exec(document)?.[1]
-    // A formatter pads the columns of tables.
-    ?.replace(/ +/g, ' ')
-    .replace(/-{3,}/g, '---');
-  const report = costReport(await runMonths(DEFAULT_MODEL), DEFAULT_OPTIONS);
-  expect(withoutTimes(printed ?? '')).toEqual(withoutTimes(report));
-  // What is left out is there, and a number.
-  const costs = (printed ?? '').split('\n').filter((row) => /^\| 1[0,]+ \|/.test(row));
-  expect(costs).toHaveLength(3);
-  for (const row of costs) expect(row).toMatch(/^(\| [\d,.]+ ){10}\|$/);
 });
 
 test('the program takes other numbers, and prints one JSON document', async () => {

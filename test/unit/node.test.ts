@@ -6,6 +6,7 @@ import type { Value } from '../../src/codec/value.ts';
 import { ChunkCorruptError } from '../../src/errors.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
 const ID = new Uint8Array(32).fill(0xab);
 const TWO_IDS = new Uint8Array(64).fill(0xcd);
@@ -42,7 +43,7 @@ describe.each(whole)('%s', (_, parts) => {
     for (const altered of bitFlips(bytes)) reencoded(altered);
     fc.assert(
       fc.property(damaged(bytes), (altered) => reencoded(altered).length > 0),
-      { numRuns: 2000 },
+      { numRuns: propertyRuns(2000) },
     );
   });
 });

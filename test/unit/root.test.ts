@@ -17,6 +17,7 @@ import type { Leaf } from '../../src/tree/node.ts';
 import { nodeStore } from '../support/chunks.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
 import { LOG } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { SMALL_SHEET, savedSheet, sheetRows } from '../support/saved-sheet.ts';
 
 const OTHER_LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
@@ -103,7 +104,7 @@ describe('a root', () => {
         expect(['refused', root.stateHash]).toContain(found(altered, id));
         expect(['refused', hash]).toContain(found(packChunk(nativePlatform, alteredPlain)));
       }),
-      { numRuns: 2000 },
+      { numRuns: propertyRuns(2000) },
     );
   });
 

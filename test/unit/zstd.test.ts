@@ -12,6 +12,7 @@ import { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
 import { bitFlips, damaged, truncations } from '../support/damage.ts';
 import { LOG } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 import { SMALL_SHEET, savedSheet, sheetRows } from '../support/saved-sheet.ts';
 
 const wasmPlatform = await loadWasmPlatform();
@@ -39,7 +40,7 @@ describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader
         const read = reader.decompress(writer.compress(bytes), bytes.length);
         expect(Buffer.compare(read, bytes)).toBe(0);
       }),
-      { numRuns: 300 },
+      { numRuns: propertyRuns(300) },
     );
   });
 
@@ -50,7 +51,7 @@ describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader
         expect(chunkId(reader, bytes)).toBe(id);
         expect(Buffer.compare(openChunk(reader, id, packChunk(writer, bytes)), bytes)).toBe(0);
       }),
-      { numRuns: 100 },
+      { numRuns: propertyRuns(100) },
     );
   });
 
@@ -104,7 +105,7 @@ describe('Zstandard in WebAssembly', () => {
       fc.property(damaged(stored), (altered) => {
         expect([toHex(bytes), 'corrupt']).toContain(opened(altered));
       }),
-      { numRuns: 1000 },
+      { numRuns: propertyRuns(1000) },
     );
     expect(opened(stored)).toBe(toHex(bytes));
   });

@@ -1,0 +1,30 @@
+import { readFile } from 'node:fs/promises';
+import { expect, test } from 'vitest';
+import { DEFAULT_MODEL } from '../../bench/cost/model.ts';
+import { runMonths } from '../../bench/cost/months.ts';
+import { costReport, DEFAULT_OPTIONS } from '../../bench/cost/report.ts';
+
+/** The report without its measured values: the cost of Lambda, and so the total. */
+function withoutTimes(report: string): string[] {
+  const rows = report.trim().split('\n');
+  const costs = rows.findIndex((row) => row.startsWith('| logs |'));
+  return rows.map((row, i) => {
+    if (i <= costs + 1 || !row.startsWith('|')) return row;
+    return row.split('|').with(7, ' measured ').with(9, ' measured ').join('|');
+  });
+}
+
+test('docs/operations.md has the costs that a run counts', async () => {
+  const document = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const printed = /^## What it costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms
+    .exec(document)?.[1]
+    // A formatter pads the columns of tables.
+    ?.replace(/ +/g, ' ')
+    .replace(/-{3,}/g, '---');
+  const report = costReport(await runMonths(DEFAULT_MODEL), DEFAULT_OPTIONS);
+  expect(withoutTimes(printed ?? '')).toEqual(withoutTimes(report));
+  // The measured values are numbers.
+  const costs = (printed ?? '').split('\n').filter((row) => /^\| 1[0,]+ \|/.test(row));
+  expect(costs).toHaveLength(3);
+  for (const row of costs) expect(row).toMatch(/^(\| [\d,.]+ ){10}\|$/);
+});
