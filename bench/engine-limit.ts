@@ -13,7 +13,7 @@ import type { Position } from '../src/ids/position.ts';
 import { joinEngine } from '../src/local/engine.ts';
 import { ensureTables } from '../src/local/tables.ts';
 import { LogClient } from '../src/log/client.ts';
-import type { Entry } from '../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../src/log/entry.ts';
 import { entryKey } from '../src/log/item-codec.ts';
 import { readEntries } from '../src/log/read-entries.ts';
 import { buildState } from '../src/snapshot/build.ts';
@@ -60,7 +60,7 @@ async function measure(client: DynamoDBClient, directory: string, workload: Work
 
   requests = 0;
   const whole = new ArchivedLogStore(store, { blobs, platform: nativePlatform });
-  const stores = { store: whole, tables: store, blobs, platform: nativePlatform };
+  const stores = { store: whole, tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES };
   const deps = { ...stores, reducer: spreadsheet, now: Date.now };
   const clock = new Stopwatch();
   const { outcome } = await clock.time(() => completeSnapshot(deps, { kind: 'snapshot', log, position }));
@@ -153,12 +153,14 @@ async function measureFold(
   { log, position }: Place,
 ): Promise<Measured> {
   const range = { from: { segment: position.segment, entry: 0 }, to: position };
-  const pages = await Array.fromAsync(readEntries({ store: new DynamoDbLogStore(options) }, log, range));
+  const pages = await Array.fromAsync(
+    readEntries({ store: new DynamoDbLogStore(options), types: RESERVED_TYPES }, log, range),
+  );
   const store = new ReadLogStore(options, pages.flat());
   const before = blobs.usage();
   const clock = new Stopwatch();
   const whole = new ArchivedLogStore(store, { blobs, platform: nativePlatform });
-  const deps = { store: whole, blobs, platform: nativePlatform, reducer: spreadsheet };
+  const deps = { store: whole, blobs, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet };
   await clock.time(() => buildState(deps, log, { at: position, only: 'beginning' }));
   const after = blobs.usage();
   const objects = after.puts - before.puts;

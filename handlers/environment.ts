@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { DeploymentInvalidError, PolicyInvalidError } from '../src/errors.ts';
-import type { ReservedTypes } from '../src/log/entry.ts';
+import { ReservedTypes } from '../src/log/entry.ts';
 import {
   checkPolicy,
   MAX_GRACE_SECONDS,
@@ -87,7 +87,7 @@ export function readEnvironment<T extends z.infer<typeof types>>(schema: z.ZodTy
 
 /** The names of the two entry types that the log itself interprets. */
 export function reservedTypes(settings: z.infer<typeof types>): ReservedTypes {
-  return { snapshot: settings.SNAPSHOT_TYPE, endSegment: settings.END_SEGMENT_TYPE };
+  return new ReservedTypes({ snapshot: settings.SNAPSHOT_TYPE, endSegment: settings.END_SEGMENT_TYPE });
 }
 
 /**

@@ -90,6 +90,7 @@ export class Deployment {
       tables: this.#tables,
       blobs: this.#blobs,
       queue,
+      types: RESERVED_TYPES,
       platform: nativePlatform,
       reducer: spreadsheet,
       now,
@@ -98,7 +99,7 @@ export class Deployment {
     };
     const sleep = async (): Promise<void> => undefined;
     this.#client = new LogClient({ ...jobs, tables: this.#tables, sleep, newLogId: () => LOG });
-    this.#onStream = streamFunction({ queue, report: failOnTrouble });
+    this.#onStream = streamFunction({ queue, types: RESERVED_TYPES, report: failOnTrouble });
     const changeVisibility = (receipt: string, ms: number) => this.#queue.changeVisibility(receipt, ms);
     this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble, changeVisibility });
     this.#onSchedule = sweepFunction({ ...jobs, queues, policy: model.policy, report: failOnTrouble });

@@ -25,7 +25,7 @@ import { givenEndpoint, joinEngine } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
-import { checkTypes, type ReservedTypes } from '../log/entry.ts';
+import { ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -86,7 +86,8 @@ const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' 
 
 /** @throws UsageError, EngineError, ResourceMissingError */
 export async function openEnvironment(place: Place): Promise<Environment> {
-  checkTypes(typesOf(place));
+  // Fails before anything is opened.
+  typesOf(place);
   const chosen = await chooseReducer(place.reducer);
   const endpoint = givenEndpoint();
   if (endpoint !== undefined) await requireDynamoDb(endpoint);
@@ -201,7 +202,7 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects }:
 }
 
 function typesOf({ snapshotType, endSegmentType }: Place): ReservedTypes {
-  return { snapshot: snapshotType, endSegment: endSegmentType };
+  return new ReservedTypes({ snapshot: snapshotType, endSegment: endSegmentType });
 }
 
 function jobDeps(place: Place, reducer: Reducer, tables: DynamoDbLogStore, blobs: MeteredBlobStore) {

@@ -3,7 +3,7 @@ import type { ChunkStore } from '../codec/chunk.ts';
 import { UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { formatPosition, parsePosition } from '../ids/position.ts';
-import { checkTypes, type ReservedTypes } from '../log/entry.ts';
+import type { ReservedTypes } from '../log/entry.ts';
 import { assertPosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
 import { type PartlyReplayed, type Replayed, replayTurn } from '../workers/inspect/replay.ts';
@@ -23,7 +23,7 @@ const MARGIN_MS = 60_000;
 export interface ReplayFunctionDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Runs work with a chunk store for temporary chunks, and removes them afterwards. */
   readonly withScratch: <T>(log: LogId, work: (scratch: ChunkStore) => Promise<T>) => Promise<T>;
   readonly report: (event: ReplayEvent) => void;
@@ -56,7 +56,7 @@ export function replayFunction(
     const run = invocation.awsRequestId;
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     const { log, at, from } = parseEvent(event);
-    if (at !== undefined) await assertPosition({ store: deps.store, types: checkTypes(deps.types) }, log, at);
+    if (at !== undefined) await assertPosition(deps, log, at);
     const replayed = await deps.withScratch(log, (scratch) =>
       replayTurn({ ...deps, scratch, deadline }, log, { at, from }),
     );

@@ -7,7 +7,7 @@ import type { StreamEvent } from './function-event.ts';
 
 export interface StreamFunctionDeps {
   readonly queue: JobSender;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   readonly report: (event: StreamEvent) => void;
 }
 

@@ -45,7 +45,7 @@ export interface SweepFunctionDeps {
   readonly tables: TableReader;
   readonly blobs: BlobStore;
   readonly queues: Readonly<Record<QueueName, Pick<JobQueue, 'send' | 'depth'>>>;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
   /** The policy of logs without their own policy. */

@@ -5,7 +5,7 @@ import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
 import type { Invocation, JobEvent, StreamEvent } from '../functions/function-event.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
 import { streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
-import { checkTypes, type ReservedTypes } from '../log/entry.ts';
+import type { ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
@@ -37,7 +37,7 @@ export interface PipelineOptions {
   readonly streamArn: string;
   readonly checkpoints: CheckpointStore;
   readonly jobs: Omit<JobDeps, 'queue'>;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Logs that are worked on at once. */
   readonly concurrency: number;
   /** Ends the pipeline once the stream is read to its end and every job is done. */
@@ -54,7 +54,7 @@ export interface PipelineOptions {
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { snapshot, endSegment } = checkTypes(options.types);
+  const { snapshot, endSegment } = options.types;
   // As the deployed event source mapping filters: an item without a type must not hold up the shard.
   const reserved: (string | undefined)[] = [snapshot, endSegment];
   const onStream = streamFunction({ queue: toQueue(queue), types: options.types, report: options.onEvent });

@@ -3,7 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import { type AppendOptions, append, type NewEntry } from './append.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { checkTypes, RESERVED_VERSION } from './entry.ts';
+import { RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
@@ -40,10 +40,9 @@ export interface AddedEntries {
 export class LogClient {
   readonly #context: ClientContext;
 
-  /** @throws UsageError if the types of Snapshot and End Segment entries are empty or the same */
   constructor(deps: LogClientDeps) {
-    const { retries = DEFAULT_RETRIES } = deps;
-    this.#context = { ...deps, types: checkTypes(deps.types), retries, newest: new NewestCache(deps.now) };
+    const { retries = DEFAULT_RETRIES, types = RESERVED_TYPES } = deps;
+    this.#context = { ...deps, types, retries, newest: new NewestCache(deps.now) };
   }
 
   /**
@@ -69,9 +68,8 @@ export class LogClient {
    * @throws UsageError where there are no entries or a type is reserved
    */
   async addEntries(log: LogId, entries: readonly NewEntry[], options: AppendOptions = {}): Promise<AddedEntries> {
-    const { snapshot, endSegment } = this.#context.types;
     for (const { type } of entries) {
-      if (type === snapshot || type === endSegment) {
+      if (this.#context.types.includes(type)) {
         throw new UsageError(`the type '${type}' is reserved`, {
           log,
           advice: 'Call addSnapshot or startSegment, or give the entry another type',

@@ -48,30 +48,36 @@ export function newEntryId(random: () => number): Uint8Array {
   return Uint8Array.from({ length: ENTRY_ID_BYTES }, () => Math.floor(random() * 256));
 }
 
-/** The two types of entry that mean something to the log itself. They are configurable, since logs exist already. */
-export interface ReservedTypes {
+/** The two entry types that the log itself interprets. They are configurable, since existing logs use other names. */
+export class ReservedTypes {
   readonly snapshot: string;
   readonly endSegment: string;
+  readonly #all: ReadonlySet<string>;
+
+  /** @throws UsageError if a type is empty or both are the same: a Snapshot entry would pass for an End Segment entry */
+  constructor({ snapshot, endSegment }: { readonly snapshot: string; readonly endSegment: string }) {
+    this.snapshot = snapshot;
+    this.endSegment = endSegment;
+    this.#all = new Set([snapshot, endSegment]);
+    if (this.#all.size === 2 && !this.#all.has('')) return;
+    const reason =
+      snapshot === endSegment
+        ? `Snapshot and End Segment entries have the same type '${snapshot}'`
+        : `the type of ${snapshot === '' ? 'Snapshot' : 'End Segment'} entries is empty`;
+    throw new UsageError(reason, {
+      advice: `Give the types that the log's entries have; the defaults are '${DEFAULT_SNAPSHOT}' and '${DEFAULT_END_SEGMENT}'`,
+    });
+  }
+
+  includes(type: string): boolean {
+    return this.#all.has(type);
+  }
 }
 
-export const RESERVED_TYPES: ReservedTypes = { snapshot: 'Snapshot', endSegment: 'End Segment' };
+const DEFAULT_SNAPSHOT = 'Snapshot';
+const DEFAULT_END_SEGMENT = 'End Segment';
 
-/**
- * Resolves the names of the reserved types.
- * @param types {@link RESERVED_TYPES} by default
- * @throws UsageError if one is empty or both are the same: then no entry would tell a snapshot from the end of a segment
- */
-export function checkTypes(types: ReservedTypes = RESERVED_TYPES): ReservedTypes {
-  const { snapshot, endSegment } = types;
-  if (snapshot !== '' && endSegment !== '' && snapshot !== endSegment) return types;
-  const reason =
-    snapshot === endSegment
-      ? `Snapshot and End Segment entries have the same type '${snapshot}'`
-      : `the type of ${snapshot === '' ? 'Snapshot' : 'End Segment'} entries is empty`;
-  throw new UsageError(reason, {
-    advice: `Give the types that the log's entries have; the defaults are '${RESERVED_TYPES.snapshot}' and '${RESERVED_TYPES.endSegment}'`,
-  });
-}
+export const RESERVED_TYPES = new ReservedTypes({ snapshot: DEFAULT_SNAPSHOT, endSegment: DEFAULT_END_SEGMENT });
 
 /** Version of the reserved types' entries: they have no body of their own. */
 export const RESERVED_VERSION = 1;

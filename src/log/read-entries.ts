@@ -1,7 +1,7 @@
 import { EntryGapError, PositionInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
-import { checkTypes, type Entry, type ReservedTypes } from './entry.ts';
+import type { Entry, ReservedTypes } from './entry.ts';
 import { decodeEntry } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentRange, SegmentReader } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
@@ -11,8 +11,7 @@ export const RANGE_ENTRIES = 500;
 
 export interface EntrySource {
   readonly store: SegmentReader & EntryReader;
-  /** {@link RESERVED_TYPES} by default. */
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Entries of one range, and so of a page at most; 500 by default. Ranges become shorter if their entries are large. */
   readonly rangeEntries?: number | undefined;
   /** Ranges of which the first page is on its way or held at once, 4 by default. A page has 1 MB of items at most. */
@@ -55,7 +54,7 @@ interface Numbers {
  */
 export async function* readEntries(source: EntrySource, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
   const { store, rangeEntries = RANGE_ENTRIES, concurrency = 4 } = source;
-  const reading: Reading = { store, log, endSegment: checkTypes(source.types).endSegment, rangeEntries, concurrency };
+  const reading: Reading = { store, log, endSegment: source.types.endSegment, rangeEntries, concurrency };
   const { from, to } = range;
   let next = from;
   if (to === 'end') {

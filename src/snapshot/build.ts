@@ -2,7 +2,7 @@ import type { ChunkStore } from '../codec/chunk.ts';
 import { EntryGapError, HistoryGoneError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
-import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
+import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -17,7 +17,7 @@ export const BATCH_BYTES = 40_000_000;
 
 export interface BuildDeps extends SnapshotStores {
   readonly reducer: Reducer;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** The store of the chunks; the log's own store by default. */
   readonly chunks?: ChunkStore | undefined;
   /** The build writes chunks when its edits take this much memory, in bytes; 40 MB by default. */
@@ -158,7 +158,7 @@ async function buildFrom(
     where: { log },
   });
   const draft = new Draft(nodes, base?.state);
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   const from = base?.position ?? START;
   const source = { store: deps.store, types, rangeEntries: deps.rangeEntries };
   let reached = at;

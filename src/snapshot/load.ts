@@ -1,6 +1,6 @@
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
-import { checkTypes, type Entry, type ReservedTypes } from '../log/entry.ts';
+import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import { readEntries } from '../log/read-entries.ts';
 import { Draft } from '../state/draft.ts';
@@ -11,7 +11,7 @@ import { findSnapshot, loadRoot, nodeStore, type SnapshotStores } from './snapsh
 
 export interface LoadDeps extends SnapshotStores {
   readonly reducer: Reducer;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
 }
 
 export interface Loaded {
@@ -31,7 +31,7 @@ export interface Loaded {
  * @throws LogNotFoundError, EntryGapError, and any error that stops a log
  */
 export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Promise<Loaded> {
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
   const endOfNewest = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
   const found = await findSnapshot(deps.store, log, at ?? endOfNewest);

@@ -5,6 +5,7 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { runCli } from '../support/cli.ts';
 import { CliPlace, refusalOf } from '../support/cli-place.ts';
@@ -45,7 +46,12 @@ async function votes(): Promise<{ readonly log: LogId; readonly position: Positi
 
 /** What a client loads that has a version of the reducer. */
 async function load(log: LogId, file: string): Promise<unknown> {
-  const stores = { store: unarchived(place.tables), blobs: place.blobs, platform: nativePlatform };
+  const stores = {
+    store: unarchived(place.tables),
+    blobs: place.blobs,
+    platform: nativePlatform,
+    types: RESERVED_TYPES,
+  };
   const { draft, snapshot } = await loadState({ ...stores, reducer: await loadReducer(file) }, log);
   return { snapshot, counts: Object.fromEntries(draft.meta) };
 }

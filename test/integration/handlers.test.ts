@@ -15,6 +15,7 @@ import { parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { toSqsEvent } from '../../src/local/pipeline.ts';
 import { LogClient } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { listProgress } from '../../src/snapshot/progress.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
@@ -152,13 +153,15 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     // A stream gives records again: nothing is done twice for it.
     expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
     expect(await drain()).toEqual(['snapshot', 'snapshot']);
-    expect(await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
+    expect(
+      await logStatus({ tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now }, log),
+    ).toMatchObject({
       lastSnapshot: position,
       lagEntries: 0,
       stopped: null,
     });
     const loaded = await loadState(
-      { store: unarchived(store), blobs, platform: nativePlatform, reducer: spreadsheet },
+      { store: unarchived(store), blobs, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
       log,
     );
     expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });
@@ -181,7 +184,10 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const { position, jobs } = await work(cells(4, () => 'x'));
     // One snapshot, and what follows from it: the queue drops the others' second jobs.
     expect(jobs).toEqual(['snapshot', 'compact']);
-    const status = await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log);
+    const status = await logStatus(
+      { tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now },
+      log,
+    );
     expect(status).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
   });
 
@@ -193,7 +199,9 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const answer = await stream({ Records: [malformed, ...event.Records] }, lambdaContext());
     expect(answer).toEqual({ batchItemFailures: [{ itemIdentifier: '7' }] });
     await drain();
-    expect(await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log)).toMatchObject({
+    expect(
+      await logStatus({ tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now }, log),
+    ).toMatchObject({
       lastSnapshot: { segment: 0, entry: 0 },
     });
   });
@@ -248,7 +256,10 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await aws.s3.send(new CreateBucketCommand({ Bucket: 'forgotten' }));
     expect(await handler(toSqsEvent(messages), lambdaContext())).toEqual({ batchItemFailures: [] });
     for (const { receipt } of messages) await queues.snapshot.delete(receipt);
-    const status = await logStatus({ tables: store, blobs, platform: nativePlatform, now: Date.now }, log);
+    const status = await logStatus(
+      { tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now },
+      log,
+    );
     expect(status).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
   });
 
@@ -281,7 +292,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(await drain(59_000)).toEqual(['snapshot', 'snapshot', 'snapshot']);
     expect(await listProgress(blobs, log)).toEqual([]);
     const loaded = await loadState(
-      { store: unarchived(store), blobs, platform: nativePlatform, reducer: spreadsheet },
+      { store: unarchived(store), blobs, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
       log,
     );
     expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });

@@ -346,7 +346,8 @@ describe('an archived log store', () => {
     await fc.assert(
       fc.asyncProperty(reading, async ({ count, gone, numbers: [from, to], pageItems, ...how }) => {
         const { store, originals } = await world(count, gone, pageItems);
-        const read = (range: EntryRange): Promise<Entry[]> => allEntries(readEntries({ store, ...how }, LOG, range));
+        const read = (range: EntryRange): Promise<Entry[]> =>
+          allEntries(readEntries({ store, types: RESERVED_TYPES, ...how }, LOG, range));
         const start = { segment: 0, entry: from };
         expect(await read({ from: start, to: { segment: 0, entry: to } })).toEqual(originals.slice(from, to));
         expect(await read({ from: start, to: { segment: 1, entry: 2 } })).toEqual(originals.slice(from, count + 2));
@@ -428,8 +429,15 @@ describe('an archived log store', () => {
         const requestsOf = async (place: LogReader | TableReader): Promise<string[]> => {
           requests.length = 0;
           const start = { segment: 0, entry: from };
-          await allEntries(readEntries({ store: place, ...how }, LOG, { from: start, to: { segment: 0, entry: to } }));
-          await allEntries(readEntries({ store: place, ...how }, LOG, { from: start, to: 'end' }));
+          await allEntries(
+            readEntries({ store: place, types: RESERVED_TYPES, ...how }, LOG, {
+              from: start,
+              to: { segment: 0, entry: to },
+            }),
+          );
+          await allEntries(
+            readEntries({ store: place, types: RESERVED_TYPES, ...how }, LOG, { from: start, to: 'end' }),
+          );
           await place.getEntry(LOG, { segment: 0, entry: count - 1 }, { consistent: false });
           await place.newestEntry(LOG, 0, { consistent: false });
           return [...requests];

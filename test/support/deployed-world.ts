@@ -6,6 +6,7 @@ import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
@@ -101,13 +102,16 @@ export class DeployedWorld {
 
   /** What a client of the log sees. */
   async rows(log: LogId): Promise<string[][]> {
-    const { draft } = await loadState({ ...this, platform: nativePlatform, reducer: spreadsheet }, log);
+    const { draft } = await loadState(
+      { ...this, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
+      log,
+    );
     return Array.fromAsync(sheetRows(sheetOf(draft)));
   }
 
   /** How it stands with a log. */
   status(log: LogId) {
-    return logStatus({ ...this, platform: nativePlatform, now: Date.now }, log);
+    return logStatus({ ...this, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now }, log);
   }
 
   /** Lets a grace period pass, then what is on a schedule happens, and what follows from it. */

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { SegmentStateError } from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import type { Entry } from '../../src/log/entry.ts';
-import { rootOf } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES, rootOf } from '../../src/log/entry.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import { isDamage } from '../../src/snapshot/progress.ts';
 import { readWhole } from '../../src/snapshot/snapshots.ts';
@@ -173,7 +172,7 @@ class History {
       await world.scheduler.sleep(FORGOTTEN_MS);
       // A person looks at what is stopped, and lets it go on: where nothing was mended it stops once more.
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
-      await route({ queue: world.queue, report: fail }, [...world.records]);
+      await route({ queue: world.queue, types: RESERVED_TYPES, report: fail }, [...world.records]);
     }
     await this.#idle();
     await this.#comeToRest();

@@ -6,7 +6,7 @@ import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
-import { type RootRef, rootOf } from '../../src/log/entry.ts';
+import { RESERVED_TYPES, type RootRef, rootOf } from '../../src/log/entry.ts';
 import type { LogReader, LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
@@ -53,6 +53,7 @@ export class SheetLog {
       tables,
       blobs,
       platform: nativePlatform,
+      types: RESERVED_TYPES,
       reducer: versionedSheet(1),
       now,
       random: () => this.#random.next(),

@@ -7,6 +7,7 @@ import type { LogfoldError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { LogClient } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { Policies, type PolicyChanges } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
@@ -45,6 +46,7 @@ export class SheetLogs {
       store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
       blobs,
       platform: nativePlatform,
+      types: RESERVED_TYPES,
       reducer: versionedSheet(1),
       now: () => this.nowMs,
       random: () => random.next(),

@@ -1,6 +1,7 @@
 import { describeJob } from '../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
@@ -39,7 +40,7 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
   const onFailure = (log: LogId | undefined, error: LogfoldError): void => {
     if (log === undefined || isHealthy(world, log)) throw error;
   };
-  const { jobs } = await sweep({ tables, blobs, now, policyOf, send, onFailure }, options);
+  const { jobs } = await sweep({ tables, blobs, types: RESERVED_TYPES, now, policyOf, send, onFailure }, options);
   world.trace(`${world.scheduler.now()} ${ports.process.name} sweep sends ${jobs} jobs`);
   return jobs;
 }

@@ -2,6 +2,7 @@ import { describeJob } from '../../src/cli/job-text.ts';
 import { ReceiptExpiredError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { ReceivedMessage } from '../../src/store/job-queue.ts';
 import { backoffMs } from '../../src/workers/dispatch/consume-jobs.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
@@ -37,7 +38,7 @@ export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline)
     const report = (_: StreamRecord, error: unknown): void => {
       if (!isInjected(error)) throw error;
     };
-    const { batchItemFailures } = await route({ queue: ports.queue, report }, pipeline.inHand);
+    const { batchItemFailures } = await route({ queue: ports.queue, types: RESERVED_TYPES, report }, pipeline.inHand);
     const failed = pipeline.inHand.findIndex(
       ({ sequenceNumber }) => sequenceNumber === batchItemFailures[0]?.itemIdentifier,
     );

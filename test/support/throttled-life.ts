@@ -13,6 +13,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { RetryLimits } from '../../src/log/backoff.ts';
 import { LogClient } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
@@ -115,6 +116,7 @@ export class ThrottledLife {
       blobs: this.blobs,
       queue: this.queue,
       platform: nativePlatform,
+      types: RESERVED_TYPES,
       reducer: spreadsheet,
       nodes: { shape: SMALL_SHAPE },
       now,
@@ -217,7 +219,7 @@ export class ThrottledLife {
       const report = (_: unknown, error: unknown): void => {
         this.failures.push({ what: 'record', error });
       };
-      const { batchItemFailures } = await route({ queue: this.queue, report }, [record]);
+      const { batchItemFailures } = await route({ queue: this.queue, types: RESERVED_TYPES, report }, [record]);
       if (batchItemFailures.length > 0) throw new Error('the record failed');
     });
   }

@@ -6,6 +6,7 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { type EntryPlace, entryPlace } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore } from '../../src/log/log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
@@ -190,7 +191,7 @@ export class World {
     const { tables, store, blobs, now } = ports;
     const { nodes, rangeEntries, policy } = this;
     const random = (): number => this.random.next();
-    const stores = { tables, store, blobs, platform: nativePlatform, nodes, rangeEntries };
+    const stores = { tables, store, blobs, platform: nativePlatform, types: RESERVED_TYPES, nodes, rangeEntries };
     return { ...stores, reducer, now, random, policyOf: () => policy };
   }
 

@@ -21,7 +21,7 @@ import {
 } from '../../src/errors.ts';
 import { logIdBytes } from '../../src/ids/log-id.ts';
 import type { AttributeValue, Item, StoredItem } from '../../src/log/attribute.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { RESERVED_TYPES, ReservedTypes } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import {
@@ -498,7 +498,7 @@ describe('comparing', () => {
   test('a segment without Last Snapshot has no root that counts, and types have the names of the log', () => {
     const { lastSnapshot: _, ...none } = segment;
     expect(sameEntry(snapshot(5), snapshot(5, root), { ...of, segment: none })).toBe(true);
-    const types = { ...RESERVED_TYPES, snapshot: 'Saved' };
+    const types = new ReservedTypes({ ...RESERVED_TYPES, snapshot: 'Saved' });
     expect(sameEntry(snapshot(2), snapshot(2, root), { segment, types })).toBe(false);
   });
 

@@ -9,6 +9,7 @@ import { jobsFunction } from '../../src/functions/jobs-function.ts';
 import { fromLambdaRecord, streamFunction, toLambdaRecord } from '../../src/functions/stream-function.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { toSqsEvent } from '../../src/local/pipeline.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
@@ -62,7 +63,7 @@ class Deployment {
     const { report, queues } = this;
     // What Lambda hands over is JSON.
     const event = JSON.parse(JSON.stringify({ Records: records }));
-    return streamFunction({ queue: queues.snapshot, report })(event);
+    return streamFunction({ queue: queues.snapshot, types: RESERVED_TYPES, report })(event);
   }
 
   /** Hands a batch of one queue to its function. Undefined where there is none. */

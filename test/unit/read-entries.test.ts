@@ -3,7 +3,7 @@ import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryGapError, LogNotFoundError, PositionInvalidError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
 import { entryAt, NOON, newLogId, recordRequests } from '../support/logs.ts';
@@ -31,7 +31,11 @@ async function build(store: LogStore, lengths: readonly number[], missing: reado
 
 async function read(store: LogStore, range: EntryRange, options = {}): Promise<string[]> {
   const places: string[] = [];
-  for await (const page of readEntries({ store, rangeEntries: 4, concurrency: 3, ...options }, log, range)) {
+  for await (const page of readEntries(
+    { store, types: RESERVED_TYPES, rangeEntries: 4, concurrency: 3, ...options },
+    log,
+    range,
+  )) {
     expect(page.length).toBeGreaterThan(0);
     for (const { position } of page) places.push(`${position.segment}/${position.entry}`);
   }
@@ -128,7 +132,10 @@ describe('reading entries', () => {
     }
     const store = new Slow();
     await build(store, [400]);
-    const pages = readEntries({ store, rangeEntries: 10, concurrency: 3 }, log, { from: at(0, 0), to: at(0, 400) });
+    const pages = readEntries({ store, types: RESERVED_TYPES, rangeEntries: 10, concurrency: 3 }, log, {
+      from: at(0, 0),
+      to: at(0, 400),
+    });
     for await (const page of pages) {
       for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
       expect(page).toHaveLength(10);
@@ -141,7 +148,10 @@ describe('reading entries', () => {
   test('a reader who stops early, or meets an error, leaves nothing behind', async () => {
     const store = new MemoryLogStore();
     await build(store, [40], [at(0, 30), at(0, 35)]);
-    for await (const page of readEntries({ store, rangeEntries: 5 }, log, { from: at(0, 0), to: at(0, 40) })) {
+    for await (const page of readEntries({ store, types: RESERVED_TYPES, rangeEntries: 5 }, log, {
+      from: at(0, 0),
+      to: at(0, 40),
+    })) {
       expect(page).toHaveLength(5);
       break;
     }
@@ -275,7 +285,10 @@ test('of large entries, a page of each range at most is read ahead', async () =>
   let read = 0;
   let ahead = 0;
   const concurrency = 4;
-  const pages = readEntries({ store, rangeEntries: 50, concurrency }, log, { from: at(0, 0), to: at(0, 400) });
+  const pages = readEntries({ store, types: RESERVED_TYPES, rangeEntries: 50, concurrency }, log, {
+    from: at(0, 0),
+    to: at(0, 400),
+  });
   for await (const page of pages) {
     for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
     ahead = Math.max(ahead, given - read);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES, ReservedTypes } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { JobQueue } from '../../src/store/job-queue.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
@@ -55,6 +55,7 @@ function open(
   const reported: [StreamRecord, unknown][] = [];
   return {
     queue: new MemoryJobQueue(),
+    types: RESERVED_TYPES,
     reported,
     report: (failed, error) => reported.push([failed, error]),
     ...options,
@@ -99,7 +100,7 @@ describe('route', () => {
   });
 
   test('reserved types can have other names', async () => {
-    const deps = open({ types: { snapshot: 'Checkpoint', endSegment: 'Fin' } });
+    const deps = open({ types: new ReservedTypes({ snapshot: 'Checkpoint', endSegment: 'Fin' }) });
     await route(deps, [snapshot(0, 0), record({ type: 'Checkpoint', position: { segment: 0, entry: 9 } })]);
     expect(await jobsIn(deps.queue)).toEqual([job(0, 9)]);
   });

@@ -7,7 +7,7 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { LogNotFoundError, SegmentWithoutSnapshotError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
-import { rootOf } from '../../src/log/entry.ts';
+import { ReservedTypes, rootOf } from '../../src/log/entry.ts';
 import { encodeSegment } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import type { ScanPart } from '../../src/log/log-store.ts';
@@ -209,7 +209,7 @@ describe('a sweep finds a snapshot', () => {
     const log = await sheets.atRest();
     const position = (await sheets.client.addEntry(log, { type: 'Checkpoint', version: 1, body: undefined })).position;
     await sheets.snapshot(log);
-    const types = { snapshot: 'Checkpoint', endSegment: 'The End' };
+    const types = new ReservedTypes({ snapshot: 'Checkpoint', endSegment: 'The End' });
     expect((await sheets.ask({}, { types })).asked).toEqual([snapshotJob(log, position)]);
   });
 });

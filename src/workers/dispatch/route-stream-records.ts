@@ -1,14 +1,14 @@
 import { decodeSegmentId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { checkTypes, type ReservedTypes } from '../../log/entry.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
 import { ItemReader } from '../../log/item-reader.ts';
 import { encodeJob, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 
 export interface RouteDeps {
   readonly queue: JobSender;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Called for every record that failed: the answer to Lambda has no room for reasons. */
   readonly report: (record: StreamRecord, error: unknown) => void;
   /** Called for every job that was sent. */
@@ -32,7 +32,7 @@ export interface RouteDeps {
  * again
  */
 export async function route(deps: RouteDeps, records: readonly StreamRecord[]): Promise<StreamBatchResponse> {
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   const batchItemFailures: { itemIdentifier: string }[] = [];
   const fail = (record: StreamRecord, error: unknown): void => {
     deps.report(record, error);

@@ -1,6 +1,6 @@
 import { LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { checkTypes, type ReservedTypes } from '../../log/entry.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { isDamage } from '../../snapshot/progress.ts';
@@ -30,7 +30,7 @@ const MAX_MARKS = 2_000_000;
 const AT_LEAST = { objects: 10_000, marks: 10_000 };
 
 export interface CollectDeps extends SnapshotStores, Deadline {
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Ids of chunks that are held in memory at once; 2 million by default. A log with more is gone through in parts. */
   readonly maxMarks?: number | undefined;
   /** How many objects a turn looks at, and how many chunks it marks, however late it is; 10,000 each by default. */
@@ -133,17 +133,14 @@ async function collect(
 
   const builds = await listProgressRoots(deps, log);
   const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
-  const { roots, dropped, externals } = await findKeptRoots(
-    { ...deps, types: checkTypes(deps.types) },
-    {
-      log,
-      segments,
-      keepSnapshots: options.keepSnapshots,
-      now,
-      graceMs,
-      dropped: known,
-    },
-  );
+  const { roots, dropped, externals } = await findKeptRoots(deps, {
+    log,
+    segments,
+    keepSnapshots: options.keepSnapshots,
+    now,
+    graceMs,
+    dropped: known,
+  });
 
   // A walk that ends at damage leaves marks without what is below them, so those that may do so come last.
   const needed = roots.filter((root) => root.needed);

@@ -2,7 +2,7 @@ import type { ChunkStore } from '../../codec/chunk.ts';
 import { SegmentWithoutSnapshotError, TimeUpError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
-import { checkTypes, rootOf } from '../../log/entry.ts';
+import { rootOf } from '../../log/entry.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import type { Root } from '../../snapshot/root.ts';
@@ -229,7 +229,7 @@ async function bothHashes(
 
 /** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
 async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
-  const { snapshot } = checkTypes(deps.types);
+  const { snapshot } = deps.types;
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   const ref = entry?.type === snapshot ? rootOf(entry) : undefined;
   if (ref === undefined) return undefined;

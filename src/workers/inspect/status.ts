@@ -2,7 +2,7 @@ import { openArchive } from '../../archive/reader.ts';
 import { type ItemInvalidError, LogfoldError } from '../../errors.ts';
 import { type LogId, parseLogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
-import { checkTypes, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type ReservedTypes, rootOf } from '../../log/entry.ts';
 import type { SegmentReader, TableReader } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -15,7 +15,7 @@ import { chunkPrefix } from '../../store/keys.ts';
 export type StatusDeps = Pick<SnapshotStores, 'blobs' | 'platform'> & {
   /** The tables themselves: a store that reads archives too would open one for each segment whose entries are gone. */
   readonly tables: TableReader;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
 };
@@ -148,7 +148,7 @@ async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
   if (segment.expired !== undefined) return segment.expired;
   const newest = await deps.tables.newestEntry(segment.log, segment.segment, { consistent: true });
   const inTable = newest === undefined ? 0 : newest.position.entry + 1;
-  const isWhole = newest?.type === checkTypes(deps.types).endSegment;
+  const isWhole = newest?.type === deps.types.endSegment;
   // The end is missing while entries are put back from the archive, which then knows.
   if (isWhole || segment.archive === undefined) return inTable;
   return Math.max(inTable, (await archivedCount(deps, segment)) ?? 0);

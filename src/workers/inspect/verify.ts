@@ -3,7 +3,7 @@ import type { ChunkId } from '../../codec/chunk.ts';
 import { LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { checkTypes, type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { readEntries } from '../../log/read-entries.ts';
@@ -21,7 +21,7 @@ import { keepsRoot } from '../gc/kept-roots.ts';
 import { carriedRoot } from '../snapshot/snapshot-entry.ts';
 
 export interface VerifyDeps extends SnapshotStores {
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Which snapshots of segments in the table are kept, by the policy; all by default. */
   readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
   /** Called as chunks are checked, with their number so far. */
@@ -84,7 +84,7 @@ class Verification {
     this.#deps = deps;
     this.#log = log;
     this.#dropped = dropped;
-    this.#types = checkTypes(deps.types);
+    this.#types = deps.types;
     this.#nodes = nodeStore(deps, log);
   }
 

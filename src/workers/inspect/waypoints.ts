@@ -1,6 +1,6 @@
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../../ids/position.ts';
-import { checkTypes, type Entry, type RootRef, rootOf } from '../../log/entry.ts';
+import { type Entry, type RootRef, rootOf } from '../../log/entry.ts';
 import type { Segment } from '../../log/segment.ts';
 import { type BuildDeps, otherReducer } from '../../snapshot/build.ts';
 import { isDamage } from '../../snapshot/progress.ts';
@@ -39,7 +39,7 @@ export class Waypoints {
   constructor(deps: WaypointDeps, log: LogId, from: Position = START) {
     this.#deps = deps;
     this.#log = log;
-    this.#snapshotType = checkTypes(deps.types).snapshot;
+    this.#snapshotType = deps.types.snapshot;
     this.#interval = (deps.deadline - deps.now()) / LOOKS;
     this.#nextLook = deps.now() + this.#interval;
     this.#passed = from;

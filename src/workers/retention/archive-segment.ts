@@ -7,7 +7,7 @@ import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, SegmentStateError, TimeUpError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { checkTypes, type ReservedTypes, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { type ReservedTypes, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { decodeEntry, rootAttribute } from '../../log/item-codec.ts';
 import type { EntryReader, SegmentLifecycle, TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -32,7 +32,7 @@ export interface ArchiveDeps extends Deadline {
   readonly tables: TableReader & SegmentLifecycle;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** From 0 up to but not including 1. */
   readonly random: () => number;
   /** Told how many entries are done; each is done twice, once written and once compared. */
@@ -160,7 +160,7 @@ async function usableParts(
   { parts, root }: { readonly parts: readonly ArchivePart[]; readonly root: RootRef | undefined },
 ): Promise<UsableParts> {
   const { lastSnapshot } = segment;
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   const usable: ArchivePart[] = [];
   const last: StoredItem[] = [];
   for (const part of parts) {
@@ -400,7 +400,7 @@ async function writeAndCompare(
     const named = { ...segment, archive: key, archiveHash: written.hash };
     const archive = await openArchive(deps, named, from);
     const range = { from, to: stopped ? archive.entries : undefined, written: archive.entries - from };
-    const of = { segment: named, types: checkTypes(deps.types) };
+    const of = { segment: named, types: deps.types };
     const to = await verifyArchive(archive, items(range), of, () => isTimeUp(deps));
     return { written, to, ended: !stopped && to === archive.entries };
   } catch (error) {
@@ -422,7 +422,7 @@ function archiveOf(
   items: Pages,
   part: Omit<PartOptions, 'frameBytes'> = {},
 ): AsyncGenerator<Uint8Array, WrittenArchive> {
-  const { endSegment } = checkTypes(deps.types);
+  const { endSegment } = deps.types;
   const { bytes: frameBytes } = deps.frames ?? FRAMES;
   return writeArchive(deps.platform, { log, segment, endSegment }, items, { ...part, frameBytes });
 }

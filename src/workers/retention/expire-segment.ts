@@ -5,7 +5,7 @@ import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { ArchiveDiffersError, SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { checkTypes, epochSeconds, type ReservedTypes } from '../../log/entry.ts';
+import { epochSeconds, type ReservedTypes } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
 import { type ExpiringSegment, MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -20,7 +20,7 @@ export interface ExpireDeps {
   readonly tables: TableReader & SegmentLifecycle;
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
   /** How many write units a second may be spent; as many as it takes where it is left out. */
@@ -95,7 +95,7 @@ export async function expireSegment(
     if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, leaving, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
     // Not right behind the end: another turn could not tell that what follows is behind it.
-    const atEnd = lastType === checkTypes(deps.types).endSegment;
+    const atEnd = lastType === deps.types.endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
       return { outcome: 'progress', segment: number, reached, expires };
   }
@@ -144,7 +144,7 @@ async function checkPage(
   }: { readonly segment: Leaving; readonly archive: Archive | undefined; readonly lastType: string | undefined },
   page: readonly StoredItem[],
 ): Promise<void> {
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   if (archive !== undefined) return compareWithArchive(archive, page, { segment, types });
   const end = [lastType, ...page.map(({ T }) => T?.S)].indexOf(types.endSegment);
   if (end === -1 || end === page.length) return;

@@ -3,7 +3,7 @@ import { sameEntry } from '../../archive/verify-archive.ts';
 import { ArchiveDiffersError, SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
-import { checkTypes, epochSeconds } from '../../log/entry.ts';
+import { epochSeconds } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
 import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -57,7 +57,7 @@ export async function restoreSegment(
   }
   const archive = await openArchive(deps, segment);
   if (!dryRun) await prepare(deps, segment, into, options.holdSeconds);
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   let [entries, restored, unexpired] = [0, 0, 0];
   for await (const page of archive.items(0, archive.entries)) {
     const [first, last] = [entries, entries + page.length - 1];

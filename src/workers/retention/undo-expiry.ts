@@ -1,7 +1,6 @@
 import { SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { checkTypes } from '../../log/entry.ts';
 import type { ExpiringSegment } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { HELD } from '../../retention/retention-policy.ts';
@@ -83,7 +82,7 @@ async function pass(
     if (held !== undefined) await keep(deps, held, leaving);
     deps.onEntries?.(next);
   }
-  return { stamped, whole: dense && lastType === checkTypes(deps.types).endSegment };
+  return { stamped, whole: dense && lastType === deps.types.endSegment };
 }
 
 /** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */

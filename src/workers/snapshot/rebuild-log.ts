@@ -9,7 +9,7 @@ import {
 } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { checkTypes, type Entry, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { type Entry, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { querySegments } from '../../log/newest.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -185,7 +185,7 @@ async function* targets(
   { log, segments }: Pick<WholeLog, 'log' | 'segments'>,
   after: Position | undefined,
 ): AsyncGenerator<Target> {
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   for (const segment of segments) {
     if (segment.segment < (after?.segment ?? 0)) continue;
     const from = segment.segment === after?.segment ? after.entry + 1 : 0;

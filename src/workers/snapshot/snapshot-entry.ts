@@ -7,7 +7,7 @@ import {
 } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { checkTypes, type Entry, type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
+import { type Entry, type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
 import { rootAttribute } from '../../log/item-codec.ts';
 import type { LogReader, SegmentReader, SnapshotPublisher } from '../../log/log-store.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
@@ -30,7 +30,7 @@ export interface SnapshotPlace {
  * @throws MessageInvalidError where it is an entry of another type
  */
 export async function requireSnapshotEntry(
-  deps: { readonly store: LogReader; readonly types?: ReservedTypes | undefined },
+  deps: { readonly store: LogReader; readonly types: ReservedTypes },
   { log, position }: SnapshotPlace,
 ): Promise<Entry> {
   return checkSnapshotEntry(deps, { log, position }, await deps.store.getEntry(log, position, { consistent: true }));
@@ -38,7 +38,7 @@ export async function requireSnapshotEntry(
 
 /** As {@link requireSnapshotEntry}, for an entry that has been read. */
 export function checkSnapshotEntry(
-  deps: { readonly types?: ReservedTypes | undefined },
+  deps: { readonly types: ReservedTypes },
   { log, position }: SnapshotPlace,
   entry: Entry | undefined,
 ): Entry {
@@ -49,7 +49,7 @@ export function checkSnapshotEntry(
       advice: 'Check that this queue belongs to this deployment; if the log or its segment was removed, do nothing',
     });
   }
-  if (entry.type !== checkTypes(deps.types).snapshot) {
+  if (entry.type !== deps.types.snapshot) {
     throw new MessageInvalidError(`a job is for a Snapshot entry where there is one of type '${entry.type}'`, {
       ...where,
       advice: 'Check that router and worker are configured with the same type names',

@@ -1,5 +1,5 @@
 import { MAX_NUMBER } from '../../ids/position.ts';
-import { checkTypes, type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -10,7 +10,7 @@ export interface PendingSnapshotsDeps {
    * pending.
    */
   readonly tables: TableReader;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
 }
 
 export interface PendingSnapshotsQuery {
@@ -31,7 +31,7 @@ export async function findPendingSnapshots(
   { segment, next, since }: PendingSnapshotsQuery,
 ): Promise<Entry[]> {
   const { tables } = deps;
-  const types = checkTypes(deps.types);
+  const { types } = deps;
   const { log, lastSnapshot, archive, expires } = segment;
   if (archive !== undefined || expires !== undefined) return [];
   const thorough = since !== undefined && (next === undefined || next.created >= since);

@@ -23,7 +23,7 @@ export interface SweepDeps {
   /** The tables without archives. */
   readonly tables: TableReader;
   readonly blobs: BlobStore;
-  readonly types?: ReservedTypes | undefined;
+  readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly policyOf: (log: LogId) => RetentionPolicy;

@@ -24,6 +24,7 @@ import type { Position } from '../../../src/ids/position.ts';
 import { givenEndpoint } from '../../../src/local/engine.ts';
 import { chooseEngine } from '../../../src/local/engine-program.ts';
 import { entryTableInput } from '../../../src/local/tables.ts';
+import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { segmentKey } from '../../../src/log/item-codec.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { stopKey } from '../../../src/store/keys.ts';
@@ -131,7 +132,8 @@ function timedOut() {
   const { tables, blobs } = place;
   const store = new ArchivedLogStore(tables, { blobs, platform });
   const { now, random } = { now: Date.now, random: Math.random };
-  return { tables, blobs, store, platform, reducer: spreadsheet, now, random, deadline: 0 };
+  const types = RESERVED_TYPES;
+  return { tables, blobs, store, platform, types, reducer: spreadsheet, now, random, deadline: 0 };
 }
 
 async function file(name: string, text: string): Promise<string> {

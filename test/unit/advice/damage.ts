@@ -4,7 +4,7 @@ import { LogfoldError } from '../../../src/errors.ts';
 import type { Position } from '../../../src/ids/position.ts';
 import type { Item } from '../../../src/log/attribute.ts';
 import { checkBodyBytes, loadBody, MAX_BODY_BYTES } from '../../../src/log/body.ts';
-import { checkTypes } from '../../../src/log/entry.ts';
+import { RESERVED_TYPES, ReservedTypes } from '../../../src/log/entry.ts';
 import { queryNewest } from '../../../src/log/newest.ts';
 import { readPolicies, writePolicy } from '../../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
@@ -135,7 +135,7 @@ export const DAMAGE: Cases = {
     const sheet = await SheetLog.create();
     const backup = await sheet.items();
     await sheet.tables.deleteEntries(sheet.log, 0, [0]);
-    const source = { store: sheet.tables, types: checkTypes() };
+    const source = { store: sheet.tables, types: RESERVED_TYPES };
     const end = () => queryNewest(source, sheet.log, { consistent: true });
     await refused(end);
     await sheet.tables.putItems(backup);
@@ -144,7 +144,9 @@ export const DAMAGE: Cases = {
   'Check that router and worker are configured with the same type names': async (refused) => {
     const sheet = await SheetLog.create();
     const position = await sheet.snapshot();
-    await refused(() => sheet.complete(position, { types: { snapshot: 'Other', endSegment: 'End' } }));
+    await refused(() =>
+      sheet.complete(position, { types: new ReservedTypes({ snapshot: 'Other', endSegment: 'End' }) }),
+    );
     await sheet.complete(position);
   },
   'Do nothing: once the snapshot is completed, it is settled when that is due': async (refused) => {

@@ -18,7 +18,7 @@ import { FileCheckpointStore } from '../../../src/local/checkpoint-store.ts';
 import { checkRoom } from '../../../src/log/append.ts';
 import { valueFromAttribute } from '../../../src/log/attribute.ts';
 import { encodeBody } from '../../../src/log/body.ts';
-import { checkTypes, epochSeconds } from '../../../src/log/entry.ts';
+import { epochSeconds, RESERVED_TYPES, ReservedTypes } from '../../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
@@ -101,9 +101,9 @@ export const VALUES: Cases = {
     expect([example, '5s', '5m', '1d'].map(parseDuration)).toEqual([86400, 5, 300, 86400]);
   },
   "Give the types that the log's entries have; the defaults are '…' and '…'": async (refused) => {
-    const advice = await refused(() => checkTypes({ snapshot: '', endSegment: 'End' }));
+    const advice = await refused(() => new ReservedTypes({ snapshot: '', endSegment: 'End' }));
     const [snapshot = '', endSegment = ''] = quoted(advice).slice(-2);
-    expect(checkTypes({ snapshot, endSegment })).toEqual(checkTypes());
+    expect(new ReservedTypes({ snapshot, endSegment })).toEqual(RESERVED_TYPES);
   },
   'Write one JSON object in each line': async (refused) => {
     await refused(() => parseEditLine(`${EDIT},`, 1));
@@ -229,7 +229,7 @@ export const VALUES: Cases = {
   },
   'Give a position up to …, right behind the last entry': async (refused) => {
     const sheet = await SheetLog.create();
-    const source = { store: sheet.tables, types: checkTypes() };
+    const source = { store: sheet.tables, types: RESERVED_TYPES };
     const advice = await refused(() => assertPosition(source, LOG, { segment: 0, entry: 9 }));
     const [segment = -1, entry = -1] = numbersOf(advice);
     await assertPosition(source, LOG, { segment, entry });
