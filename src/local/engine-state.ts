@@ -3,25 +3,24 @@ import { join } from 'node:path';
 import * as z from 'zod';
 
 const schema = z.object({
-  /** The process that owns the engine. */
   supervisorPid: z.int().positive(),
-  /** Where the keeper gives out leases, on 127.0.0.1. */
+  /** The supervisor grants leases on this port of 127.0.0.1. */
   port: z.int().positive(),
-  /** What a command must say there. */
+  /** Commands prove with it that they mean this supervisor. */
   token: z.string().min(1),
   enginePid: z.int().positive(),
-  /** Where the engine serves DynamoDB's API. */
+  /** URL of DynamoDB's API. */
   endpoint: z.url(),
 });
 
-/** What `engine.json` says of the engine that runs for a data directory. */
+/** The contents of `engine.json`: the running engine of a data directory. */
 export type EngineState = Readonly<z.infer<typeof schema>>;
 
 function statePath(dir: string): string {
   return join(dir, 'engine.json');
 }
 
-/** The state of the engine; undefined where none was left by a keeper, or nothing that makes sense. */
+/** The state of the engine; undefined if the file is missing or damaged. */
 export async function readEngineState(dir: string): Promise<EngineState | undefined> {
   let text: string;
   try {
@@ -33,19 +32,19 @@ export async function readEngineState(dir: string): Promise<EngineState | undefi
   try {
     return schema.parse(JSON.parse(text));
   } catch {
-    // What a power failure left half written describes no process that still runs: the next start replaces it.
+    // After a power failure no process of the damaged state still runs. The next start replaces it.
     return undefined;
   }
 }
 
-/** Replaces the state as a whole; readers see the old or the new one. Readable by this user alone. */
+/** Replaces the state atomically. Only this user can read it. */
 export async function writeEngineState(dir: string, state: EngineState): Promise<void> {
   const temporary = `${statePath(dir)}.${state.supervisorPid}.tmp`;
   await writeFile(temporary, JSON.stringify(state, undefined, 2), { mode: 0o600 });
   await rename(temporary, statePath(dir));
 }
 
-/** Removes the state; none there is no error. */
+/** Removes the state, if there is one. */
 export async function removeEngineState(dir: string): Promise<void> {
   await rm(statePath(dir), { force: true });
 }

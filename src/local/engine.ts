@@ -12,12 +12,12 @@ import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
 
-const KEEPER = fileURLToPath(new URL('./supervisor.ts', import.meta.url));
-/** How long a keeper may take to stop its engine and end, in milliseconds. */
-const KEEPER_GRACE_MS = 15_000;
+const SUPERVISOR = fileURLToPath(new URL('./supervisor.ts', import.meta.url));
+/** How long a supervisor may take to stop its engine and end, in milliseconds. */
+const SUPERVISOR_GRACE_MS = 15_000;
 const ENGINE_GRACE_MS = 5_000;
 
-/** The first line that a keeper prints. */
+/** The only line that a supervisor prints. */
 const supervisorAnswer = z.discriminatedUnion('started', [
   z.object({ started: z.literal(true) }),
   z.object({
@@ -32,24 +32,26 @@ const supervisorAnswer = z.discriminatedUnion('started', [
 export interface Engine {
   /** URL of DynamoDB's API, streams included. */
   readonly endpoint: string;
-  /** Aborted with an EngineError once the engine is gone before `leave`. */
+  /** Aborted with an EngineError if the engine ends before `leave`. */
   readonly lost: AbortSignal;
   /**
-   * Says that this process is done with the engine. The last one out stops it: once this resolves either others use
-   * it, or nothing runs any more. Calling it again does nothing.
+   * Stops using the engine. Resolves when the engine has stopped, or other processes still use it.
+   * Another call does nothing.
    */
   leave(): Promise<void>;
 }
 
 /**
- * Joins the engine that runs for a data directory, or starts one. Several processes may use a directory at once, also
- * when any of them, the keeper or the engine is killed at any moment: whatever a crash left is cleared away by whoever
- * joins or leaves next. Data and logs (`engine.log`) stay in the directory. Where DYNAMODB_ENDPOINT is set in the
- * environment, that one is used and nothing is started.
- * @param options `creates`: whether a directory without data is made one with data, as it is by default
- * @throws ResourceMissingError where it is not to be made one
- * @throws EngineError where no engine can be started
- * @throws UsageError where DYNAMODB_ENDPOINT or LOGFOLD_ENGINE makes no sense, or the directory cannot be one
+ * Joins the running engine of a data directory, or starts the engine. Several processes can share a
+ * directory. Each process, the supervisor and the engine may be killed at any time: the next join
+ * or leave cleans up. Data and `engine.log` stay in the directory. If the environment sets
+ * DYNAMODB_ENDPOINT, this uses that endpoint and starts nothing.
+ * @param options `creates`: whether to start an engine for a directory without data, true by
+ *   default
+ * @throws ResourceMissingError if the directory has no data and `creates` is false
+ * @throws EngineError if the engine does not start
+ * @throws UsageError if DYNAMODB_ENDPOINT or LOGFOLD_ENGINE is invalid, or the directory cannot be
+ *   created or written to
  */
 export async function joinEngine(
   dir: string,
@@ -58,8 +60,8 @@ export async function joinEngine(
   const given = givenEndpoint();
   if (given !== undefined) return { endpoint: given, lost: new AbortController().signal, leave: async () => {} };
   if (!creates && !hasData(dir)) {
-    throw new ResourceMissingError(`'${dir}' is no directory with data of logfold`, {
-      advice: 'Check the name, or begin there with the create command; nothing was made',
+    throw new ResourceMissingError(`'${dir}' is not a data directory of logfold`, {
+      advice: 'Check the name, or create a log there with the create command',
     });
   }
   const real = await dataDirectory(dir);
@@ -76,31 +78,35 @@ export async function joinEngine(
 }
 
 /**
- * The DynamoDB that the environment names; undefined if it names none.
+ * The value of DYNAMODB_ENDPOINT; undefined if it is not set.
  * @throws UsageError if DYNAMODB_ENDPOINT is not a URL
  */
 export function givenEndpoint(): string | undefined {
   const endpoint = process.env.DYNAMODB_ENDPOINT;
   if (endpoint === undefined || endpoint === '') return undefined;
   if (z.url({ protocol: /^https?$/ }).safeParse(endpoint).success) return endpoint;
-  throw new UsageError(`DYNAMODB_ENDPOINT is '${endpoint}'`, { advice: "Set it to a URL: 'http://127.0.0.1:8000'" });
+  throw new UsageError(`DYNAMODB_ENDPOINT is '${endpoint}', which is not a URL`, {
+    advice: "Set it to a URL: 'http://127.0.0.1:8000'",
+  });
 }
 
 async function dataDirectory(dir: string): Promise<string> {
   try {
     await makeDirectory(resolve(dir));
-    // Tried and not asked for: the permissions of a read-only file system allow the superuser everything.
+    // A check of permissions is not enough: on a read-only file system the superuser has them all.
     await rmdir(await mkdtemp(join(dir, '.writable-')));
     return await realpath(dir);
   } catch (cause) {
     throw new UsageError(`'${dir}' cannot be a data directory: ${textOf(cause)}`, {
-      advice: 'Name a directory that you may write to, or that can be made',
+      advice: 'Choose a directory that you can create or write to',
       cause,
     });
   }
 }
 
-/** Level by level: for a path below /proc, the recursive `mkdir` of Node 24 never ends. */
+/**
+ * Creates each missing level. The recursive `mkdir` of Node 24 never ends for a path below /proc.
+ */
 async function makeDirectory(path: string): Promise<void> {
   if (existsSync(path)) return;
   if (dirname(path) !== path) await makeDirectory(dirname(path));
@@ -110,7 +116,7 @@ async function makeDirectory(path: string): Promise<void> {
   });
 }
 
-/** Held while an engine starts, and while somebody clears away what a crash left of one. */
+/** The lock for the start of an engine and the cleanup after a crash. */
 function startLock(dir: string): string {
   return join(dir, 'engine.lock');
 }
@@ -123,7 +129,7 @@ async function takeLease(dir: string): Promise<Lease | undefined> {
 async function takeLeaseOrStart(dir: string): Promise<Lease> {
   const running = await takeLease(dir);
   if (running !== undefined) return running;
-  await clearAway(dir);
+  await cleanUp(dir);
   const release = await startSupervisor(dir);
   try {
     const lease = await takeLease(dir);
@@ -138,18 +144,21 @@ async function leaveEngine(dir: string, lease: Lease): Promise<void> {
   if (await lease.leave()) return;
   await withFileLock(startLock(dir), async () => {
     const state = await readEngineState(dir);
-    // Another token is another engine: somebody has cleared away and started afresh already.
-    if (state === undefined || state.token === lease.state.token) await clearAway(dir);
+    // With another token, another process has cleaned up already and started a new engine.
+    if (state === undefined || state.token === lease.state.token) await cleanUp(dir);
   });
 }
 
-/** Ends what a crash left running, once a keeper that is just ending has done so. Only within the start lock. */
-async function clearAway(dir: string): Promise<void> {
-  const keeper = [KEEPER, dir];
-  if (!(await waitForEnd(keeper, KEEPER_GRACE_MS))) {
-    const ids = (await findProcesses(keeper)).join(', ');
-    throw new EngineError(`process ${ids} keeps the engine of ${dir} but does not answer`, {
-      advice: 'End it, then run the command again',
+/**
+ * Waits for a supervisor that is ending, then ends an orphaned engine. Call it with the start lock
+ * held.
+ */
+async function cleanUp(dir: string): Promise<void> {
+  const supervisor = [SUPERVISOR, dir];
+  if (!(await waitForEnd(supervisor, SUPERVISOR_GRACE_MS))) {
+    const ids = (await findProcesses(supervisor)).join(', ');
+    throw new EngineError(`process ${ids} supervises the engine of ${dir} but does not answer`, {
+      advice: 'End that process, then run the command again',
     });
   }
   for (const name of ENGINE_NAMES) await endProcesses(engineWords(name, dir), ENGINE_GRACE_MS);
@@ -157,33 +166,35 @@ async function clearAway(dir: string): Promise<void> {
 }
 
 /**
- * Starts a keeper and waits until its engine serves.
- * @returns what to call once a lease is held, since the keeper waits for one until then
+ * Starts a supervisor and waits until its engine serves.
+ * @returns a function to call when this process holds a lease; the supervisor waits for it
  */
 async function startSupervisor(dir: string): Promise<() => void> {
   const log = await open(join(dir, 'engine.log'), 'a');
-  // In a session of its own, so that no Ctrl+C meant for a command reaches it.
-  const keeper = spawn(process.execPath, [KEEPER, dir], {
+  // A detached process has its own session: Ctrl+C in a command does not reach it.
+  const supervisor = spawn(process.execPath, [SUPERVISOR, dir], {
     cwd: dir,
     detached: true,
     stdio: ['pipe', 'pipe', log.fd],
   });
-  const { stdin, stdout } = keeper;
-  if (stdin === null || stdout === null) throw new EngineError('the keeper has no pipes');
+  const { stdin, stdout } = supervisor;
+  if (stdin === null || stdout === null) throw new EngineError('the supervisor has no pipes');
   const { promise: answer, resolve, reject } = Promise.withResolvers<string>();
   createInterface({ input: stdout }).once('line', resolve);
-  keeper.once('error', reject);
-  keeper.once('exit', (code, signal) => reject(new Error(`the keeper ended (${signal ?? `exit code ${code}`})`)));
+  supervisor.once('error', reject);
+  supervisor.once('exit', (code, signal) =>
+    reject(new Error(`the supervisor ended (${signal ?? `exit code ${code}`})`)),
+  );
   const release = () => {
     stdin.destroy();
     stdout.destroy();
-    keeper.unref();
+    supervisor.unref();
   };
   try {
-    const said = supervisorAnswer.parse(JSON.parse(await answer));
-    if (said.started) return release;
-    const details = { advice: said.advice };
-    throw said.code === 'USAGE' ? new UsageError(said.reason, details) : new EngineError(said.reason, details);
+    const outcome = supervisorAnswer.parse(JSON.parse(await answer));
+    if (outcome.started) return release;
+    const { code, reason, advice } = outcome;
+    throw code === 'USAGE' ? new UsageError(reason, { advice }) : new EngineError(reason, { advice });
   } catch (error) {
     release();
     if (error instanceof EngineError || error instanceof UsageError) throw error;

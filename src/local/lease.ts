@@ -2,17 +2,17 @@ import { connect, type Socket } from 'node:net';
 import { EngineError } from '../errors.ts';
 import type { EngineState } from './engine-state.ts';
 
-/** How long a keeper may take to answer, in milliseconds: it sits on this machine and does nothing else. */
+/** How long a supervisor may take to answer, in milliseconds. */
 const ANSWER_WITHIN_MS = 10_000;
-/** How long the engine may take to stop, in milliseconds. */
+/** How long a supervisor may take to stop the engine, in milliseconds. */
 const STOP_WITHIN_MS = 30_000;
 
 /**
- * What commands and keeper say to each other, a line each. A command says `join TOKEN` and, when it is done, `leave`.
- * The keeper answers `joined`, and then once: `left` where others still need the engine, `stopped` where it has
- * stopped, or unasked `lost REASON` where the engine ended by itself.
+ * The messages of a supervisor, one per line. A command sends `join TOKEN`, and later `leave`. The
+ * supervisor answers `joined`, then sends one of two: `left` when other commands use the engine or
+ * the engine has stopped, or `lost REASON` when the engine ended by itself.
  */
-export type SupervisorMessage = 'joined' | 'left' | 'stopped' | 'lost';
+export type SupervisorMessage = 'joined' | 'left' | `lost ${string}`;
 
 /** Calls back with each line: its first word, and the rest. */
 export function onLines(socket: Socket, listener: (word: string, rest: string) => void): void {
@@ -28,8 +28,8 @@ export function onLines(socket: Socket, listener: (word: string, rest: string) =
 }
 
 /**
- * A command's hold on the engine: a connection to the keeper. The operating system closes it when the command ends,
- * however it ends, so the keeper needs no list of process ids.
+ * A command's lease on the engine: a connection to the supervisor. The operating system closes the
+ * connection when the command ends or is killed, so the supervisor needs no list of process ids.
  */
 export class Lease {
   readonly state: EngineState;
@@ -39,7 +39,7 @@ export class Lease {
   readonly #joined = Promise.withResolvers<boolean>();
   #leaving = false;
   #released = false;
-  #reason = 'its keeper ended';
+  #reason = 'its supervisor ended';
 
   private constructor(state: EngineState) {
     this.state = state;
@@ -49,28 +49,31 @@ export class Lease {
       this.#reason = error.message;
     });
     this.#socket.on('close', () => this.#close());
-    onLines(this.#socket, (word, rest) => this.#hear(word, rest));
+    onLines(this.#socket, (word, rest) => this.#receive(word, rest));
     this.#socket.write(`join ${state.token}\n`);
   }
 
-  /** Takes a lease from the keeper that the state describes; undefined where it is gone, going, or another's. */
+  /**
+   * Takes a lease from the supervisor in `state`; undefined if that supervisor is gone or is
+   * ending.
+   */
   static async take(state: EngineState): Promise<Lease | undefined> {
     const lease = new Lease(state);
     if (!(await lease.#joined.promise)) return undefined;
     lease.#socket.setTimeout(0);
-    // The connection alone keeps no command from ending.
+    // The connection alone must not keep a command running.
     lease.#socket.unref();
     return lease;
   }
 
-  /** Aborted with an EngineError once the engine is gone though this command still holds its lease. */
+  /** Aborted with an EngineError if the engine ends before `leave`. */
   get lost(): AbortSignal {
     return this.#lost.signal;
   }
 
   /**
-   * Gives the lease back and waits until the engine is in others' hands or has stopped.
-   * @returns false where the keeper died before it could say so: something may be left running
+   * Gives the lease back. Waits until the engine has stopped or other commands use it.
+   * @returns false if the supervisor died first, so that the engine may still be running
    */
   async leave(): Promise<boolean> {
     this.#leaving = true;
@@ -83,9 +86,9 @@ export class Lease {
     return this.#released;
   }
 
-  #hear(word: string, rest: string): void {
+  #receive(word: string, rest: string): void {
     if (word === 'joined') this.#joined.resolve(true);
-    if (word === 'left' || word === 'stopped') this.#released = true;
+    if (word === 'left') this.#released = true;
     if (word === 'lost') this.#reason = rest;
   }
 
@@ -94,8 +97,8 @@ export class Lease {
     this.#closed.resolve();
     if (this.#leaving) return;
     this.#lost.abort(
-      new EngineError(`the local engine is gone: ${this.#reason}`, {
-        advice: "Run the command again: it starts the engine afresh. The data directory's engine.log says more",
+      new EngineError(`the local engine has ended: ${this.#reason}`, {
+        advice: 'Run the command again, which starts a new engine. See engine.log in the data directory',
       }),
     );
   }

@@ -15,15 +15,15 @@ import type { CheckpointStore } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
 import { StreamPoller } from './stream-poller.ts';
 
-/** A job is given up, and kept as a dead letter, after it has failed this often. */
+/** How often a job may fail before it becomes a dead letter. */
 const MAX_RECEIVES = 5;
-/** How long a job stays with a worker that does not answer any more, in milliseconds. */
+/** How long a worker holds a job that it does not finish, in milliseconds. */
 const VISIBILITY_MS = 60_000;
 const COMMIT_EVERY_MS = 200;
-/** Nobody ends a function here but for an interrupt. */
+/** Functions have no time limit here. */
 const INVOCATION: Invocation = { awsRequestId: 'local', getRemainingTimeInMillis: () => Number.POSITIVE_INFINITY };
 
-/** Something that the pipeline did, for whoever watches. */
+/** An action of the pipeline, for its watcher. */
 export type PipelineEvent =
   | StreamEvent
   | Extract<JobEvent, { readonly kind: 'job' }>
@@ -38,24 +38,25 @@ export interface PipelineOptions {
   readonly checkpoints: CheckpointStore;
   readonly jobs: Omit<JobDeps, 'queue'>;
   readonly types: ReservedTypes;
-  /** Logs that are worked on at once. */
+  /** The most logs that are worked on at the same time. */
   readonly concurrency: number;
-  /** Ends the pipeline once the stream is read to its end and every job is done. */
+  /** Whether to end the pipeline when the stream is read to its end and every job is done. */
   readonly untilIdle: boolean;
   readonly signal: AbortSignal;
   readonly onEvent: (event: PipelineEvent) => void;
 }
 
 /**
- * The deployment in one process: the deployed functions are called as Lambda calls them, with the records of a stream
- * that is polled as Lambda polls it, and with the jobs of a queue, each log's one after the other. How far the stream is
- * read is remembered only once all jobs from there are done, so a process that dies leaves nothing behind that the next
- * one does not find again.
+ * Runs the deployment in one process. It polls the stream and calls the deployed functions as
+ * Lambda does, and runs the jobs of each log one after the other. It saves the stream position only
+ * when all jobs from the records before it are done. If the process dies, the next process finds
+ * every unfinished job again.
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
   const { snapshot, endSegment } = options.types;
-  // As the deployed event source mapping filters: an item without a type must not hold up the shard.
+  // The deployed event source mapping has the same filter, so that an item without a type does not
+  // block the shard.
   const reserved: (string | undefined)[] = [snapshot, endSegment];
   const onStream = streamFunction({ queue: toQueue(queue), types: options.types, report: options.onEvent });
   const stop = new AbortController();
@@ -75,7 +76,8 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     return waiting + inFlight + dead === 0;
   };
   const commitWhenIdle = async (): Promise<void> => {
-    // Taken first: whatever led to jobs before this moment is done if the queue is idle after it.
+    // Take the position first: if the queue is idle afterwards, all jobs up to the position are
+    // done.
     const position = poller.routed();
     if (isIdle()) await poller.commit(position);
   };
@@ -86,7 +88,7 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     repeat(commitWhenIdle, signal),
   ];
   if (options.untilIdle) parts.push(stopOnceIdle(poller, isIdle, stop, signal));
-  // One part that fails takes the others down with it, and its error is the pipeline's.
+  // If one part fails, the others stop, and the pipeline fails with the error of that part.
   for (const part of parts) part.catch(() => stop.abort());
   const results = await Promise.allSettled(parts);
   const failed = results.find((result) => result.status === 'rejected');
@@ -119,7 +121,9 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
   });
 }
 
-/** In one process a single queue will do: so each log's jobs are done in the order in which they were asked for. */
+/**
+ * Puts all jobs into one queue, so that the jobs of a log run in the order in which they were sent.
+ */
 function toQueue(queue: MemoryJobQueue): JobDeps['queue'] {
   return jobQueues({ snapshot: queue, maintenance: queue });
 }
@@ -159,7 +163,7 @@ async function stopOnceIdle(
   }
 }
 
-/** Waits, or less if the signal is aborted. */
+/** Waits `ms` milliseconds, or until the signal aborts. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
   try {
     await sleep(ms, undefined, { signal });
@@ -168,7 +172,7 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** What Lambda gives a function of messages from a FIFO queue. */
+/** The event that Lambda makes of messages from a FIFO queue. */
 export function toSqsEvent(messages: readonly ReceivedMessage[]): SQSEvent {
   return {
     Records: messages.map(({ id, body, group, receipt, receiveCount, sentMs }) => ({

@@ -7,8 +7,8 @@ import { EngineError } from '../errors.ts';
 const POLL_MS = 20;
 
 /**
- * Ids of the running processes whose command line ends with these words. Unlike a remembered id, which another
- * process may have by now, the words prove whose process it is. Finds none on Windows, which has no such list.
+ * Ids of the running processes whose command line ends with these words. The words prove which
+ * process it is. A saved id does not, since the system reuses ids. Finds nothing on Windows.
  */
 export async function findProcesses(lastWords: readonly string[]): Promise<number[]> {
   if (process.platform === 'linux') return await findInProc(lastWords);
@@ -26,7 +26,7 @@ async function findInProc(lastWords: readonly string[]): Promise<number[]> {
   return found.flat();
 }
 
-/** Words end in NUL. Empty where the process has ended, as a zombie too, or is none of ours to see. */
+/** NUL ends each word. Empty for a zombie, an ended process, and a process that we may not read. */
 async function commandLine(id: string): Promise<string> {
   try {
     return await readFile(`/proc/${id}/cmdline`, 'utf8');
@@ -35,7 +35,10 @@ async function commandLine(id: string): Promise<string> {
   }
 }
 
-/** Waits until no process with these last words runs. @returns false where one still does after `ms` milliseconds */
+/**
+ * Waits until no process with these last words runs.
+ * @returns false if a process still runs after `ms` milliseconds
+ */
 export async function waitForEnd(lastWords: readonly string[], ms: number): Promise<boolean> {
   for (const deadline = Date.now() + ms; ; await setTimeout(POLL_MS)) {
     if ((await findProcesses(lastWords)).length === 0) return true;
@@ -44,8 +47,9 @@ export async function waitForEnd(lastWords: readonly string[], ms: number): Prom
 }
 
 /**
- * Ends every process with these last words: asks first, and kills what still runs after `graceMs` milliseconds.
- * @throws EngineError where one survives even that
+ * Ends every process with these last words. Kills processes that still run after `graceMs`
+ * milliseconds.
+ * @throws EngineError if a killed process still runs after `graceMs` milliseconds
  */
 export async function endProcesses(lastWords: readonly string[], graceMs: number): Promise<void> {
   await signalAll(lastWords, 'SIGTERM');

@@ -38,8 +38,9 @@ interface CatchUp {
 }
 
 /**
- * Reads a DynamoDB stream as Lambda's event source mappings do: every shard from its oldest record
- * on, a child after its parent, the records of a shard in order and in batches, each at least once.
+ * Reads a DynamoDB stream as Lambda's event source mappings do. It reads every shard from its
+ * oldest record on, and a child after its parent. The handler gets the records of a shard in order
+ * and in batches, each record at least once.
  *
  * Only `commit` makes a position durable, since the work that a handler starts may end long after
  * the handler returns.
@@ -97,7 +98,9 @@ export class StreamPoller {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** The position of every shard. Work that the handler started may still be running; see `commit`. */
+  /**
+   * The position of every shard. Work that the handler started may still be running; see `commit`.
+   */
   routed(): StreamPosition {
     const position: Record<string, string> = {};
     for (const [id, { reader }] of this.#shards) {

@@ -88,7 +88,8 @@ export class StreamRequests {
   }
 
   /**
-   * The next records of a shard, at most `limit`. An empty page with `next` is not the end of the shard.
+   * The next records of a shard, at most `limit`. An empty page with `next` is not the end of the
+   * shard.
    * @throws ResourceMissingError if the stream does not have the shard
    * @throws AttemptsExhaustedError if 8 attempts fail
    * @throws MessageInvalidError if a record lacks a part that every record has

@@ -1,6 +1,8 @@
 import { setTimeout } from 'node:timers/promises';
 
-/** How to read a stream. The first four settings have their names in Lambda's event source mappings. */
+/**
+ * How to read a stream. The first four settings have their names in Lambda's event source mappings.
+ */
 export interface StreamSettings {
   /** The most records in a batch. A request returns at most 1,000 records. */
   readonly batchSize: number;
@@ -10,7 +12,9 @@ export interface StreamSettings {
   readonly maximumRetryAttempts: number;
   /** The age in seconds above which a record is discarded; -1 for no limit. */
   readonly maximumRecordAgeSeconds: number;
-  /** The wait before the first retry of a batch or request, in milliseconds. Each retry doubles it. */
+  /**
+   * The wait before the first retry of a batch or request, in milliseconds. Each retry doubles it.
+   */
   readonly retryBaseMs: number;
   /** The longest wait before a retry, in milliseconds. */
   readonly retryCapMs: number;

@@ -1,7 +1,8 @@
 /**
- * The process that owns the engine of one data directory (its only argument). It gives leases to commands and stops
- * the engine when the last one ends. The command that starts it holds its standard input open until it has a lease
- * itself, and reads from its standard output one line of JSON: whether the engine runs.
+ * The process that runs the engine of one data directory, its only argument. It grants leases to
+ * commands, and stops the engine when the last command ends. The command that starts it holds its
+ * standard input open until that command has a lease. The supervisor prints one line of JSON, which
+ * says whether the engine runs.
  */
 import { randomBytes } from 'node:crypto';
 import { createServer, type Socket } from 'node:net';
@@ -10,7 +11,7 @@ import { readCheckpoint } from './checkpoint-store.ts';
 import { chooseEngine, dataPath } from './engine-program.ts';
 import { removeEngineState, writeEngineState } from './engine-state.ts';
 import { onLines, type SupervisorMessage } from './lease.ts';
-import { RunningEngine } from './running-engine.ts';
+import { listenLocally, RunningEngine } from './running-engine.ts';
 import { indexStreamRecords, trimStreamRecords } from './stream-records.ts';
 
 class Supervisor {
@@ -33,13 +34,13 @@ class Supervisor {
       this.#awaited = false;
       this.#endUnlessNeeded();
     });
-    process.on('SIGTERM', () => void this.#end('lost', 'its keeper was told to end'));
+    process.on('SIGTERM', () => void this.#end('its supervisor got SIGTERM'));
     const program = await chooseEngine(this.#dir, process.env.LOGFOLD_ENGINE);
     this.#engine = RunningEngine.start(program, this.#dir);
     const engine = await this.#engine;
-    if (program.name === 'dynoxide') await this.#keepStreamSmall();
-    void engine.ended.then((how) => this.#end('lost', `the engine ended (${how})`));
-    const port = await this.#listen();
+    if (program.name === 'dynoxide') await this.#maintainStreamRecords();
+    void engine.ended.then((reason) => this.#end(`the engine ended (${reason})`));
+    const port = await listenLocally(this.#server);
     await writeEngineState(this.#dir, {
       supervisorPid: process.pid,
       port,
@@ -48,19 +49,19 @@ class Supervisor {
       endpoint: engine.endpoint,
     });
     this.#started = true;
-    await say({ started: true });
+    await print({ started: true });
     this.#endUnlessNeeded();
   }
 
-  /** The engine is as right without an index and with old records, so a failure is for the log alone. */
-  async #keepStreamSmall(): Promise<void> {
+  /** Only makes the engine faster, so a failure is just logged. */
+  async #maintainStreamRecords(): Promise<void> {
     const path = dataPath('dynoxide', this.#dir);
     try {
       indexStreamRecords(path);
       const checkpoint = await readCheckpoint(this.#dir);
       if (checkpoint !== undefined) trimStreamRecords(path, checkpoint, Date.now());
     } catch (error) {
-      console.error(`keeper ${process.pid}: stream records are not indexed or trimmed:`, error);
+      console.error(`supervisor ${process.pid}: cannot index or trim stream records:`, error);
     }
   }
 
@@ -69,18 +70,8 @@ class Supervisor {
     await engine?.stop();
   }
 
-  #listen(): Promise<number> {
-    const { promise, resolve, reject } = Promise.withResolvers<number>();
-    this.#server.once('error', reject);
-    this.#server.listen(0, '127.0.0.1', () => {
-      const address = this.#server.address();
-      if (address !== null && typeof address === 'object') resolve(address.port);
-    });
-    return promise;
-  }
-
   #accept(socket: Socket): void {
-    // A reset is a command that was killed: 'close' follows.
+    // A killed command resets its connection. 'close' follows.
     socket.on('error', () => {});
     socket.on('close', () => {
       if (this.#leases.delete(socket)) this.#endUnlessNeeded();
@@ -88,58 +79,60 @@ class Supervisor {
     onLines(socket, (word, rest) => {
       if (word === 'join' && rest === this.#token && !this.#ending) {
         this.#leases.add(socket);
-        socket.write(line('joined'));
+        void send(socket, 'joined');
       } else if (word === 'leave' && this.#leases.delete(socket)) {
-        if (this.#needed()) socket.end(line('left'));
-        else void this.#end('stopped', '', [socket]);
+        if (this.#isNeeded()) void send(socket, 'left').then(() => socket.end());
+        else void this.#end(undefined, socket);
       } else {
         socket.destroy();
       }
     });
   }
 
-  #needed(): boolean {
+  #isNeeded(): boolean {
     return this.#awaited || this.#leases.size > 0;
   }
 
   #endUnlessNeeded(): void {
-    if (this.#started && !this.#needed()) void this.#end('stopped', '');
+    if (this.#started && !this.#isNeeded()) void this.#end();
   }
 
-  /** Stops the engine, tells the others, and ends this process; what is left of the connections closes with it. */
-  async #end(word: SupervisorMessage, reason: string, others: readonly Socket[] = []): Promise<void> {
+  /**
+   * Stops the engine, tells all commands, and ends this process, which closes all connections.
+   * @param lost the reason why commands lose the engine
+   * @param leaving the command that left last
+   */
+  async #end(lost?: string, leaving?: Socket): Promise<void> {
     if (this.#ending) return;
     this.#ending = true;
     this.#server.close();
-    if (reason !== '') console.error(`keeper ${process.pid}: ${reason}`);
+    if (lost !== undefined) console.error(`supervisor ${process.pid}: ${lost}`);
     await this.stopEngine();
     await removeEngineState(this.#dir);
-    const said = [...this.#leases, ...others].map(
-      (socket) => new Promise<void>((resolve) => socket.write(line(word, reason), () => resolve())),
-    );
-    await Promise.all(said);
+    await Promise.all([...this.#leases].map((socket) => send(socket, `lost ${lost}`)));
+    if (leaving !== undefined) await send(leaving, 'left');
     process.exit(0);
   }
 }
 
-function line(word: SupervisorMessage, reason = ''): string {
-  return `${word} ${reason}\n`;
+function send(socket: Socket, message: SupervisorMessage): Promise<void> {
+  return new Promise((resolve) => socket.write(`${message}\n`, () => resolve()));
 }
 
-function say(answer: unknown): Promise<void> {
+function print(answer: unknown): Promise<void> {
   return new Promise((resolve) => process.stdout.write(`${JSON.stringify(answer)}\n`, () => resolve()));
 }
 
 const [, , dir = '.'] = process.argv;
-const keeper = new Supervisor(dir);
-// Whoever started this process may be gone already; its standard input says so.
+const supervisor = new Supervisor(dir);
+// The command that started this process may be killed. Its end also closes standard input.
 process.stdout.on('error', () => {});
 try {
-  await keeper.start();
+  await supervisor.start();
 } catch (error) {
   console.error(error);
   const { code, reason, advice } =
     error instanceof LogfoldError ? error : { code: undefined, reason: textOf(error), advice: undefined };
-  await say({ started: false, code, reason, advice });
-  await keeper.stopEngine().finally(() => process.exit(1));
+  await print({ started: false, code, reason, advice });
+  await supervisor.stopEngine().finally(() => process.exit(1));
 }

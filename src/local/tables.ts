@@ -13,10 +13,10 @@ import {
 import { invalidTableName } from '../adapters/aws/dynamodb-error.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 
-/** The attribute of the Entry table by which DynamoDB expires items. */
+/** The TTL attribute of the Entry table. */
 export const TTL_ATTRIBUTE = 'X';
 
-/** How long a new table may take until it can be used, in milliseconds. */
+/** How long a new table may take to become active, in milliseconds. */
 const ACTIVE_WITHIN_MS = 60_000;
 const ACTIVE_POLL_MS = 50;
 
@@ -25,7 +25,7 @@ export interface TableNames {
   readonly segmentTable: string;
 }
 
-/** The Entry table as the deployment creates it. Its TTL attribute is set in a request of its own. */
+/** The Entry table as the deployment creates it. A separate request sets the TTL attribute. */
 export function entryTableInput(name: string): CreateTableCommandInput {
   return {
     ...segmentTableInput(name),
@@ -50,10 +50,12 @@ export function segmentTableInput(name: string): CreateTableCommandInput {
 }
 
 /**
- * Creates what is missing of the two tables, the stream and the TTL setting, and waits until they can be used. Several
- * processes may do so at once.
+ * Creates the two tables, the stream and the TTL setting if they are missing, and waits until they
+ * are active. Several processes may call this at the same time.
  * @returns the ARN of the Entry table's stream
- * @throws UsageError where a table of that name exists with other keys, or the Entry table without a fitting stream
+ * @throws UsageError if a table exists with other keys, or the Entry table has no stream of new
+ *   images
+ * @throws ResourceMissingError if a table is not active after a minute
  */
 export async function ensureTables(client: DynamoDBClient, names: TableNames): Promise<string> {
   const [entry] = await Promise.all([
@@ -66,9 +68,8 @@ export async function ensureTables(client: DynamoDBClient, names: TableNames): P
 }
 
 /**
- * What {@link ensureTables} would have to create; creates nothing.
- * @returns names of the tables that do not exist
- * @throws UsageError where it would throw one
+ * The names of the tables that {@link ensureTables} would create. Creates nothing.
+ * @throws UsageError if {@link ensureTables} would throw a UsageError
  */
 export async function missingTables(
   client: DynamoDBClient,
@@ -93,7 +94,7 @@ async function ensureTable(
     try {
       await client.send(new CreateTableCommand(input));
     } catch (error) {
-      // Somebody else was faster; theirs is checked below like any other.
+      // Another process was faster. Its table is checked below.
       if (!(error instanceof ResourceInUseException)) throw error;
     }
   }
@@ -102,7 +103,7 @@ async function ensureTable(
     if (table?.TableStatus === 'UPDATING') break;
     if (Date.now() > deadline) {
       throw new ResourceMissingError(
-        `table '${name}' is ${table?.TableStatus ?? 'missing'} and does not become active`,
+        `table '${name}' is ${table?.TableStatus ?? 'missing'} and not active after ${ACTIVE_WITHIN_MS / 1000} s`,
       );
     }
     if (table !== undefined) await setTimeout(ACTIVE_POLL_MS);
@@ -130,7 +131,7 @@ function requireKeys(table: TableDescription, input: CreateTableCommandInput, na
       .join(', ');
   if (keys(table) === keys(input)) return;
   throw new UsageError(`table '${name}' has the keys ${keys(table)} instead of ${keys(input)}`, {
-    advice: 'Choose another table name: this table belongs to something else',
+    advice: 'Choose another table name, since another program owns this table',
   });
 }
 
@@ -140,7 +141,7 @@ function requireStream(table: TableDescription, name: string): string {
     return table.LatestStreamArn;
   }
   throw new UsageError(`table '${name}' has ${view === undefined ? 'no stream' : `a stream of ${view}`}`, {
-    advice: 'Switch on its stream with the view type NEW_IMAGE',
+    advice: 'Enable its stream with the view type NEW_IMAGE',
   });
 }
 
@@ -154,7 +155,7 @@ async function ensureTimeToLive(client: DynamoDBClient, name: string): Promise<v
       }),
     );
   } catch (error) {
-    // Switching on what another process has just switched on is an error on AWS, so only the outcome counts.
+    // AWS reports an error if another process has just enabled TTL, so only the outcome counts.
     if (!(await expires(client, name))) throw error;
   }
 }

@@ -9,10 +9,10 @@ import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { savedSheet } from '../support/saved-sheet.ts';
 
-/** What a page has, and nothing of Node's. */
+/** The globals of a page, without those of Node. */
 const PAGE = { TextEncoder, TextDecoder, console, setTimeout, clearTimeout, performance, URL };
 
-test('a snapshot that Node wrote is read with what a browser has', async () => {
+test('a browser reads a snapshot that Node wrote', async () => {
   const chunks = new MemoryChunks();
   const rows = Array.from({ length: 3_000 }, (_, row) => [`row ${row}`, `${row * 7}`, 'Łódź', `${row % 13}`]);
   const cells = rows.flatMap((texts, row) => texts.map((text, column) => [row, column, text] as const));
@@ -30,7 +30,7 @@ test('a snapshot that Node wrote is read with what a browser has', async () => {
     globalName: 'reader',
     write: false,
     logLevel: 'silent',
-    // zstd-codec asks for these only where it finds itself in Node.
+    // zstd-codec imports these modules only in Node.
     external: ['fs', 'path', 'crypto'],
   });
   const [script] = bundled.outputFiles;

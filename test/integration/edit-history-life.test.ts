@@ -16,16 +16,16 @@ const KEEP_SEGMENTS = 2;
 const EVERY = ['--snapshot-every', '100', '--segment-every', '500'];
 const POLICY = ['--keep-segments', String(KEEP_SEGMENTS), '--keep-days', '0', '--expire', 'delete', '--grace', '0s'];
 const FAST = ['--capacity-share', '1'];
-/** Commands that run at once. */
+/** Commands that run at the same time. */
 const AT_ONCE = 3;
 
-describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 stay', (history) => {
+describe.each(editHistories(90))('$name, in segments of 500 entries, with 2 segments kept', (history) => {
   let place: CliPlace;
   let log: LogId;
   let segments: number;
-  /** Every item of the Entry table, before anything was archived. */
+  /** Every item of the Entry table before the first archive. */
   let copy: readonly Attributes[];
-  /** Positions in every segment, and what was exported there before anything was archived. */
+  /** Exports by position, in every segment, from before the first archive. */
   let exports: ReadonlyMap<string, unknown>;
   let replayed: Record<string, unknown>;
 
@@ -53,10 +53,10 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     return place.json('sweep', ...POLICY, ...FAST, ...words);
   }
 
-  /** Numbers of the segments whose entries have left the table. */
+  /** Numbers of the expired segments. */
   const old = (): number[] => Array.from({ length: segments - KEEP_SEGMENTS }, (_, i) => i);
 
-  /** What the copy has of a segment, ascending. */
+  /** The items of a segment in the copy, in ascending order. */
   function copied(segment: number): string[] {
     return itemTexts(copy.filter((item) => isOf(item, segment)));
   }
@@ -65,7 +65,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     return Buffer.compare(S?.B ?? Buffer.alloc(0), encodeSegmentId(log, segment)) === 0;
   }
 
-  /** The first and the last position of each segment, and one between. */
+  /** The first and the last position of each segment, and one in between. */
   function somePositions(): Position[] {
     const random = new Random(11);
     return Array.from({ length: segments }, (_, segment) => {
@@ -81,7 +81,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     return new Map(await Promise.all(positions.map((position) => limit(one, formatPosition(position)))));
   }
 
-  test('the table ends with the entries of 2 segments', async () => {
+  test('the table keeps the entries of 2 segments', async () => {
     expect(old().length).toBeGreaterThan(2);
     for (let segment = 0; segment < segments - 1; segment++) expect(copied(segment).length).toBeGreaterThan(500);
     const kept = Array.from({ length: KEEP_SEGMENTS }, (_, i) => copied(segments - KEEP_SEGMENTS + i));
@@ -90,7 +90,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     expect(left).toHaveLength(kept.flat().length);
   });
 
-  test('every entry can be read where it was', async () => {
+  test('every entry can be read at its position', async () => {
     const archived = new ArchivedLogStore(place.tables, { blobs: place.blobs, platform: nativePlatform });
     for (const segment of old()) {
       const items: StoredItem[] = [];
@@ -111,20 +111,20 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     expect(await allEntries(entries)).toHaveLength(copy.length);
   });
 
-  test('states at positions in archived segments are exported as before', async () => {
+  test('exports at positions in archived segments do not change', async () => {
     const again = await exportAt(somePositions());
     expect(again.size).toBe(exports.size);
     for (const [at, rows] of exports) expect(again.get(at), at).toEqual(rows);
     expect(new Set([...exports.values()].map((rows) => JSON.stringify(rows))).size).toBeGreaterThan(segments);
   });
 
-  test('a replay from the very beginning agrees, with the newest snapshot and with an old one', async () => {
+  test('a replay from the beginning equals the newest snapshot and an old one', async () => {
     expect(await place.json('replay', log)).toEqual(replayed);
     const middle = formatPosition({ segment: Math.floor(old().length / 2), entry: 250 });
     expect(await place.json('replay', log, '--at', middle)).toMatchObject({ equal: true });
   });
 
-  test('every old segment is restored into empty tables, byte for byte', async () => {
+  test('a restore into empty tables restores every expired segment byte for byte', async () => {
     const into = ['--to-entry-table', 'Restored', '--to-segment-table', 'RestoredSegment', ...FAST];
     for (const segment of old()) {
       const entries = copied(segment).length;
@@ -144,7 +144,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     expect(await place.items('RestoredSegment')).toHaveLength(old().length);
   });
 
-  test('an old segment is restored in place, stays while it is held, and leaves again after that', async () => {
+  test('an expired segment that is restored in place stays while it is on hold, then expires again', async () => {
     const before = await place.contents();
     const segment = Math.floor(old().length / 2);
     const entries = copied(segment).length;
@@ -154,7 +154,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     const there = (await place.items()).filter((item) => isOf(item, segment));
     expect(itemTexts(there)).toEqual(copied(segment));
     expect(await place.json('replay', log)).toEqual(replayed);
-    // What is there again comes through the stream like anything new.
+    // The stream contains restored entries like new entries.
     expect(await place.json('work', '--until-idle')).toMatchObject({ snapshots: 0, stopped: [], failures: [] });
     expect(await sweep()).toMatchObject({ jobs: [], failures: [] });
 
@@ -164,7 +164,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
     expect((await place.contents()).filter(isNoSegment)).toEqual(before.filter(isNoSegment));
   });
 
-  test('nothing is wrong, nothing is left over, and nothing is to be done', async () => {
+  test('verify, collect and sweep find nothing to do', async () => {
     const verified = await place.json('verify', log);
     expect(verified).toMatchObject({ archived: old().length, problems: [] });
     const collected = await place.json('collect', log, '--grace', '0s');
@@ -179,7 +179,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries of which 2 s
   });
 });
 
-/** When a segment's entries go is another moment each time. */
+/** Segment items differ, since they contain the time of the expiry. */
 function isNoSegment(line: string): boolean {
   return !line.startsWith('Segment ');
 }

@@ -32,7 +32,7 @@ describe.each(editHistories(12))('$name', (history) => {
     return runJson(['append', log, file, '--check', ...every, ...local]);
   };
 
-  /** What must be true in the end, however the pipeline ran. */
+  /** Checks the result, which must not depend on how the pipeline ran. */
   async function expectRight(appended: Record<string, unknown>): Promise<void> {
     const checks = await checksIn(file);
     expect(appended.checks).toBe(checks.length);
@@ -50,7 +50,7 @@ describe.each(editHistories(12))('$name', (history) => {
     expect(checkOf(rows)).toEqual({ op: 'check', rows: last?.rows, sha256: last?.sha256 });
   }
 
-  test('comes out right with the pipeline running beside', async () => {
+  test('has the right result if the pipeline runs during the appends', async () => {
     const work = startCli(['work', ...local]);
     try {
       const appended = await append();
@@ -61,17 +61,17 @@ describe.each(editHistories(12))('$name', (history) => {
     }
   }, 300_000);
 
-  test('comes out right with the pipeline started only afterwards', async () => {
+  test('has the right result if the pipeline starts after the appends', async () => {
     await expectRight(await append());
   }, 300_000);
 
-  test('comes out right with the pipeline killed at random moments and started again', async () => {
+  test('has the right result if the pipeline is killed and restarted many times', async () => {
     let appending = true;
     let kills = 0;
     const killing = (async () => {
       for (let i = 0; appending; i++) {
         const work = startCli(['work', ...local]);
-        // Moments spread from before the first request to the middle of builds.
+        // The kills come at moments from before the first request to the middle of builds.
         await new Promise((resolve) => setTimeout(resolve, 300 + ((i * 379) % 1500)));
         await end(work, 'SIGKILL');
         kills++;
@@ -86,7 +86,7 @@ describe.each(editHistories(12))('$name', (history) => {
   }, 300_000);
 });
 
-test('a command that is killed leaves an engine that the next one joins or replaces', async () => {
+test('after a command is killed, the next command joins or replaces its engine', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'logfold-killed-'));
   try {
     const log = String((await runJson(['create', '--local', directory])).log);

