@@ -49,7 +49,7 @@ export function scale({ active, atRest, empty }: Months, { logs, activeShare }: 
       append: workOf('append'),
       stream: workOf('stream'),
       snapshot: workOf('snapshot'),
-      compact: workOf('compact'),
+      flush: workOf('flush'),
       archive: workOf('archive'),
       expire: workOf('expire'),
       collect: workOf('collect'),

@@ -29,7 +29,7 @@ import { storedBytes } from './units.ts';
 import { addWork, NO_WORK, type Work } from './work.ts';
 
 /** What work is done for: the application's own appends, and each kind that the functions do. */
-export const KINDS = ['append', 'stream', 'snapshot', 'compact', 'archive', 'expire', 'collect', 'sweep'] as const;
+export const KINDS = ['append', 'stream', 'snapshot', 'flush', 'archive', 'expire', 'collect', 'sweep'] as const;
 export type Kind = (typeof KINDS)[number];
 
 /** A month of a deployment. */
@@ -264,7 +264,7 @@ function noWork(): Record<Kind, Work> {
     append: NO_WORK,
     stream: NO_WORK,
     snapshot: NO_WORK,
-    compact: NO_WORK,
+    flush: NO_WORK,
     archive: NO_WORK,
     expire: NO_WORK,
     collect: NO_WORK,

@@ -31,7 +31,7 @@ const NAMES: Readonly<Record<Kind, string>> = {
   append: 'active log: the application appends',
   stream: 'active log: stream',
   snapshot: 'active log: snapshots',
-  compact: 'active log: flushing',
+  flush: 'active log: flushing',
   archive: 'active log: archives',
   expire: 'active log: expiring',
   collect: 'active log: collecting',

@@ -20,9 +20,9 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
       const size = formatBytes(result.bytesWritten + result.rootBytes);
       return `${what}: ${countEntries(result.entries)}, ${count(result.chunksWritten, 'chunk')}, ${size}${why}`;
     }
-    case 'compacted': {
+    case 'flushed': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${what}: ${count(result.waited, 'edit')} flushed, ${count(result.chunksWritten, 'chunk')}, ${size}`;
+      return `${what}: ${count(result.flushedEdits, 'edit')} flushed, ${count(result.chunksWritten, 'chunk')}, ${size}`;
     }
     case 'stopped':
       return `${what}: the log is stopped: ${result.stop.message}`;
@@ -50,13 +50,13 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
       return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${wrong}`;
     }
     case 'progress':
-    case 'settling':
+    case 'flushing':
     case 'collecting':
     case 'archiving':
     case 'present':
     case 'kept':
-    case 'gone':
-    case 'settled':
+    case 'obsolete':
+    case 'empty':
     case 'passed':
     case 'foreign':
       return undefined;

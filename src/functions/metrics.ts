@@ -70,8 +70,8 @@ function metricsOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' 
       return 'chunksWritten' in result
         ? [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result)]
         : [];
-    case 'settling':
-    case 'compacted':
+    case 'flushing':
+    case 'flushed':
       return written(result);
     case 'archived':
     case 'archiving':

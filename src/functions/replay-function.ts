@@ -6,7 +6,7 @@ import { formatPosition, parsePosition } from '../ids/position.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import { assertPosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
-import { type PartlyReplayed, type Replayed, replayTurn } from '../workers/inspect/replay.ts';
+import { type PartlyReplayed, type Replayed, replayPart } from '../workers/inspect/replay.ts';
 import type { Invocation, ReplayEvent } from './function-event.ts';
 
 const position = z
@@ -45,7 +45,7 @@ export type ReplayAnswer = { readonly log: LogId } & (
  * stored snapshot, it folds from there. A minute before the invocation ends, it answers with the
  * event for the next invocation.
  *
- * The function throws what `replayTurn` throws, and:
+ * The function throws what `replayPart` throws, and:
  * @throws TimeUpError if the time is up before any stored snapshot was found equal
  * @throws UsageError if the event is malformed
  */
@@ -58,7 +58,7 @@ export function replayFunction(
     const { log, at, from } = parseEvent(event);
     if (at !== undefined) await assertPosition(deps, log, at);
     const replayed = await deps.withScratch(log, (scratch) =>
-      replayTurn({ ...deps, scratch, deadline }, log, { at, from }),
+      replayPart({ ...deps, scratch, deadline }, log, { at, from }),
     );
     deps.report({ kind: 'replayed', run, log, replayed });
     if (replayed.outcome === 'replayed') return { log, ...replayed };

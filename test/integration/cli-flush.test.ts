@@ -57,7 +57,7 @@ describe('buffered edits', () => {
 
     const flushed = await place.json('flush', log);
     const position = { segment: 0, entry: 4 };
-    expect(flushed).toMatchObject({ log, position, outcome: 'compacted', waited: CELLS / 1_000 });
+    expect(flushed).toMatchObject({ log, position, outcome: 'flushed', flushedEdits: CELLS / 1_000 });
     expect(flushed.chunksWritten).toBeGreaterThan(1);
 
     expect(await place.json('export', log)).toEqual(before);
@@ -86,7 +86,7 @@ describe('buffered edits', () => {
 
   test('compact, the old name of flush, still works', async () => {
     const { log } = await worked(every(1_000, 'edited'));
-    expect(await place.json('compact', log)).toMatchObject({ log, outcome: 'compacted' });
+    expect(await place.json('compact', log)).toMatchObject({ log, outcome: 'flushed' });
   });
 
   test('flush leaves them in place if the log is stopped', async () => {

@@ -241,7 +241,7 @@ describe('a stack with tables and a bucket of its own', () => {
     const { log: lines } = world.output();
     const ofJobs = lines.filter(({ job }) => job !== undefined);
     expect(new Set(ofJobs.map(({ job }) => job))).toEqual(
-      new Set(['snapshot', 'compact', 'archive', 'expire', 'collect', 'rebuild']),
+      new Set(['snapshot', 'flush', 'archive', 'expire', 'collect', 'rebuild']),
     );
     for (const line of ofJobs) {
       expect(line.log, line.message).toMatch(/^[0-9a-f-]{36}$/);

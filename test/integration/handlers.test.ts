@@ -183,7 +183,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await work(cells(1, (i) => `${i} ${randomUUID()}`));
     const { position, jobs } = await work(cells(4, () => 'x'));
     // One snapshot, and what follows from it: the queue drops the others' second jobs.
-    expect(jobs).toEqual(['snapshot', 'compact']);
+    expect(jobs).toEqual(['snapshot', 'flush']);
     const status = await logStatus(
       { tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now },
       log,

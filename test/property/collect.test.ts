@@ -95,11 +95,11 @@ async function collectInTurns(
   };
   const options = { graceSeconds: GRACE_SECONDS, keepSnapshots };
   for (let [turn, removed]: [number | undefined, number] = [undefined, 0], turns = 1; ; turns++) {
-    const result = await collectLog(deps, { log: sheet.log, turn }, options);
+    const result = await collectLog(deps, { log: sheet.log, continuation: turn }, options);
     if (!('removed' in result)) throw new Error(`a turn ended with '${result.outcome}'`);
     removed += result.removed.objects;
     if (result.outcome === 'collected') return { turns, removed };
-    turn = result.turn;
+    turn = result.continuation;
   }
 }
 

@@ -12,22 +12,27 @@ const place = {
   log: fc.oneof(fc.uuid(), fc.constantFrom(NIL, MAX)).map(parseLogId),
   position: fc.record({ segment: numbers, entry: numbers }),
 };
-const turns = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
+const counts = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
 const hex = (digits: number) =>
   fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: digits, maxLength: digits });
 const part = fc.record({ upload: hex(32), hash: hex(64), to: fc.integer({ min: 1, max: MAX_NUMBER + 1 }) });
 const parts = fc.option(fc.array(part, { minLength: 1, maxLength: 3 }), { nil: undefined });
 const jobs: fc.Arbitrary<Job> = fc.oneof(
-  fc.record({ ...place, kind: fc.constant('snapshot'), turn: turns, again: fc.constantFrom(undefined, true as const) }),
-  fc.record({ ...place, kind: fc.constant('compact'), turn: turns }),
-  fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive'), turn: turns, parts }),
-  fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: turns, announced: turns }),
-  fc.record({ log: place.log, kind: fc.constant('collect'), turn: turns }),
+  fc.record({
+    ...place,
+    kind: fc.constant('snapshot'),
+    continuation: counts,
+    force: fc.constantFrom(undefined, true as const),
+  }),
+  fc.record({ ...place, kind: fc.constant('flush'), continuation: counts }),
+  fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive'), continuation: counts, parts }),
+  fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: counts, announced: counts }),
+  fc.record({ log: place.log, kind: fc.constant('collect'), continuation: counts }),
   fc.record({
     log: place.log,
     kind: fc.constant('rebuild'),
     after: fc.option(place.position, { nil: undefined }),
-    turn: turns,
+    continuation: counts,
   }),
 );
 const PART = { upload: 'a'.repeat(32), hash: 'b'.repeat(64), to: 3 };
@@ -37,10 +42,11 @@ describe('a job in a message', () => {
   test('looks like this', () => {
     const text = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } });
     expect(JSON.parse(text)).toEqual(GOOD);
-    const again = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 }, turn: 3 });
-    expect(JSON.parse(again)).toEqual({ ...GOOD, turn: 3 });
-    const compact = encodeJob({ kind: 'compact', log: LOG, position: { segment: 1, entry: 2 } });
-    expect(JSON.parse(compact)).toEqual({ ...GOOD, kind: 'compact' });
+    const position = { segment: 1, entry: 2 };
+    const continued = encodeJob({ kind: 'snapshot', log: LOG, position, continuation: 3, force: true });
+    expect(JSON.parse(continued)).toEqual({ ...GOOD, turn: 3, again: true });
+    const flush = encodeJob({ kind: 'flush', log: LOG, position, continuation: 3 });
+    expect(JSON.parse(flush)).toEqual({ ...GOOD, kind: 'compact', turn: 3 });
     const archive = encodeJob({ kind: 'archive', log: LOG, segment: 1 });
     expect(JSON.parse(archive)).toEqual({ format: 1, kind: 'archive', log: LOG, segment: 1 });
     const rebuild = encodeJob({ kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
@@ -49,7 +55,7 @@ describe('a job in a message', () => {
   });
 
   test('fits into a message of SQS, however many parts an archive has', () => {
-    const job = { kind: 'archive' as const, log: LOG, segment: MAX_NUMBER, turn: 1_000_000 };
+    const job = { kind: 'archive' as const, log: LOG, segment: MAX_NUMBER, continuation: 1_000_000 };
     const parts = Array.from({ length: MAX_ARCHIVE_PARTS }, () => ({ ...PART, to: MAX_NUMBER + 1 }));
     const text = encodeJob({ ...job, parts });
     expect(decodeJob(text)).toEqual({ ...job, parts });
@@ -81,10 +87,10 @@ describe('a job in a message', () => {
   test.each([
     ['', 'not JSON'],
     ['{"format":1', 'not JSON'],
-    ['null', "not logfold's"],
-    ['[]', "not logfold's"],
-    ['{"Records":[]}', "not logfold's"],
-    [JSON.stringify({ ...GOOD, format: '1' }), "not logfold's"],
+    ['null', 'does not come from logfold'],
+    ['[]', 'does not come from logfold'],
+    ['{"Records":[]}', 'does not come from logfold'],
+    [JSON.stringify({ ...GOOD, format: '1' }), 'does not come from logfold'],
     [JSON.stringify({ ...GOOD, kind: 'explode' }), 'kind'],
     [JSON.stringify({ ...GOOD, log: 'no-uuid' }), 'log'],
     [JSON.stringify({ ...GOOD, segment: -1 }), 'segment'],

@@ -32,7 +32,7 @@ describe('logs, a stream and workers that fail in every way', () => {
     test('every kind of fault, poison and outcome occurs in them', () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
       const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'twin', 'equal'];
-      const outcomes = ['built', 'progress', 'present', 'stopped', 'compacted', 'settled', 'passed', 'foreign', 'due'];
+      const outcomes = ['built', 'progress', 'present', 'stopped', 'flushed', 'empty', 'passed', 'foreign', 'due'];
       const lives = ['archiving', 'archived', 'waiting', 'expired', 'gone', 'collected', 'rebuilt'];
       const others = [
         'sweep sends',

@@ -135,7 +135,7 @@ export class SheetLog {
 
   /** Settles a completed snapshot. */
   compact(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<FlushResult> {
-    return flushSnapshot({ ...this.deps, ...deps }, { kind: 'compact', log: this.log, position });
+    return flushSnapshot({ ...this.deps, ...deps }, { kind: 'flush', log: this.log, position });
   }
 
   /** What a Snapshot entry carries. */

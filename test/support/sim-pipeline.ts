@@ -114,7 +114,7 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
     frames: { bytes: 500, atLeast: 64 },
   };
   const result = await runJob(deps, job);
-  const due = 'compaction' in result && result.compaction !== undefined ? ` due: ${result.compaction.reason}` : '';
+  const due = 'flushDue' in result && result.flushDue !== undefined ? ` due: ${result.flushDue.reason}` : '';
   world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);
   if (result.outcome === 'built' && world.random.chance(0.3)) await compactByHand(world, ports, job.log, result);
 }
@@ -127,5 +127,5 @@ async function compactByHand(
   { position }: { readonly position: Position },
 ): Promise<void> {
   const deduplicationId = `hand:${world.nextSerial()}`;
-  await ports.queue.send({ group: log, deduplicationId, body: encodeJob({ kind: 'compact', log, position }) });
+  await ports.queue.send({ group: log, deduplicationId, body: encodeJob({ kind: 'flush', log, position }) });
 }

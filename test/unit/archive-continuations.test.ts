@@ -148,7 +148,7 @@ describe('an archive of several turns', () => {
   test('writes a frame in each turn at least, and the message names the parts', async () => {
     const { sheet } = await coveredSheet();
     const job = await begun(sheet, 3);
-    expect(job).toMatchObject({ turn: 3, parts: [{ to: 1 }, { to: 2 }, { to: 3 }] });
+    expect(job).toMatchObject({ continuation: 3, parts: [{ to: 1 }, { to: 2 }, { to: 3 }] });
     const keys = job.parts?.map(({ upload }) => archiveKey(sheet.log, 0, upload)).sort();
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual(keys);
     expect(await turnsOf(sheet, job)).toBe((await sheet.items()).length - 3 + 1);
@@ -225,7 +225,7 @@ describe('an archive of several turns', () => {
       for (let i = 0; i < 2; i++) await collectLog(sheet.deps, sheet, { graceSeconds, keepSnapshots: 'all' });
       expect(await sheet.keys(archivePrefix(sheet.log))).toEqual(graceSeconds === 0 ? [] : before);
       const { next } = await turn(sheet, job);
-      expect(next).toMatchObject({ turn: 5, parts: { length: graceSeconds === 0 ? 1 : 5 } });
+      expect(next).toMatchObject({ continuation: 5, parts: { length: graceSeconds === 0 ? 1 : 5 } });
       await turnsOf(sheet, next);
       await expectArchived(sheet);
     }
@@ -342,7 +342,7 @@ describe('an archive job is refused and leaves nothing behind', () => {
     for (let i = 0; i < MAX_ARCHIVE_PARTS; i++) await sheet.edit(set(0, 0, ''));
     await sheet.completed();
     await sheet.covered();
-    const job = { ...first(sheet), turn: MAX_ARCHIVE_PARTS, parts: await partsOfOne(sheet, MAX_ARCHIVE_PARTS) };
+    const job = { ...first(sheet), continuation: MAX_ARCHIVE_PARTS, parts: await partsOfOne(sheet, MAX_ARCHIVE_PARTS) };
     expect((await turn(sheet, job)).result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP' } });
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
   });

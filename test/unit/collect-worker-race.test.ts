@@ -138,7 +138,7 @@ test('a build that takes its turns for longer than a grace period keeps what it 
   const target = await sheet.snapshot();
   const outcomes: string[] = [];
   for (let turn = 0; outcomes.at(-1) !== 'built'; turn++) {
-    const job = { kind: 'snapshot', log: sheet.log, position: target, turn } as const;
+    const job = { kind: 'snapshot', log: sheet.log, position: target, continuation: turn } as const;
     const { outcome } = await completeSnapshot({ ...sheet.deps, rangeEntries: 2, deadline: 0 }, job);
     outcomes.push(outcome);
     sheet.nowMs += 0.9 * GRACE;

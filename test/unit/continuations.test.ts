@@ -54,10 +54,10 @@ describe('a job whose time is up', () => {
       await sheet.complete(position, deps);
       expect(bufferedEdits((await sheet.root(position)).state)).toBe(3 * MAPS.length);
       let turns = 0;
-      const waiting: Job[] = [{ kind: 'compact', log: sheet.log, position }];
+      const waiting: Job[] = [{ kind: 'flush', log: sheet.log, position }];
       for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
         const { result, sent } = await ran(sheet, job, { ...deps, deadline });
-        expect(result.outcome).toBe(sent.length === 0 ? (turns === MAPS.length ? 'settled' : 'compacted') : 'settling');
+        expect(result.outcome).toBe(sent.length === 0 ? (turns === MAPS.length ? 'empty' : 'flushed') : 'flushing');
         waiting.push(...sent);
         turns++;
       }
@@ -134,7 +134,7 @@ describe('a job whose time is up', () => {
         twice.clock.ms += GRACE;
         await collected(sheet, whole.bucket, { deadline: undefined });
         all.push(...(await collected(sheet, twice.bucket, { deadline: 0, times: 2 })).done);
-        for (const job of all.filter((each) => 'turn' in each && each.turn !== undefined)) {
+        for (const job of all.filter((each) => 'continuation' in each && each.continuation !== undefined)) {
           const { result, sent } = await ran(sheet, job, { ...depsOn(sheet, twice.bucket), policyOf });
           expect([result.outcome, sent]).toEqual(['passed', []]);
         }
@@ -162,11 +162,11 @@ describe('a job whose time is up', () => {
           policyOf,
         };
         const { sent } = await ran(sheet, { kind: 'collect', log: sheet.log }, deps);
-        expect(sent).toEqual([{ kind: 'collect', log: sheet.log, turn: 1 }]);
+        expect(sent).toEqual([{ kind: 'collect', log: sheet.log, continuation: 1 }]);
         if (asks) await requestCollection(bucket, sheet.log);
         const { result } = await ran(
           sheet,
-          { kind: 'collect', log: sheet.log, turn: 1 },
+          { kind: 'collect', log: sheet.log, continuation: 1 },
           { ...deps, deadline: undefined },
         );
         expect(result.outcome).toBe('collected');

@@ -30,7 +30,7 @@ const NOTHING: Month = {
     append: NO_WORK,
     stream: NO_WORK,
     snapshot: NO_WORK,
-    compact: NO_WORK,
+    flush: NO_WORK,
     archive: NO_WORK,
     expire: NO_WORK,
     collect: NO_WORK,

@@ -53,7 +53,7 @@ describe('a compaction', () => {
     const [rows, stateHash] = [await sheet.rows(position), await sheet.stateHash(position)];
     const before = await chunkKeys(sheet);
     const result = await sheet.compact(position);
-    expect(result).toMatchObject({ outcome: 'compacted', position, stateHash, waited: 3 });
+    expect(result).toMatchObject({ outcome: 'flushed', position, stateHash, flushedEdits: 3 });
     const root = await sheet.root(position);
     expect([isStateFlushed(root.state), root.stateHash]).toEqual([true, stateHash]);
     expect(await sheet.rows(position)).toEqual(rows);
@@ -108,20 +108,20 @@ describe('a compaction', () => {
   test('brings a root into the entry that is small enough for it once it is settled', async () => {
     const { sheet, position } = await largeSheet(0);
     const rows = await sheet.rows(position);
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'compacted', waited: 2 });
+    expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed', flushedEdits: 2 });
     expect(await sheet.ref(position)).toHaveProperty('inline');
     expect(await sheet.rows(position)).toEqual(rows);
   });
 
   test.each([
-    ['writes nothing where no edits wait', 'settled'],
+    ['writes nothing where no edits wait', 'empty'],
     ['writes nothing where a newer snapshot is complete', 'passed'],
     ['writes nothing where another version of the reducer made the snapshot', 'foreign'],
     ['writes nothing where the log is stopped before the snapshot', 'stopped'],
   ])('%s', async (_what, outcome) => {
     const { sheet, position } = await waitingSheet();
     const reducer = versionedSheet(outcome === 'foreign' ? 2 : 1);
-    if (outcome === 'settled') await sheet.compact(position);
+    if (outcome === 'empty') await sheet.compact(position);
     if (outcome === 'passed') await sheet.segment().then((newer) => sheet.complete(newer));
     if (outcome === 'stopped') {
       const error = new EntryNotFoundError('gone', { ...position, entry: position.entry - 1 });
@@ -140,7 +140,7 @@ describe('a compaction', () => {
     await sheet.complete(await sheet.snapshot());
     const stop = await readStop(sheet.blobs, sheet.log);
     expect(stop).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'compacted' });
+    expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed' });
     expect(await readStop(sheet.blobs, sheet.log)).toEqual(stop);
   });
 
@@ -185,14 +185,14 @@ describe('a compaction that comes again', () => {
       await expect(sheet.compact(position, portsAround(sheet, around)), failing).rejects.toThrow('no answer');
     }
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'compacted' });
+    expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed' });
   });
 
   test('agrees with a twin that was faster', async () => {
     const { sheet, position } = await waitingSheet();
     const ports = besideTwin(sheet, () => sheet.compact(position));
     // Both write the same root, so the entry carries what this one wanted.
-    expect(await sheet.compact(position, ports)).toMatchObject({ outcome: 'compacted' });
+    expect(await sheet.compact(position, ports)).toMatchObject({ outcome: 'flushed' });
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
     expect((await sheet.root(position)).stateHash).toBe(await sheet.stateHash(position));
   });
@@ -203,7 +203,7 @@ describe('a compaction that comes again', () => {
       await sheet.compact(position);
       await moveRoot(sheet, position, await sheet.root(position));
     };
-    expect(await sheet.compact(position, besideTwin(sheet, twin))).toMatchObject({ outcome: 'settled' });
+    expect(await sheet.compact(position, besideTwin(sheet, twin))).toMatchObject({ outcome: 'empty' });
     expect(await sheet.ref(position)).toEqual({ key: elsewhere(sheet) });
   });
 
@@ -291,9 +291,9 @@ describe('a snapshot after which settling is due', () => {
   test('is followed by the job that settles it', async () => {
     const { sheet, queue, job } = await dueSheet();
     const result = await runJob({ ...sheet.deps, queue }, job);
-    expect(result).toMatchObject({ outcome: 'built', compaction: { map: 'cells', reason: 'buffer share' } });
+    expect(result).toMatchObject({ outcome: 'built', flushDue: { map: 'cells', reason: 'buffer share' } });
     expect(flushDue((await sheet.root(job.position)).state)).toBeDefined();
-    expect(await drain(sheet, queue)).toEqual([`compact compacted ${job.position.entry}`]);
+    expect(await drain(sheet, queue)).toEqual([`flush flushed ${job.position.entry}`]);
     expect((await sheet.root(job.position)).stateHash).toBeDefined();
     // Nothing is due any more, however often the snapshot's job comes.
     await runJob({ ...sheet.deps, queue }, job);
@@ -305,7 +305,7 @@ describe('a snapshot after which settling is due', () => {
     const broken = { send: () => Promise.reject(new Error('no answer')) };
     await expect(runJob({ ...sheet.deps, queue: broken }, job)).rejects.toThrow('no answer');
     expect(await runJob({ ...sheet.deps, queue }, job)).toMatchObject({ outcome: 'present' });
-    expect(await drain(sheet, queue)).toEqual([`compact compacted ${job.position.entry}`]);
+    expect(await drain(sheet, queue)).toEqual([`flush flushed ${job.position.entry}`]);
   });
 
   test('is followed by one job, however often it is found due', async () => {
@@ -319,10 +319,7 @@ describe('a snapshot after which settling is due', () => {
     await runJob({ ...sheet.deps, queue }, job);
     const newer = await sheet.snapshot();
     await runJob({ ...sheet.deps, queue }, { ...job, position: newer });
-    expect(await drain(sheet, queue)).toEqual([
-      `compact passed ${job.position.entry}`,
-      `compact compacted ${newer.entry}`,
-    ]);
+    expect(await drain(sheet, queue)).toEqual([`flush passed ${job.position.entry}`, `flush flushed ${newer.entry}`]);
     // Nor is it looked at again: a newer one stands for it.
     expect(await runJob({ ...sheet.deps, queue }, job)).toEqual({ outcome: 'present', position: job.position });
   });

@@ -103,7 +103,7 @@ describe('a Snapshot entry that carries', () => {
     await sheet.covered();
     await sheet.archive();
     const before = await sheet.contents();
-    expect(['gone', 'present']).toContain((await sheet.complete(position)).outcome);
+    expect(['obsolete', 'present']).toContain((await sheet.complete(position)).outcome);
     expect(await sheet.contents()).toEqual(before);
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });

@@ -180,7 +180,7 @@ describe('jobs go to one of two queues', () => {
     const jobs: Job[] = [
       { kind: 'snapshot', log: LOG, position: START },
       { kind: 'rebuild', log: LOG },
-      { kind: 'compact', log: LOG, position: START },
+      { kind: 'flush', log: LOG, position: START },
       { kind: 'archive', log: LOG, segment: 0 },
       { kind: 'expire', log: LOG, segment: 0 },
       { kind: 'collect', log: LOG },
@@ -189,7 +189,7 @@ describe('jobs go to one of two queues', () => {
     const kinds = async (queue: MemoryJobQueue) =>
       (await queue.receive({ max: 10, visibilityMs: 1 })).map(({ body }) => decodeJob(body).kind);
     expect(await kinds(queues.snapshot)).toEqual(['snapshot', 'rebuild']);
-    expect(await kinds(queues.maintenance)).toEqual(['compact', 'archive', 'expire', 'collect']);
+    expect(await kinds(queues.maintenance)).toEqual(['flush', 'archive', 'expire', 'collect']);
     const foreign = { group: 'g', deduplicationId: 'd', body: '{}' };
     await expect(jobQueues(queues).send(foreign)).rejects.toMatchObject({ code: 'MESSAGE_INVALID' });
   });

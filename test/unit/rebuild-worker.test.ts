@@ -66,7 +66,7 @@ test('a turn that comes late, when what the one before made anew was collected, 
   for (let turn = 1; (job.after?.entry ?? 0) === 0; turn++) {
     const result = await rebuild(sheet, { rangeEntries: 1, deadline: sheet.nowMs }, job);
     if (result.outcome !== 'progress') throw new Error('it has an end before its first snapshot');
-    job = { after: result.after, turn };
+    job = { after: result.after, continuation: turn };
   }
   await collectAfterEachGrace(sheet, 6, { keepSnapshots: 'last' });
   expect(await rebuild(sheet, {}, job)).toMatchObject({ outcome: 'rebuilt', snapshots: 4 });
@@ -86,7 +86,7 @@ describe('a log that is rebuilt', () => {
       differed: [],
       entries: 8,
       newest: positions[3],
-      compaction: undefined,
+      flushDue: undefined,
     });
     expect(await sheet.contents()).toEqual(before);
   });
@@ -483,7 +483,7 @@ describe('what an archived segment lost', () => {
       const result = await rebuild(sheet, { rangeEntries: 2, deadline: sheet.nowMs }, job);
       if (result.outcome === 'rebuilt') break;
       if (result.outcome !== 'progress') throw new Error(result.outcome);
-      job = { after: result.after, turn };
+      job = { after: result.after, continuation: turn };
     }
     await expectMended(sheet);
   });
@@ -518,7 +518,7 @@ describe('a log whose old segments leave without an archive', () => {
 
   test('is rebuilt once that was taken back', async () => {
     const sheet = await leaving();
-    await expect(rebuild(sheet)).rejects.toThrow('expire --undo');
+    await expect(rebuild(sheet)).rejects.toThrow("0 --undo'");
     await undoExpiry(sheet.deps, { log: sheet.log, segment: 0 });
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 4, replaced: 0 });
     await expectWhole(sheet);
@@ -539,7 +539,7 @@ describe('a rebuild in several turns', () => {
         break;
       }
       places.push(`${result.reached.segment}/${result.reached.entry}`);
-      job = { after: result.after, turn: turns + 1 };
+      job = { after: result.after, continuation: turns + 1 };
     }
     expect(places).toEqual(['0/1', '0/3', '0/4', '0/5', '1/1']);
     expect(await sheet.contents()).toEqual(before);
@@ -551,7 +551,7 @@ describe('a rebuild in several turns', () => {
     await rebuild(sheet, deps);
     const [, first] = positions;
     const reducer = versionedSheet(2);
-    expect(await rebuild(sheet, { reducer }, { after: first, turn: 1 })).toMatchObject({ outcome: 'rebuilt' });
+    expect(await rebuild(sheet, { reducer }, { after: first, continuation: 1 })).toMatchObject({ outcome: 'rebuilt' });
     const versions = positions.map(async (position) => (await sheet.root(position)).reducer.version);
     expect(await Promise.all(versions)).toEqual([1, 1, 2, 2]);
   });

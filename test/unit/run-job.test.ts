@@ -96,9 +96,9 @@ describe('a snapshot job', () => {
     for (let i = 0; i < 5; i++) await sheet.edit(set(i, 0, `edit ${i}`));
     const position = await sheet.snapshot();
     const deps = { deadline: sheet.nowMs, rangeEntries: 2 };
-    const job: Job = { kind: 'snapshot', log: LOG, position, again: true };
+    const job: Job = { kind: 'snapshot', log: LOG, position, force: true };
     const { sent } = await ran(sheet, job, deps);
-    const next: Job = { kind: 'snapshot', log: LOG, position, turn: 1 };
+    const next: Job = { kind: 'snapshot', log: LOG, position, continuation: 1 };
     const reached = { segment: 0, entry: 2 };
     expect(sent).toEqual([{ group: LOG, deduplicationId: continuationDeduplicationId(next, reached), job: next }]);
     expect(await ranAll(sheet, next, deps)).toEqual([
@@ -111,13 +111,13 @@ describe('a snapshot job', () => {
   test('is followed by settling where that is due, also where it was done before', async () => {
     const { sheet, position } = await scatteredSheet();
     const job: Job = { kind: 'snapshot', log: LOG, position };
-    const compact: Job = { kind: 'compact', log: LOG, position };
+    const compact: Job = { kind: 'flush', log: LOG, position };
     const expected = [{ group: LOG, deduplicationId: dueDeduplicationId(compact), job: compact }];
     const { result, sent } = await ran(sheet, job);
     expect([result.outcome, sent]).toEqual(['built', expected]);
     expect(await ranAll(sheet, job)).toEqual([
       ['snapshot', 'present'],
-      ['compact', 'compacted'],
+      ['flush', 'flushed'],
     ]);
     expect(await ranAll(sheet, job)).toEqual([['snapshot', 'present']]);
   });
@@ -201,7 +201,7 @@ describe('a rebuild job', () => {
     const { result, sent } = await ran(sheet, { kind: 'rebuild', log: LOG }, deps);
     const reached = { segment: 0, entry: 2 };
     expect(result).toMatchObject({ outcome: 'progress', after: { segment: 0, entry: 1 }, reached });
-    const next: Job = { kind: 'rebuild', log: LOG, after: { segment: 0, entry: 1 }, turn: 1 };
+    const next: Job = { kind: 'rebuild', log: LOG, after: { segment: 0, entry: 1 }, continuation: 1 };
     expect(sent).toEqual([{ group: LOG, deduplicationId: continuationDeduplicationId(next, reached), job: next }]);
     const done = await ranAll(sheet, next, deps);
     expect(new Set(done.slice(0, -1).map(([, outcome]) => outcome))).toEqual(new Set(['progress']));
@@ -216,7 +216,7 @@ describe('a rebuild job', () => {
     expect((await sheet.root(position)).stateHash).toBeDefined();
     const { sent } = await ran(sheet, { kind: 'rebuild', log: LOG });
     expect(flushDue((await sheet.root(position)).state)).toBeDefined();
-    expect(sent.map(({ job }) => job)).toEqual([{ kind: 'compact', log: LOG, position }]);
+    expect(sent.map(({ job }) => job)).toEqual([{ kind: 'flush', log: LOG, position }]);
     for (const { job } of sent) await ranAll(sheet, job);
     const after = await sheet.contents();
     expect([after.entries, after.segments]).toEqual([before.entries, before.segments]);
@@ -230,8 +230,8 @@ describe('a rebuild job', () => {
     await sheet.snapshot();
     const { result, sent } = await ran(sheet, { kind: 'rebuild', log: LOG });
     expect(result).toMatchObject({ outcome: 'stopped', newest: position, stop: { code: 'ENTRY_TYPE_UNKNOWN' } });
-    expect(sent.map(({ job }) => job)).toEqual([{ kind: 'compact', log: LOG, position }]);
-    for (const { job } of sent) expect(await ranAll(sheet, job)).toEqual([['compact', 'compacted']]);
+    expect(sent.map(({ job }) => job)).toEqual([{ kind: 'flush', log: LOG, position }]);
+    for (const { job } of sent) expect(await ranAll(sheet, job)).toEqual([['flush', 'flushed']]);
   });
 });
 
@@ -265,7 +265,7 @@ describe('a job for what does not exist', () => {
   const log = newLogId();
   const jobs: [Job, string][] = [
     [{ kind: 'snapshot', log, position: START }, 'ENTRY_NOT_FOUND'],
-    [{ kind: 'compact', log, position: START }, 'LOG_NOT_FOUND'],
+    [{ kind: 'flush', log, position: START }, 'LOG_NOT_FOUND'],
     [{ kind: 'archive', log, segment: 0 }, 'SEGMENT_NOT_FOUND'],
     [{ kind: 'expire', log, segment: 0 }, 'SEGMENT_NOT_FOUND'],
     [{ kind: 'collect', log }, 'LOG_NOT_FOUND'],
@@ -339,7 +339,7 @@ describe('deduplication ids', () => {
   const position = { segment: 1, entry: 2 };
   const jobs: Job[] = [
     { kind: 'snapshot', log: LOG, position },
-    { kind: 'compact', log: LOG, position },
+    { kind: 'flush', log: LOG, position },
     { kind: 'archive', log: LOG, segment: 1 },
     { kind: 'expire', log: LOG, segment: 1 },
     { kind: 'collect', log: LOG },
@@ -351,9 +351,9 @@ describe('deduplication ids', () => {
       { kind: 'snapshot', log: LOG, position: { segment: 12, entry: 2 } },
       { kind: 'archive', log: LOG, segment: 12 },
       { kind: 'snapshot', log: newLogId(), position },
-      { kind: 'snapshot', log: LOG, position, turn: 1 },
-      { kind: 'snapshot', log: LOG, position, turn: 2 },
-      { kind: 'rebuild', log: LOG, after: position, turn: 2 },
+      { kind: 'snapshot', log: LOG, position, continuation: 1 },
+      { kind: 'snapshot', log: LOG, position, continuation: 2 },
+      { kind: 'rebuild', log: LOG, after: position, continuation: 2 },
     ];
     const turns = [...jobs, ...others].flatMap((job) => [
       continuationDeduplicationId(job, position),
@@ -388,7 +388,7 @@ describe('a line for a person', () => {
   };
   const work = {
     base: undefined,
-    asked: NOON,
+    requestedAt: NOON,
     entries: 7,
     chunksRead: 2,
     bytesRead: 900,
@@ -396,10 +396,10 @@ describe('a line for a person', () => {
     bytesWritten: 1500,
     rootBytes: 500,
   };
-  const built = { outcome: 'built', position, stateHash: undefined, compaction: undefined, ...work } as const;
+  const built = { outcome: 'built', position, stateHash: undefined, flushDue: undefined, ...work } as const;
   const tally = (objects: number, bytes: number) => ({ objects, bytes });
   const collected = { outcome: 'collected', kept: tally(1, 1), foreign: [], aborted: 0 } as const;
-  const rebuilt = { outcome: 'rebuilt', snapshots: 4, replaced: 1, entries: 9, newest: position, compaction: undefined } as const; // biome-ignore format: short
+  const rebuilt = { outcome: 'rebuilt', snapshots: 4, replaced: 1, entries: 9, newest: position, flushDue: undefined } as const; // biome-ignore format: short
   const snapshot: Job = { kind: 'snapshot', log: LOG, position };
   const archive: Job = { kind: 'archive', log: LOG, segment: 3 };
   const expire: Job = { kind: 'expire', log: LOG, segment: 3 };
@@ -409,7 +409,7 @@ describe('a line for a person', () => {
 
   test('says what a job is for', () => {
     expect(describeJob(snapshot)).toBe(`snapshot ${LOG} 1/2`);
-    expect(describeJob({ kind: 'compact', log: LOG, position })).toBe(`compact ${LOG} 1/2`);
+    expect(describeJob({ kind: 'flush', log: LOG, position })).toBe(`flush ${LOG} 1/2`);
     expect([archive, expire, collect, rebuild].map(describeJob)).toEqual([
       `archive ${LOG} segment 3`,
       `expire ${LOG} segment 3`,
@@ -427,9 +427,17 @@ describe('a line for a person', () => {
     ],
     [snapshot, { outcome: 'stopped', position, stop }, 'the log is stopped: An entry is not there'],
     [
-      { kind: 'compact', log: LOG, position },
-      { outcome: 'compacted', position, stateHash: '', waited: 5, chunksWritten: 2, bytesWritten: 10, rootBytes: 20 },
-      '5 edits settled, 2 chunks, 30 B',
+      { kind: 'flush', log: LOG, position },
+      {
+        outcome: 'flushed',
+        position,
+        stateHash: '',
+        flushedEdits: 5,
+        chunksWritten: 2,
+        bytesWritten: 10,
+        rootBytes: 20,
+      },
+      '5 edits flushed, 2 chunks, 30 B',
     ],
     [
       archive,
@@ -472,8 +480,8 @@ describe('a line for a person', () => {
       { outcome: 'progress', segment: 3, reached: 4, expires: NOON },
       { outcome: 'present', segment: 3 },
       { outcome: 'kept', segment: 3 },
-      { outcome: 'gone', position },
-      { outcome: 'settled', position },
+      { outcome: 'obsolete', position },
+      { outcome: 'empty', position },
       { outcome: 'passed', position, newest: position },
       { outcome: 'foreign', position, reason: 'another' },
       { ...collected, removed: tally(0, 0), condemned: tally(0, 0) },

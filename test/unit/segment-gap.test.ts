@@ -125,7 +125,7 @@ describe('a segment that the Segment table lacks', () => {
     expect(failures).toMatchObject([{ code: 'SEGMENT_GAP', log: sheet.log, segment: 0 }]);
     expect(result).toMatchObject({ failed: 1 });
     expect(jobs.filter(({ kind }) => kind !== 'collect')).toEqual([
-      { kind: 'snapshot', log: sheet.log, position, again: true },
+      { kind: 'snapshot', log: sheet.log, position, force: true },
     ]);
     await expect(verify(deps, sheet.log)).rejects.toMatchObject({ code: 'SEGMENT_GAP', segment: 0 });
   });

@@ -359,7 +359,7 @@ describe('progress', () => {
 
 test('the id of a turn is none of the stream, says place and turn, and fits into a message', () => {
   const largest = { segment: 2 ** 32 - 1, entry: 2 ** 32 - 1 };
-  const id = continuationDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, turn: 1e6 }, largest);
+  const id = continuationDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, continuation: 1e6 }, largest);
   expect(id).toBe(`turn:snapshot:${LOG}:4294967295/4294967295:1000000:4294967295/4294967295`);
   expect(id.length).toBeLessThanOrEqual(128);
 });

@@ -44,7 +44,7 @@ function cell(row: number, value: string): SheetEdit {
 
 /** What a sweep asks for where a snapshot is not complete. */
 function snapshotJob(log: LogId, position: Position): Job {
-  return { kind: 'snapshot', log, position, again: true };
+  return { kind: 'snapshot', log, position, force: true };
 }
 
 /** Has the process die right before an operation of this name. */
@@ -374,7 +374,7 @@ describe('a sweep finds what is left over', () => {
     expect((await sheets.ask()).asked).toEqual([]);
     sheets.nowMs += 1;
     const { asked, why } = await sheets.ask();
-    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['something was left over a grace period ago']]);
+    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an earlier collection requested this one']]);
     expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', removed: { objects: 1 } }]);
     expect(await sheets.blobs.get(key)).toBeUndefined();
     expect((await sheets.ask()).asked).toEqual([]);
@@ -391,7 +391,7 @@ describe('a sweep finds what is left over', () => {
         sheets.nowMs += 1;
         const { asked, why } = await sheets.ask();
         if (asked.length === 0) return times;
-        expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['something was left over a grace period ago']]);
+        expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an earlier collection requested this one']]);
         await sheets.run(...asked);
       }
       throw new Error('a log at rest is collected again and again');

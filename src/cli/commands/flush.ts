@@ -21,7 +21,7 @@ export function flushCommand() {
           });
         }
         const result = await output.during('Snapshots flushed', () =>
-          flushSnapshot(deps, { kind: 'compact', log, position }),
+          flushSnapshot(deps, { kind: 'flush', log, position }),
         );
         output.result({ log, ...result }, describe(result));
         // In both cases the snapshot still has its buffered edits.
@@ -33,13 +33,13 @@ export function flushCommand() {
 function describe(result: FlushResult): string {
   const snapshot = `The snapshot at ${formatPosition(result.position)}`;
   switch (result.outcome) {
-    case 'compacted': {
+    case 'flushed': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${snapshot} is flushed: ${count(result.waited, 'edit')} from its buffers; ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
+      return `${snapshot} is flushed: ${count(result.flushedEdits, 'edit')} from its buffers; ${count(result.chunksWritten, 'chunk')} and the root written, ${size}`;
     }
-    case 'settling':
+    case 'flushing':
       return `${snapshot} is flushed in part`;
-    case 'settled':
+    case 'empty':
       return `${snapshot} has no buffered edits`;
     case 'passed':
       return `${snapshot} is not the newest any more: the snapshot at ${formatPosition(result.newest)} is newer`;

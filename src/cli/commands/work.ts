@@ -110,7 +110,7 @@ class Summary {
         this.#written(result);
         break;
       }
-      case 'compacted':
+      case 'flushed':
         this.#flushes++;
         this.#written(result);
         break;

@@ -5,7 +5,7 @@ import type { SegmentLifecycle, SnapshotPublisher, TableReader } from '../../log
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
-import { encodeJob, type Job } from '../jobs/job.ts';
+import { encodeJob, type Job, messageKind } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 import { type ArchiveDeps, type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
@@ -19,40 +19,38 @@ export interface JobDeps
     ExpireDeps,
     Pick<CollectDeps, 'atLeast'> {
   readonly tables: TableReader & SnapshotPublisher & SegmentLifecycle;
-  /** Where the jobs that follow from this one go. */
+  /** Receives the jobs that follow from this one. */
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
-  /**
-   * Rejects where a log is not to be folded with this reducer. Every log is by default, whatever
-   * folded it before.
-   */
+  /** Rejects if the reducer must not fold this log. By default the reducer folds every log. */
   readonly requireReducer?: ((log: LogId) => Promise<void>) | undefined;
 }
 
-/** How a job ended. */
+/** The result of a job. */
 export type JobResult = SnapshotResult | FlushResult | ArchiveResult | ExpireResult | CollectResult | RebuildResult;
 
 /**
- * Does a job of any kind, and sends those that follow from it, in the same group: so they come
- * behind those which are in their queue already.
+ * Runs a job of any kind and sends the jobs that follow from it. They are in the same group, so
+ * they run after the jobs of this log that are queued already.
  *
- * - A job whose time was up gets another turn, which goes on from where it has come to. If one turn
- *   is too short for the least that it must do, the job is refused, and does not keep the log's
- *   other jobs waiting: a collection that cannot read the kept snapshots, an archive whose parts
- *   cannot be joined. The next sweep finds it due again.
- * - A snapshot after which settling is due is followed by a compact job, and so is the newest one
- *   of a rebuilt log; if a newer snapshot was asked for already, that one is settled instead.
- * - Of a segment that was archived one snapshot is kept, and of one that leaves without an archive
- *   none: a collect job finds what only the others reached. (What settling leaves behind is little,
- *   and is found by the same job some day; so are snapshots whose entries DynamoDB has not deleted
- *   yet.)
- * @throws whatever may pass: the job is to be delivered again
+ * - If the time is up, the job sends a continuation. A job is refused if one run is too short for
+ *   its smallest step: a collection that cannot read the kept snapshots, or an archive whose parts
+ *   cannot be joined. The other jobs of the log then go on, and the next sweep finds the job due
+ *   again.
+ * - If a flush is due after a snapshot or a rebuild, a flush job follows. If there is a newer
+ *   Snapshot entry by then, that snapshot is flushed instead.
+ * - An archived segment keeps one snapshot, and a segment that expires without an archive keeps
+ *   none. A collect job removes the objects that only the other snapshots reached. It also removes
+ *   the few objects that flushes replaced, and, later, snapshots whose entries DynamoDB has not
+ *   deleted yet.
+ *
+ * It throws transient errors; the caller retries the job.
  */
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
   const send = (next: Job, deduplicationId: string): Promise<void> =>
     deps.queue.send({ group: next.log, deduplicationId, body: encodeJob(next) });
-  const settle = (position: Position): Promise<void> => {
-    const next: Job = { kind: 'compact', log: job.log, position };
+  const flushSoon = (position: Position): Promise<void> => {
+    const next: Job = { kind: 'flush', log: job.log, position };
     return send(next, dueDeduplicationId(next));
   };
   const collectSoon = (): Promise<void> => {
@@ -64,17 +62,17 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       await deps.requireReducer?.(job.log);
       const result = await completeSnapshot(deps, job);
       if (result.outcome === 'progress') {
-        const { again: _, ...rest } = job;
-        const next = { ...rest, turn: (job.turn ?? 0) + 1 };
+        const { force: _, ...rest } = job;
+        const next = { ...rest, continuation: (job.continuation ?? 0) + 1 };
         await send(next, continuationDeduplicationId(next, result.reached));
       }
-      if ('compaction' in result && result.compaction !== undefined) await settle(job.position);
+      if ('flushDue' in result && result.flushDue !== undefined) await flushSoon(job.position);
       return result;
     }
-    case 'compact': {
+    case 'flush': {
       const result = await flushSnapshot(deps, job);
-      if (result.outcome === 'settling') {
-        const next = { ...job, turn: (job.turn ?? 0) + 1 };
+      if (result.outcome === 'flushing') {
+        const next = { ...job, continuation: (job.continuation ?? 0) + 1 };
         await send(next, continuationDeduplicationId(next, job.position));
       }
       return result;
@@ -83,7 +81,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       const result = await archiveSegment(deps, job).catch(refuseIfTimeUp);
       if (result.outcome === 'archived') await collectSoon();
       if (result.outcome === 'archiving') {
-        const next = { ...job, turn: (job.turn ?? 0) + 1, parts: result.parts };
+        const next = { ...job, continuation: (job.continuation ?? 0) + 1, parts: result.parts };
         await send(next, continuationDeduplicationId(next, { segment: job.segment, entry: result.reached }));
       }
       return result;
@@ -91,7 +89,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
     case 'expire': {
       const policy = await deps.policyOf(job.log);
       const result = await expireSegment(deps, job, policy);
-      // Without an archive, snapshots leave with the entries that carry them.
+      // Without an archive, snapshots expire with their entries.
       if (result.outcome === 'expired' && !policy.archive) await collectSoon();
       if (result.outcome === 'progress') {
         const next: Job = { ...job, from: result.reached, announced: result.expires };
@@ -102,9 +100,10 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
     case 'collect': {
       const result = await collectLog(deps, job, await deps.policyOf(job.log)).catch(refuseIfTimeUp);
       if (result.outcome === 'collecting') {
-        const { turn, since } = result;
-        // Not by the turn alone: another collection may begin while the queue remembers this one.
-        await send({ ...job, turn }, `turn:collect:${job.log}:${turn}:${since}`);
+        const { continuation, since } = result;
+        // The id has the start time, because another collection may begin while the queue remembers
+        // this one.
+        await send({ ...job, continuation }, `turn:collect:${job.log}:${continuation}:${since}`);
       }
       return result;
     }
@@ -112,12 +111,12 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
       await deps.requireReducer?.(job.log);
       const result = await rebuildLog(deps, job);
       if (result.outcome === 'progress') {
-        const next = { ...job, after: result.after, turn: (job.turn ?? 0) + 1 };
+        const next = { ...job, after: result.after, continuation: (job.continuation ?? 0) + 1 };
         await send(next, continuationDeduplicationId(next, result.reached));
-      } else if (result.compaction !== undefined && result.newest !== undefined) {
-        // Not by the id of a due job: the queue may remember the one that settled what was here
-        // before.
-        const next: Job = { kind: 'compact', log: job.log, position: result.newest };
+      } else if (result.flushDue !== undefined && result.newest !== undefined) {
+        // Not the id of a due job: the queue may remember a flush of the snapshot before the
+        // rebuild.
+        const next: Job = { kind: 'flush', log: job.log, position: result.newest };
         await send(next, `rebuilt:${job.log}:${formatPosition(result.newest)}:${deps.now()}`);
       }
       return result;
@@ -125,36 +124,31 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
   }
 }
 
-/** Tried again, such a job would only run out of time again. */
+/** A retry of such a job would run out of time again. */
 function refuseIfTimeUp(error: unknown): { readonly outcome: 'refused'; readonly error: TimeUpError } {
   if (error instanceof TimeUpError) return { outcome: 'refused', error };
   throw error;
 }
 
-/**
- * The same for every time that a job is found due, and never that of a job that somebody sends on
- * purpose.
- */
+/** The deduplication id of a due job. It is equal each time that the job is found due. */
 export function dueDeduplicationId(job: Job): string {
-  return ['due', job.kind, job.log, ...placeOf(job)].join(':');
+  return ['due', messageKind(job.kind), job.log, ...placeOf(job)].join(':');
 }
 
-/**
- * The same for every copy of what one run of the sweep found, and never that of what another run,
- * or a job, found.
- */
+/** The deduplication id of a job from a sweep. It is equal only within one run of the sweep. */
 export function sweepDeduplicationId(run: string, job: Job): string {
-  return ['sweep', run, job.kind, job.log, ...placeOf(job)].join(':');
+  return ['sweep', run, messageKind(job.kind), job.log, ...placeOf(job)].join(':');
 }
 
 /**
- * The same for a turn that is asked for twice because the one before was given out twice. The place
- * alone would not do: a turn that finds its progress damaged may end where an earlier one did,
- * within the minutes that the queue remembers, and the job would be dropped.
+ * The deduplication id of a continuation. It is equal if the run before was a duplicate. The
+ * position alone is not enough: a run that finds its progress damaged may end at the same position
+ * as an earlier one within the minutes that the queue remembers. The queue would then drop its
+ * continuation.
  */
 export function continuationDeduplicationId(job: Job, reached: Position): string {
-  const turn = 'turn' in job ? job.turn : 'announced' in job ? job.announced : undefined;
-  return ['turn', job.kind, job.log, ...placeOf(job), turn ?? 0, formatPosition(reached)].join(':');
+  const count = 'continuation' in job ? job.continuation : 'announced' in job ? job.announced : undefined;
+  return ['turn', messageKind(job.kind), job.log, ...placeOf(job), count ?? 0, formatPosition(reached)].join(':');
 }
 
 function placeOf(job: Job): (string | number)[] {

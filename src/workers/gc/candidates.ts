@@ -6,7 +6,7 @@ import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { CONDEMNED_PREFIX, condemnedKey, LOGS_PREFIX, logPrefix, parseKey } from '../../store/keys.ts';
 
-/** How old an unfinished upload is before somebody looks whether it was abandoned, in milliseconds. */
+/** Milliseconds after which an unfinished upload may be abandoned. */
 const ABANDONED_MS = 24 * 3600 * 1000;
 
 export interface GcCandidatesDeps {
@@ -16,33 +16,33 @@ export interface GcCandidatesDeps {
   readonly policyOf: (log: LogId) => RetentionPolicy;
 }
 
-/** Something in the bucket that a collection removes. */
+/** A log that may have garbage. */
 export interface GcCandidate {
   readonly why: string;
-  /** Since when it may be removed, in epoch milliseconds by the bucket's clock. */
+  /** When its oldest garbage may be removed, in epoch milliseconds by the bucket's clock. */
   readonly due: number;
 }
 
 /**
- * Finds what collections left for later, and uploads that nobody finished, in all logs: by two listings of the bucket.
- * @returns the logs to collect, each with its oldest leftover
+ * Finds the logs with condemned objects or unfinished uploads, by two listings of the bucket.
+ * @returns the logs to collect
  */
 export async function findGcCandidates(deps: GcCandidatesDeps): Promise<ReadonlyMap<LogId, GcCandidate>> {
   const { blobs, now } = deps;
   const logs = new Map<LogId, GcCandidate>();
-  const add = (log: LogId, leftover: GcCandidate): void => {
+  const add = (log: LogId, candidate: GcCandidate): void => {
     const known = logs.get(log);
-    if (known === undefined || leftover.due < known.due) logs.set(log, leftover);
+    if (known === undefined || candidate.due < known.due) logs.set(log, candidate);
   };
   for await (const { key, modified } of blobs.list(CONDEMNED_PREFIX)) {
     const parsed = parseKey(key);
     if (parsed === undefined) continue;
     const due = modified + graceMs(deps, parsed.log);
-    if (now() >= due) add(parsed.log, { why: 'something was left over a grace period ago', due });
+    if (now() >= due) add(parsed.log, { why: 'an earlier collection requested this one', due });
   }
   for await (const { key, started } of blobs.uploads(LOGS_PREFIX)) {
     const parsed = parseKey(key);
-    // A collection gives up none that is younger than a grace period.
+    // A collection aborts no upload that is younger than a grace period.
     if (parsed === undefined) continue;
     const due = started + Math.max(ABANDONED_MS, graceMs(deps, parsed.log));
     if (now() >= due) add(parsed.log, { why: 'an upload was never finished', due });
@@ -50,7 +50,7 @@ export async function findGcCandidates(deps: GcCandidatesDeps): Promise<Readonly
   return logs;
 }
 
-/** Endless where the log's policy makes no sense, which is reported where the log is looked at. */
+/** Infinite if the log's policy is invalid. The sweep of the log reports that. */
 function graceMs({ policyOf }: GcCandidatesDeps, log: LogId): number {
   try {
     return policyOf(log).graceSeconds * 1000;
@@ -61,16 +61,17 @@ function graceMs({ policyOf }: GcCandidatesDeps, log: LogId): number {
 }
 
 /**
- * A collection begins with the log's segments: of a log that has none it would fail, after each sweep anew.
- * @throws LogNotFoundError
+ * Checks that the tables have the log. Without segments its collection would fail after every
+ * sweep.
+ * @throws LogNotFoundError if the Segment table has no segment of the log
  */
 export async function requireInTables(tables: SegmentReader, log: LogId): Promise<void> {
   try {
     await queryNewestSegments(tables, log);
   } catch (cause) {
     if (!(cause instanceof LogNotFoundError)) throw cause;
-    const advice = `Restore the tables; or, if the log is to be gone, remove all objects under '${logPrefix(log)}' and '${condemnedKey(log)}'`;
-    throw new LogNotFoundError('the bucket has objects of this log, and the Segment table has none of its segments', {
+    const advice = `Restore the tables. If the log was deleted on purpose, remove all objects under '${logPrefix(log)}' and '${condemnedKey(log)}'`;
+    throw new LogNotFoundError('the bucket has objects of this log, but the Segment table has none of its segments', {
       log,
       advice,
       cause,

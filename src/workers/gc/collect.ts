@@ -20,91 +20,107 @@ import {
 } from './collection-record.ts';
 import { findKeptRoots, type KeptRoot, listProgressRoots } from './kept-roots.ts';
 import { ALL_IDS, type IdPart, Marks, partOf } from './mark.ts';
-import { judgeBodies, settledBodies } from './orphan-bodies.ts';
+import { judgeBodies, keptBodies } from './orphan-bodies.ts';
 import { Reaper, type Tally } from './reaper.ts';
 
-/** {@link CollectDeps.maxMarks} where it is left out: some 180 MB. */
+/** Default of {@link CollectDeps.maxMarks}: some 180 MB. */
 const MAX_MARKS = 2_000_000;
 
-/** {@link CollectDeps.atLeast} by default: some seconds of work. */
+/** Default of {@link CollectDeps.atLeast}: some seconds of work. */
 const AT_LEAST = { objects: 10_000, marks: 10_000 };
 
 export interface CollectDeps extends SnapshotStores, Deadline {
   readonly types: ReservedTypes;
-  /** Ids of chunks that are held in memory at once; 2 million by default. A log with more is gone through in parts. */
+  /**
+   * The most chunk ids in memory; 2 million by default. A log with more chunks is collected in
+   * parts.
+   */
   readonly maxMarks?: number | undefined;
-  /** How many objects a turn looks at, and how many chunks it marks, however late it is; 10,000 each by default. */
+  /**
+   * Objects that a run judges and chunks that it marks even if its time is up; 10,000 each by
+   * default.
+   */
   readonly atLeast?: { readonly objects: number; readonly marks: number } | undefined;
-  /** Told how many objects have been looked at so far. */
+  /** Called with the number of judged objects. */
   readonly onProgress?: ((objects: number) => void) | undefined;
 }
 
 export interface CollectOptions extends Pick<RetentionPolicy, 'graceSeconds' | 'keepSnapshots'> {
-  /** Removes and writes nothing, and says what would go. The bucket's time is then taken to be this, in epoch milliseconds. */
+  /**
+   * Makes a dry run, which writes and removes nothing and returns what it would remove. The value
+   * is the time of the run on the bucket's clock, in epoch milliseconds.
+   */
   readonly dryRunAt?: number | undefined;
 }
 
-/** How a collection ended. */
+/** The result of a collection. */
 export type CollectResult =
   | {
       readonly outcome: 'collected';
-      /** Removed now, or what would be, in a dry run. */
+      /** Removed objects; in a dry run, objects that would be removed. */
       readonly removed: Tally;
-      /** Reached by nothing now, and to be removed by a collection a grace period from now. */
+      /** Unreachable objects that a collection removes a grace period later. */
       readonly condemned: Tally;
       readonly kept: Tally;
-      /** Uploads that were begun long ago and never finished; given up now. */
+      /** Aborted uploads, which were started long ago and not finished. */
       readonly aborted: number;
-      /** Objects under the log's prefix that are none of logfold's; they are left alone. */
+      /**
+       * Objects under the log's prefix that do not belong to logfold. A collection ignores them.
+       */
       readonly foreign: readonly string[];
-      /** In a dry run, the keys that would be removed and condemned. */
+      /** In a dry run, the keys that it would remove and condemn. */
       readonly keys?: { readonly removed: readonly string[]; readonly condemned: readonly string[] } | undefined;
     }
-  /** The time was up: what this turn found is written down. The other objects need another turn. */
+  /**
+   * The time was up. The findings of this run are stored; a continuation judges the other objects.
+   */
   | {
       readonly outcome: 'collecting';
-      /** Turns that the collection had. */
-      readonly turn: number;
-      /** When its first turn began, in epoch milliseconds by the bucket's clock. */
+      /** Runs of the collection so far, which is the next job's `continuation`. */
+      readonly continuation: number;
+      /** Start of the first run, in epoch milliseconds by the bucket's clock. */
       readonly since: number;
-      /** Of this turn, as in a collection that had all the time it wants. */
+      /** Tallies of this run. */
       readonly removed: Tally;
       readonly condemned: Tally;
       readonly kept: Tally;
       readonly foreign: readonly string[];
     }
-  /** The job asks for a turn of a collection that has ended, or that has begun again. */
+  /** The job continues a collection that has ended or started over. */
   | { readonly outcome: 'passed' }
   /**
-   * Something that is to be kept cannot be read, so that nobody knows what it reaches: nothing was removed but, at the
-   * most, what is known not to be reached by it.
+   * A kept object cannot be read, so the objects that it reaches are unknown. The collection
+   * removed at most objects that it certainly does not reach.
    */
   | { readonly outcome: 'refused'; readonly error: LogfoldError };
 
 /**
- * Removes what nothing of a log reaches any more: chunks and roots that no kept snapshot needs, abandoned progress,
- * archives that no segment names, external bodies that no entry names, unfinished uploads.
+ * Collects the garbage of a log: chunks and roots that no kept snapshot needs, abandoned progress,
+ * archives that no segment names, external bodies that no entry names, and unfinished uploads.
  *
- * In two steps, a grace period apart by the bucket's own clock. The first condemns what is older than that and
- * unreachable; the second, some later collection, removes what was condemned, is unreachable still, and was not written
- * since. So a build that is under way keeps what it started from, whatever is dropped meanwhile: a snapshot that is
- * no longer kept counts as kept for a grace period more. With a grace period of 0 both are done at once, which is
- * safe only where nothing else works on the log.
+ * It takes two steps, a grace period apart by the bucket's clock. The first collection condemns
+ * unreachable objects that are older than a grace period. A later collection removes condemned
+ * objects that are still unreachable and were not written since. A dropped snapshot counts as kept
+ * for one more grace period, so that running builds keep their base. With a grace period of 0,
+ * objects are removed immediately. This is safe only if nothing else works on the log.
  *
- * A collection whose time is up writes down what it found and ends with `collecting`. The next turn goes on behind the last
- * key that was judged. Each turn finds out anew which time it is, what is kept and what that reaches, so for each object a turn is
- * as safe as a collection that has just begun. A job without a turn begins at the first key, whatever another one has reached.
- * @throws TimeUpError if the time is up before the chunks that are reached are known; then nothing is removed or written
- * that a next collection does not find out again
- * @throws LogNotFoundError, and whatever may pass
+ * If the time is up, the collection stores its findings and ends with `collecting`. A continuation
+ * starts after the last judged key. Each run determines the time, the kept roots and their chunks
+ * again, so it is as safe as a new collection. A job without `continuation` starts at the first
+ * key.
+ *
+ * It throws transient errors too; the job is then retried.
+ * @throws TimeUpError if the time is up before the reachable chunks are known; the next collection
+ * then starts over
+ * @throws LogNotFoundError if the log has no segment
  */
 export async function collectLog(
   deps: CollectDeps,
-  { log, turn }: Pick<CollectJob, 'log' | 'turn'>,
+  { log, continuation }: Pick<CollectJob, 'log' | 'continuation'>,
   options: CollectOptions,
 ): Promise<CollectResult> {
   try {
-    return await collect(deps, { log, turn }, options);
+    return await collect(deps, { log, continuation }, options);
   } catch (error) {
     if (error instanceof LogfoldError && error.stopsLog) return { outcome: 'refused', error: error.at({ log }) };
     throw error;
@@ -113,19 +129,19 @@ export async function collectLog(
 
 async function collect(
   deps: CollectDeps,
-  { log, turn = 0 }: Pick<CollectJob, 'log' | 'turn'>,
+  { log, continuation = 0 }: Pick<CollectJob, 'log' | 'continuation'>,
   options: CollectOptions,
 ): Promise<CollectResult> {
   const { blobs } = deps;
   const dry = options.dryRunAt !== undefined;
   const graceMs = options.graceSeconds * 1000;
-  // Before anything is written, so that no log begins to exist in the bucket alone.
+  // Before the first write, so that a missing log does not come to exist in the bucket.
   await queryNewestSegments(deps.store, log, { consistent: true });
   const { condemned: before, collected: note, dropped: known } = await readRecords(blobs, log);
-  const from = turn === 0 ? undefined : before.next;
-  if (turn > 0 && (from === undefined || from.turn < turn)) return { outcome: 'passed' };
-  // The turn was done, and died before it asked for the next one.
-  if (from !== undefined && from.turn > turn) return progressOf(from, NOTHING_DONE);
+  const from = continuation === 0 ? undefined : before.next;
+  if (continuation > 0 && (from === undefined || from.turn < continuation)) return { outcome: 'passed' };
+  // This run was done before, and died before it sent its continuation.
+  if (from !== undefined && from.turn > continuation) return progressOf(from, NOTHING_DONE);
   const now = options.dryRunAt ?? (await writeCollected(blobs, log, note));
   const { since = now, after } = from ?? {};
   const condemnedEarlier = before.condemned.filter(([key]) => !isJudged(key, { after, to: undefined })).length;
@@ -142,29 +158,31 @@ async function collect(
     dropped: known,
   });
 
-  // A walk that ends at damage leaves marks without what is below them, so those that may do so come last.
+  // A walk that ends at a damaged chunk leaves marked nodes whose children are not marked. Roots
+  // that may do so come last.
   const needed = roots.filter((root) => root.needed);
   const others = roots.filter((root) => !root.needed);
   const marker = new Marker(deps, log, [...needed, ...builds, ...others]);
   const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
-  const isFlushed = settledBodies({ segments, externals, seen: note.bodies, reaper });
-  const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isFlushed, reaper });
+  const isKeptBody = keptBodies({ segments, externals, seen: note.bodies, reaper });
+  const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isKeptBody, reaper });
   await judgeBodies(deps.store, { log, segments }, { bodies, reaper });
   await reaper.flush();
   const aborted = to === undefined ? await abortUploads(deps, log, reaper, dry) : 0;
-  // What only an abandoned build reached is found once that is gone.
+  // The chunks of an abandoned build are found after its progress was removed.
   const again = reaper.foundYoung || builds.length > 0 || from?.again === true;
-  const next = to === undefined ? undefined : { turn: turn + 1, since, after: to, again };
+  const next = to === undefined ? undefined : { turn: continuation + 1, since, after: to, again };
   if (!dry) {
     const { young = [], old = [] } = Object.groupBy(dropped, ([, since]) => (now - since < graceMs ? 'young' : 'old'));
     const judged: JudgedKeys = { after, to };
     const found = { condemned: [...reaper.condemned], dropped: young, next };
-    // In this order: what is in neither of the two is taken to be dropped now, and bodies that were looked at and not
-    // condemned are not looked at again.
+    // The order matters. A root that neither object names counts as dropped now. A body that was
+    // checked and not condemned is not checked again.
     if (old.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: old });
     await writeCondemned(blobs, log, found, { judged, again });
-    // What was too much for this collection is new to the next one; what was written since its first turn, too.
+    // The next collection checks bodies that this one had no room for, or that were written since
+    // its first run.
     const bodies = reaper.overflowed ? note.bodies : since - graceMs;
     if (next === undefined) await writeCollected(blobs, log, { bodies, dropped: old });
   }
@@ -178,11 +196,14 @@ type Progress = Extract<CollectResult, { outcome: 'collecting' }>;
 const NOTHING: Tally = { objects: 0, bytes: 0 };
 const NOTHING_DONE = { removed: NOTHING, condemned: NOTHING, kept: NOTHING, foreign: [] };
 
-function progressOf({ turn, since }: CollectionPlace, done: Omit<Progress, 'outcome' | 'turn' | 'since'>): Progress {
-  return { outcome: 'collecting', turn, since, ...done };
+function progressOf(
+  { turn, since }: CollectionPlace,
+  done: Omit<Progress, 'outcome' | 'continuation' | 'since'>,
+): Progress {
+  return { outcome: 'collecting', continuation: turn, since, ...done };
 }
 
-/** Tells which chunks roots reach. It marks them in as many parts as memory asks for. */
+/** Finds the chunks that roots reach. If they do not fit into memory, it marks them in parts. */
 class Marker {
   readonly #deps: CollectDeps;
   readonly #log: LogId;
@@ -196,12 +217,15 @@ class Marker {
     this.#roots = roots;
   }
 
-  /** Whether a part is marked already, and a chunk belongs to another one. */
+  /** Whether a part is marked, but the chunk belongs to another part. */
   needsAnother(id: string): boolean {
     return this.#marks !== undefined && partOf(id, this.#part.of).index !== this.#part.index;
   }
 
-  /** Whether roots reach a chunk. It is quick for the ids of one part: ask in ascending order. */
+  /**
+   * Whether roots reach a chunk. Call it in ascending order of ids, because a change of parts is
+   * slow.
+   */
   async reaches(id: string): Promise<boolean> {
     if (this.needsAnother(id)) this.#marks = undefined;
     for (let { of } = this.#part; this.#marks === undefined; of *= 4) {
@@ -212,7 +236,7 @@ class Marker {
   }
 }
 
-/** The chunks of one part that roots reach; undefined where they are too many for one part of this size. */
+/** The chunks of one part that roots reach; undefined if the part has too many. */
 async function mark(
   deps: CollectDeps,
   log: LogId,
@@ -223,8 +247,8 @@ async function mark(
   const onMark = (): void => {
     if (++marked <= atLeast) return;
     checkTime(deps, log, {
-      what: `what is to be kept of the log was read; ${marked} chunks of it were`,
-      advice: "Run 'logfold collect LOG' where no time limit holds",
+      what: `the chunks of all kept snapshots were read; ${marked} were`,
+      advice: "Run 'logfold collect LOG' on a machine without a time limit",
     });
   };
   const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS, onMark);
@@ -241,27 +265,30 @@ async function mark(
 }
 
 interface ObjectSweep {
-  /** The last key that earlier turns judged. */
+  /** The last key that earlier runs judged. */
   readonly after: string | undefined;
   readonly marker: Marker;
   readonly reached: ReadonlySet<string | undefined>;
-  readonly isFlushed: (body: BlobInfo) => boolean;
+  readonly isKeptBody: (body: BlobInfo) => boolean;
   readonly reaper: Reaper;
 }
 
 interface Swept {
   readonly foreign: string[];
-  /** Those that are not settled, to be looked at together. */
+  /** Bodies that may be garbage, to be judged together. */
   readonly bodies: BlobInfo[];
-  /** The last key that this turn went through, if the time was up before the end. */
+  /** The last key that this run judged, if the time was up before the end. */
   readonly to: string | undefined;
 }
 
-/** Goes through the objects of a log. With a deadline it marks only one part of the chunks: marking takes longest. */
+/**
+ * Judges the objects of a log. With a deadline it marks only one part of the chunks, because
+ * marking takes longest.
+ */
 async function sweepObjects(
   deps: CollectDeps,
   log: LogId,
-  { after, marker, reached, isFlushed, reaper }: ObjectSweep,
+  { after, marker, reached, isKeptBody, reaper }: ObjectSweep,
 ): Promise<Swept> {
   const { objects } = deps.atLeast ?? AT_LEAST;
   const foreign: string[] = [];
@@ -275,7 +302,7 @@ async function sweepObjects(
     if (isLong || (looked >= Math.max(1, objects) && isTimeUp(deps))) return { foreign, bodies, to: last };
     if (kind === undefined) foreign.push(blob.key);
     else if (chunk !== undefined && (await marker.reaches(chunk))) reaper.keep(blob);
-    else if (kind === 'body' && !isFlushed(blob)) bodies.push(blob);
+    else if (kind === 'body' && !isKeptBody(blob)) bodies.push(blob);
     else if (kind === 'body' || kind === 'stop' || kind === 'collected' || reached.has(blob.key)) reaper.keep(blob);
     else await reaper.judge(blob);
     looked++;

@@ -5,40 +5,46 @@ import { type BlobStore, findBlob } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson, writeJson } from '../../store/json-object.ts';
 import { collectedKey, condemnedKey } from '../../store/keys.ts';
 
-/** Roots that were no longer kept, by name, and since when that is known. */
+/** Names of dropped roots, with the times when they were dropped. */
 const dropped = z.array(z.tuple([z.string(), z.number()]));
 
 const recordSchema = z.strictObject({
   format: z.literal(1),
-  /** Objects that nothing reached, and when the collection began that condemned them, in epoch milliseconds by the bucket's clock. */
+  /**
+   * Keys of unreachable objects, with the start of the collection that condemned them, in epoch
+   * milliseconds by the bucket's clock.
+   */
   condemned: z.array(z.tuple([z.string(), z.number()])),
-  /** Less than a grace period ago. */
+  /** Roots that were dropped less than a grace period ago. */
   dropped,
-  /** Where a collection goes on whose time was up. */
+  /** The state of a collection whose time was up. */
   next: z
     .strictObject({
-      /** Turns that it had. */
+      /** Its runs so far. */
       turn: z.int().min(1),
-      /** When its first turn began, in epoch milliseconds by the bucket's clock. */
+      /** Start of its first run, in epoch milliseconds by the bucket's clock. */
       since: z.number(),
       /** The last key that it judged: all keys up to this one were judged since then. */
       after: z.string(),
-      /** Whether an earlier turn found a reason to collect the log once more. */
+      /** Whether an earlier run found a reason for another collection. */
       again: z.boolean(),
     })
     .optional(),
 });
 
 /**
- * What a collection leaves for the next one to remove, unless it is needed again by then. It may be empty: that there is one
- * asks for a next collection.
+ * The record from one collection to the next: objects to remove, unless they are needed again by
+ * then. An empty record only requests another collection.
  */
 export type CollectionRecord = Readonly<Omit<z.infer<typeof recordSchema>, 'format'>>;
 
-/** The place that a collection has reached whose time was up. */
+/** The state of a collection whose time was up. */
 export type CollectionPlace = Readonly<NonNullable<CollectionRecord['next']>>;
 
-/** The keys that one turn of a collection judged: those behind `after` up to `to`. Without a limit, all on that side. */
+/**
+ * The keys that one run of a collection judged: those after `after` up to `to`. Undefined means no
+ * limit.
+ */
 export interface JudgedKeys {
   readonly after: string | undefined;
   readonly to: string | undefined;
@@ -46,26 +52,31 @@ export interface JudgedKeys {
 
 const collectedSchema = z.strictObject({
   format: z.literal(1),
-  /** External bodies written before this moment have been looked at, in epoch milliseconds by the bucket's clock. */
+  /**
+   * External bodies that were written before this time have been checked. Epoch milliseconds by the
+   * bucket's clock.
+   */
   bodies: z.number(),
-  /** Longer ago: nothing is to be done about them, but to know that they were dropped. */
+  /** Roots that were dropped earlier. They stay dropped. */
   dropped,
 });
 
-/** What collections know of a log, and what asks for no further one. */
+/** Knowledge of a log that requests no further collection. */
 export type CollectedNote = Readonly<Omit<z.infer<typeof collectedSchema>, 'format'>>;
 
 export const NOTHING_CONDEMNED: CollectionRecord = { condemned: [], dropped: [] };
 
-/** @throws ObjectInvalidError where the object cannot be read */
+/** @throws ObjectInvalidError if the object cannot be read */
 export async function readCondemned(blobs: BlobStore, log: LogId): Promise<CollectionRecord> {
   const record = await readJson(blobs, recordOf(log));
   return record ?? NOTHING_CONDEMNED;
 }
 
 /**
- * Writes what one turn of a collection found. Of keys that this turn did not judge, the record keeps what it says now.
- * @param again whether the log is to be collected once more a grace period later, though the record may be empty
+ * Writes the findings of one run of a collection. The record keeps its content for keys that this
+ * run did not judge.
+ * @param again whether the log needs another collection a grace period later, even if the record is
+ * empty
  */
 export async function writeCondemned(
   blobs: BlobStore,
@@ -73,18 +84,18 @@ export async function writeCondemned(
   record: CollectionRecord,
   { judged, again }: { readonly judged: JudgedKeys; readonly again: boolean },
 ): Promise<void> {
-  let isAsked = again;
+  let isRequested = again;
   const isNeeded = (all: CollectionRecord): boolean =>
-    isAsked || all.next !== undefined || all.condemned.length + all.dropped.length > 0;
+    isRequested || all.next !== undefined || all.condemned.length + all.dropped.length > 0;
   let merged = record;
   if (judged.after === undefined && judged.to === undefined) {
     if (isNeeded(record)) await writeJson(blobs, condemnedKey(log), { format: 1, ...record });
   } else {
     await updateJson(blobs, recordOf(log), (current) => {
       const others = (current?.condemned ?? []).filter(([key]) => !isJudged(key, judged));
-      // Somebody may have asked for another collection while this turn worked.
-      isAsked ||= current?.next?.again === true;
-      const next = record.next && { ...record.next, again: record.next.again || isAsked };
+      // Another job may have requested a collection during this run.
+      isRequested ||= current?.next?.again === true;
+      const next = record.next && { ...record.next, again: record.next.again || isRequested };
       merged = { ...record, next, condemned: [...others, ...record.condemned] };
       return isNeeded(merged) ? { format: 1, ...merged } : undefined;
     });
@@ -92,14 +103,15 @@ export async function writeCondemned(
   if (!isNeeded(merged)) await blobs.delete([condemnedKey(log)]);
 }
 
-/** Whether a turn judged a key. Keys are ASCII, so texts compare as the bucket lists them. */
+/** Whether a run judged a key. Keys are ASCII, so strings compare in the order of listings. */
 export function isJudged(key: string, { after, to }: JudgedKeys): boolean {
   return (after === undefined || key > after) && (to === undefined || key <= to);
 }
 
 /**
- * Sees to it that a sweep asks for a collection of a log, a grace period from now at the latest. A collection that is
- * between two turns has passed by some keys already, so it asks for another collection at its end.
+ * Makes the log a gc candidate, so that a sweep collects it after a grace period. If a collection
+ * is between two runs, it has judged some keys already; it then requests another collection at its
+ * end.
  */
 export async function requestCollection(blobs: BlobStore, log: LogId): Promise<void> {
   await updateJson(blobs, recordOf(log), (record) => {
@@ -109,40 +121,45 @@ export async function requestCollection(blobs: BlobStore, log: LogId): Promise<v
   });
 }
 
-/** All that collections of a log have left. */
+/** All records of a log's collections. */
 export interface CollectionRecords {
   readonly condemned: CollectionRecord;
   readonly collected: CollectedNote;
-  /** The names of all roots that are no longer kept, and since when, in epoch milliseconds by the bucket's clock. */
+  /**
+   * Names of all dropped roots, with the times when they were dropped, in epoch milliseconds by the
+   * bucket's clock.
+   */
   readonly dropped: ReadonlyMap<string, number>;
 }
 
-/** @throws ObjectInvalidError where an object cannot be read */
+/** @throws ObjectInvalidError if an object cannot be read */
 export async function readRecords(blobs: BlobStore, log: LogId): Promise<CollectionRecords> {
-  // In this order: a twin moves from there to here what was dropped a grace period ago.
+  // The order matters: a duplicate moves roots that were dropped a grace period ago from the first
+  // to the second.
   const condemned = await readCondemned(blobs, log);
   const collected = await readCollected(blobs, log);
   return { condemned, collected, dropped: new Map([...collected.dropped, ...condemned.dropped]) };
 }
 
-/** @throws ObjectInvalidError where the object cannot be read */
+/** @throws ObjectInvalidError if the object cannot be read */
 export async function readCollected(blobs: BlobStore, log: LogId): Promise<CollectedNote> {
   const note = await readJson(blobs, noteOf(log, collectedKey(log), collectedSchema));
   return note ?? { bodies: 0, dropped: [] };
 }
 
 /**
- * @returns the moment of this, by the bucket's own clock, in epoch milliseconds: what is written before a collection
- * lists anything, tells it what time it is there
+ * Writes the note. A collection does this before it lists objects, to learn the time of the
+ * bucket's clock.
+ * @returns the time of the write, in epoch milliseconds by the bucket's clock
  */
 export async function writeCollected(blobs: BlobStore, log: LogId, note: CollectedNote): Promise<number> {
   const key = collectedKey(log);
   await writeJson(blobs, key, { format: 1, bodies: note.bodies, dropped: note.dropped });
   const written = await findBlob(blobs, key);
   if (written !== undefined) return written.modified;
-  throw new ObjectInvalidError(`the object '${key}' was written and is not listed`, {
+  throw new ObjectInvalidError(`the object '${key}' was written but is not listed`, {
     log,
-    advice: 'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
+    advice: 'Try again. If this repeats, the bucket is not consistent and cannot be collected',
   });
 }
 
@@ -151,7 +168,7 @@ function recordOf(log: LogId): JsonObject<z.infer<typeof recordSchema>> {
 }
 
 function noteOf<T>(log: LogId, key: string, schema: z.ZodType<T>): JsonObject<T> {
-  // Both, since bodies that were condemned have been looked at, and would not be again.
-  const advice = `Remove '${condemnedKey(log)}' and '${collectedKey(log)}': then collecting starts anew, and takes longer`;
+  // Both, because condemned bodies count as checked and would not be checked again.
+  const advice = `Remove '${condemnedKey(log)}' and '${collectedKey(log)}'. The next collection then starts over and takes longer`;
   return { key, log, schema, advice };
 }

@@ -2,13 +2,13 @@ import { fromHex } from '../../codec/bytes.ts';
 
 const ID_BYTES = 32;
 const MIN_SLOTS = 64;
-/** Slots in use, of all, beyond which the table grows. */
+/** Share of used slots above which the table grows. */
 const FULL = 0.7;
 
 /**
- * A set of ids of chunks, 64 hexadecimal digits each, in flat memory: 47 to 95 bytes an id, a fraction of what a `Set`
- * of texts takes. An open-addressing hash table with linear probing. The ids are hashes already, so their own first
- * bytes choose the slot.
+ * A set of chunk ids (64 hexadecimal digits) in flat memory. An id takes 47 to 95 bytes, a fraction
+ * of its size in a `Set` of strings. It is an open-addressing hash table with linear probing. Ids
+ * are hashes already, so their first bytes choose the slot.
  */
 export class IdSet {
   #slots: Uint8Array = new Uint8Array(MIN_SLOTS * ID_BYTES);
@@ -23,7 +23,7 @@ export class IdSet {
     return this.#used[this.#find(fromHex(id))] === 1;
   }
 
-  /** @returns whether it was not there before */
+  /** @returns whether the id was added; false if it was present */
   add(id: string): boolean {
     const bytes = fromHex(id);
     if (!this.#insert(bytes)) return false;
@@ -40,7 +40,7 @@ export class IdSet {
     return true;
   }
 
-  /** The slot where an id is, or the free one where it belongs. */
+  /** The slot of an id, or the free slot for it. */
   #find(bytes: Uint8Array): number {
     const mask = this.#used.length - 1;
     const first = new DataView(bytes.buffer, bytes.byteOffset, ID_BYTES).getUint32(0);

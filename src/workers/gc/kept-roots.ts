@@ -11,17 +11,20 @@ import { lastWithoutRoot, type SnapshotStores } from '../../snapshot/snapshots.t
 import { findBlob } from '../../store/blob-store.ts';
 import { archivePrefix, formatKey, parseKey, rootPrefix } from '../../store/keys.ts';
 
-/** A root whose chunks are not to be collected. */
+/** A root whose chunks are kept. */
 export interface KeptRoot {
   readonly position: Position;
   readonly ref: RootRef;
-  /** False where nobody may be in need of it any more, so that it does not matter if it is damaged. */
+  /** False if perhaps no reader needs it any more. Damage in such a root is ignored. */
   readonly needed: boolean;
 }
 
 export interface KeptRoots {
   readonly roots: readonly KeptRoot[];
-  /** Roots that are no longer kept by name, and since when that is known. */
+  /**
+   * Names of dropped roots, with the times when they were dropped, in epoch milliseconds by the
+   * bucket's clock.
+   */
   readonly dropped: ReadonlyMap<string, number>;
   /** External bodies that entries in the table name. */
   readonly externals: ReadonlySet<string>;
@@ -33,20 +36,23 @@ export interface KeptRootsDeps extends Pick<SnapshotStores, 'store' | 'blobs'> {
 
 export interface KeptRootsQuestion {
   readonly log: LogId;
-  /** All of the log, ascending, read after progress was listed: see {@link listProgressRoots}. */
+  /**
+   * All segments of the log, ascending, read after progress was listed: see
+   * {@link listProgressRoots}.
+   */
   readonly segments: readonly Segment[];
   readonly keepSnapshots: RetentionPolicy['keepSnapshots'];
-  /** The bucket's own time, in epoch milliseconds. */
+  /** The bucket's time, in epoch milliseconds. */
   readonly now: number;
-  /** How long a root that is no longer kept is treated as if it were, in milliseconds. */
+  /** How long a dropped root still counts as kept, in milliseconds. */
   readonly graceMs: number;
-  /** What was dropped already when this was asked last. */
+  /** Roots that earlier collections dropped. */
   readonly dropped: ReadonlyMap<string, number>;
 }
 
 /**
- * What builds that are under way have left behind. To be asked for before the segments are read, since it moves from
- * there onto a Snapshot entry and is gone then.
+ * The roots of running builds. Call it before the segments are read: when a build completes, its
+ * root moves from the progress onto a Snapshot entry.
  */
 export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log: LogId): Promise<KeptRoot[]> {
   const all = await listProgress(deps.blobs, log);
@@ -54,12 +60,13 @@ export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log
 }
 
 /**
- * The roots of all completed snapshots of a log that are kept, and of those that were dropped so lately that a build
- * may have started from them. Of entries only the type and the names of external objects are looked at, so a malformed one
- * is in nobody's way here.
- * @throws SegmentGapError where a segment is missing in the table, also where only entries, an archive or a root tell of it
- * @throws ItemInvalidError where a Snapshot entry cannot be read
- * @throws RootInvalidError where Last Snapshot names an entry that carries no root
+ * Finds the roots of all kept snapshots of a log, and of snapshots that were dropped less than a
+ * grace period ago, because a build may have started from them. It decodes only Snapshot entries,
+ * so other malformed entries do not matter.
+ * @throws SegmentGapError if the table lacks a segment that other segments, entries, an archive or
+ * a root imply
+ * @throws ItemInvalidError if a Snapshot entry cannot be read
+ * @throws RootInvalidError if Last Snapshot names an entry without a root
  */
 export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQuestion): Promise<KeptRoots> {
   const { log, segments, now, graceMs } = question;
@@ -75,7 +82,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
   const named = new Set<string>();
   for (const segment of segments) {
     const { archive, lastSnapshot, expires } = segment;
-    // Of a segment that was archived long ago, all but its last snapshot were dropped long ago.
+    // If a segment was archived long ago, all its snapshots except the last were dropped long ago.
     const all = archive === undefined || (await isRecent(deps, archive, now - 2 * graceMs));
     const found = all ? snapshotsOf(deps, segment, externals) : lastSnapshotOf(deps, segment);
     let last = false;
@@ -97,7 +104,8 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     if (parsed?.kind !== 'root' || named.has(key)) continue;
     const { position } = parsed;
     await requireKnown(deps.store, log, segments, position.segment);
-    // Of segments archived long ago the other snapshots are not looked at any more, and were dropped by their place.
+    // The other snapshots of segments that were archived long ago are known only by their
+    // positions.
     const since = question.dropped.get(key) ?? question.dropped.get(droppedName(position));
     drop(key, since, { position, ref: { key } });
   }
@@ -105,8 +113,8 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
 }
 
 /**
- * That the table has all segments of which there are entries or an archive.
- * @throws SegmentGapError where it has not
+ * Checks that the table has all segments of which there are entries or an archive.
+ * @throws SegmentGapError if it lacks one
  */
 async function requireAllSegments(deps: KeptRootsDeps, log: LogId, segments: readonly Segment[]): Promise<void> {
   requireDense(log, segments);
@@ -119,8 +127,9 @@ async function requireAllSegments(deps: KeptRootsDeps, log: LogId, segments: rea
 }
 
 /**
- * Whether a completed snapshot is kept. What was dropped once stays so, even if a later policy keeps more, since some of
- * its chunks may be gone; only Last Snapshot is kept whatever was said of it before.
+ * Whether a complete snapshot is kept. A dropped snapshot stays dropped, even if a later policy
+ * keeps more, because some of its chunks may be removed already. The exception is Last Snapshot,
+ * which is always kept.
  */
 export function keepsRoot(
   segment: Segment,
@@ -134,7 +143,10 @@ export function keepsRoot(
   return !wasDropped && keepsSnapshot(segment, entry, keepSnapshots);
 }
 
-/** All completed snapshots of a segment, wherever its entries are; notes the external bodies that the others name. */
+/**
+ * All complete snapshots of a segment, in the table or its archive. Adds the bodies of other
+ * entries to `externals`.
+ */
 async function* snapshotsOf(
   deps: KeptRootsDeps,
   { log, segment }: Segment,
@@ -165,13 +177,16 @@ async function* lastSnapshotOf(
   if (ref !== undefined) yield { position, ref };
 }
 
-/** Whether an object was written after a moment, in epoch milliseconds. */
+/** Whether an object was written after a time, in epoch milliseconds. */
 async function isRecent({ blobs }: KeptRootsDeps, key: string, after: number): Promise<boolean> {
   const blob = await findBlob(blobs, key);
   return blob !== undefined && blob.modified > after;
 }
 
-/** What a snapshot that is no longer kept is remembered by. A root that no entry names is remembered by its key. */
+/**
+ * The name under which a dropped snapshot is remembered. A root that no entry names is remembered
+ * by its key.
+ */
 function droppedName({ segment, entry }: Position): string {
   return `${segment}/${entry}`;
 }

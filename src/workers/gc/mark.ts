@@ -6,7 +6,7 @@ import { IdSet } from './id-set.ts';
 
 const MAX_PARTS = 256;
 
-/** One of several parts into which all ids are cut, by their first byte: `index` of `of`, a power of two up to 256. */
+/** One of `of` parts of all ids, divided by their first byte. `of` is a power of two up to 256. */
 export interface IdPart {
   readonly index: number;
   readonly of: number;
@@ -14,21 +14,29 @@ export interface IdPart {
 
 export const ALL_IDS: IdPart = { index: 0, of: 1 };
 
-/** Marks the chunks of one part that trees reach. Every inner node is marked whatever its part, to be opened once only. */
+/**
+ * Marks the chunks of one part that trees reach. It marks inner nodes of all parts, so that each is
+ * read only once.
+ */
 export class Marks {
   readonly #store: NodeStore;
   readonly #part: IdPart;
   readonly #maxIds: number;
   readonly #onMark: (() => void) | undefined;
   readonly #nodes = new IdSet();
-  /** Apart, since whoever writes a value that is a node's very bytes must not keep that node from being opened. */
+  /**
+   * Separate, because a value may have the same bytes as a node, and that node must still be read.
+   */
   readonly #values = new IdSet();
-  /** Leaves of other parts that were read already, as far as there is room: trees that share them need not read them again. */
+  /**
+   * Leaves of other parts that were read already, while there is room. Trees that share them skip
+   * them.
+   */
   #others = new IdSet();
 
   /**
-   * @param maxIds how many ids may be held in memory at once, see {@link isFull}
-   * @param onMark called for each chunk; what it throws ends the marking
+   * @param maxIds the most ids in memory, see {@link isFull}
+   * @param onMark called for each chunk; if it throws, the marking ends
    */
   constructor(store: NodeStore, part: IdPart = ALL_IDS, maxIds = Number.POSITIVE_INFINITY, onMark?: () => void) {
     this.#store = store;
@@ -42,7 +50,10 @@ export class Marks {
     return this.#nodes.size + this.#values.size;
   }
 
-  /** Whether more was reached than may be held, so that smaller parts are needed. The smallest ones are never full. */
+  /**
+   * Whether there are too many ids, so that smaller parts are needed. The smallest parts are never
+   * full.
+   */
   get isFull(): boolean {
     return this.size > this.#maxIds && this.#part.of < MAX_PARTS;
   }
@@ -52,8 +63,9 @@ export class Marks {
   }
 
   /**
-   * Marks what is below a top node; ends early once it {@link isFull}.
-   * @throws ChunkMissingError, ChunkCorruptError where a node cannot be opened: then nothing may be collected
+   * Marks the chunks below a top node. Ends early if it {@link isFull}.
+   * @throws ChunkMissingError, ChunkCorruptError if a node cannot be read; nothing may be collected
+   * then
    */
   async addBelow(top: Node): Promise<void> {
     const skip = (id: ChunkId): boolean => this.#nodes.has(id) || this.#others.has(id);
@@ -67,7 +79,7 @@ export class Marks {
   }
 }
 
-/** The part of so many to which an id belongs. */
+/** The part to which an id belongs, if there are `of` parts. */
 export function partOf(id: string, of: number): IdPart {
   return { index: Math.floor((Number.parseInt(id.slice(0, 2), 16) * of) / 256), of };
 }

@@ -5,25 +5,29 @@ import type { Segment } from '../../log/segment.ts';
 import type { BlobInfo } from '../../store/blob-store.ts';
 import type { Reaper } from './reaper.ts';
 
-/** By how much, in milliseconds, clients' clocks may be wrong, and how long they may take to name what they uploaded. */
+/** Milliseconds for errors of clients' clocks, and for the time between an upload and its entry. */
 const WINDOW_MS = 48 * 3600 * 1000;
 
-/** What is known before bodies are listed. */
+/** Knowledge from before bodies are listed. */
 export interface KnownBodies {
   readonly segments: readonly Segment[];
-  /** Those that entries in the table name. */
+  /** Bodies that entries in the table name. */
   readonly externals: ReadonlySet<string>;
-  /** Those that were written before this moment, an earlier collection has looked at. */
+  /**
+   * An earlier collection has checked the bodies that were written before this time. Epoch
+   * milliseconds.
+   */
   readonly seen: number;
   readonly reaper: Reaper;
 }
 
 /**
- * Tells which external bodies stay without another look for now: those that are named, or too young. Whatever an earlier
- * collection found named, is named for ever.
+ * Tells which external bodies are kept without a look into archives: bodies that entries in the
+ * table name, young bodies, and bodies that an earlier collection found named, because names are
+ * permanent.
  */
-export function settledBodies({ segments, externals, seen, reaper }: KnownBodies): (body: BlobInfo) => boolean {
-  // Entries that left the table without an archive took the names of their bodies with them.
+export function keptBodies({ segments, externals, seen, reaper }: KnownBodies): (body: BlobInfo) => boolean {
+  // If entries expired without an archive, their bodies have lost their names.
   const forgets = segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
   return (body) => {
     const isNew = forgets || body.modified >= seen || reaper.wasCondemned(body);
@@ -32,7 +36,7 @@ export function settledBodies({ segments, externals, seen, reaper }: KnownBodies
 }
 
 /**
- * Judges those bodies that no archived entry names either.
+ * Judges the bodies that archived entries do not name either, and keeps the others.
  * @param segments all of the log, ascending
  */
 export async function judgeBodies(
@@ -49,11 +53,11 @@ export async function judgeBodies(
 }
 
 /**
- * Takes those bodies out of `bodies` that an entry of an archived segment names. A segment that was begun only after
- * all of them were written is not read, if the clocks say so of two clients: of who began it, and of who began the one
- * before. Older ones all are: a body that was put back from a backup, or copied with its bucket, was written long after
- * it was named.
- * @param bodies by key; those that are left are named by nobody
+ * Removes from `bodies` those that an entry of an archived segment names. A segment is skipped if
+ * it was created after all bodies were written, by the clocks of two clients: the client that
+ * created it, and the one that created the segment before. All older segments are read, because a
+ * body from a backup or a copied bucket is newer than its entry.
+ * @param bodies by key; afterwards it has the bodies without a name
  */
 async function dropArchivedBodies(
   store: LogReader,
@@ -62,7 +66,8 @@ async function dropArchivedBodies(
 ): Promise<void> {
   let before = 0;
   for (const { segment, archive, created } of segments) {
-    // A clock that is days ahead would hide what is older than it says; the segment before was begun earlier still.
+    // If one client's clock is days ahead, the creation time of the segment before limits the
+    // error.
     const from = Math.min(created, before) * 1000 - WINDOW_MS;
     before = created;
     if (archive === undefined) continue;

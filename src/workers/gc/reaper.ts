@@ -1,9 +1,9 @@
 import type { BlobInfo, BlobStore } from '../../store/blob-store.ts';
 import type { CollectionRecord } from './collection-record.ts';
 
-/** Objects that one collection condemns; what is left over, the next one finds. */
+/** The most objects that one collection condemns. The next one finds the others. */
 const MAX_CONDEMNED = 200_000;
-const REMOVE_AT_ONCE = 1000;
+const REMOVE_BATCH = 1000;
 
 /** A number of objects, and their size in bytes. */
 export interface Tally {
@@ -15,15 +15,15 @@ export interface ReaperOptions {
   /** The bucket's own time, in epoch milliseconds. */
   readonly now: number;
   readonly graceMs: number;
-  /** What the collection before this one left. */
+  /** The record of the collection before this one. */
   readonly before: Pick<CollectionRecord, 'condemned'>;
-  /** How many objects earlier turns of this collection condemned; none by default. */
+  /** Objects that earlier runs of this collection condemned; 0 by default. */
   readonly condemnedEarlier?: number | undefined;
-  /** Removes nothing, and remembers what it would. */
+  /** Removes nothing, but remembers which objects it would remove. */
   readonly dry: boolean;
 }
 
-/** Decides what becomes of objects that nothing reaches, and removes those whose time has come. */
+/** Condemns unreachable objects, and removes them a grace period later. */
 export class Reaper {
   readonly #blobs: BlobStore;
   readonly #options: ReaperOptions;
@@ -31,7 +31,7 @@ export class Reaper {
   readonly #removing: BlobInfo[] = [];
   readonly #removedKeys: string[] = [];
   readonly #condemnedSince = new Map<string, number>();
-  /** How many objects may be condemned. */
+  /** The number of objects that may still be condemned at the start. */
   readonly #room: number;
   #overflowed: boolean;
   #foundYoung = false;
@@ -47,58 +47,61 @@ export class Reaper {
     this.#overflowed = this.#room <= 0;
   }
 
-  /** What was kept, condemned and removed so far. */
+  /** Objects that were kept, condemned and removed so far. */
   get tallies(): { readonly kept: Tally; readonly condemned: Tally; readonly removed: Tally } {
     return { kept: this.#kept, condemned: this.#condemned, removed: this.#removed };
   }
 
-  /** Keys that the next collection is to be told of, and since when they are condemned. */
+  /** Condemned keys with the times when they were condemned, for the next collection. */
   get condemned(): ReadonlyMap<string, number> {
     return this.#condemnedSince;
   }
 
-  /** Whether there was more to condemn than one collection does. */
+  /** Whether there were too many objects to condemn. */
   get overflowed(): boolean {
     return this.#overflowed;
   }
 
-  /** Whether there was something that nothing reaches, and that was too young to be condemned. */
+  /** Whether there was an unreachable object that was too young to be condemned. */
   get foundYoung(): boolean {
     return this.#foundYoung;
   }
 
-  /** Keys that were removed, or would be; remembered in a dry run only. */
+  /** In a dry run, the keys that would be removed. */
   get removedKeys(): readonly string[] {
     return this.#removedKeys;
   }
 
-  /** Whether what nothing reaches is old enough to be condemned. What is not, is remembered: see {@link foundYoung}. */
+  /**
+   * Whether an unreachable object is old enough to be condemned. Sets {@link foundYoung} if it is
+   * not.
+   */
   isOld({ modified }: Pick<BlobInfo, 'modified'>): boolean {
     const isOld = modified <= this.#options.now - this.#options.graceMs;
     this.#foundYoung ||= !isOld;
     return isOld;
   }
 
-  /** Whether the collection before this one condemned it. */
+  /** Whether the collection before this one condemned the object. */
   wasCondemned({ key }: Pick<BlobInfo, 'key'>): boolean {
     return this.#since.has(key);
   }
 
-  /** An object that is needed. */
+  /** Counts a reachable object. */
   keep(blob: BlobInfo): void {
     this.#kept = plus(this.#kept, blob);
   }
 
-  /** An object that nothing reaches: it goes, is condemned, or is too young for either. */
+  /** Removes or condemns an unreachable object, or keeps it if it is too young. */
   async judge(blob: BlobInfo): Promise<void> {
     if (!this.isOld(blob)) return this.keep(blob);
     const { graceMs, now } = this.#options;
     const before = this.#since.get(blob.key);
-    // Written again since, it may be needed by whoever wrote it.
+    // If the object was written again since, its writer may need it.
     const since = before !== undefined && blob.modified < before ? before : now;
     if (graceMs === 0 || now - since >= graceMs) {
       this.#removing.push(blob);
-      if (this.#removing.length >= REMOVE_AT_ONCE) await this.flush();
+      if (this.#removing.length >= REMOVE_BATCH) await this.flush();
     } else if (this.#condemnedSince.size < this.#room) {
       this.#condemned = plus(this.#condemned, blob);
       this.#condemnedSince.set(blob.key, since);
@@ -108,13 +111,14 @@ export class Reaper {
     }
   }
 
-  /** Removes what is still to be removed. */
+  /** Removes the objects that are still pending. */
   async flush(): Promise<void> {
     const blobs = this.#removing.splice(0);
     if (blobs.length === 0) return;
     const gone = this.#options.dry ? blobs.length : await this.#blobs.deleteUnchanged(blobs);
     if (this.#options.dry) this.#removedKeys.push(...blobs.map(({ key }) => key));
-    // What was written anew since it was listed stays; how large it was, is not worth a request.
+    // An object that was written again since the listing stays. Its size counts nevertheless, to
+    // save a request.
     const bytes = blobs.reduce((sum, blob) => sum + blob.bytes, 0);
     this.#removed = { objects: this.#removed.objects + gone, bytes: this.#removed.bytes + bytes };
   }

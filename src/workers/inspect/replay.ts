@@ -15,61 +15,69 @@ import { isTimeUp } from '../jobs/deadline.ts';
 import { Waypoints } from './waypoints.ts';
 
 export interface ReplayDeps extends BuildDeps {
-  /** Where the replay's own chunks go, so that the log's own are not touched. */
+  /** Receives the chunks of the replay, so that the log's chunks stay untouched. */
   readonly scratch: ChunkStore;
 }
 
-export interface ReplayTurnDeps extends ReplayDeps {
+export interface ReplayPartDeps extends ReplayDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
-  /** The turn ends after the first page of entries that is folded later than this. Epoch milliseconds. */
+  /**
+   * The run ends after the first page of entries that is folded later than this. Epoch
+   * milliseconds.
+   */
   readonly deadline: number;
 }
 
 /** The part of a log that a replay folds. */
 export interface ReplayRange {
-  /** Where the replay ends; at the newest completed snapshot by default. */
+  /** The end of the replay; the newest complete snapshot by default. */
   readonly at?: Position | undefined;
-  /** A stored snapshot that the fold starts from; it starts at the log's beginning by default. */
+  /** A stored snapshot from which the fold starts; the log's beginning by default. */
   readonly from?: Position | undefined;
 }
 
 export interface Replayed {
   readonly outcome: 'replayed';
-  /** The stored snapshot that the fold started from, which proves nothing about it; null for the log's beginning. */
+  /**
+   * The stored snapshot from which the fold started; null for the log's beginning. The replay does
+   * not prove it.
+   */
   readonly from: Position | null;
   readonly position: Position;
   /** State hash of the fold at the position. */
   readonly replayed: string;
   /**
-   * State hash of the snapshot that is stored at the position. If there is none: of the snapshot before it that Last
-   * Snapshot leads to, with the entries since. Null if there is no such snapshot either.
+   * State hash of the stored snapshot at the position. If there is none, the hash of an earlier
+   * snapshot plus the entries since. Null if there is no such snapshot either.
    */
   readonly stored: string | null;
-  /** Null where nothing was compared: that is no difference, and proves nothing. */
+  /** Null if nothing was compared. */
   readonly equal: boolean | null;
-  /** The stored snapshot that was compared with; null where there is none before the position that this reducer made. */
+  /** The stored snapshot of the comparison; null if this reducer made none up to the position. */
   readonly snapshot: Position | null;
   readonly entries: number;
 }
 
-/** A turn that ended before its position. */
+/** The result of a run that ended before its position. */
 export interface PartlyReplayed {
   readonly outcome: 'partial';
   /** As in {@link Replayed}. */
   readonly from: Position | null;
-  /** The position that the next turn has to be given. */
+  /** The end of the replay, for the next run. */
   readonly position: Position;
-  /** The last stored snapshot on the way that equals the fold: the next turn starts from it. */
+  /** The last stored snapshot on the way that equals the fold. The next run starts from it. */
   readonly equalUpTo: Position;
   readonly entries: number;
 }
 
 /**
- * Folds a log up to a position and compares the state hash with what is stored. Writes nothing but scratch.
- * @throws UsageError where the stored snapshot was made by another reducer, so that there is nothing to compare, or if
- * `from` is not the position of a stored snapshot before it
- * @throws LogNotFoundError, EntryGapError, and whatever stops a log
+ * Folds a log up to a position and compares the state hash with the stored one. Writes only to
+ * scratch. It also throws the errors that stop a log.
+ * @throws UsageError if another reducer made the stored snapshot, or if `from` is not the position
+ * of an earlier stored snapshot
+ * @throws LogNotFoundError if the log has no segment
+ * @throws EntryGapError if an entry is missing
  */
 export async function replay(deps: ReplayDeps, log: LogId, range: ReplayRange = {}): Promise<Replayed> {
   const plan = await planReplay(deps, log, range);
@@ -79,14 +87,15 @@ export async function replay(deps: ReplayDeps, log: LogId, range: ReplayRange = 
 }
 
 /**
- * Replays for as long as the deadline allows. By induction a snapshot that equals the fold may stand for the entries
- * before it, so a turn compares some stored snapshots on its way, and the next turn can start from the last of them.
- * The first of them that differs ends the replay with its position.
- * @throws TimeUpError if the deadline passes before the position and before any snapshot on the way is found equal
- * @throws UsageError, LogNotFoundError, EntryGapError as {@link replay} does, and whatever stops a log
+ * Replays until the deadline. By induction, a snapshot that equals the fold replaces the entries
+ * before it. So a run compares some stored snapshots on its way, and the next run can start from
+ * the last of them. The first snapshot that differs ends the replay with its position. It also
+ * throws the errors of {@link replay}.
+ * @throws TimeUpError if the time is up before the position, and no snapshot on the way was found
+ * equal
  */
-export async function replayTurn(
-  deps: ReplayTurnDeps,
+export async function replayPart(
+  deps: ReplayPartDeps,
   log: LogId,
   range: ReplayRange = {},
 ): Promise<Replayed | PartlyReplayed> {
@@ -102,7 +111,8 @@ export async function replayTurn(
       at: position,
       only: root ?? 'beginning',
       shouldStop,
-      // A turn that started from the snapshot to be compared with would compare it with itself.
+      // If a continuation started from the final snapshot, it would compare the snapshot with
+      // itself.
       stopsBefore: (entry) => !isAt(entry.position, plan.base?.position) && waypoints.isDue(entry),
     });
     root = built.root;
@@ -128,8 +138,8 @@ export async function replayTurn(
   const to = formatPosition(position);
   const part = from === null ? to : `${to} --from ${formatPosition(from)}`;
   throw new TimeUpError(
-    `the time was up at ${formatPosition(root.position)}, after ${entries} entries, and no stored snapshot on the way was found equal`,
-    { log, advice: `Run 'logfold replay LOG --at ${part}' on a machine, without a time limit` },
+    `the time was up at ${formatPosition(root.position)}, after ${entries} entries and before any stored snapshot was found equal`,
+    { log, advice: `Run 'logfold replay LOG --at ${part}' on a machine without a time limit` },
   );
 }
 
@@ -139,11 +149,13 @@ interface Plan {
   readonly from: Position | null;
   /** The root at `from`. */
   readonly start: Root | undefined;
-  /** The root of the stored snapshot to be compared with, at the position or before it. */
+  /** The root of the stored snapshot for the comparison, at the position or before it. */
   readonly base: Root | undefined;
-  /** What folds the log. From the beginning it cannot even read the chunks of the log. */
+  /**
+   * Dependencies of the fold. A fold from the log's beginning cannot read the chunks of the log.
+   */
   readonly folding: ReplayDeps;
-  /** The chunks of the log, and those in scratch. */
+  /** The chunks of the log and of scratch. */
   readonly chunks: ChunkStore;
 }
 
@@ -153,12 +165,12 @@ async function planReplay(deps: ReplayDeps, log: LogId, { at, from }: ReplayRang
   const found = (at && (await snapshotAt(deps, log, at))) ?? (await findSnapshot(deps.store, log, at ?? end));
   const position = at ?? found?.position;
   if (position === undefined) {
-    throw new SegmentWithoutSnapshotError('this log has no completed snapshot yet', {
+    throw new SegmentWithoutSnapshotError('the log has no complete snapshot yet', {
       log,
-      advice: "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to",
+      advice: "Run 'logfold sweep --log LOG' to complete a snapshot, or name a position with --at",
     });
   }
-  // Before the long part, since it may show that there is nothing to compare.
+  // Before the fold, which takes long, because there may be nothing to compare.
   const base = found && (await storedRoot(deps, log, found, { exact: isAt(found.position, position) }));
   const start = from && (await startRoot(deps, log, { from, before: position, base: base?.position }));
   const chunks = overlay(deps.scratch, chunkStore(deps.blobs, log));
@@ -166,7 +178,9 @@ async function planReplay(deps: ReplayDeps, log: LogId, { at, from }: ReplayRang
   return { log, position, from: from ?? null, start, base, folding, chunks };
 }
 
-/** @throws UsageError if a fold cannot start from the snapshot at `from`, or would prove nothing */
+/**
+ * @throws UsageError if the fold cannot start from the snapshot at `from`, or would prove nothing
+ */
 async function startRoot(
   deps: ReplayDeps,
   log: LogId,
@@ -176,12 +190,12 @@ async function startRoot(
     new UsageError(`cannot replay from ${formatPosition(from)}: ${reason}`, {
       log,
       ...from,
-      advice: "Leave out 'from': then the fold starts at the beginning of the log",
+      advice: "Leave out 'from' to start at the beginning of the log",
     });
   if (comparePositions(from, before) >= 0) throw refuse(`it does not lie before ${formatPosition(before)}`);
-  if (isAt(from, base)) throw refuse('it is the snapshot to be compared with');
+  if (isAt(from, base)) throw refuse('the replay would compare this snapshot with itself');
   const found = await snapshotAt(deps, log, from);
-  if (found === undefined) throw refuse('no snapshot is stored there, or it is no longer kept');
+  if (found === undefined) throw refuse('there is no stored snapshot, or it was dropped');
   const root = await loadRoot(deps, { log, position: from }, found.ref);
   const other = otherReducer(root, deps.reducer);
   if (other !== undefined) throw refuse(other);
@@ -189,8 +203,9 @@ async function startRoot(
 }
 
 /**
- * The stored state at the position: a root, or what a root and the entries since give; undefined if no root is stored.
- * @returns a root before the position if it had to stop
+ * The stored state at the position: a stored root, or an earlier root with the entries since;
+ * undefined if no root is stored.
+ * @returns a root before the position if `shouldStop` became true
  */
 async function storedState(
   deps: ReplayDeps,
@@ -227,14 +242,17 @@ async function bothHashes(
   return { replayed, stored: await flushedHash(deps, chunks, other) };
 }
 
-/** The snapshot that the entry at a position carries; undefined if there is none, or none that is kept. */
+/**
+ * The snapshot that the entry at a position carries; undefined if there is none, or if it was
+ * dropped.
+ */
 async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
   const { snapshot } = deps.types;
   const entry = await deps.store.getEntry(log, position, { consistent: true });
   const ref = entry?.type === snapshot ? rootOf(entry) : undefined;
   if (ref === undefined) return undefined;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
-  // What was let go less than a grace period ago is still there.
+  // Snapshots that were dropped less than a grace period ago still exist.
   const dropped = new Map((await readCollected(deps.blobs, log)).dropped);
   if (segment === undefined || !keepsRoot(segment, position.entry, { keepSnapshots: 'all', dropped })) return undefined;
   return { position, ref };
@@ -244,7 +262,7 @@ function isAt(position: Position, other: Position | undefined): boolean {
   return other !== undefined && comparePositions(position, other) === 0;
 }
 
-/** The state hash of a root, settled in scratch where edits wait. */
+/** The state hash of a root. Flushes buffered edits in scratch first. */
 async function flushedHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Promise<string> {
   if (root.stateHash !== undefined) return root.stateHash;
   const nodes = new NodeStore(chunks, deps.platform, deps.nodes);
@@ -253,7 +271,11 @@ async function flushedHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Pr
   return hashFlushedState(deps.platform, state);
 }
 
-/** The root of a snapshot; undefined where another reducer made it, and it is not itself what is to be compared with. */
+/**
+ * The root of a snapshot; undefined if another reducer made it and it is not exactly at the
+ * position.
+ * @throws UsageError if another reducer made it and it is exactly at the position
+ */
 async function storedRoot(
   deps: ReplayDeps,
   log: LogId,
@@ -267,11 +289,11 @@ async function storedRoot(
   throw new UsageError(other, {
     log,
     ...position,
-    advice: 'Replay with the reducer that made it, or once this one has made a newer snapshot',
+    advice: 'Replay with the reducer that made it, or after this reducer has made a newer snapshot',
   });
 }
 
-/** Reads from both, writes to the first. */
+/** Reads from both stores and writes to the first. */
 function overlay(scratch: ChunkStore, below: ChunkStore): ChunkStore {
   return {
     get: async (id) => (await scratch.get(id)) ?? (await below.get(id)),

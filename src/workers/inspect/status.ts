@@ -13,7 +13,9 @@ import { readStop, type Stop } from '../../snapshot/stop.ts';
 import { chunkPrefix } from '../../store/keys.ts';
 
 export type StatusDeps = Pick<SnapshotStores, 'blobs' | 'platform'> & {
-  /** The tables themselves: a store that reads archives too would open one for each segment whose entries are gone. */
+  /**
+   * The tables without archives. An archived store would open an archive for each expired segment.
+   */
   readonly tables: TableReader;
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
@@ -25,14 +27,14 @@ export interface LogStatus {
   readonly segments: number;
   /** Segments that have an archive. */
   readonly archived: number;
-  /** Segments whose entries leave the table, or are about to. */
+  /** Segments whose entries are expiring. */
   readonly expiring: number;
-  /** Segments whose entries have left the table. */
+  /** Segments whose entries have expired. */
   readonly expired: number;
-  /** All that were ever written, wherever they are now. */
+  /** All entries of the log, including archived and expired ones. */
   readonly entries: number;
   readonly lastSnapshot: Position | null;
-  /** Entries after the newest completed snapshot's own entry. */
+  /** Entries after the newest complete snapshot's own entry. */
   readonly lagEntries: number;
   /** Chunks in the blob store, and their stored size in bytes. */
   readonly chunks: number;
@@ -42,23 +44,23 @@ export interface LogStatus {
   readonly stopped: Stop | null;
 }
 
-/** How one segment of a log stands. */
+/** The status of one segment of a log. */
 export interface SegmentStatus {
   readonly segment: number;
-  /** All that were ever written, wherever they are now. */
+  /** All entries of the segment, including archived and expired ones. */
   readonly entries: number;
-  /** Number of the newest entry with a completed snapshot. */
+  /** Number of the newest entry with a complete snapshot. */
   readonly lastSnapshot: number | null;
   readonly archived: boolean;
-  /** Epoch seconds from which on the entries leave the table; null while they stay. */
+  /** Expiry time of the entries in epoch seconds; null if they do not expire. */
   readonly expires: number | null;
-  /** Whether the entries have left the table, or may have at any moment. */
+  /** Whether the entries have expired. DynamoDB may still have some of them. */
   readonly expired: boolean;
 }
 
 /**
- * How each segment of a log stands, in order.
- * @throws LogNotFoundError
+ * The status of each segment of a log, in order.
+ * @throws LogNotFoundError if the log has no segment
  */
 export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<SegmentStatus[]> {
   const segments = await querySegments(deps.tables, log, { consistent: false });
@@ -75,9 +77,9 @@ export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<Seg
 }
 
 /**
- * How one log stands.
- * @param known how its segments stand; looked at where that is left out
- * @throws LogNotFoundError
+ * The status of one log.
+ * @param known the status of its segments, if it is known already
+ * @throws LogNotFoundError if the log has no segment
  */
 export async function logStatus(
   deps: StatusDeps,
@@ -111,7 +113,7 @@ export async function logStatus(
   };
 }
 
-/** The ids of all logs, in order; those too of which a segment cannot be read. */
+/** The ids of all logs, in order. Includes logs with malformed segments. */
 export async function allLogs(store: SegmentReader): Promise<LogId[]> {
   const logs = new Set<LogId>();
   const onInvalid = (error: ItemInvalidError): void => {
@@ -123,17 +125,17 @@ export async function allLogs(store: SegmentReader): Promise<LogId[]> {
 }
 
 /**
- * The ids of all logs, the oldest first, by when their oldest segment was begun; those too of which a segment cannot be
- * read. Held in memory: some 100 bytes each.
- * @param onStranger told of each segment of which nobody knows whose it is
+ * The ids of all logs, by the creation time of their oldest segment. Includes logs with malformed
+ * segments. They take some 100 bytes of memory each.
+ * @param onUnknown called for each segment whose log is unknown
  */
 export async function logsByAge(
   store: Pick<SegmentReader, 'allSegments'>,
-  onStranger: (error: ItemInvalidError) => void,
+  onUnknown: (error: ItemInvalidError) => void,
 ): Promise<LogId[]> {
   const begun = new Map<LogId, number>();
   const onInvalid = (error: ItemInvalidError): void => {
-    if (error.log === undefined) return onStranger(error);
+    if (error.log === undefined) return onUnknown(error);
     const log = parseLogId(error.log);
     begun.set(log, begun.get(log) ?? Number.MAX_SAFE_INTEGER);
   };
@@ -143,18 +145,24 @@ export async function logsByAge(
   return [...begun].sort(([, a], [, b]) => a - b).map(([log]) => log);
 }
 
-/** How many entries a segment has, wherever they are: in one query, or none once all were counted as they left. */
+/**
+ * The number of entries of a segment, including expired ones. Takes one query, or none if the
+ * segment has its count.
+ */
 async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
   if (segment.expired !== undefined) return segment.expired;
   const newest = await deps.tables.newestEntry(segment.log, segment.segment, { consistent: true });
   const inTable = newest === undefined ? 0 : newest.position.entry + 1;
   const isWhole = newest?.type === deps.types.endSegment;
-  // The end is missing while entries are put back from the archive, which then knows.
+  // During a restore the end of the segment is missing, so the archive has the count.
   if (isWhole || segment.archive === undefined) return inTable;
   return Math.max(inTable, (await archivedCount(deps, segment)) ?? 0);
 }
 
-/** How many entries the archive of a segment has; undefined if it cannot be read, which a verification names. */
+/**
+ * The number of entries in a segment's archive; undefined if it cannot be read, which `verify`
+ * reports.
+ */
 async function archivedCount(deps: StatusDeps, segment: Segment): Promise<number | undefined> {
   try {
     return (await openArchive(deps, segment)).entries;
@@ -173,7 +181,7 @@ async function bufferedIn(
     const ref = entry && rootOf(entry);
     return ref === undefined ? null : bufferedEdits((await loadRoot(deps, place, ref)).state);
   } catch (error) {
-    // As above: what is wrong with one log must not hide the others, and a verification names it.
+    // As above: an error of one log must not hide the others, and `verify` reports it.
     if (error instanceof LogfoldError && error.stopsLog) return null;
     throw error;
   }
@@ -189,7 +197,7 @@ function newestSnapshot(segments: readonly SegmentStatus[]): Position | null {
   return newest;
 }
 
-/** How many of a segment's entries lie up to and including a snapshot's own. */
+/** The number of a segment's entries up to and including the snapshot's own. */
 function foldedIn({ segment, entries }: SegmentStatus, snapshot: Position | null): number {
   if (snapshot === null || segment > snapshot.segment) return 0;
   return segment < snapshot.segment ? entries : snapshot.entry + 1;

@@ -22,40 +22,43 @@ import { carriedRoot } from '../snapshot/snapshot-entry.ts';
 
 export interface VerifyDeps extends SnapshotStores {
   readonly types: ReservedTypes;
-  /** Which snapshots of segments in the table are kept, by the policy; all by default. */
+  /** The snapshots that the policy keeps of segments in the table; all by default. */
   readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
   /** Called as chunks are checked, with their number so far. */
   readonly onProgress?: ((chunks: number) => void) | undefined;
 }
 
-/** Something of a snapshot, or an archive, that is missing or damaged. */
+/** A missing or damaged part of a snapshot, or a missing or damaged archive. */
 export interface Problem {
-  /** The snapshot's position; that of the segment's first entry, where it is the segment's archive. */
+  /** The snapshot's position; for an archive, the position of the segment's first entry. */
   readonly snapshot: Position;
-  /** A chunk's id, or what else it is. */
+  /** A chunk's id, or the kind of another object. */
   readonly part: ChunkId | 'root' | 'archive';
   readonly code: string;
   readonly message: string;
 }
 
 export interface Verified {
-  /** Snapshots that are kept. */
+  /** Kept snapshots. */
   readonly snapshots: number;
-  /** Archives of segments; each was read whole. */
+  /** Archives, each of which was read completely. */
   readonly archived: number;
-  /** Segments of which entries left the table without an archive: nobody can tell what they were. */
+  /** Segments with entries that expired without an archive and cannot be checked. */
   readonly expired: number;
-  /** Different chunks that were read and hash to their names. */
+  /** Distinct chunks that were read and match their hashes. */
   readonly chunks: number;
   readonly bytes: number;
   readonly problems: readonly Problem[];
 }
 
 /**
- * Reads every chunk of every snapshot of a log that is kept, and every entry, those in archives too. Checks that
- * all is there, and that chunks and archives hash to their names. Goes on after a problem, so that all of them are known.
- * @throws LogNotFoundError, SegmentGapError where a segment is missing, and EntryGapError where an entry is neither in the table nor in an archive; not of a segment
- * that leaves the table without one, of which only what is still there is checked
+ * Reads every chunk of every kept snapshot of a log, and every entry, including archived ones.
+ * Checks that all parts exist, and that chunks and archives match their hashes. Goes on after a
+ * problem, to find all problems. If a segment expires without an archive, checks only the entries
+ * that are left.
+ * @throws LogNotFoundError if the log has no segment
+ * @throws SegmentGapError if a segment is missing
+ * @throws EntryGapError if an entry is neither in the table nor in an archive
  */
 export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
   const segments = await querySegments(deps.store, log, { consistent: true });
@@ -69,11 +72,14 @@ export async function verify(deps: VerifyDeps, log: LogId): Promise<Verified> {
 class Verification {
   readonly #deps: VerifyDeps;
   readonly #log: LogId;
-  /** What collections no longer keep. */
+  /** Snapshots that collections have dropped. */
   readonly #dropped: ReadonlyMap<string, number>;
   readonly #types: ReservedTypes;
   readonly #nodes: NodeStore;
-  /** Nodes and values apart: a value may have the very bytes of a node, and nobody looks below it. */
+  /**
+   * Nodes and values are separate, because a value may have the same bytes as a node and has no
+   * children.
+   */
   readonly #seen: Seen = { nodes: new IdSet(), values: new IdSet() };
   readonly #problems: Problem[] = [];
   #snapshots = 0;
@@ -101,7 +107,7 @@ class Verification {
 
   async #entries(segment: Segment, next: Segment | undefined): Promise<void> {
     if (segment.archive !== undefined) await this.#archive(segment);
-    else if (segment.expires !== undefined) await this.#leaving(segment);
+    else if (segment.expires !== undefined) await this.#expiring(segment);
     else {
       const to = next === undefined ? 'end' : { segment: next.segment, entry: 0 };
       const range = { from: { segment: segment.segment, entry: 0 }, to, newestSegment: segment.segment } as const;
@@ -111,7 +117,7 @@ class Verification {
     }
   }
 
-  /** Last Snapshot names a Snapshot entry with a root: a load starts there. */
+  /** Checks that Last Snapshot names a Snapshot entry with a root, because a load starts there. */
   async #last(segment: Segment): Promise<void> {
     const { lastSnapshot, archive, expires } = segment;
     if (lastSnapshot === undefined || (archive === undefined && expires !== undefined)) return;
@@ -124,8 +130,8 @@ class Verification {
     });
   }
 
-  /** What is still there: without an archive, nobody can tell what the others were. */
-  async #leaving(segment: Segment): Promise<void> {
+  /** Checks the entries that are left of a segment without an archive. */
+  async #expiring(segment: Segment): Promise<void> {
     const range = { segment: segment.segment, from: 0, to: MAX_NUMBER + 1 };
     let entries = 0;
     let last: Entry | undefined;
@@ -200,7 +206,7 @@ async function checkBelow(nodes: NodeStore, node: Node, seen: Seen, check: Check
   }
 }
 
-/** One line for a person. */
+/** One line for an operator. */
 export function describeProblem({ snapshot, part, code, message }: Problem): string {
   if (part === 'archive') return `segment ${snapshot.segment}, archive: ${code}: ${message}`;
   return `snapshot ${formatPosition(snapshot)}, ${part === 'root' ? part : `chunk ${part}`}: ${code}: ${message}`;

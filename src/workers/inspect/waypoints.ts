@@ -9,7 +9,10 @@ import { loadRoot } from '../../snapshot/snapshots.ts';
 import { readCollected } from '../gc/collection-record.ts';
 import { keepsRoot } from '../gc/kept-roots.ts';
 
-/** About how many snapshots a turn looks at: enough that little is folded twice, few enough that they cost little. */
+/**
+ * About how many snapshots a run compares: enough that little is folded twice, and few enough to
+ * cost little.
+ */
 const LOOKS = 16;
 
 export interface WaypointDeps extends BuildDeps {
@@ -18,9 +21,9 @@ export interface WaypointDeps extends BuildDeps {
 }
 
 /**
- * Chooses the stored snapshots that a turn of a replay compares on its way. It looks at one per sixteenth of the turn, the
- * first after a sixteenth: a replay that ends before that makes no request for it. It passes over snapshots that are
- * not kept or damaged, or that another reducer made.
+ * Chooses the stored snapshots that a run of a replay compares on its way. It looks at one in each
+ * sixteenth of the time limit, the first after a sixteenth. A replay that ends before that makes no
+ * request for it. It skips snapshots that are dropped or damaged, or that another reducer made.
  */
 export class Waypoints {
   readonly #deps: WaypointDeps;
@@ -29,13 +32,13 @@ export class Waypoints {
   /** Milliseconds. */
   readonly #interval: number;
   #nextLook: number;
-  /** The last snapshot that was looked at, or the start of the turn. */
+  /** The last snapshot that was looked at, or the start of the run. */
   #passed: Position;
   #chosen: Root | undefined;
   #dropped: ReadonlyMap<string, number> | undefined;
   #segment: Segment | undefined;
 
-  /** @param from where the turn starts; the log's beginning by default */
+  /** @param from the start of the run; the log's beginning by default */
   constructor(deps: WaypointDeps, log: LogId, from: Position = START) {
     this.#deps = deps;
     this.#log = log;
@@ -45,7 +48,10 @@ export class Waypoints {
     this.#passed = from;
   }
 
-  /** Whether the fold has to stop before an entry, so that {@link compare} can compare the snapshot which it carries. */
+  /**
+   * Whether the fold must stop before an entry, so that {@link compare} can compare the snapshot
+   * that it carries.
+   */
   isDue(entry: Entry): boolean | Promise<boolean> {
     if (entry.type !== this.#snapshotType || comparePositions(entry.position, this.#passed) <= 0) return false;
     const ref = rootOf(entry);
@@ -54,8 +60,9 @@ export class Waypoints {
   }
 
   /**
-   * Compares the snapshot that the fold has stopped for.
-   * @returns undefined if the fold has not stopped for one, or a chunk of it is missing or damaged
+   * Compares the snapshot for which the fold has stopped.
+   * @returns undefined if the fold has not stopped for a snapshot, or if a chunk is missing or
+   * damaged
    */
   async compare<T>(how: (stored: Root) => Promise<T>): Promise<T | undefined> {
     const chosen = this.#chosen;
@@ -86,7 +93,7 @@ export class Waypoints {
   }
 }
 
-/** Another snapshot serves as well as one that is damaged. */
+/** A damaged snapshot is skipped, because a later one serves as well. */
 async function unlessDamaged<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;

@@ -1,11 +1,11 @@
 import { TimeUpError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 
-/** When work is to end. Without a clock or a deadline it has all the time it wants. */
+/** A time limit for work. Without a clock or a deadline there is no limit. */
 export interface Deadline {
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
-  /** From then on work ends at the next place where it can. Epoch milliseconds; none by default. */
+  /** After this time work ends at the next safe point. Epoch milliseconds; none by default. */
   readonly deadline?: number | undefined;
 }
 
@@ -15,8 +15,9 @@ export function isTimeUp({ now, deadline }: Deadline): boolean {
 }
 
 /**
- * Ends work whose time is up and that cannot go on in another turn.
- * @throws TimeUpError
+ * Ends work that a continuation cannot finish.
+ * @param what completes "the time was up before …"
+ * @throws TimeUpError if the time is up
  */
 export function checkTime(
   deadline: Deadline,

@@ -1,23 +1,23 @@
 import type { JobQueue } from '../../store/job-queue.ts';
 import { decodeJob, type Job } from './job.ts';
 
-/** The two queues: `snapshot` for what clients wait for, `maintenance` for what can wait. */
+/** The two queues: `snapshot` for jobs that clients wait for, `maintenance` for all others. */
 export type QueueName = 'snapshot' | 'maintenance';
 
-/** Whoever sends jobs needs no more of a queue. */
+/** The part of a queue that sends jobs. */
 export type JobSender = Pick<JobQueue, 'send'>;
 
 export interface JobQueues {
-  /** For what clients wait for: snapshots, and making them anew. */
+  /** Takes jobs that clients wait for: snapshot and rebuild. */
   readonly snapshot: JobSender;
-  /** For what can wait: settling, archiving, expiring and collecting. */
+  /** Takes all other jobs: flush, archive, expire and collect. */
   readonly maintenance: JobSender;
 }
 
 /**
- * The place where it is decided which queue a job goes to, by its kind alone. Each queue keeps the order of one log's
- * jobs; a job of one queue may run beside one of the other for the same log, as it may beside its twin.
- * @returns a sender that throws MessageInvalidError for a message that is no job
+ * Sends each job to its queue, which depends only on its kind. Each queue keeps the order of one
+ * log's jobs. Jobs of the same log in different queues may run concurrently, as duplicates may.
+ * @returns a sender that throws MessageInvalidError for a message that is not a job
  */
 export function jobQueues({ snapshot, maintenance }: JobQueues): JobSender {
   return {
@@ -28,13 +28,13 @@ export function jobQueues({ snapshot, maintenance }: JobQueues): JobSender {
   };
 }
 
-/** The queue that jobs of a kind go to. */
+/** The queue for jobs of a kind. */
 export function queueOf(kind: Job['kind']): QueueName {
   switch (kind) {
     case 'snapshot':
     case 'rebuild':
       return 'snapshot';
-    case 'compact':
+    case 'flush':
     case 'archive':
     case 'expire':
     case 'collect':

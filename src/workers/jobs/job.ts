@@ -9,20 +9,20 @@ export interface SnapshotJob {
   readonly log: LogId;
   /** Position of the Snapshot entry. */
   readonly position: Position;
-  /** How often it was worked on before without being done, its time being up each time; left out for the first turn. */
-  readonly turn?: number | undefined;
-  /** True where it is to be tried although the log is stopped before it: what stopped it may be mended. */
-  readonly again?: true | undefined;
+  /** The number of earlier runs, whose time was up; absent in the first run. */
+  readonly continuation?: number | undefined;
+  /** True to try although the log is stopped, because the cause may be fixed. */
+  readonly force?: true | undefined;
 }
 
-/** Settles a completed snapshot in which edits wait. */
+/** Flushes the buffered edits of a complete snapshot. */
 export interface FlushJob {
-  readonly kind: 'compact';
+  readonly kind: 'flush';
   readonly log: LogId;
   /** Position of the Snapshot entry. */
   readonly position: Position;
-  /** How many turns settled a part of it before; left out for the first turn. */
-  readonly turn?: number | undefined;
+  /** The number of earlier runs, each of which flushed a part; absent in the first run. */
+  readonly continuation?: number | undefined;
 }
 
 /** Writes a closed segment's archive. */
@@ -30,63 +30,71 @@ export interface ArchiveJob {
   readonly kind: 'archive';
   readonly log: LogId;
   readonly segment: number;
-  /** How many turns wrote a part of it before; left out for the first turn. */
-  readonly turn?: number | undefined;
-  /** What earlier turns wrote and compared with the table, in order; left out for the first turn. */
+  /** The number of earlier runs, each of which wrote a part; absent in the first run. */
+  readonly continuation?: number | undefined;
+  /**
+   * Parts that earlier runs wrote and compared with the table, in order; absent in the first run.
+   */
   readonly parts?: readonly ArchivePart[] | undefined;
 }
 
-/** An object with some of a segment's entries. It has the form of an archive and begins where the part before it ends. */
+/**
+ * An object with some of a segment's entries, in the form of an archive. It starts at the end of
+ * the part before it.
+ */
 export interface ArchivePart {
   /** The random hexadecimal digits in its key. */
   readonly upload: string;
   /** SHA-256 of its index, in hexadecimal digits. */
   readonly hash: string;
-  /** The number after the last entry of it that counts: what follows was not compared with the table. */
+  /** The number after its last valid entry. Later entries were not compared with the table. */
   readonly to: number;
 }
 
-/** The most parts in a message, some 70 KB: a message of SQS has 256 KB at most. */
+/** The most parts in a message. They take some 70 KB of SQS's limit of 256 KB. */
 export const MAX_ARCHIVE_PARTS = 500;
 
-/** Lets the entries of a closed segment leave the table. */
+/** Expires the entries of a closed segment. */
 export interface ExpireJob {
   readonly kind: 'expire';
   readonly log: LogId;
   readonly segment: number;
-  /** The entry with which to begin, those before it being done; left out for the first turn. */
+  /** The first entry to expire; earlier runs expired those before it. Absent in the first run. */
   readonly from?: number | undefined;
-  /** The time at which the segment said that its entries go, in epoch seconds, while those were done. */
+  /** The expiry time on the segment during the earlier runs, in epoch seconds. */
   readonly announced?: number | undefined;
 }
 
-/** Removes what nothing of a log reaches any more. */
+/** Collects the garbage of a log. */
 export interface CollectJob {
   readonly kind: 'collect';
   readonly log: LogId;
-  /** How many turns it had before, its time being up each time; left out for the first turn. */
-  readonly turn?: number | undefined;
+  /** The number of earlier runs, whose time was up; absent in the first run. */
+  readonly continuation?: number | undefined;
 }
 
-/** Makes every snapshot of a log anew, from the log. */
+/** Rebuilds every snapshot of a log from its entries. */
 export interface RebuildJob {
   readonly kind: 'rebuild';
   readonly log: LogId;
-  /** The snapshot that was rebuilt last; left out where none is yet. */
+  /** The last snapshot that was rebuilt; absent if there is none yet. */
   readonly after?: Position | undefined;
-  /** How often it was worked on before without being done; left out for the first turn. */
-  readonly turn?: number | undefined;
+  /** The number of earlier runs, whose time was up; absent in the first run. */
+  readonly continuation?: number | undefined;
 }
 
-/** One unit of background work, as it travels in the queue. */
+/** A unit of background work in a queue. */
 export type Job = SnapshotJob | FlushJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
 
 /**
- * Version of a message's form, and so far the only one. A worker refuses what is newer than itself, and a message of
- * its own version in which there is a field that it does not know: whoever sent it means something by it. Fields that
- * were added since the first release (`turn`, `again`, `from`, `announced`, `after`, `parts`) may be left out, so messages of older
- * senders are understood. Whoever changes the meaning of a field, or adds one that must not be passed over, raises this
- * number and keeps a schema for each version before.
+ * Version of the message form; there is only one so far. A worker refuses messages of newer
+ * versions, and messages with unknown fields. Fields that were added since the first release
+ * (`turn`, `again`, `from`, `announced`, `after`, `parts`) are optional, so that messages of older
+ * senders are valid. If the meaning of a field changes, or if a new field must not be ignored,
+ * raise this number and keep a schema for each earlier version.
+ *
+ * Messages keep the names of the first release: `compact` for the kind `flush`, `turn` for
+ * `continuation` and `again` for `force`.
  */
 const FORMAT = 1;
 
@@ -137,41 +145,82 @@ const JobMessage = z.discriminatedUnion('kind', [
   }),
 ]);
 
-/** The body of the message that carries a job: JSON, readable by a person who finds it in a dead-letter queue. */
+/** The kind of a job in its message and in deduplication ids. */
+export function messageKind(kind: Job['kind']): string {
+  return kind === 'flush' ? 'compact' : kind;
+}
+
+/** The body of a job's message: JSON, which an operator can read in a dead-letter queue. */
 export function encodeJob(job: Job): string {
-  if (job.kind !== 'snapshot' && job.kind !== 'compact') return JSON.stringify({ format: FORMAT, ...job });
-  const { position, ...rest } = job;
-  return JSON.stringify({ format: FORMAT, ...rest, ...position });
+  return JSON.stringify({ format: FORMAT, ...toMessage(job) });
 }
 
 /**
  * The inverse of `encodeJob`.
- * @throws MessageInvalidError where the text is not JSON, not a job, or a malformed job
- * @throws MessageNewerError where it has a format that came after this version
+ * @throws MessageInvalidError if the text is not JSON, not a job, or a malformed job
+ * @throws MessageNewerError if its format is newer than this version
  */
 export function decodeJob(text: string): Job {
   const json = parseJson(text);
   const envelope = Envelope.safeParse(json);
   if (!envelope.success) {
-    throw new MessageInvalidError("the message is not logfold's: it has no format version", {
-      advice: 'Look for who else sends to this queue',
+    throw new MessageInvalidError('the message does not come from logfold: it has no format version', {
+      advice: 'Find out which other program sends to this queue',
     });
   }
   if (envelope.data.format > FORMAT) {
     const { format } = envelope.data;
     throw new MessageNewerError(`the message has format ${format}, and this version reads up to ${FORMAT}`, {
-      advice:
-        'While a newer version is being deployed, nothing has to be done; afterwards redrive what is in the dead-letter queue',
+      advice: 'Finish the deployment of the newer version, then redrive the dead-letter queue',
     });
   }
   const message = JobMessage.safeParse(json);
   if (!message.success) {
     throw new MessageInvalidError(`the message is a malformed job: ${z.prettifyError(message.error)}`);
   }
-  const { format: _, ...job } = message.data;
-  if (job.kind !== 'snapshot' && job.kind !== 'compact') return job;
-  const { segment, entry, ...rest } = job;
-  return { ...rest, position: { segment, entry } };
+  return fromMessage(message.data);
+}
+
+function toMessage(job: Job): object {
+  switch (job.kind) {
+    case 'snapshot': {
+      const { position, continuation, force, ...rest } = job;
+      return { ...rest, ...position, turn: continuation, again: force };
+    }
+    case 'flush': {
+      const { position, continuation, ...rest } = job;
+      return { ...rest, kind: messageKind('flush'), ...position, turn: continuation };
+    }
+    case 'archive':
+    case 'collect':
+    case 'rebuild': {
+      const { continuation, ...rest } = job;
+      return { ...rest, turn: continuation };
+    }
+    case 'expire':
+      return job;
+  }
+}
+
+function fromMessage({ format: _, ...message }: z.infer<typeof JobMessage>): Job {
+  switch (message.kind) {
+    case 'snapshot': {
+      const { segment, entry, turn, again, ...rest } = message;
+      return { ...rest, position: { segment, entry }, continuation: turn, force: again };
+    }
+    case 'compact': {
+      const { segment, entry, turn, ...rest } = message;
+      return { ...rest, kind: 'flush', position: { segment, entry }, continuation: turn };
+    }
+    case 'archive':
+    case 'collect':
+    case 'rebuild': {
+      const { turn, ...rest } = message;
+      return { ...rest, continuation: turn };
+    }
+    case 'expire':
+      return message;
+  }
 }
 
 function parseJson(text: string): unknown {

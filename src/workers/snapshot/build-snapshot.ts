@@ -24,18 +24,18 @@ export interface SnapshotDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   /**
-   * From then on a build saves where it is, after the page of entries that it is at, and leaves the rest to another
-   * turn. Epoch milliseconds; none by default.
+   * After this time a build finishes its page of entries, saves its progress and leaves the rest to
+   * a continuation. Epoch milliseconds; none by default.
    */
   readonly deadline?: number | undefined;
 }
 
-/** What a build has done, be it all or a part. */
+/** The work of a complete or partial build. */
 interface Work {
-  /** The snapshot, or the progress, it was built from; undefined where it was built from the log's beginning. */
+  /** The snapshot or progress on which the build is based; undefined for the log's beginning. */
   readonly base: Position | undefined;
   readonly rebuiltBecause?: string | undefined;
-  /** Why what an earlier turn left behind was of no use, where that is so. */
+  /** Why progress of earlier runs was ignored, if it was. */
   readonly ignored?: readonly string[] | undefined;
   readonly entries: number;
   /** Chunks of earlier snapshots that were read, and their stored size. */
@@ -46,45 +46,46 @@ interface Work {
   readonly rootBytes: number;
 }
 
-/** How a snapshot job ended. */
+/** The result of a snapshot job. */
 export type SnapshotResult =
   | (Work & {
       readonly outcome: 'built';
       readonly position: Position;
-      /** When the Snapshot entry was written, by its client's clock, in epoch seconds. */
-      readonly asked: number;
-      /** Undefined where edits wait: see {@link stateHash}. */
+      /** Creation time of the Snapshot entry, by its client's clock, in epoch seconds. */
+      readonly requestedAt: number;
+      /** Undefined if edits are buffered. */
       readonly stateHash: string | undefined;
-      /** Why settling is due; undefined where it is not. */
-      readonly compaction: FlushDue | undefined;
+      /** Why a flush is due; undefined if it is not. */
+      readonly flushDue: FlushDue | undefined;
     })
-  /** Its time was up: the job is to have another turn, which goes on from where it has come to. */
+  /** The time was up. A continuation goes on from `reached`. */
   | (Work & { readonly outcome: 'progress'; readonly position: Position; readonly reached: Position })
   | {
       readonly outcome: 'present';
       readonly position: Position;
-      /** As above; undefined also where there is a newer snapshot. */
-      readonly compaction: FlushDue | undefined;
+      /** As above; also undefined if there is a newer snapshot. */
+      readonly flushDue: FlushDue | undefined;
     }
   /**
-   * Its segment's entries are in an archive, or have left the table: nobody needs a further snapshot of it. Or what it
-   * would have to be built from has left the table without an archive, and there is a newer snapshot.
+   * The snapshot is no longer needed. Its segment is archived or expiring, or the entries before it
+   * expired without an archive and there is a newer snapshot.
    */
-  | { readonly outcome: 'gone'; readonly position: Position }
+  | { readonly outcome: 'obsolete'; readonly position: Position }
   | Stopped;
 
 /**
- * Completes the snapshot that a Snapshot entry asks for: builds it, writes its chunks, then its root, then the root's
- * name onto the entry, then moves Last Snapshot. Each step leaves everything before it right, and may be done twice or
- * beside its twin, so a job that died anywhere is simply done again. What is wrong with the log itself stops the log.
- * Past the deadline it saves how far it has come instead, and every turn comes further than the one before.
- * @throws whatever may pass: the job is to be delivered again
+ * Completes a pending snapshot: builds it, writes its chunks, then its root, then the root's name
+ * onto the entry, then moves Last Snapshot. Each step is safe to repeat and to run beside a
+ * duplicate, so a job that died anywhere can run again.
+ *
+ * An error of the log itself stops the log. It throws all other errors; the job is then retried. If
+ * the time is up, it saves its progress instead. Every run gets further than the one before.
  */
 export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Promise<SnapshotResult> {
   return withStopGuard(deps, job, async (stop) => {
     const result = await complete(deps, job).catch(async (error: unknown): Promise<SnapshotResult> => {
       if (!(error instanceof HistoryGoneError && (await hasNewer(deps, job)))) throw error;
-      return { outcome: 'gone', position: job.position };
+      return { outcome: 'obsolete', position: job.position };
     });
     const folded = result.outcome === 'progress' ? result.reached : job.position;
     if (stop !== undefined && (contains(folded, stop) || (result.outcome === 'built' && isAt(job.position, stop)))) {
@@ -94,24 +95,25 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
   });
 }
 
-async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob): Promise<SnapshotResult> {
+async function complete(deps: SnapshotDeps, { log, position, continuation }: SnapshotJob): Promise<SnapshotResult> {
   const entry = await deps.store.getEntry(log, position, { consistent: true });
-  if (entry === undefined && (await isGone(deps, { log, position }))) return { outcome: 'gone', position };
+  if (entry === undefined && (await isObsolete(deps, { log, position }))) return { outcome: 'obsolete', position };
   const snapshotEntry = checkSnapshotEntry(deps, { log, position }, entry);
-  // No worker completes a snapshot of a segment that is archived or leaves, whatever its entry carries instead of a root.
-  if (rootOf(snapshotEntry) === undefined && (await isGone(deps, { log, position })))
-    return { outcome: 'gone', position };
+  // A pending snapshot of an archived or expiring segment stays pending, even if its entry has a
+  // foreign attribute.
+  if (rootOf(snapshotEntry) === undefined && (await isObsolete(deps, { log, position })))
+    return { outcome: 'obsolete', position };
   const present = carriedRoot(snapshotEntry);
   if (present !== undefined) {
     await advanceToCarried(deps, { log, position }, present);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
-    return { outcome: 'present', position, compaction: await dueIfNewest(deps, { log, position }, present) };
+    return { outcome: 'present', position, flushDue: await dueIfNewest(deps, { log, position }, present) };
   }
   const { now, deadline } = deps;
   const built = await buildState(deps, log, {
     at: position,
     shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
-    progress: turn === undefined ? 'if far' : 'always',
+    progress: continuation === undefined ? 'if far' : 'always',
   });
   const encoded = encodeRoot(deps.platform, built.root);
   const { root } = built;
@@ -122,22 +124,22 @@ async function complete(deps: SnapshotDeps, { log, position, turn }: SnapshotJob
   }
   const ref = await saveRoot(deps.blobs, { log, position }, encoded);
   const carried = await deps.tables.completeSnapshot(log, position, ref);
-  const twin = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
-  if (twin === undefined) await deps.tables.advanceLastSnapshot(log, position);
+  const other = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
+  if (other === undefined) await deps.tables.advanceLastSnapshot(log, position);
   else await advanceToCarried(deps, { log, position }, carried);
   await clearProgress(deps.blobs, obsoleteProgress(built, position));
-  if (twin !== undefined) return { outcome: 'present', position, compaction: due(deps, twin) };
+  if (other !== undefined) return { outcome: 'present', position, flushDue: due(deps, other) };
   return {
     outcome: 'built',
     position,
-    asked: snapshotEntry.created,
+    requestedAt: snapshotEntry.created,
     stateHash: root.stateHash,
     ...work(built, encoded),
-    compaction: due(deps, root),
+    flushDue: due(deps, root),
   };
 }
 
-async function isGone({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
+async function isObsolete({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
   const segment = await store.getSegment(log, position.segment, { consistent: true });
   return segment?.archive !== undefined || segment?.expires !== undefined;
 }
@@ -156,7 +158,10 @@ function work({ base, rebuiltBecause, ignored, entries, chunks }: Built, { store
   };
 }
 
-/** What nobody needs any more: what is damaged, and what turns for the same snapshot left behind on the way. */
+/**
+ * Progress that is no longer needed: damaged progress, and earlier progress towards the same
+ * snapshot.
+ */
 function obsoleteProgress({ progress, ignored, root }: Built, target: Position): Progress[] {
   const damaged = new Set(ignored.filter((each) => each.damaged).map((each) => each.progress));
   return progress.filter((each) => {
@@ -165,7 +170,10 @@ function obsoleteProgress({ progress, ignored, root }: Built, target: Position):
   });
 }
 
-/** Whoever completed a snapshot may have died before settling could be asked for, so it is looked at once more. */
+/**
+ * A worker may have died after it completed the snapshot and before it sent a flush job. This
+ * checks again.
+ */
 async function dueIfNewest(deps: SnapshotDeps, place: SnapshotPlace, carried: RootRef): Promise<FlushDue | undefined> {
   if (await hasNewer(deps, place)) return undefined;
   return due(deps, await loadRoot(deps, place, carried));

@@ -26,57 +26,58 @@ import { advanceToCarried, carriedRoot, requireSnapshotEntry, type SnapshotPlace
 import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 interface RebuildCounts {
-  /** Snapshots that were built anew by this job. */
+  /** Snapshots that this job rebuilt. */
   readonly snapshots: number;
-  /** How many of them were not what was stored, byte for byte. */
+  /** Those whose stored bytes were different. */
   readonly replaced: number;
-  /** Those whose stored state was another one, made by the very same reducer. */
+  /** Those whose stored state was different, although the same reducer had made it. */
   readonly differed: readonly Position[];
   readonly entries: number;
 }
 
-/** How a rebuild job ended. */
+/** The result of a rebuild job. */
 export type RebuildResult =
   | (RebuildCounts & Newest & { readonly outcome: 'rebuilt' })
-  /** Its time was up: the job is to have another turn. */
+  /** The time was up; the job needs a continuation. */
   | (RebuildCounts & { readonly outcome: 'progress'; readonly after: Position | undefined; readonly reached: Position })
   | (Stopped & Partial<Newest>);
 
 interface Newest {
-  /** The newest snapshot that was built anew; undefined where there is none. */
+  /** The newest snapshot that was rebuilt; undefined if there is none. */
   readonly newest: Position | undefined;
-  /** Why settling it is due; undefined where it is not. */
-  readonly compaction: FlushDue | undefined;
+  /** Why a flush of it is due; undefined if it is not. */
+  readonly flushDue: FlushDue | undefined;
 }
 
 export type RebuildDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
 
 /**
- * Makes the snapshots of a log again, from the log alone: the first from the log's beginning, each further one from the one
- * before. Stored snapshots are read only to be compared. A root that differs is replaced; chunks are written even if they
- * exist, so that lost and damaged ones are whole again.
+ * Rebuilds the snapshots of a log from its entries: the first one from the log's beginning, each
+ * further one from the one before. It reads stored snapshots only to compare them. It replaces
+ * roots that differ. It writes all chunks again, which repairs missing and damaged ones.
  *
- * An archived segment has one snapshot. Its root stays as it is, unless a part of that snapshot is still missing after
- * its chunks were written: then the segment gets another archive, with the root that was made now. An archive that is lost
- * is written again, if all entries are in the table.
- * @throws LogNotFoundError
- * @throws SegmentStateError where entries have left the tables without an archive; then nothing is changed
+ * An archived segment has one snapshot, whose root does not change. If a part of this snapshot is
+ * still missing after its chunks were written, the segment gets another archive with the new root.
+ * If an archive is missing and all entries are in the table, it is written again.
+ *
+ * It throws transient errors too; the job is then retried.
+ * @throws LogNotFoundError if the log has no segment
+ * @throws SegmentStateError if entries expired without an archive; nothing is changed then
  * @throws ArchiveDiffersError if the table's entry of an archived snapshot has lost its root
- * @throws whatever may pass: the job is to be delivered again
  */
-export async function rebuildLog(deps: RebuildDeps, { log, after, turn }: RebuildJob): Promise<RebuildResult> {
+export async function rebuildLog(deps: RebuildDeps, { log, after, continuation }: RebuildJob): Promise<RebuildResult> {
   const end = { segment: MAX_NUMBER, entry: MAX_NUMBER };
   let newest: Root | undefined;
   const onRebuilt = (root: Root): void => {
     newest = root;
   };
-  const result = await withStopGuard(deps, { log, position: end, again: true }, async (stop) => {
+  const result = await withStopGuard(deps, { log, position: end, force: true }, async (stop) => {
     const segments = await requireWhole(deps, log);
-    // What other builds have left behind was not made anew.
-    if (turn === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
+    // Progress of other builds was not rebuilt.
+    if (continuation === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
     const whole = { log, segments, onRebuilt };
     const rebuilt = await rebuild(deps, whole, after).catch((error: unknown) => {
-      // What an earlier turn made anew is only a shortcut, and may have been collected since.
+      // The snapshot of an earlier run is only a shortcut, and may have been collected since.
       if (after === undefined || !isDamage(error)) throw error;
       return rebuild(deps, whole, undefined);
     });
@@ -84,30 +85,31 @@ export async function rebuildLog(deps: RebuildDeps, { log, after, turn }: Rebuil
     return rebuilt;
   });
   if (result.outcome === 'progress') return result;
-  // Where something stopped it, what lies before that is to be settled all the same.
-  return { ...result, newest: newest?.position, compaction: newest && flushDue(newest.state) };
+  // If the log was stopped, the newest snapshot before the stop may still need a flush.
+  return { ...result, newest: newest?.position, flushDue: newest && flushDue(newest.state) };
 }
 
 /**
- * All segments of a log that can still be folded from its beginning. Entries that left by the log's policy are no fault
- * of the log's, so its snapshots must not be stopped by their absence.
+ * All segments of a log that can still be folded from its beginning. Entries that expired by the
+ * log's policy are not an error of the log, so this does not stop it.
  */
 async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readonly Segment[]> {
   const segments = await querySegments(store, log, { consistent: true });
-  const leaving = segments.find(({ archive, expires }) => archive === undefined && expires !== undefined);
-  if (leaving === undefined) return segments;
-  throw new SegmentStateError('entries of the segment leave the table without an archive, or have left it', {
+  const expiring = segments.find(({ archive, expires }) => archive === undefined && expires !== undefined);
+  if (expiring === undefined) return segments;
+  throw new SegmentStateError('a rebuild needs entries of the segment that expire without an archive', {
     log,
-    segment: leaving.segment,
+    segment: expiring.segment,
     advice:
-      'Nothing was changed: without them no snapshot can be made anew. While all of them are there, expire --undo takes it back',
+      'Nothing was changed. While all of them are in the table, ' +
+      `run 'logfold expire LOG ${expiring.segment} --undo' to keep them, then rebuild again`,
   });
 }
 
 interface WholeLog {
   readonly log: LogId;
   readonly segments: readonly Segment[];
-  /** Told of each snapshot once it is rebuilt, and before of the one that another turn rebuilt last. */
+  /** Called after each snapshot was rebuilt, and before with the last one of the earlier run. */
   readonly onRebuilt: (root: Root) => void;
 }
 
@@ -170,15 +172,15 @@ async function rebuild(
   return { outcome: 'rebuilt', ...counts() };
 }
 
-/** A snapshot to be made again. */
+/** A snapshot to rebuild. */
 interface Target extends Pick<Entry, 'position' | 'created'> {
-  /** Its segment, if that is archived. */
+  /** Its segment, if the segment is archived. */
   readonly archived?: Segment;
 }
 
 /**
- * The snapshots to be made again, in order, from after a position on. Each archive is read whole before anything of
- * its segment is folded.
+ * The snapshots to rebuild after a position, in order. Reads each archive completely before entries
+ * of its segment are folded.
  */
 async function* targets(
   deps: RebuildDeps,
@@ -201,7 +203,7 @@ async function* targets(
     const entries: Target[] = [];
     const found = snapshotEntries({ store: deps.store, types }, log, range, { consistent: true });
     for await (const entry of found) {
-      // Only the root of an entry is replaced, never what else it may have.
+      // Throws if the entry carries a body that is not a root: a rebuild replaces only roots.
       carriedRoot(entry);
       entries.push({ position: entry.position, created: entry.created });
     }
@@ -210,8 +212,9 @@ async function* targets(
 }
 
 /**
- * Reads a segment's archive whole. If it is lost or damaged, writes it again from the table.
- * @returns the segment as it is now
+ * Reads a segment's archive completely. If it is missing or damaged, writes it again from the
+ * table.
+ * @returns the current segment
  * @throws ArchiveMissingError, ArchiveCorruptError if the table lacks entries of the segment
  */
 async function requireArchive(deps: RebuildDeps, segment: Segment): Promise<Segment> {
@@ -230,10 +233,10 @@ async function requireArchive(deps: RebuildDeps, segment: Segment): Promise<Segm
 }
 
 /**
- * Sees to it that the snapshot of an archived segment can be read whole, after the chunks of the same state were
- * written. The archived root stays if that is possible.
- * @param seen chunks that were read and need not be read again
- * @returns the archived root; undefined if it, or its object, had to be written again
+ * Ensures that the snapshot of an archived segment is readable, after the chunks of the same state
+ * were written. Keeps the archived root if possible.
+ * @param seen chunks that were read already
+ * @returns the archived root; undefined if the root or its object was written again
  */
 async function keepFrozenRoot(
   deps: RebuildDeps,
@@ -243,10 +246,10 @@ async function keepFrozenRoot(
   const { log, position } = root;
   const frozen = carriedRoot(await requireSnapshotEntry(deps, { log, position }));
   if (frozen === undefined) {
-    throw new ArchiveDiffersError('the table holds the entry of the archived snapshot without its root', {
+    throw new ArchiveDiffersError("the table's entry of the archived snapshot has no root", {
       log,
       ...position,
-      advice: 'Delete the entry from the table: then it is read from its archive',
+      advice: 'Delete the entry from the table. Readers then read it from its archive',
     });
   }
   try {
@@ -260,8 +263,8 @@ async function keepFrozenRoot(
 }
 
 /**
- * The root with which a later turn goes on; undefined if that is not known to be made again: an archived segment may have
- * kept another one.
+ * The root from which a continuation goes on; undefined if it may not be a rebuilt one, because an
+ * archived segment may have kept another root.
  */
 async function rebuiltRoot(
   deps: SnapshotDeps,
@@ -274,7 +277,7 @@ async function rebuiltRoot(
   return root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
 }
 
-/** The root that a Snapshot entry carries now, where another one was found a moment ago. */
+/** The root that a Snapshot entry carries now; `before` if it carries none. */
 async function requireRoot(deps: SnapshotDeps, place: SnapshotPlace, before: RootRef): Promise<RootRef> {
   return carriedRoot(await requireSnapshotEntry(deps, place)) ?? before;
 }
@@ -288,7 +291,10 @@ async function loadUnlessDamaged(deps: SnapshotDeps, own: Root, carried: RootRef
   }
 }
 
-/** Whether what was stored surely is another state of the same reducer; where edits wait, nobody knows. */
+/**
+ * Whether the stored root certainly has another state of the same reducer. False if one has
+ * buffered edits.
+ */
 function isOtherState({ reducer }: SnapshotDeps, own: Root, stored: Root): boolean {
   if (otherReducer(stored, reducer) !== undefined) return false;
   return stored.stateHash !== undefined && own.stateHash !== undefined && stored.stateHash !== own.stateHash;

@@ -18,16 +18,16 @@ import type { Root } from '../../snapshot/root.ts';
 import { loadRoot, readWhole, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import type { Reducer } from '../../state/reducer.ts';
 
-/** Where a job's Snapshot entry is. */
+/** The log and position of a job's Snapshot entry. */
 export interface SnapshotPlace {
   readonly log: LogId;
   readonly position: Position;
 }
 
 /**
- * The Snapshot entry that a job names.
- * @throws EntryNotFoundError where there is none
- * @throws MessageInvalidError where it is an entry of another type
+ * Reads the Snapshot entry that a job names.
+ * @throws EntryNotFoundError if it does not exist
+ * @throws MessageInvalidError if the entry has another type
  */
 export async function requireSnapshotEntry(
   deps: { readonly store: LogReader; readonly types: ReservedTypes },
@@ -36,7 +36,7 @@ export async function requireSnapshotEntry(
   return checkSnapshotEntry(deps, { log, position }, await deps.store.getEntry(log, position, { consistent: true }));
 }
 
-/** As {@link requireSnapshotEntry}, for an entry that has been read. */
+/** Checks like {@link requireSnapshotEntry}, for an entry that was already read. */
 export function checkSnapshotEntry(
   deps: { readonly types: ReservedTypes },
   { log, position }: SnapshotPlace,
@@ -44,30 +44,30 @@ export function checkSnapshotEntry(
 ): Entry {
   const where = { log, ...position };
   if (entry === undefined) {
-    throw new EntryNotFoundError('a job is for a Snapshot entry that does not exist', {
+    throw new EntryNotFoundError('the Snapshot entry of a job does not exist', {
       ...where,
-      advice: 'Check that this queue belongs to this deployment; if the log or its segment was removed, do nothing',
+      advice: 'Check that this queue belongs to this deployment. If the log or its segment was removed, do nothing',
     });
   }
   if (entry.type !== deps.types.snapshot) {
-    throw new MessageInvalidError(`a job is for a Snapshot entry where there is one of type '${entry.type}'`, {
+    throw new MessageInvalidError(`a job names a Snapshot entry, but the entry has type '${entry.type}'`, {
       ...where,
-      advice: 'Check that router and worker are configured with the same type names',
+      advice: 'Configure all functions with the same type names',
     });
   }
   return entry;
 }
 
 /**
- * The newest completed snapshot of a log; undefined where it has none.
- * @throws LogNotFoundError
+ * The newest complete snapshot of a log; undefined if there is none.
+ * @throws LogNotFoundError if the log has no segment
  */
 export async function newestSnapshot(store: SegmentReader, log: LogId): Promise<Position | undefined> {
   return lastSnapshotOf(await queryNewestSegments(store, log, { consistent: true }));
 }
 
 /**
- * The root that a Snapshot entry carries; undefined while its snapshot is not completed.
+ * The root that a Snapshot entry carries; undefined while its snapshot is pending.
  * @throws RootInvalidError if the entry has a body that cannot be a root
  */
 export function carriedRoot(entry: Entry): RootRef | undefined {
@@ -77,9 +77,11 @@ export function carriedRoot(entry: Entry): RootRef | undefined {
 }
 
 /**
- * Moves Last Snapshot to a snapshot whose root another process put onto the entry: after that snapshot was read whole, so
- * that Last Snapshot never names a snapshot that cannot be read. Reads nothing if Last Snapshot does not move.
- * @throws RootInvalidError if the snapshot cannot be read whole; Last Snapshot stays as it is
+ * Moves Last Snapshot to a snapshot whose root another process wrote onto the entry. It first reads
+ * the whole snapshot, so that Last Snapshot never names an unreadable one. If Last Snapshot does
+ * not move, it reads nothing.
+ * @throws RootInvalidError if the snapshot cannot be read completely; Last Snapshot does not move
+ * then
  */
 export async function advanceToCarried(
   deps: SnapshotStores & { readonly tables: SnapshotPublisher },
@@ -95,10 +97,11 @@ export async function advanceToCarried(
 }
 
 /**
- * The root that a twin was faster to put onto a Snapshot entry. Both say the same state, or something is wrong; only
- * where a new version of the reducer is being deployed, and the twin was of the old one, nothing is to be compared.
+ * Loads the root that a duplicate wrote first onto a Snapshot entry, and checks that its state is
+ * the same. If the duplicate ran another version of the reducer, during a deployment, the states
+ * are not compared.
  * @throws RootInvalidError if the root cannot be read
- * @throws SnapshotMismatchError where the states differ
+ * @throws SnapshotMismatchError if the states differ
  */
 export async function loadDuplicate(
   deps: SnapshotStores & { readonly reducer: Reducer },
@@ -106,20 +109,23 @@ export async function loadDuplicate(
   carried: RootRef,
 ): Promise<Root> {
   const { log, position } = own;
-  const twin = await readCarried(own, carried, () => loadRoot(deps, { log, position }, carried));
-  if (otherReducer(twin, deps.reducer) !== undefined || !differ(twin, own)) return twin;
+  const other = await readCarried(own, carried, () => loadRoot(deps, { log, position }, carried));
+  if (otherReducer(other, deps.reducer) !== undefined || !differ(other, own)) return other;
   throw new SnapshotMismatchError(
-    `two roots of the snapshot at ${formatPosition(position)} have different states: ${own.stateHash} and ${twin.stateHash}`,
+    `two roots of the snapshot at ${formatPosition(position)} have different states: ${own.stateHash} and ${other.stateHash}`,
     {
       log,
       ...position,
       advice:
-        "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to see which is right",
+        "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to find the right state",
     },
   );
 }
 
-/** Whether two roots surely say different states; where edits wait in one, only a replay can tell. */
+/**
+ * Whether two roots certainly have different states. If one has buffered edits, only a replay can
+ * tell.
+ */
 function differ(a: Root, b: Root): boolean {
   return a.stateHash !== undefined && b.stateHash !== undefined && a.stateHash !== b.stateHash;
 }
@@ -130,7 +136,7 @@ async function readCarried(place: SnapshotPlace, carried: RootRef, read: () => P
   } catch (error) {
     if (!isDamage(error)) throw error;
     const { name } = rootAttribute(carried);
-    throw foreignRoot(place, name, `the snapshot cannot be read whole (${error.code}: ${error.reason})`, error);
+    throw foreignRoot(place, name, `the snapshot cannot be read completely (${error.code}: ${error.reason})`, error);
   }
 }
 
@@ -140,10 +146,10 @@ function foreignRoot(
   reason: string,
   cause?: LogfoldError,
 ): RootInvalidError {
-  return new RootInvalidError(`attribute '${name}' of the Snapshot entry is no root of this snapshot: ${reason}`, {
+  return new RootInvalidError(`attribute '${name}' of the Snapshot entry is not a root of this snapshot: ${reason}`, {
     log,
     ...position,
-    advice: `Nothing was changed. Remove attribute '${name}' from the item and run 'logfold resume LOG', or restore the objects; then find out what wrote it`,
+    advice: `Nothing was changed. Remove attribute '${name}' from the item and run 'logfold resume LOG', or restore the objects. Then find out what wrote it`,
     cause,
   });
 }

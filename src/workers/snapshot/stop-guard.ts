@@ -12,7 +12,7 @@ export interface StopGuardDeps {
   readonly now: () => number;
 }
 
-/** How a job ended whose log is stopped, by this job or before. */
+/** The result of a job whose log is stopped, by this job or before. */
 export interface Stopped {
   readonly outcome: 'stopped';
   readonly position: Position;
@@ -20,19 +20,20 @@ export interface Stopped {
 }
 
 /**
- * Does a job's work on a snapshot, unless the log is stopped before it. Where the work finds something wrong with the
- * log itself, it stops the log.
- * @param again true where it is to be tried although a stop holds
- * @param work is given the stop that does not hold for this snapshot, where there is one
- * @throws whatever may pass: the job is to be delivered again
+ * Runs work on a snapshot unless the log is stopped before the snapshot. If the work throws an
+ * error of the log itself, this stops the log.
+ *
+ * It throws all other errors; the job is then retried.
+ * @param force true to try although a stop holds
+ * @param work receives the stop of the log, if there is one that does not hold for this snapshot
  */
 export async function withStopGuard<T>(
   deps: StopGuardDeps,
-  { log, position, again }: { readonly log: LogId; readonly position: Position; readonly again?: true | undefined },
+  { log, position, force }: { readonly log: LogId; readonly position: Position; readonly force?: true | undefined },
   work: (stop: Stop | undefined) => Promise<T>,
 ): Promise<T | Stopped> {
   const stop = await readStop(deps.blobs, log);
-  if (stop !== undefined && again !== true && stopHolds(stop, deps.reducer, position)) {
+  if (stop !== undefined && force !== true && stopHolds(stop, deps.reducer, position)) {
     return { outcome: 'stopped', position, stop };
   }
   try {

@@ -295,7 +295,7 @@ class SweepRun {
         // A creation time in the future comes from a wrong clock. Skipping it would hide a lost
         // record until then.
         if (Math.abs(age) < youngSeconds) continue;
-        const sent = await this.#send({ kind: 'snapshot', log, position, again: true }, 'the snapshot is pending');
+        const sent = await this.#send({ kind: 'snapshot', log, position, force: true }, 'the snapshot is pending');
         if (sent && !isStopped && youngSeconds > 0 && age < STREAM_SECONDS) this.#missed++;
       }
     }

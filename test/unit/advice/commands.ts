@@ -28,7 +28,7 @@ import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { segmentKey } from '../../../src/log/item-codec.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { stopKey } from '../../../src/store/keys.ts';
-import { replayTurn } from '../../../src/workers/inspect/replay.ts';
+import { replayPart } from '../../../src/workers/inspect/replay.ts';
 import type { ArchivePart } from '../../../src/workers/jobs/job.ts';
 import { archiveSegment, rearchiveSegment } from '../../../src/workers/retention/archive-segment.ts';
 import { CliPlace } from '../../support/cli-place.ts';
@@ -334,7 +334,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => here('flush', log)));
     await here('flush', log);
   },
-  "Run 'logfold sweep --log LOG' first, which completes one, or name a position to replay to": async (refused) => {
+  "Run 'logfold sweep --log LOG' to complete a snapshot, or name a position with --at": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     const advice = await refused(() => here('replay', log));
     await here('replay', log, '--at', '0/1').catch((error: Error) => expect(error.message).toContain('"equal":null'));
@@ -389,12 +389,12 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => rearchiveSegment(timedOut(), segment, { source: tables })));
     await here('verify', log);
   },
-  "Run 'logfold replay LOG --at …' on a machine, without a time limit": async (refused) => {
+  "Run 'logfold replay LOG --at …' on a machine without a time limit": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     const { position } = await place.client.addSnapshot(log);
     await here('sweep', '--log', log, '--keep-segments', '1000');
     const scratch = { get: async () => undefined, put: async () => undefined };
-    const turn = (from?: Position) => replayTurn({ ...timedOut(), scratch, rangeEntries: 1 }, log, { from });
+    const turn = (from?: Position) => replayPart({ ...timedOut(), scratch, rangeEntries: 1 }, log, { from });
     await paste(await refused(() => turn()));
     await place.client.addEntry(log, { type: 'Set', version: 1, body: [[0, 0, 'b']] });
     await place.client.addSnapshot(log);
@@ -497,7 +497,7 @@ export const COMMANDS: Cases = {
       await paste(await refused(() => here('verify', log)));
       await here('verify', log);
     },
-  "Nothing was changed. Remove attribute '…' from the item and run 'logfold resume LOG', or restore the objects; then find out what wrote it":
+  "Nothing was changed. Remove attribute '…' from the item and run 'logfold resume LOG', or restore the objects. Then find out what wrote it":
     async (refused) => {
       const log = await snapshotted();
       const at = (await place.client.addSnapshot(log)).position;

@@ -141,7 +141,7 @@ export const DAMAGE: Cases = {
     await sheet.tables.putItems(backup);
     expect(await end()).toMatchObject({ position: { segment: 0, entry: 0 } });
   },
-  'Check that router and worker are configured with the same type names': async (refused) => {
+  'Configure all functions with the same type names': async (refused) => {
     const sheet = await SheetLog.create();
     const position = await sheet.snapshot();
     await refused(() =>
@@ -149,13 +149,13 @@ export const DAMAGE: Cases = {
     );
     await sheet.complete(position);
   },
-  'Do nothing: once the snapshot is completed, it is settled when that is due': async (refused) => {
+  'Do nothing: after the snapshot is complete, it is flushed when this is due': async (refused) => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();
     await refused(() => sheet.compact(position));
     await sheet.complete(position);
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'settled' });
+    expect(await sheet.compact(position)).toMatchObject({ outcome: 'empty' });
   },
   'No archive was written. Restore the entry from a backup of the table': async (refused) => {
     const sheet = await SheetLog.create();
@@ -205,7 +205,7 @@ export const DAMAGE: Cases = {
     await expire();
     expect(await sheet.items()).toEqual([]);
   },
-  'Delete the entry from the table: then it is read from its archive': async (refused) => {
+  'Delete the entry from the table. Readers then read it from its archive': async (refused) => {
     const sheet = await archivedSheet();
     const last = { segment: 0, entry: 2 };
     await withoutRootInTable(sheet, last);
@@ -239,7 +239,7 @@ export const DAMAGE: Cases = {
       await sheet.tables.putItems(items);
       await build(sheet, at, versionedSheet(2));
     },
-  'Replay with the reducer that made it, or once this one has made a newer snapshot': async (refused) => {
+  'Replay with the reducer that made it, or after this reducer has made a newer snapshot': async (refused) => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const first = await sheet.completed();
@@ -250,7 +250,7 @@ export const DAMAGE: Cases = {
     await sheet.completed({ reducer: versionedSheet(2) });
     expect(await run(2)).toMatchObject({ equal: true });
   },
-  "Leave out 'from': then the fold starts at the beginning of the log": async (refused) => {
+  "Leave out 'from' to start at the beginning of the log": async (refused) => {
     const sheet = await SheetLog.create();
     const from = await sheet.edit(set(0, 0, 'a'));
     await sheet.completed();
@@ -278,7 +278,7 @@ export const DAMAGE: Cases = {
     await sheets.blobs.delete([SWEEP_KEY]);
     expect(await readSweepNote(sheets.blobs)).toBeUndefined();
   },
-  "Remove '…' and '…': then collecting starts anew, and takes longer": async (refused) => {
+  "Remove '…' and '…'. The next collection then starts over and takes longer": async (refused) => {
     const sheet = await SheetLog.create();
     await sheet.completed();
     const collect = () => stopping(() => collectLog(sheet.deps, sheet, { graceSeconds: 1, keepSnapshots: 'all' }));
@@ -291,7 +291,7 @@ export const DAMAGE: Cases = {
       await collect();
     }
   },
-  "Restore the tables; or, if the log is to be gone, remove all objects under '…' and '…'": async (refused) => {
+  "Restore the tables. If the log was deleted on purpose, remove all objects under '…' and '…'": async (refused) => {
     const sheets = new SheetLogs();
     const log = newLogId();
     await sheets.blobs.put(`${logPrefix(log)}bodies/x`, Uint8Array.of(1));
@@ -312,7 +312,7 @@ export const DAMAGE: Cases = {
     await sheet.completed();
     expect(await sheet.segment()).toEqual({ segment: 1, entry: 0 });
   },
-  'Nothing was changed: without them no snapshot can be made anew. While all of them are there, expire --undo takes it back':
+  "Nothing was changed. While all of them are in the table, run 'logfold expire LOG … --undo' to keep them, then rebuild again":
     async (refused) => {
       const sheet = await SheetLog.create();
       await sheet.completed();

