@@ -33,7 +33,7 @@ describe('logs, a stream and workers that fail in every way', () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
       const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'twin', 'equal'];
       const outcomes = ['built', 'progress', 'present', 'stopped', 'flushed', 'empty', 'passed', 'foreign', 'due'];
-      const lives = ['archiving', 'archived', 'waiting', 'expired', 'gone', 'collected', 'rebuilt'];
+      const lives = ['archiving', 'archived', 'waiting', 'expired', 'obsolete', 'collected', 'rebuilt'];
       const others = [
         'sweep sends',
         'restored',
