@@ -1,5 +1,6 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 import { bundledSources } from './test/support/bundled-sources.ts';
+import { INVARIANTS } from './test/support/invariants.ts';
 
 const { plugin, file } = bundledSources();
 
@@ -22,8 +23,8 @@ const ENCODING = [
   'test/unit/{body,canonical,item-codec,node}.test.ts',
   'test/property/{item-codec,keys,reducers,spreadsheet,text}.test.ts',
 ];
-/** Unit tests that start an engine, other processes or long computations. */
-const SLOW_UNIT = ['test/unit/{advice,cost,cli-*}.test.ts'];
+/** Unit tests that start an engine or other processes, or that compute for more than 5 seconds. */
+const SLOW_UNIT = ['test/unit/{advice,body,cli-*,collect-worker-race,cost,rebuild-worker,scratch}.test.ts'];
 
 const FEW = { LOGFOLD_HISTORIES: '10', LOGFOLD_RUN_SHARE: '0.2' };
 const MANY = { LOGFOLD_HISTORIES: '500', LOGFOLD_RUN_SHARE: '1' };
@@ -53,6 +54,7 @@ export default defineConfig({
     pool: 'forks',
     // Vitest would leave one core idle, which is half of a small machine.
     maxWorkers: 2,
+    tags: Object.entries(INVARIANTS).map(([name, description]) => ({ name, description })),
     projects: [
       onSources('unit', ['test/unit/**/*.test.ts'], SLOW_UNIT, FEW),
       onSources('sources', ['test/**/*.test.ts'], ['test/bundles/**', ...LONG], FEW),

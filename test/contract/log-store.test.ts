@@ -138,18 +138,26 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   const ID = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8);
   const OTHER_ID = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 9);
 
-  test.each([1, 3])('recognizes %i entries that an earlier sending of the same request wrote', async (count) => {
-    const log = await createLog(store);
-    const numbers = Array.from({ length: count }, (_, i) => i + 1);
-    const entries = numbers.map((entry) => entryAt(log, { segment: 0, entry }, { id: ID.map((byte) => byte ^ entry) }));
-    await store.putEntries(entries);
-    await store.setEntryExpiry(log, { segment: 0, entry: 1 }, NOON);
-    const items = await itemsOf(log);
-    await store.putEntries(entries);
-    expect(await itemsOf(log)).toEqual(items);
-  });
+  test.each([1, 3])(
+    'recognizes %i entries that an earlier sending of the same request wrote',
+    { tags: ['I8'] },
+    async (count) => {
+      const log = await createLog(store);
+      const numbers = Array.from({ length: count }, (_, i) => i + 1);
+      const entries = numbers.map((entry) =>
+        entryAt(log, { segment: 0, entry }, { id: ID.map((byte) => byte ^ entry) }),
+      );
+      await store.putEntries(entries);
+      await store.setEntryExpiry(log, { segment: 0, entry: 1 }, NOON);
+      const items = await itemsOf(log);
+      await store.putEntries(entries);
+      expect(await itemsOf(log)).toEqual(items);
+    },
+  );
 
-  test('takes no equal entry for its own: neither one with another id nor one without an id', async () => {
+  test('takes no equal entry for its own: neither one with another id nor one without an id', {
+    tags: ['I8'],
+  }, async () => {
     for (const [there, given] of [
       [ID, OTHER_ID],
       [ID, undefined],
@@ -188,7 +196,9 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await itemsOf(log)).at(-1)?.I).toEqual({ S: 'theirs' });
   });
 
-  test('recognizes its own log and its own segment, and no equal ones of another writer', async () => {
+  test('recognizes its own log and its own segment, and no equal ones of another writer', {
+    tags: ['I8'],
+  }, async () => {
     const log = newLogId();
     const create = (id: Uint8Array | undefined) => store.createLog(segmentOf(log, 0), { ...snapshotAt(log, 0, 0), id });
     await create(ID);
@@ -338,24 +348,28 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.completeSnapshot(log, position, from)).toEqual(to);
   });
 
-  test.each(PAIRS)('replaces no root but $a by $b, and says whether the entry carries it', async ({ from, to }) => {
-    const log = await createLog(store);
-    const position = { segment: 0, entry: 0 };
-    const before = await store.getEntry(log, position, CONSISTENT);
-    expect(await store.replaceRoot(log, position, from, to)).toBe(false);
-    expect(await store.getEntry(log, position, CONSISTENT)).toEqual(before);
+  test.each(PAIRS)(
+    'replaces no root but $a by $b, and says whether the entry carries it',
+    { tags: ['I2'] },
+    async ({ from, to }) => {
+      const log = await createLog(store);
+      const position = { segment: 0, entry: 0 };
+      const before = await store.getEntry(log, position, CONSISTENT);
+      expect(await store.replaceRoot(log, position, from, to)).toBe(false);
+      expect(await store.getEntry(log, position, CONSISTENT)).toEqual(before);
 
-    for (const [, other] of ROOTS.filter(([, root]) => root !== from && root !== to)) {
-      const another = await createLog(store);
-      await store.completeSnapshot(another, position, other);
-      const stays = await store.getEntry(another, position, CONSISTENT);
-      expect(await store.replaceRoot(another, position, from, to)).toBe(false);
-      expect(await store.getEntry(another, position, CONSISTENT)).toEqual(stays);
-    }
-    await store.completeSnapshot(log, position, to);
-    expect(await store.replaceRoot(log, position, from, to)).toBe(true);
-    expect(await store.completeSnapshot(log, position, from)).toEqual(to);
-  });
+      for (const [, other] of ROOTS.filter(([, root]) => root !== from && root !== to)) {
+        const another = await createLog(store);
+        await store.completeSnapshot(another, position, other);
+        const stays = await store.getEntry(another, position, CONSISTENT);
+        expect(await store.replaceRoot(another, position, from, to)).toBe(false);
+        expect(await store.getEntry(another, position, CONSISTENT)).toEqual(stays);
+      }
+      await store.completeSnapshot(log, position, to);
+      expect(await store.replaceRoot(log, position, from, to)).toBe(true);
+      expect(await store.completeSnapshot(log, position, from)).toEqual(to);
+    },
+  );
 
   test('replaces no root where there is no entry, or by one that does not fit the item', async () => {
     const log = await createLog(store);
@@ -379,7 +393,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.getEntry(log, position, CONSISTENT))?.external).toBe(keys[replaced.indexOf(true)]);
   });
 
-  test('moves Last Snapshot forward only', async () => {
+  test('moves Last Snapshot forward only', { tags: ['I2'] }, async () => {
     const log = await createLog(store);
     const lastSnapshot = async () => (await store.getSegment(log, 0, CONSISTENT))?.lastSnapshot;
     expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 5 })).toBe(true);
@@ -1051,23 +1065,27 @@ describe('the dynamodb log store alone', () => {
     return log;
   }
 
-  test.each(WRITES)('writes %s once if the answer is lost and the SDK sends it again', async (what, write) => {
-    for (const forgetful of [false, true]) {
-      const { store, next, close } = resendingStore({ forgetful });
-      const log = await snapshotLog(store);
-      const { client } = testLogClient({ store });
-      // The client knows the end of the log, so its next request is the write.
-      await client.addEntry(log, { ...set, type: 'First' });
-      next.sending = answerLost;
-      const position = await write(client, log).then(({ segment, entry }) => ({ segment, entry }));
-      const { entries } = await client.query(log, { from: 'start' });
-      const written = (await allEntries(entries)).map((entry) => `${entry.position.segment}/${entry.position.entry}`);
-      expect(written.slice(0, 2)).toEqual(['0/0', '0/1']);
-      expect(position.segment).toBe(0);
-      expect(written).toHaveLength(what === 'several entries' || what === 'a new segment' ? 4 : 3);
-      close();
-    }
-  });
+  test.each(WRITES)(
+    'writes %s once if the answer is lost and the SDK sends it again',
+    { tags: ['I8'] },
+    async (what, write) => {
+      for (const forgetful of [false, true]) {
+        const { store, next, close } = resendingStore({ forgetful });
+        const log = await snapshotLog(store);
+        const { client } = testLogClient({ store });
+        // The client knows the end of the log, so its next request is the write.
+        await client.addEntry(log, { ...set, type: 'First' });
+        next.sending = answerLost;
+        const position = await write(client, log).then(({ segment, entry }) => ({ segment, entry }));
+        const { entries } = await client.query(log, { from: 'start' });
+        const written = (await allEntries(entries)).map((entry) => `${entry.position.segment}/${entry.position.entry}`);
+        expect(written.slice(0, 2)).toEqual(['0/0', '0/1']);
+        expect(position.segment).toBe(0);
+        expect(written).toHaveLength(what === 'several entries' || what === 'a new segment' ? 4 : 3);
+        close();
+      }
+    },
+  );
 
   test('creates a log once if the answer is lost and the SDK sends it again', async () => {
     for (const forgetful of [false, true]) {
@@ -1079,7 +1097,7 @@ describe('the dynamodb log store alone', () => {
     }
   });
 
-  test.each(WRITES)('tells one of two clients that %s is its own, not both', async (what, write) => {
+  test.each(WRITES)('tells one of two clients that %s is its own, not both', { tags: ['I8'] }, async (what, write) => {
     const { store, next, close } = resendingStore();
     const log = await snapshotLog(store);
     const slow = testLogClient({ store });
@@ -1104,7 +1122,7 @@ describe('the dynamodb log store alone', () => {
     close();
   });
 
-  test('refuses to add after an entry that an equal one of another client follows', async () => {
+  test('refuses to add after an entry that an equal one of another client follows', { tags: ['I8'] }, async () => {
     const { store, next, close } = resendingStore();
     const log = await snapshotLog(store);
     const slow = testLogClient({ store });

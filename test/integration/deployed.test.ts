@@ -76,7 +76,9 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(await world.rows(log)).toEqual(sheet.trimmed());
   });
 
-  test('archives what is old, lets it expire, collects what nothing reaches, and replays it all', async () => {
+  test('archives what is old, lets it expire, collects what nothing reaches, and replays it all', {
+    tags: ['I5'],
+  }, async () => {
     const closed = [0, 1, 2];
     const segment = (number: number) => world.tables.getSegment(log, number, { consistent: true });
     const chunks = await world.keys(chunkPrefix(log));
@@ -162,7 +164,9 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(world.output().log.filter(({ level }) => level !== 'INFO')).toEqual([]);
   });
 
-  test('brings messages that are no jobs, or whose jobs fail, to the dead letters, and says why', async () => {
+  test('brings messages that are no jobs, or whose jobs fail, to the dead letters, and says why', {
+    tags: ['I7'],
+  }, async () => {
     const job = (format: number, archived: LogId) =>
       encodeJob({ kind: 'archive', log: archived, segment: 0 }).replace('"format":1', `"format":${format}`);
     const missing = parseLogId(randomUUID());
@@ -214,7 +218,7 @@ describe('a stack with tables and a bucket of its own', () => {
     await expect(invoked).rejects.toThrow(/\/src\/functions\/replay-function\.ts:\d+/);
   });
 
-  test('gives up a stream record that makes no sense, and routes those around it', async () => {
+  test('gives up a stream record that makes no sense, and routes those around it', { tags: ['I7'] }, async () => {
     const { EntryTableName } = deployment.stack.outputs;
     const before = await world.client.createLog();
     await deployment.aws.dynamodb.send(
@@ -237,7 +241,9 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(JSON.stringify(said[0]?.error)).toMatch(/MESSAGE_INVALID|ITEM_INVALID/);
   });
 
-  test('logs what it does, with log, place, job and correlation id in each line, and nothing else', () => {
+  test('logs what it does, with log, place, job and correlation id in each line, and nothing else', {
+    tags: ['I7'],
+  }, () => {
     const { log: lines } = world.output();
     const ofJobs = lines.filter(({ job }) => job !== undefined);
     expect(new Set(ofJobs.map(({ job }) => job))).toEqual(

@@ -46,7 +46,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries, with 2 segm
     expect(replayed).toMatchObject({ equal: true });
 
     expect(await sweep()).toMatchObject({ logs: 1, failures: [] });
-  }, 300_000);
+  });
   afterAll(() => place.close());
 
   function sweep(...words: readonly string[]): Promise<Record<string, unknown>> {
@@ -124,7 +124,7 @@ describe.each(editHistories(90))('$name, in segments of 500 entries, with 2 segm
     expect(await place.json('replay', log, '--at', middle)).toMatchObject({ equal: true });
   });
 
-  test('a restore into empty tables restores every expired segment byte for byte', async () => {
+  test('a restore into empty tables restores every expired segment byte for byte', { tags: ['I3'] }, async () => {
     const into = ['--to-entry-table', 'Restored', '--to-segment-table', 'RestoredSegment', ...FAST];
     for (const segment of old()) {
       const entries = copied(segment).length;

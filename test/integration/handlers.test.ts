@@ -278,7 +278,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     vi.stubEnv('KEEP_SEGMENTS', SETTINGS.KEEP_SEGMENTS);
   });
 
-  test('bring a log that is too long for one invocation to its end in several', async () => {
+  test('bring a log that is too long for one invocation to its end in several', { tags: ['I5'] }, async () => {
     const client = newClient();
     const log = await client.createLog();
     const edits = Array.from({ length: 1_200 }, (_, row) => {

@@ -264,7 +264,7 @@ function rangeOf(count: number): fc.Arbitrary<[number, number]> {
   return fc.tuple(fc.nat(count), fc.nat(count)).map(([a, b]) => [Math.min(a, b), Math.max(a, b)]);
 }
 
-test('an archive gives every range of what it was written from, but for expiry', async () => {
+test('an archive gives every range of what it was written from, but for expiry', { tags: ['I3'] }, async () => {
   let several = 0;
   const segments = closedSegment.chain((items) =>
     fc.tuple(
@@ -293,7 +293,7 @@ test('an archive gives every range of what it was written from, but for expiry',
   );
   // So that the test is about the border between frames too.
   expect(several).toBeGreaterThan(0);
-}, 60_000);
+});
 
 /** A copy in the types of our own items. */
 function decodedAgain(value: ReturnType<typeof withoutExpiry>): Item {

@@ -30,7 +30,9 @@ const steps = fc.array(
   { minLength: 4, maxLength: 24, size: 'max' },
 );
 
-test('a collection leaves what is needed, in the end nothing else, and the same however little memory or time it has', async () => {
+test('a collection leaves what is needed, in the end nothing else, and the same however little memory or time it has', {
+  tags: ['I4'],
+}, async () => {
   let [removed, cut] = [0, 0];
   const history = fc.tuple(steps, fc.constantFrom('all', 'last'), fc.integer({ min: 1, max: 12 }));
   await fc.assert(

@@ -23,7 +23,7 @@ const FULL: SheetEdit = {
   cells: Array.from({ length: 31 * 7 }, (_, i) => [Math.floor(i / 7), i % 7, `value ${i}`] as const),
 };
 
-test('compacting changes nothing that is read, whatever is folded before and after it', async () => {
+test('compacting changes nothing that is read, whatever is folded before and after it', { tags: ['I1'] }, async () => {
   let compacted = 0;
   await fc.assert(
     fc.asyncProperty(steps, fc.nat(), async (history, pick) => {

@@ -80,7 +80,9 @@ async function outcome(entries: readonly RandomEntry[], between: (index: number)
 }
 
 describe('a fold of a random reducer', () => {
-  test('reads and gives the same whether no snapshot falls into it or one behind every entry', async () => {
+  test('reads and gives the same whether no snapshot falls into it or one behind every entry', {
+    tags: ['I9'],
+  }, async () => {
     let [stopped, ended] = [0, 0];
     await fc.assert(
       fc.asyncProperty(randomEntries, async (entries) => {
@@ -95,7 +97,9 @@ describe('a fold of a random reducer', () => {
     expect(Math.min(stopped, ended)).toBeGreaterThan(propertyRuns(20));
   });
 
-  test('reads and gives the same wherever snapshots fall, edits are written out and snapshots are settled', async () => {
+  test('reads and gives the same wherever snapshots fall, edits are written out and snapshots are settled', {
+    tags: ['I9'],
+  }, async () => {
     const between = fc.constantFrom<Between[]>('nothing', 'write', 'snapshot', 'settle');
     const plan = fc.array(between, { minLength: 13, maxLength: 13 });
     await fc.assert(

@@ -78,7 +78,9 @@ function carryOut(all: readonly Segment[], policy: RetentionPolicy, fromMs: numb
 }
 
 describe('planRetention', () => {
-  test('plans at most one job for a segment, ascending, and for covered segments beyond the kept ones only', () => {
+  test('plans at most one job for a segment, ascending, and for covered segments beyond the kept ones only', {
+    tags: ['I3'],
+  }, () => {
     fc.assert(
       fc.property(segments, policies, moments, (all, policy, now) => {
         const numbers = planRetention(all, policy, now).map(({ segment }) => segment);
@@ -104,7 +106,9 @@ describe('planRetention', () => {
     );
   });
 
-  test('lets nothing expire that the policy wants archived first, archives nothing twice or too late', () => {
+  test('lets nothing expire that the policy wants archived first, archives nothing twice or too late', {
+    tags: ['I3'],
+  }, () => {
     fc.assert(
       fc.property(segments, policies, moments, (all, policy, now) => {
         for (const job of planRetention(all, policy, now)) {

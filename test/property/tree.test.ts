@@ -158,7 +158,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
 });
 
 describe('a saved tree', () => {
-  test('reaches every chunk it needs, and writes none that its base has', async () => {
+  test('reaches every chunk it needs, and writes none that its base has', { tags: ['I4'] }, async () => {
     const chunks = new MemoryChunks();
     const store = nodeStore({}, chunks);
     const puts = Array.from({ length: 60_000 }, (_, i) => ({ put: i, value: `value ${i * 7919}`, weight: 1 }));

@@ -193,7 +193,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'collect-without-grace',
-    fault: 'what nothing reaches is collected at once, whoever may be writing it',
+    fault: 'unreachable objects are removed immediately, although a worker may be writing them',
     edits: [
       {
         file: 'workers/gc/reaper.ts',
@@ -252,7 +252,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'collect-turn-forgets',
-    fault: 'a turn of a collection forgets what the turns before it condemned',
+    fault: 'a continuation of a collection forgets the objects that earlier runs condemned',
     edits: [
       {
         file: 'workers/gc/collection-record.ts',
@@ -263,7 +263,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'debris-left',
-    fault: 'what a crashed archiving has left behind is never collected',
+    fault: 'the objects of a crashed archive job are never collected',
     edits: [
       {
         file: 'workers/gc/collect.ts',

@@ -19,6 +19,7 @@ const happened = new Map<string, number>();
 describe('logs, a stream and workers that fail in every way', () => {
   test.each(groups)(
     'histories $from to $to end with snapshots that are the plain folds of their logs',
+    { tags: ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8'] },
     async ({ from, to }) => {
       for (let seed = from; seed <= to; seed++) count(await runHistory(seed));
     },
@@ -29,7 +30,7 @@ describe('logs, a stream and workers that fail in every way', () => {
   });
 
   if (asked === undefined && HISTORIES >= ENOUGH) {
-    test('every kind of fault, poison and outcome occurs in them', () => {
+    test('every kind of fault, poison and outcome occurs in them', { tags: ['I5'] }, () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
       const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'twin', 'equal'];
       const outcomes = ['built', 'progress', 'present', 'stopped', 'flushed', 'empty', 'passed', 'foreign', 'due'];

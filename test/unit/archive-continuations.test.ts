@@ -123,7 +123,7 @@ async function replaceRoot(sheet: SheetLog, position: Position): Promise<void> {
 }
 
 describe('an archive of several turns', () => {
-  test('equals that of one turn byte for byte, wherever turns are cut', async () => {
+  test('equals that of one turn byte for byte, wherever turns are cut', { tags: ['I3'] }, async () => {
     const { sheet: whole } = await coveredSheet();
     await whole.archive(0, { frames: FRAMES });
     const expected = await archiveBytes(whole);
@@ -155,7 +155,7 @@ describe('an archive of several turns', () => {
     await expectArchived(sheet);
   });
 
-  test('counts no more of a part than was compared with the table', async () => {
+  test('counts no more of a part than was compared with the table', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     let now = 0;
     const deps = depsAround(sheet, async (name, effect) => {
@@ -256,7 +256,7 @@ describe('a part is written again', () => {
       },
     ],
     ['has another root at Last Snapshot', 4, (sheet) => replaceRoot(sheet, { segment: 0, entry: 4 })],
-  ])('that %s', async (_, index, harm) => {
+  ])('that %s', { tags: ['I3'] }, async (_, index, harm) => {
     const { sheet, last } = await coveredSheet();
     expect(last.entry).toBe(4);
     const job = await begun(sheet, 6);

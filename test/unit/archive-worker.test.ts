@@ -113,7 +113,7 @@ describe('a segment that cannot be archived', () => {
 });
 
 describe('an archive', () => {
-  test('holds every entry just as it is, and is named on the segment', async () => {
+  test('holds every entry just as it is, and is named on the segment', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     const items = await sheet.items();
     const [item] = items.splice(3, 1);
@@ -159,7 +159,7 @@ describe('an archive', () => {
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
-  test('is the segment for good: neither Last Snapshot nor a root changes any more', async () => {
+  test('is the segment for good: neither Last Snapshot nor a root changes any more', { tags: ['I3'] }, async () => {
     const { sheet, last } = await coveredSheet();
     const root = await sheet.ref(last);
     if (root === undefined) throw new Error('no root');
@@ -262,7 +262,7 @@ describe('while an archive is written', () => {
     }
   });
 
-  test('what was stored may not be another thing than what was sent', async () => {
+  test('what was stored may not be another thing than what was sent', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     const around = once('after', 'finishUpload', async () => {
       const [key = ''] = await sheet.keys(archivePrefix(sheet.log));

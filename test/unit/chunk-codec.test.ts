@@ -92,7 +92,11 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
     ['an unknown codec', (bytes: Uint8Array) => withByte(bytes, 4, 2), /codec 2/],
     ['one byte too many claimed', (bytes: Uint8Array) => claiming(bytes, chunk.canonical.length + 1), /claims/],
     ['4 GB claimed', (bytes: Uint8Array) => claiming(bytes, 2 ** 32 - 1), /exceeds the limit/],
-    ['one byte over the limit claimed', (bytes: Uint8Array) => claiming(bytes, MAX_CHUNK_BYTES + 1), /exceeds the limit/],
+    [
+      'one byte over the limit claimed',
+      (bytes: Uint8Array) => claiming(bytes, MAX_CHUNK_BYTES + 1),
+      /exceeds the limit/,
+    ],
   ])('is refused with %s', (_, alter, reason) => {
     expect(() => openChunk(nativePlatform, whole.id, alter(whole.bytes))).toThrow(ChunkCorruptError);
     expect(() => openChunk(nativePlatform, whole.id, alter(whole.bytes))).toThrow(reason);

@@ -84,7 +84,7 @@ describe('what is to be kept and cannot be read', () => {
     expect(await otherObjects(sheet)).toEqual(before);
   }
 
-  test('is each single node: then nothing is removed', async () => {
+  test('is each single node: then nothing is removed', { tags: ['I4'] }, async () => {
     const sheet = await dueLog();
     const needed = (await neededKeys(sheet)).filter((key) => key.startsWith(chunkPrefix(sheet.log)));
     let values = 0;

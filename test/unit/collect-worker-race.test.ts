@@ -101,7 +101,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which i
     return { ...given, operations: names.length };
   }
 
-  test('is completed and whole, whenever that was', async () => {
+  test('is completed and whole, whenever that was', { tags: ['I4'] }, async () => {
     const { operations } = await race(0);
     expect(operations).toBeGreaterThan(12);
     for (let operation = 1; operation <= operations; operation++) {
@@ -131,7 +131,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which i
   });
 });
 
-test('a build that takes its turns for longer than a grace period keeps what it has', async () => {
+test('a build that takes its turns for longer than a grace period keeps what it has', { tags: ['I4'] }, async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await refill(sheet, 'first', 8);
   for (let row = 0; row < 7; row++) await sheet.edit(set(row, 1, `edit ${row}`));
@@ -209,7 +209,7 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
     return { names, contents: await contentsOf(blobs) };
   }
 
-  test('ends as ever when it comes again, wherever the one before died', async () => {
+  test('ends as ever when it comes again, wherever the one before died', { tags: ['I5'] }, async () => {
     const given = await dueLog();
     const { names, contents } = await undisturbed(given);
     const { sheet, bucket } = given;

@@ -30,7 +30,9 @@ import { newLogId, recordRequests, unarchived } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 describe('what nothing reaches', () => {
-  test('is condemned first, and removed a grace period later; what is reached stays whole', async () => {
+  test('is condemned first, and removed a grace period later; what is reached stays whole', {
+    tags: ['I4'],
+  }, async () => {
     const { sheet, debris } = await logWithDebris();
     const needed = await neededKeys(sheet);
     const made = sheet.nowMs;
@@ -93,7 +95,7 @@ describe('what nothing reaches', () => {
     await expectWhole(sheet);
   });
 
-  test('stays where it is written again after it was condemned', async () => {
+  test('stays where it is written again after it was condemned', { tags: ['I4'] }, async () => {
     const { sheet, debris } = await logWithDebris();
     await collectAfterEachGrace(sheet, 1);
     sheet.nowMs += GRACE / 2;
@@ -231,20 +233,24 @@ test('bodies of which an earlier collection knows that they stay are not held in
 describe('time', () => {
   afterEach(() => void vi.useRealTimers());
 
-  test.each([-10_000, 10_000])('is that of the bucket, though the clock here is %i days off', async (days) => {
-    const { sheet, debris } = await logWithDebris();
-    vi.useFakeTimers({ toFake: ['Date'], now: sheet.nowMs + days * GRACE });
-    const deps = { ...sheet.deps, now: () => Date.now() };
-    const has = async () => (await sheet.keys()).includes(debris.chunk);
-    sheet.nowMs += GRACE;
-    expect(await collect(sheet, {}, deps)).toMatchObject({ condemned: { objects: 4 }, removed: { objects: 0 } });
-    sheet.nowMs += GRACE - 1;
-    await collect(sheet, {}, deps);
-    expect(await has()).toBe(true);
-    sheet.nowMs += 1;
-    await collect(sheet, {}, deps);
-    expect(await has()).toBe(false);
-  });
+  test.each([-10_000, 10_000])(
+    'is that of the bucket, though the clock here is %i days off',
+    { tags: ['I4'] },
+    async (days) => {
+      const { sheet, debris } = await logWithDebris();
+      vi.useFakeTimers({ toFake: ['Date'], now: sheet.nowMs + days * GRACE });
+      const deps = { ...sheet.deps, now: () => Date.now() };
+      const has = async () => (await sheet.keys()).includes(debris.chunk);
+      sheet.nowMs += GRACE;
+      expect(await collect(sheet, {}, deps)).toMatchObject({ condemned: { objects: 4 }, removed: { objects: 0 } });
+      sheet.nowMs += GRACE - 1;
+      await collect(sheet, {}, deps);
+      expect(await has()).toBe(true);
+      sheet.nowMs += 1;
+      await collect(sheet, {}, deps);
+      expect(await has()).toBe(false);
+    },
+  );
 });
 
 describe('snapshots', () => {
@@ -259,7 +265,7 @@ describe('snapshots', () => {
     await expectWhole(sheet, 'last');
   });
 
-  test('that are kept no longer count as kept for a grace period more', async () => {
+  test('that are kept no longer count as kept for a grace period more', { tags: ['I4'] }, async () => {
     const sheet = await livedLog();
     await refill(sheet, 'third');
     await sheet.completed();

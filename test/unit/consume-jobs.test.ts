@@ -77,7 +77,9 @@ describe('consume', () => {
     expect(most).toBe(3);
   });
 
-  test('a poisoned group delays no other, and its message dies after as many deliveries as it may have', async () => {
+  test('a poisoned group delays no other, and its message dies after as many deliveries as it may have', {
+    tags: ['I6'],
+  }, async () => {
     const queue = new MemoryJobQueue({ maxReceives: 3 });
     await send(queue, 'x1', 'x2', 'a1', 'b1', 'a2');
     const poison = new Error('cannot fold');
@@ -96,7 +98,7 @@ describe('consume', () => {
     expect(await queue.deadLetters?.receive({ max: 1, visibilityMs: 1 })).toMatchObject([{ group: 'x', body: 'x1' }]);
   });
 
-  test('others go on while a failed message waits for its next delivery', async () => {
+  test('others go on while a failed message waits for its next delivery', { tags: ['I6'] }, async () => {
     const queue = new MemoryJobQueue();
     await send(queue, 'x1', 'x2', 'a1', 'a2', 'a3');
     const stop = new AbortController();

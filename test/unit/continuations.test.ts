@@ -104,7 +104,7 @@ describe('a job whose time is up', () => {
       return { turns, done };
     }
 
-    test('wherever it is cut, and leaves the same as one that has all the time', async () => {
+    test('wherever it is cut, and leaves the same as one that has all the time', { tags: ['I4'] }, async () => {
       const { sheet } = await logWithDebris();
       let cuts = 0;
       for (let deadline = 0, most = 2; most > 1; deadline += 1 + Math.floor(deadline / 4)) {
@@ -125,7 +125,7 @@ describe('a job whose time is up', () => {
       expect(cuts).toBeGreaterThan(10);
     });
 
-    test('though each is delivered twice, or again long after', async () => {
+    test('though each is delivered twice, or again long after', { tags: ['I4'] }, async () => {
       const { sheet } = await logWithDebris();
       const [whole, twice] = [await copyOf(sheet), await copyOf(sheet)];
       const all: Job[] = [];

@@ -24,7 +24,7 @@ async function built(fold: Reducer['fold']) {
 const LONE_SURROGATE = '\udfff';
 const MEBIBYTE = 1024 * 1024;
 
-describe('an edit that no snapshot can hold stops the log at its entry', () => {
+describe('an edit that no snapshot can hold stops the log at its entry', { tags: ['I2'] }, () => {
   const weights: Untyped[] = [0, -1, 1.5, '3', 2 ** 60, Number.NaN, Number.POSITIVE_INFINITY, null, 2n];
   test.each(weights)('a weight of %s', async (weight) => {
     const { entry, result } = await built((draft) => draft.map('a', 'number').put(1, 'x', weight));
@@ -136,7 +136,7 @@ async function during(draft: Draft, work: () => void): Promise<void> {
 }
 
 describe('a draft that has folded entries is as one that was just loaded', () => {
-  test('an empty map takes keys of the other kind, in the same entry or a later one', async () => {
+  test('an empty map takes keys of the other kind, in the same entry or a later one', { tags: ['I9'] }, async () => {
     const draft = new Draft(nodeStore({ shape: SMALL_SHAPE }));
     const kinds: KeyKind[] = ['number', 'string', 'number'];
     for (const kind of kinds) {
@@ -154,7 +154,7 @@ describe('a draft that has folded entries is as one that was just loaded', () =>
     expect(await Array.fromAsync(draft.map('a', 'string').items())).toEqual([{ key: '1', value: 'y' }]);
   });
 
-  test('a map is used with exact counts again once one that deferred edits was used', async () => {
+  test('a map is used with exact counts again once one that deferred edits was used', { tags: ['I9'] }, async () => {
     const draft = new Draft(nodeStore({ shape: SMALL_SHAPE }));
     for (let key = 0; key < 100; key++) draft.map('a', 'number', { buffers: true }).put(key, `value ${key}`);
     await draft.state();
@@ -182,7 +182,7 @@ describe('a draft that has folded entries is as one that was just loaded', () =>
     await expect(during(draft, () => map.put(9, 'x', 2))).rejects.toThrow(StateUnsupportedError);
   });
 
-  test('metadata is a copy in canonical form, in order of name', () => {
+  test('metadata is a copy in canonical form, in order of name', { tags: ['I9'] }, () => {
     const { meta } = new Draft(nodeStore());
     const value = { b: 5n, a: [Buffer.from('x'), new Date(0)] };
     meta.set('b', value).set('10', -0).set('9', 'x').set('a', value);

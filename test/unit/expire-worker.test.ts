@@ -94,7 +94,7 @@ function actBefore(operation: string, nth: number, act: () => Promise<unknown>):
 }
 
 describe('entries stay', () => {
-  test('where the segment is open, not covered, or not there', async () => {
+  test('where the segment is open, not covered, or not there', { tags: ['I3'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(2, 2);
     await sheet.completed();
@@ -112,7 +112,7 @@ describe('entries stay', () => {
     await expect(expire(sheet, TTL, { job: { segment: 5 } })).rejects.toThrow(SegmentNotFoundError);
   });
 
-  test('where they are not archived, and the policy archives', async () => {
+  test('where they are not archived, and the policy archives', { tags: ['I3'] }, async () => {
     for (const policy of BOTH) {
       const sheet = await closedSheet();
       const contents = await sheet.contents();
@@ -248,7 +248,7 @@ describe('entries expire', () => {
 });
 
 describe('entries are deleted', () => {
-  test('once the time on the segment has come, and not before', async () => {
+  test('once the time on the segment has come, and not before', { tags: ['I3'] }, async () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
     expect(await expire(sheet, DELETE)).toEqual({ outcome: 'waiting', segment: 0, expires: G });
@@ -312,7 +312,7 @@ describe('entries are deleted', () => {
 });
 
 describe('right before they go', () => {
-  test.each(BOTH)('entries are compared with the archive, page by page: $expire', async (policy) => {
+  test.each(BOTH)('entries are compared with the archive, page by page: $expire', { tags: ['I3'] }, async (policy) => {
     const sheet = await announcedSheet(policy);
     const item = (await sheet.items())[6];
     await sheet.tables.putItems([{ ...item, foreign: { S: 'altered' } }]);
@@ -408,32 +408,36 @@ describe('an expire job', () => {
     expect({ ...(await slow.segmentItem()), archive: '' }).toEqual({ ...(await quick.segmentItem()), archive: '' });
   });
 
-  test.each(ALL)('ends as ever, wherever the one before died: $expire, archived: $archive', async (policy) => {
-    const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => expire(sheet, policy, { deps });
-    const reference = await announcedSheet(policy);
-    const deaths = await deathsOf(reference, job(reference));
-    const names = deaths.map(({ name }) => name);
-    for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
-    const archived = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
-    expect(names).toContain(policy.archive ? archived : 'expireEntries');
-    // How many entries there were, nobody knows any more once they were deleted and no archive has them.
-    const contents = async (sheet: SheetLog) => {
-      const { segments, ...rest } = await sheet.contents();
-      return {
-        ...rest,
-        segments: segments.map((each) => (policy === UNARCHIVED_DELETE ? { ...each, expired: 0 } : each)),
+  test.each(ALL)(
+    'ends as ever, wherever the one before died: $expire, archived: $archive',
+    { tags: ['I3'] },
+    async (policy) => {
+      const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => expire(sheet, policy, { deps });
+      const reference = await announcedSheet(policy);
+      const deaths = await deathsOf(reference, job(reference));
+      const names = deaths.map(({ name }) => name);
+      for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
+      const archived = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
+      expect(names).toContain(policy.archive ? archived : 'expireEntries');
+      // How many entries there were, nobody knows any more once they were deleted and no archive has them.
+      const contents = async (sheet: SheetLog) => {
+        const { segments, ...rest } = await sheet.contents();
+        return {
+          ...rest,
+          segments: segments.map((each) => (policy === UNARCHIVED_DELETE ? { ...each, expired: 0 } : each)),
+        };
       };
-    };
-    const whole = await contents(reference);
-    for (const death of deaths) {
-      const sheet = await announcedSheet(policy);
-      await dieDuring(sheet, death, job(sheet));
-      const where = `died ${death.when} ${death.name} (${death.operation})`;
-      expect(['expired', 'present'], where).toContain((await expire(sheet, policy)).outcome);
-      expect((await sheet.segmentItem()).expired, where).toBeDefined();
-      expect(await contents(sheet), where).toEqual(whole);
-    }
-  });
+      const whole = await contents(reference);
+      for (const death of deaths) {
+        const sheet = await announcedSheet(policy);
+        await dieDuring(sheet, death, job(sheet));
+        const where = `died ${death.when} ${death.name} (${death.operation})`;
+        expect(['expired', 'present'], where).toContain((await expire(sheet, policy)).outcome);
+        expect((await sheet.segmentItem()).expired, where).toBeDefined();
+        expect(await contents(sheet), where).toEqual(whole);
+      }
+    },
+  );
 
   test.each(BOTH)('ends where the segment is restored in the middle: $expire', async (policy) => {
     const sheet = await announcedSheet(policy);
@@ -455,7 +459,7 @@ describe('an expire job', () => {
   test.each([
     ['restored', restoreFirst],
     ['taken back', unexpireFirst],
-  ])('begins anew where the segment was %s between its turns', async (_, takeBack) => {
+  ])('begins anew where the segment was %s between its turns', { tags: ['I3'] }, async (_, takeBack) => {
     for (const policy of [TTL, UNARCHIVED].filter(({ archive }) => archive || takeBack === unexpireFirst)) {
       const sheet = await announcedSheet(policy);
       expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ reached: 4 });
@@ -553,7 +557,7 @@ describe('undoExpiry', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('works beside an expire job that is stamping: no entry is left with an expiry', async () => {
+  test('works beside an expire job that is stamping: no entry is left with an expiry', { tags: ['I5'] }, async () => {
     for (let nth = 1; nth <= 9; nth++) {
       const sheet = await archivedSheet();
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
@@ -576,6 +580,7 @@ describe('undoExpiry', () => {
 
   test.each([UNARCHIVED, UNARCHIVED_DELETE])(
     'has the last word on entries without an archive: $expire',
+    { tags: ['I5'] },
     async (policy) => {
       for (let nth = 1; nth <= (policy.expire === 'ttl' ? 3 : 1); nth++) {
         const sheet = await announcedSheet(policy);

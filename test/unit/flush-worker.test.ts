@@ -48,7 +48,9 @@ async function chunkKeys(sheet: SheetLog): Promise<Set<string>> {
 }
 
 describe('a compaction', () => {
-  test('settles the newest snapshot: the same rows, and the state hash of a fold from the beginning', async () => {
+  test('settles the newest snapshot: the same rows, and the state hash of a fold from the beginning', {
+    tags: ['I1'],
+  }, async () => {
     const { sheet, position } = await waitingSheet();
     const [rows, stateHash] = [await sheet.rows(position), await sheet.stateHash(position)];
     const before = await chunkKeys(sheet);
@@ -64,7 +66,7 @@ describe('a compaction', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('deletes nothing, so that whoever has read the old reference reads on', async () => {
+  test('deletes nothing, so that whoever has read the old reference reads on', { tags: ['I4'] }, async () => {
     const { sheet, position } = await largeSheet(0);
     const [old, rows, before] = [await sheet.ref(position), await sheet.rows(position), await sheet.contents()];
     await sheet.compact(position);
@@ -83,7 +85,9 @@ describe('a compaction', () => {
     expect((await sheet.rows(next))[50]?.[2]).toBe('later');
   });
 
-  test('is written in an order in which each thing has what it needs: chunks, root, entry', async () => {
+  test('is written in an order in which each thing has what it needs: chunks, root, entry', {
+    tags: ['I2'],
+  }, async () => {
     const { sheet, position } = await largeSheet(1_000);
     const events: string[] = [];
     const writes = new Set(['put', 'replaceRoot']);
@@ -157,7 +161,7 @@ describe('a compaction', () => {
 });
 
 describe('a compaction that comes again', () => {
-  test('ends as the first time would have, wherever that one died', async () => {
+  test('ends as the first time would have, wherever that one died', { tags: ['I5'] }, async () => {
     const reference = await waitingSheet();
     const operations: string[] = [];
     const whole = await contentsAfter(reference, async (name, effect) => {
@@ -197,7 +201,7 @@ describe('a compaction that comes again', () => {
     expect((await sheet.root(position)).stateHash).toBe(await sheet.stateHash(position));
   });
 
-  test('leaves the root of a twin with the same state alone', async () => {
+  test('leaves the root of a twin with the same state alone', { tags: ['I5'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const twin = async (): Promise<void> => {
       await sheet.compact(position);
@@ -207,7 +211,7 @@ describe('a compaction that comes again', () => {
     expect(await sheet.ref(position)).toEqual({ key: elsewhere(sheet) });
   });
 
-  test('stops the log where its twin has another state', async () => {
+  test('stops the log where its twin has another state', { tags: ['I1'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const first = await sheet.root({ segment: 0, entry: 3 });
     const twin = () => moveRoot(sheet, position, { ...first, position });
@@ -245,7 +249,7 @@ async function contentsAfter(
 }
 
 describe('what is wrong with the log', () => {
-  test('a chunk that is missing stops it, and is named', async () => {
+  test('a chunk that is missing stops it, and is named', { tags: ['I7'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const { objects } = await sheet.contents();
     const chunks = Object.keys(objects).filter((key) => parseKey(key)?.kind === 'chunk');
@@ -300,7 +304,7 @@ describe('a snapshot after which settling is due', () => {
     expect(await drain(sheet, queue)).toEqual([]);
   });
 
-  test('is followed by it also where the worker died before it could say so', async () => {
+  test('is followed by it also where the worker died before it could say so', { tags: ['I5'] }, async () => {
     const { sheet, queue, job } = await dueSheet();
     const broken = { send: () => Promise.reject(new Error('no answer')) };
     await expect(runJob({ ...sheet.deps, queue: broken }, job)).rejects.toThrow('no answer');

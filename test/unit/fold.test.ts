@@ -218,7 +218,7 @@ async function editAfter(draft: ReducerDraft, before: Promise<unknown>): Promise
   draft.map('numbers', 'number').put(1, 'late');
 }
 
-test.each(LEFT)('a reducer that leaves %s behind stops its log', async (_, leave) => {
+test.each(LEFT)('a reducer that leaves %s behind stops its log', { tags: ['I7'] }, async (_, leave) => {
   const { blobs, page } = await pageOf(2, (entry) => entry === 1);
   const slow = aroundBlobStore(blobs, async (_call, effect) => {
     for (let i = 0; i < 5; i++) await setImmediate();

@@ -108,7 +108,7 @@ describe('a Snapshot entry that carries', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 
-  test.each(FOREIGN)('%s stops its log, and Last Snapshot stays', async (_, attribute, plant) => {
+  test.each(FOREIGN)('%s stops its log, and Last Snapshot stays', { tags: ['I2'] }, async (_, attribute, plant) => {
     const rows = await loadedRows();
     await plant();
     const before = await sheet.contents();
@@ -126,17 +126,21 @@ describe('a Snapshot entry that carries', () => {
     expect(await sheet.complete(await sheet.snapshot())).toMatchObject({ outcome: 'stopped' });
   });
 
-  test.each(FOREIGN)('%s is completed once that is removed, and its log goes on', async (_, __, plant) => {
-    const rows = await loadedRows();
-    await plant();
-    await sheet.complete(position);
-    await give({});
-    expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
-    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
-    expect(await sheet.lastSnapshot()).toBe(position.entry);
-    expect(await sheet.rows(position)).toEqual(rows);
-    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-  });
+  test.each(FOREIGN)(
+    '%s is completed once that is removed, and its log goes on',
+    { tags: ['I2'] },
+    async (_, __, plant) => {
+      const rows = await loadedRows();
+      await plant();
+      await sheet.complete(position);
+      await give({});
+      expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
+      expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+      expect(await sheet.lastSnapshot()).toBe(position.entry);
+      expect(await sheet.rows(position)).toEqual(rows);
+      expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+    },
+  );
 
   test.each(FOREIGN)('%s stops its log also if that came while the snapshot was built', async (_, __, plant) => {
     const around: Around = async (name, effect) => {
@@ -188,7 +192,7 @@ describe('a rebuild', () => {
 });
 
 describe('a root that another worker put onto the entry', () => {
-  test('is read whole before Last Snapshot moves, and not at all if it does not move', async () => {
+  test('is read whole before Last Snapshot moves, and not at all if it does not move', { tags: ['I2'] }, async () => {
     const dies: Around = (name, effect) =>
       name === 'advanceLastSnapshot' ? Promise.reject(new Error('the process died')) : effect();
     await expect(sheet.complete(position, portsAround(sheet, dies))).rejects.toThrow('the process died');

@@ -1,24 +1,34 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { INVARIANTS } from '../support/invariants.ts';
 
-function read(file: string): string {
-  return readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
-}
+const ROOT = join(import.meta.dirname, '../..');
+const DOCUMENT = readFileSync(join(ROOT, 'docs/invariants.md'), 'utf8');
+/** The sections of the document by invariant: the title, and the test files that it lists. */
+const SECTIONS = new Map(
+  [...DOCUMENT.matchAll(/^## (I\d)\. (.+)\n([\s\S]*?)(?=^## )/gm)].map(([, name = '', title = '', text = '']) => {
+    const files = [...text.matchAll(/^- `(test\/.+)`$/gm)].map(([, file = '']) => file);
+    return [name, { title, files }] as const;
+  }),
+);
 
-const text = read('docs/invariants.md');
-const named = [...text.matchAll(/^- `(test\/[^`]+)`: (.+)$/gm)].map(([, file = '', title = '']) => ({ file, title }));
-
-test('every test that the invariants name exists', () => {
-  expect(named.length).toBeGreaterThan(20);
-  expect(named.filter(({ file, title }) => !read(file).includes(title))).toEqual([]);
+test('the document states each invariant', () => {
+  const stated = [...SECTIONS].map(([name, { title }]) => [name, title]);
+  expect(stated).toEqual(Object.entries(INVARIANTS));
 });
 
-test('every test that noticed a planted fault still exists', () => {
-  const files = new Set(['test/unit/read-entries.test.ts', ...named.map(({ file }) => file)]);
-  const sources = [...files].map(read).join('\n');
-  const noticed = [...text.matchAll(/^\| .+ \| (.+) \|$/gm)].map(([, cell = '']) => cell);
-  // A title may be cut off with an ellipsis.
-  const titles = noticed.flatMap((cell) => [...cell.matchAll(/_(.+?)( …)?_/g)].map(([, title = '']) => title));
-  expect(titles.length).toBeGreaterThan(20);
-  expect(titles.filter((title) => !sources.includes(title))).toEqual([]);
+test.each(Object.keys(INVARIANTS))('the document lists the files that have tests of %s', (name) => {
+  const tag = new RegExp(`\\{\\s*tags: \\[[^\\]]*'${name}'`);
+  const tagged = globSync('test/**/*.test.ts', { cwd: ROOT }).filter((file) =>
+    tag.test(readFileSync(join(ROOT, file), 'utf8')),
+  );
+  expect(tagged.length).toBeGreaterThan(0);
+  expect(SECTIONS.get(name)?.files).toEqual(tagged.sort());
+});
+
+test('the document names files that exist', () => {
+  const files = [...DOCUMENT.matchAll(/`(?:test|src|docs)\/[^`*]+\.\w+`/g)].map(([file]) => file.slice(1, -1));
+  expect(files.length).toBeGreaterThan(50);
+  expect(files.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
 });

@@ -160,13 +160,17 @@ describe('entry items', () => {
       { BS: [Uint8Array.of(251), Uint8Array.of(4, 1), Uint8Array.of(4)] },
       { BS: [Uint8Array.of(4), Uint8Array.of(251), Uint8Array.of(4, 1)] },
     ],
-  ])('reads a native body the same whatever the order of %s, and from an archive', (_what, one, other) => {
-    const items = [one, other].map((attribute) => ({ ...encodeEntry(entryAt(LOG, position)), B: attribute }));
-    const archived = items.map((item) => decodeItemLine(encodeItemLine(item)));
-    // As text, since the order of keys does not matter to an equality.
-    const read = [...items, ...archived].map((item) => show(decodeEntry(item).body));
-    expect(new Set(read).size).toBe(1);
-  });
+  ])(
+    'reads a native body the same whatever the order of %s, and from an archive',
+    { tags: ['I9'] },
+    (_what, one, other) => {
+      const items = [one, other].map((attribute) => ({ ...encodeEntry(entryAt(LOG, position)), B: attribute }));
+      const archived = items.map((item) => decodeItemLine(encodeItemLine(item)));
+      // As text, since the order of keys does not matter to an equality.
+      const read = [...items, ...archived].map((item) => show(decodeEntry(item).body));
+      expect(new Set(read).size).toBe(1);
+    },
+  );
 
   test('takes a key __proto__ of a native body for a key like any other', () => {
     const item = { ...encodeEntry(entryAt(LOG, position)), B: { M: Object.fromEntries([['__proto__', { N: '1' }]]) } };

@@ -107,16 +107,22 @@ async function queueOf(logs: number): Promise<Queue> {
 }
 
 describe('a job', () => {
-  test.each([6, 12])('outlasts an outage of %i hours, and is done within 15 minutes of its end', async (hours) => {
-    const queue = await queueOf(10);
-    await queue.pass(hours * HOUR_MS, () => 'outage');
-    expect(queue.done.size).toBe(0);
-    await queue.pass(15 * MINUTE_MS, () => 'well');
-    expect(queue.done.size).toBe(10);
-    expect(queue.messages.stats()).toEqual({ waiting: 0, inFlight: 0, dead: 0 });
-  });
+  test.each([6, 12])(
+    'outlasts an outage of %i hours, and is done within 15 minutes of its end',
+    { tags: ['I5'] },
+    async (hours) => {
+      const queue = await queueOf(10);
+      await queue.pass(hours * HOUR_MS, () => 'outage');
+      expect(queue.done.size).toBe(0);
+      await queue.pass(15 * MINUTE_MS, () => 'well');
+      expect(queue.done.size).toBe(10);
+      expect(queue.messages.stats()).toEqual({ waiting: 0, inFlight: 0, dead: 0 });
+    },
+  );
 
-  test('that always fails is a dead letter after 14 hours and 26 minutes, and delays no other log', async () => {
+  test('that always fails is a dead letter after 14 hours and 26 minutes, and delays no other log', {
+    tags: ['I6'],
+  }, async () => {
     const queue = await queueOf(2);
     const [poisoned, other] = [...queue.logs];
     const fate = (log: LogId): Fate => (log === poisoned ? 'outage' : 'well');

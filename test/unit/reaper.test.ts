@@ -153,7 +153,7 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual(['a']);
   });
 
-  test('leaves what is written again between its listing and its removal', async () => {
+  test('leaves what is written again between its listing and its removal', { tags: ['I4'] }, async () => {
     const { bucket, before } = await condemned();
     bucket.ms += GRACE;
     const reaper = bucket.reaper({ before });

@@ -359,7 +359,7 @@ describe('what an archived segment lost', () => {
     }
   }
 
-  test.each(where)('is made again byte for byte if a build makes the same, %s', async (entries) => {
+  test.each(where)('is made again byte for byte if a build makes the same, %s', { tags: ['I2'] }, async (entries) => {
     const { sheet, own } = await archivedSheet(entries);
     const before = await sheet.contents();
     for (const key of own) {
@@ -377,6 +377,7 @@ describe('what an archived segment lost', () => {
 
   test.each(where)(
     'is the chunk of a snapshot with waiting edits: the segment gets another archive, %s',
+    { tags: ['I2'] },
     async (entries) => {
       const { sheet, own, last } = await archivedSheet(entries, 'waiting');
       const state = await replayedAt(sheet, last);

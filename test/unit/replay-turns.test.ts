@@ -83,19 +83,23 @@ function whole(sheet: SheetLog) {
 }
 
 describe('a replay in turns', () => {
-  test.each([5, 6, 9, 14])('of %d seconds gives the answer of a replay without turns', async (seconds) => {
-    const { sheet } = await longLog();
-    const before = await sheet.contents();
-    const { from: _from, entries, ...expected } = await whole(sheet);
-    expect(expected.equal).toBe(true);
-    const answers = await turns(sheet, seconds);
-    expect(answers.length).toBeGreaterThan(1);
-    const [last, previous] = answers.toReversed();
-    if (previous?.outcome !== 'partial') throw new Error('the turn before the last one is not partial');
-    expect(last).toMatchObject({ ...expected, from: previous.equalUpTo });
-    expect(last?.entries).toBeLessThan(entries);
-    expect(await sheet.contents()).toEqual(before);
-  });
+  test.each([5, 6, 9, 14])(
+    'of %d seconds gives the answer of a replay without turns',
+    { tags: ['I1'] },
+    async (seconds) => {
+      const { sheet } = await longLog();
+      const before = await sheet.contents();
+      const { from: _from, entries, ...expected } = await whole(sheet);
+      expect(expected.equal).toBe(true);
+      const answers = await turns(sheet, seconds);
+      expect(answers.length).toBeGreaterThan(1);
+      const [last, previous] = answers.toReversed();
+      if (previous?.outcome !== 'partial') throw new Error('the turn before the last one is not partial');
+      expect(last).toMatchObject({ ...expected, from: previous.equalUpTo });
+      expect(last?.entries).toBeLessThan(entries);
+      expect(await sheet.contents()).toEqual(before);
+    },
+  );
 
   test('compares snapshots in which edits wait', async () => {
     const { sheet, snapshots } = await longLog();
@@ -127,22 +131,26 @@ describe('a replay in turns', () => {
     expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
-  test.each([4, 5, 6, 11])('of %d seconds finds the wrong snapshot on which the others were built', async (seconds) => {
-    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
-    const snapshots: Position[] = [];
-    let wrong: Position | undefined;
-    for (let i = 0; i < 6; i++) {
-      await sheet.edit(set(i, 0, `edit ${i}`), set(i, 1, `and ${i}`));
-      const [first] = snapshots;
-      if (i === 3 && first !== undefined) {
-        wrong = await forge(sheet, first);
-        snapshots.push(wrong);
-      } else snapshots.push(await sheet.completed());
-    }
-    const answers = await turns(sheet, seconds);
-    expect(answers.slice(0, -1).every(({ outcome }) => outcome === 'partial')).toBe(true);
-    expect(answers.at(-1)).toMatchObject({ outcome: 'replayed', equal: false, position: wrong, snapshot: wrong });
-  });
+  test.each([4, 5, 6, 11])(
+    'of %d seconds finds the wrong snapshot on which the others were built',
+    { tags: ['I1'] },
+    async (seconds) => {
+      const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+      const snapshots: Position[] = [];
+      let wrong: Position | undefined;
+      for (let i = 0; i < 6; i++) {
+        await sheet.edit(set(i, 0, `edit ${i}`), set(i, 1, `and ${i}`));
+        const [first] = snapshots;
+        if (i === 3 && first !== undefined) {
+          wrong = await forge(sheet, first);
+          snapshots.push(wrong);
+        } else snapshots.push(await sheet.completed());
+      }
+      const answers = await turns(sheet, seconds);
+      expect(answers.slice(0, -1).every(({ outcome }) => outcome === 'partial')).toBe(true);
+      expect(answers.at(-1)).toMatchObject({ outcome: 'replayed', equal: false, position: wrong, snapshot: wrong });
+    },
+  );
 
   test('makes no request for snapshots on the way while its time is not short', async () => {
     const { sheet } = await longLog();

@@ -87,7 +87,9 @@ describe('replay', () => {
     expect(await replayed(sheet, second)).toMatchObject({ position: second, equal: true, snapshot: second });
   });
 
-  test('shows a snapshot that is not the fold of its log, and those that were built on it', async () => {
+  test('shows a snapshot that is not the fold of its log, and those that were built on it', {
+    tags: ['I1'],
+  }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
     const good = await sheet.completed();

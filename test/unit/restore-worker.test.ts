@@ -204,7 +204,7 @@ describe('a segment cannot be restored', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('over an entry in the table that is another one', async () => {
+  test('over an entry in the table that is another one', { tags: ['I3'] }, async () => {
     const { sheet, items } = await expiredSheet((entry) => entry !== 7);
     const altered = { ...items[7], foreign: { S: 'altered' } };
     await sheet.tables.putItems([altered]);
@@ -290,7 +290,7 @@ describe('what was restored', () => {
     expect(await sheet.items()).toEqual([]);
   });
 
-  test('is not said to have expired by a job that came before all was back', async () => {
+  test('is not said to have expired by a job that came before all was back', { tags: ['I5'] }, async () => {
     for (const policy of [TTL, DELETE]) {
       const { sheet } = await expiredSheet(() => true);
       const place = { log: sheet.log, segment: 0 };

@@ -162,7 +162,7 @@ describe('a root', () => {
   });
 });
 
-describe('a root that nobody could read is not made', () => {
+describe('a root that nobody could read is not made', { tags: ['I2'] }, () => {
   const leaf = (weight: number, value: Uint8Array): Leaf => {
     const ends = new Uint32Array([value.length]);
     return { level: 0, keys: [1], bytes: value, ends, weights: [weight], count: 1, weight };

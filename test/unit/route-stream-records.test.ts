@@ -105,7 +105,7 @@ describe('route', () => {
     expect(await jobsIn(deps.queue)).toEqual([job(0, 9)]);
   });
 
-  test('copies of a record make one job', async () => {
+  test('copies of a record make one job', { tags: ['I5'] }, async () => {
     const deps = open();
     const records = [snapshot(0, 0), snapshot(0, 7)];
     await route(deps, records);
@@ -134,7 +134,9 @@ describe('route', () => {
     expect(await jobsIn(deps.queue)).toEqual([job(0, 1), job(0, 2), job(0, 3, B)]);
   });
 
-  test('where sending fails, that record is the first failure; given again, nothing is lost and nothing twice', async () => {
+  test('where sending fails, that record is the first failure; given again, nothing is lost and nothing twice', {
+    tags: ['I5'],
+  }, async () => {
     const outage = new Error('queue unreachable');
     const queue = new MemoryJobQueue();
     let sends = 0;

@@ -8,7 +8,7 @@ import { dieAt } from '../support/die-at.ts';
 import { type Contents, portsAround, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
 
 describe('a job that comes again', () => {
-  test('writes nothing where its snapshot is complete', async () => {
+  test('writes nothing where its snapshot is complete', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const position = await sheet.completed();
@@ -19,7 +19,7 @@ describe('a job that comes again', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('does not move Last Snapshot back where a newer one is complete', async () => {
+  test('does not move Last Snapshot back where a newer one is complete', { tags: ['I2'] }, async () => {
     const sheet = await SheetLog.create();
     const first = await sheet.completed();
     const second = await sheet.completed();
@@ -27,7 +27,7 @@ describe('a job that comes again', () => {
     expect(await sheet.lastSnapshot()).toBe(second.entry);
   });
 
-  test('moves Last Snapshot and nothing else where the root is on the entry already', async () => {
+  test('moves Last Snapshot and nothing else where the root is on the entry already', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const position = await sheet.snapshot();
@@ -43,7 +43,7 @@ describe('a job that comes again', () => {
     expect(await sheet.lastSnapshot()).toBe(position.entry);
   });
 
-  test('ends as the first time would have, wherever that one died', async () => {
+  test('ends as the first time would have, wherever that one died', { tags: ['I2', 'I5'] }, async () => {
     const prepared = async (): Promise<{ sheet: SheetLog; position: Position }> => {
       const sheet = await SheetLog.create();
       await sheet.fill(5, 5);
@@ -98,7 +98,7 @@ describe('a job that cannot be done', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('fails, to be tried again, where a store does not answer', async () => {
+  test('fails, to be tried again, where a store does not answer', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(40, 3);
     await sheet.completed();

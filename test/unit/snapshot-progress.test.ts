@@ -16,7 +16,9 @@ import { portsAround, set } from '../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('a build whose time is always up', () => {
-  test('comes a page further with each turn, and ends with the state that one turn would have given', async () => {
+  test('comes a page further with each turn, and ends with the state that one turn would have given', {
+    tags: ['I1'],
+  }, async () => {
     const log = await HurriedLog.create();
     await log.edits(44);
     const target = await log.ask();
@@ -69,7 +71,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('ends as ever, wherever a turn died', async () => {
+  test('ends as ever, wherever a turn died', { tags: ['I5'] }, async () => {
     const prepared = async (): Promise<{ log: HurriedLog; target: Position }> => {
       const log = await HurriedLog.create();
       await log.edits(29);
@@ -100,9 +102,9 @@ describe('a build whose time is always up', () => {
         expect((await verify(log.sheet.deps, LOG)).problems, at).toEqual([]);
       }
     }
-  }, 60_000);
+  });
 
-  test('removes the place where a turn ended once it has left behind the next one', async () => {
+  test('removes the place where a turn ended once it has left behind the next one', { tags: ['I4'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(34);
     const target = await log.ask();
@@ -183,7 +185,9 @@ describe('progress', () => {
     await log.expectRight(earlier);
   });
 
-  test('takes no snapshot more turns than its log has pages, whatever the order of jobs', async () => {
+  test('takes no snapshot more turns than its log has pages, whatever the order of jobs', {
+    tags: ['I5'],
+  }, async () => {
     for (let seed = 1; seed <= 25; seed++) {
       const random = new Random(seed);
       const log = await HurriedLog.create();
@@ -203,7 +207,7 @@ describe('progress', () => {
         await log.expectRight(target);
       }
     }
-  }, 60_000);
+  });
 
   test('does not throw an earlier snapshot back where every turn of it is followed by one of a later one', async () => {
     const log = await HurriedLog.create();
@@ -225,7 +229,7 @@ describe('progress', () => {
     await log.expectRight(later);
   });
 
-  test('of another version of the reducer is of no use, and the result says so', async () => {
+  test('of another version of the reducer is of no use, and the result says so', { tags: ['I1'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(34);
     const target = await log.ask();
@@ -276,7 +280,7 @@ describe('progress', () => {
         await sheet.blobs.delete(keys.map(({ key }) => key));
       },
     ],
-  ])('that %s stops no log: it is left aside and removed', async (_, reason, damage) => {
+  ])('that %s stops no log: it is left aside and removed', { tags: ['I5'] }, async (_, reason, damage) => {
     const log = await HurriedLog.create();
     await log.edits(44);
     const target = await log.ask();
@@ -321,7 +325,7 @@ describe('progress', () => {
     await log.expectRight(target);
   });
 
-  test('is not given up where the store does not answer', async () => {
+  test('is not given up where the store does not answer', { tags: ['I5'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(24);
     await log.ask();
@@ -334,7 +338,7 @@ describe('progress', () => {
     expect(await log.progress()).toEqual(before);
   });
 
-  test('lifts a stop only once it contains the entry that stopped the log', async () => {
+  test('lifts a stop only once it contains the entry that stopped the log', { tags: ['I7'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(24);
     await log.sheet.append({ type: NOTE, version: 1 });

@@ -8,7 +8,7 @@ import { recordWrites, SheetLog, set } from '../support/sheet-log.ts';
 import { FAULTY, NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('an entry that cannot be folded', () => {
-  test('stops its log with its place and the reason, until a person has it go on', async () => {
+  test('stops its log with its place and the reason, until a person has it go on', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const good = await sheet.completed();
     const poison = await sheet.append({ type: 'Pivot', version: 1 });
@@ -36,7 +36,7 @@ describe('an entry that cannot be folded', () => {
     expect(writes).toEqual(['put']);
   });
 
-  test('does not hold up a snapshot before it, whichever is built first', async () => {
+  test('does not hold up a snapshot before it, whichever is built first', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const before = await sheet.snapshot();
@@ -48,7 +48,9 @@ describe('an entry that cannot be folded', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
   });
 
-  test('is folded once a version of the reducer is deployed that knows it, and the stop is lifted', async () => {
+  test('is folded once a version of the reducer is deployed that knows it, and the stop is lifted', {
+    tags: ['I7'],
+  }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     await sheet.append({ type: NOTE, version: 1 });
@@ -59,7 +61,7 @@ describe('an entry that cannot be folded', () => {
     expect(await sheet.rows(position)).toEqual([['A']]);
   });
 
-  test('stops its log where the reducer fails with an error of its own', async () => {
+  test('stops its log where the reducer fails with an error of its own', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const poison = await sheet.append({ type: FAULTY, version: 1 });
     const result = await sheet.complete(await sheet.snapshot());
@@ -82,7 +84,7 @@ describe('an entry that cannot be folded', () => {
     expect(result).toMatchObject({ stop: { message: expect.stringContaining(sheet.log) } });
   });
 
-  test('stops its log where it is not there at all', async () => {
+  test('stops its log where it is not there at all', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const [missing, position] = [
       { segment: 0, entry: 1 },
@@ -97,7 +99,9 @@ describe('an entry that cannot be folded', () => {
   });
 });
 
-test('a chunk that is missing below the snapshot to start from stops the log, and is named', async () => {
+test('a chunk that is missing below the snapshot to start from stops the log, and is named', {
+  tags: ['I7'],
+}, async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(40, 3);
   const base = await sheet.root(await sheet.completed());

@@ -24,7 +24,7 @@ describe('a snapshot', () => {
     expect(await sheet.lastSnapshot()).toBe(0);
   });
 
-  test('holds the entries before its own, and none after', async () => {
+  test('holds the entries before its own, and none after', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'), set(1, 1, 'b'));
     const position = await sheet.snapshot();
@@ -34,7 +34,7 @@ describe('a snapshot', () => {
     expect(await sheet.lastSnapshot()).toBe(position.entry);
   });
 
-  test('is built from the one before it and only the entries since', async () => {
+  test('is built from the one before it and only the entries since', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'), { type: 'Insert Rows', position: 0, count: 1 });
     const first = await sheet.completed();
@@ -44,7 +44,7 @@ describe('a snapshot', () => {
     expect(await sheet.rows(second)).toEqual([['b'], [], ['a']]);
   });
 
-  test('of a new segment is built from the last one of the segment before', async () => {
+  test('of a new segment is built from the last one of the segment before', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const first = await sheet.completed();
@@ -56,7 +56,7 @@ describe('a snapshot', () => {
     expect([await sheet.lastSnapshot(0), await sheet.lastSnapshot(1)]).toEqual([first.entry, 0]);
   });
 
-  test('has the same state whether it is built in order or after later ones', async () => {
+  test('has the same state whether it is built in order or after later ones', { tags: ['I1'] }, async () => {
     const states: string[][] = [];
     for (const order of [
       [0, 1, 2],
@@ -79,7 +79,7 @@ describe('a snapshot', () => {
     expect(states[2]).toEqual(states[0]);
   });
 
-  test('has the same state however little memory its batches are given', async () => {
+  test('has the same state however little memory its batches are given', { tags: ['I1'] }, async () => {
     const hashes: string[] = [];
     for (const batchBytes of [undefined, 1]) {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -105,7 +105,9 @@ describe('a snapshot', () => {
     expect((await sheet.contents()).objects).toHaveProperty([key]);
   });
 
-  test('is written in an order in which each thing has what it needs: chunks, root, entry, Last Snapshot', async () => {
+  test('is written in an order in which each thing has what it needs: chunks, root, entry, Last Snapshot', {
+    tags: ['I2'],
+  }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(30, 1, 300);
     await sheet.fill(3, 1, 5_000);
@@ -174,7 +176,7 @@ function fail(): never {
 }
 
 describe('a new version of the reducer', () => {
-  test('starts again from the log, and says so', async () => {
+  test('starts again from the log, and says so', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     await sheet.completed();
@@ -189,7 +191,9 @@ describe('a new version of the reducer', () => {
     expect(await sheet.rows(position)).toEqual([['A', 'B']]);
   });
 
-  test('leaves a snapshot alone that the old one completed while it was building the same', async () => {
+  test('leaves a snapshot alone that the old one completed while it was building the same', {
+    tags: ['I5'],
+  }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();
@@ -212,7 +216,7 @@ function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): SheetPorts {
 }
 
 describe('a twin that was faster', () => {
-  test('is agreed with where it built the same state', async () => {
+  test('is agreed with where it built the same state', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(10, 2);
     const position = await sheet.snapshot();
@@ -222,7 +226,7 @@ describe('a twin that was faster', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 
-  test('stops the log where the reducer gave it another state', async () => {
+  test('stops the log where the reducer gave it another state', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();

@@ -75,7 +75,7 @@ describe('status', () => {
     expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ chunks: chunks.length, bytes });
   });
 
-  test('says why and since when a log is stopped, until it goes on', async () => {
+  test('says why and since when a log is stopped, until it goes on', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const poison = await sheet.append({ type: 'Pivot', version: 1 });
     await sheet.complete(await sheet.snapshot());

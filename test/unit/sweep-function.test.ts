@@ -156,7 +156,9 @@ describe('the sweep function', () => {
     expect(swept.queues.maintenance.size).toBe(40);
   });
 
-  test('has a worker that is slower than the sweeps do everything, nothing twice, and starves no log', async () => {
+  test('has a worker that is slower than the sweeps do everything, nothing twice, and starves no log', {
+    tags: ['I6'],
+  }, async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     const logs: LogId[] = [];
@@ -180,7 +182,9 @@ describe('the sweep function', () => {
     for (const log of logs) expect(await swept.sheets.tables.getSegment(log, 1)).toHaveProperty('archive');
   });
 
-  test('asks again for a lost message: at the next sweep if the queue is empty, else a day later', async () => {
+  test('asks again for a lost message: at the next sweep if the queue is empty, else a day later', {
+    tags: ['I5'],
+  }, async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     const [lost, waits] = [await swept.sheets.atRest(2), await swept.sheets.atRest(2)];

@@ -155,7 +155,9 @@ describe('a sweep finds a snapshot', () => {
     expect((await sheets.ask()).asked).toEqual([snapshotJob(log, positions[2] ?? START)]);
   });
 
-  test('whose root was written when the process died, so that Last Snapshot does not tell of it', async () => {
+  test('whose root was written when the process died, so that Last Snapshot does not tell of it', {
+    tags: ['I5'],
+  }, async () => {
     const sheets = new SheetLogs();
     const log = await sheets.client.createLog();
     for (const position of [START, { segment: 0, entry: 2 }]) {
@@ -534,7 +536,7 @@ describe('a sweep finds what is left over', () => {
 });
 
 describe('a log that was stopped by an error', () => {
-  test('goes on after a sweep, once what was wrong is mended', async () => {
+  test('goes on after a sweep, once what was wrong is mended', { tags: ['I5'] }, async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const faulty = await sheets.edit(log, cell(0, 'a'));
@@ -673,7 +675,7 @@ describe('one log that is broken', () => {
     expect((await sheets.ask({}, { blobs })).asked.filter(({ kind }) => kind === 'collect')).toEqual([]);
   });
 
-  test('by a segment that cannot be read is named, and all others are looked at', async () => {
+  test('by a segment that cannot be read is named, and all others are looked at', { tags: ['I6'] }, async () => {
     const sheets = new SheetLogs();
     const logs = await many(sheets);
     const [log, left] = [newLogId(), logs[0] ?? newLogId()];

@@ -51,7 +51,7 @@ describe('verify', () => {
   test.each([
     ['has no root', false],
     ['is not there', true],
-  ])('finds that the entry which Last Snapshot names %s; a rebuild mends it', async (_, isGone) => {
+  ])('finds that the entry which Last Snapshot names %s; a rebuild mends it', { tags: ['I2'] }, async (_, isGone) => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const { segment, entry } = await sheet.completed();
@@ -86,7 +86,7 @@ describe('verify', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('finds each single chunk that is gone, and goes on', async () => {
+  test('finds each single chunk that is gone, and goes on', { tags: ['I2'] }, async () => {
     const { sheet, keys } = await threeSnapshots();
     for (const key of keys) {
       const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
@@ -115,7 +115,7 @@ describe('verify', () => {
     }
   });
 
-  test('finds all of them where several are wrong at once', async () => {
+  test('finds all of them where several are wrong at once', { tags: ['I7'] }, async () => {
     const { sheet, keys } = await threeSnapshots();
     const clean = await verify(sheet.deps, sheet.log);
     const lowest: string[] = [];
