@@ -1,6 +1,5 @@
 import Table from 'cli-table3';
-import { count } from '../../src/cli/format.ts';
-import { formatBytes } from '../../src/cli/output.ts';
+import { count, formatBytes } from '../../src/cli/format.ts';
 import { PRICES, priceOf, type Usage } from '../../src/cli/prices.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { Replayed } from '../../src/workers/inspect/replay.ts';

@@ -9,15 +9,15 @@ import type { EditLine } from './edit-line.ts';
 import type { Environment } from './environment.ts';
 import { withPauses } from './output.ts';
 
-/** A new segment that is refused is tried again after this many entries. */
+/** The number of entries after which a refused segment start is tried again. */
 const SEGMENT_RETRY_ENTRIES = 16;
 
 export interface AppendOptions {
-  /** A Snapshot entry after every so many entries. */
+  /** Entries between two Snapshot entries; without it, only the file asks for snapshots. */
   readonly snapshotEvery?: number | undefined;
-  /** A new segment after every so many entries, or as soon after that as the rule allows. */
+  /** Entries per segment. A segment gets more if its first snapshot is not complete by then. */
   readonly segmentEvery?: number | undefined;
-  /** Whether check lines are compared with the sheet, loaded anew each time. */
+  /** Whether check lines are compared with the sheet. Each comparison loads the sheet again. */
   readonly check: boolean;
 }
 
@@ -26,7 +26,7 @@ export interface AppendCounts {
   snapshots: number;
   segments: number;
   checks: number;
-  /** Check lines that were passed over, for want of `check`. */
+  /** Check lines that were skipped because `check` is off. */
   unchecked: number;
 }
 
@@ -35,10 +35,10 @@ export class Appender {
   readonly counts: AppendCounts = { entries: 0, snapshots: 0, segments: 0, checks: 0, unchecked: 0 };
   /** The last entry that was appended. */
   last: Position | undefined;
-  /** Number of the last line that is done; 0 if none is. */
+  /** Number of the last line that is done; 0 before the first. */
   done = 0;
-  /** Number of a line that is being appended or failed: nobody knows yet whether the log has it. */
-  onItsWay: number | undefined;
+  /** Number of a line that is being appended or has failed. The log may have its entry or not. */
+  inFlight: number | undefined;
   readonly #environment: Environment;
   readonly #log: LogId;
   readonly #options: AppendOptions;
@@ -55,9 +55,9 @@ export class Appender {
   }
 
   async append(line: EditLine, number: number): Promise<void> {
-    if (line.kind !== 'check') this.onItsWay = number;
+    if (line.kind !== 'check') this.inFlight = number;
     await this.#append(line, number);
-    this.onItsWay = undefined;
+    this.inFlight = undefined;
     this.done = number;
   }
 
@@ -126,20 +126,23 @@ export class Appender {
     if (found === sha256 && height === rows) return;
     throw new CheckFailedError(
       number,
-      `the sheet has ${height} rows and hashes to ${found}, not ${rows} and ${sha256}`,
+      `the sheet has ${height} rows with hash ${found}, and the line expects ${rows} rows with hash ${sha256}`,
       {
         log: this.#log,
         ...this.last,
         advice:
           snapshot === undefined
-            ? 'Compare the file with what the log held before: it was folded from its beginning'
-            : `Run 'logfold replay LOG' to see whether the snapshot at ${snapshot.segment}/${snapshot.entry} is right, from which it was loaded`,
+            ? 'Compare the file with the entries that the log had before: the sheet was folded from the first entry'
+            : `Run 'logfold replay LOG' to check the snapshot at ${snapshot.segment}/${snapshot.entry}, from which the sheet was loaded`,
       },
     );
   }
 }
 
-/** The hash of rows as `JSON.stringify` writes an array of them, which may be longer than a string can be. */
+/**
+ * Hashes rows as `JSON.stringify` writes their array. The array itself may be too long for a
+ * string.
+ */
 async function hashRows(rows: AsyncIterable<string[]>): Promise<{ readonly height: number; readonly hash: string }> {
   const hash = createHash('sha256').update('[');
   let height = 0;

@@ -19,7 +19,7 @@ export function command(name: string, description: string) {
     .option('--bucket <name>', 'the S3 bucket for snapshots and large bodies', process.env.LOGFOLD_BUCKET)
     .option(
       '--reducer <file>',
-      `the ES module of the reducer that is deployed; ${spreadsheet.name}, or nothing, for the one that comes with logfold`,
+      `the ES module of the deployed reducer; by default ${spreadsheet.name}, which comes with logfold`,
       process.env.LOGFOLD_REDUCER,
     )
     .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)
@@ -29,8 +29,8 @@ export function command(name: string, description: string) {
 }
 
 /**
- * Lets the errors of a command's options name the option, which parsers do not know, and refuses an option as the value
- * of another one: commander would take it.
+ * Names the option in each error of its parser, because parsers do not know the option. Also
+ * refuses an option as the value of another option: commander accepts it.
  */
 export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
   const names = new Set(command.options.map(({ long }) => long));
@@ -39,7 +39,7 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
     if (!option.required) continue;
     option.argParser((word: string, previous: unknown): unknown => {
       try {
-        if (names.has(word)) throw new UsageError(`needs a value, and '${word}' is an option`);
+        if (names.has(word)) throw new UsageError(`needs a value, but '${word}' is an option`);
         return parseArg === undefined ? word : parseArg(word, previous);
       } catch (error) {
         if (error instanceof UsageError) error.message = `${long ?? option.name()}: ${error.message}`;
@@ -52,14 +52,15 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
 
 export interface CommonOptions extends Place {
   readonly json: boolean;
-  /** Whether the command ends by itself soon after its signal is aborted. Any other one is left where it is. */
+  /** Whether the command ends by itself soon after a signal. Nobody waits for other commands. */
   readonly endsItself?: boolean | undefined;
 }
 
 /**
- * Opens the place that the options name, runs a command there, and closes it however that ends.
- * @param run told what the first signal to the process aborts
- * @throws InterruptedError if a signal came: the caller has to end the process, since the command may still go on
+ * Opens the place that the options name, runs a command there, and always closes the place.
+ * @param run receives an abort signal, which the first signal to the process aborts
+ * @throws InterruptedError if a signal came; the caller must end the process, because the command
+ * may still be running
  */
 export async function inEnvironment(
   options: CommonOptions,
@@ -75,20 +76,20 @@ export async function inEnvironment(
       output.close();
       throw error;
     }
-    // What fails because the engine went away is explained by that, not by the refused connection.
+    // A lost engine explains the error better than the refused connection does.
     throw environment.lost.aborted ? environment.lost.reason : error;
   } finally {
     await environment.close();
   }
 }
 
-/** Requests to tables and bucket so far. */
+/** The number of requests to tables and bucket so far. */
 function requestsOf({ tables, blobs }: Environment): number {
   const { gets, puts, lists, deletes } = blobs.usage();
   return tables.requests + gets + puts + lists + deletes;
 }
 
-/** Parsers for arguments; commander shows their errors as they are. */
+/** Parsers for arguments. Commander prints their errors unchanged. */
 export const parse = {
   log: parseLogId,
   position: parsePosition,
@@ -96,17 +97,18 @@ export const parse = {
   count: (text: string): number => {
     const count = Number(text);
     if (!/^\d+$/.test(text) || count < 1 || !Number.isSafeInteger(count)) {
-      throw new UsageError(`'${text}' is not a whole number from 1`);
+      throw new UsageError(`'${text}' is not a whole number above 0`);
     }
     return count;
   },
   /**
-   * The number of a segment or entry.
+   * Parses the number of a segment.
    * @throws UsageError
    */
   number: (text: string): number => {
     const number = Number(text);
-    if (!/^\d{1,10}$/.test(text) || number > MAX_NUMBER) throw new UsageError(`'${text}' is not a number of a segment`);
+    if (!/^\d{1,10}$/.test(text) || number > MAX_NUMBER)
+      throw new UsageError(`'${text}' is not the number of a segment`);
     return number;
   },
   /** @throws UsageError */

@@ -25,7 +25,7 @@ const TYPES = {
   deleteColumns: 'Delete Columns',
 } as const;
 
-/** What one line of an edits file asks for. Times are epoch seconds. */
+/** A parsed line of an edits file. Times are epoch seconds. */
 export type EditLine =
   | { readonly kind: 'edit'; readonly time: number | undefined; readonly edit: SheetEdit; readonly body: Value }
   | { readonly kind: 'check'; readonly rows: number; readonly sha256: string }
@@ -35,7 +35,8 @@ export type EditLine =
 /**
  * Reads one line of an edits file.
  * @param number of the line, from 1
- * @throws EditLineInvalidError where it is malformed, reaches outside of the sheet, or holds a value that cannot be stored
+ * @throws EditLineInvalidError if the line is malformed, reaches outside the sheet, or holds a
+ * value that cannot be stored
  */
 export function parseEditLine(text: string, number: number): EditLine {
   const line = parseLine(text, number);
@@ -58,13 +59,16 @@ function parseLine(text: string, number: number): z.infer<typeof schema> {
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw new EditLineInvalidError(number, 'it is not JSON', { advice: 'Write one JSON object in each line', cause });
+    throw new EditLineInvalidError(number, 'the line is not JSON', {
+      advice: 'Write one JSON object in each line',
+      cause,
+    });
   }
   const parsed = schema.safeParse(json);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const place = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.join('.')}`;
-  throw new EditLineInvalidError(number, `${issue?.message ?? 'it is not an edit'}${place}`, {
+  throw new EditLineInvalidError(number, `${issue?.message ?? 'the line is not an edit'}${place}`, {
     advice:
       'Write a line whose op is set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot or segment',
   });

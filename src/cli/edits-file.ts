@@ -15,17 +15,17 @@ const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
 interface NumberedLine {
-  /** From 1. */
+  /** Counts from 1. */
   readonly number: number;
   readonly line: EditLine;
 }
 
-/** A file of edits that has been read through once and found good, so that appending it fails at no line's form. */
+/** A file of edits without malformed lines: it has been read to its end once. */
 export interface EditsFile {
   /** Lines that are not blank. */
   readonly count: number;
   /**
-   * The lines again.
+   * Reads the lines again.
    * @throws UsageError if something has written to the file since it was opened
    */
   lines(): AsyncGenerator<NumberedLine>;
@@ -33,9 +33,9 @@ export interface EditsFile {
 }
 
 /**
- * Opens a file of edits, `-` for standard input. What can be read only once, such as a pipe, is kept in a temporary file
- * meanwhile.
- * @throws UsageError where there is no such file
+ * Opens a file of edits, `-` for standard input. A source that can be read only once, such as a
+ * pipe, is copied to a temporary file until it is closed.
+ * @throws UsageError if there is no such file
  * @throws EditLineInvalidError for the first line that is malformed
  */
 export async function openEdits(file: string): Promise<EditsFile> {
@@ -48,7 +48,7 @@ export async function openEdits(file: string): Promise<EditsFile> {
       const now = await look(path, file);
       if (now.ino === before.ino && now.size === before.size && now.mtimeNs === before.mtimeNs) return;
       throw new UsageError(`'${file}' changed while it was read`, {
-        advice: 'Copy it first. The end of the log shows what was appended of it',
+        advice: 'Copy the file first. The end of the log shows which lines were appended',
       });
     };
     async function* lines(): AsyncGenerator<NumberedLine> {
@@ -60,7 +60,7 @@ export async function openEdits(file: string): Promise<EditsFile> {
           yield line;
         }
       } finally {
-        // Better than what is wrong with half a line.
+        // A change of the file explains a malformed line.
         await requireSame();
       }
     }
@@ -77,13 +77,13 @@ interface Source {
 }
 
 async function readableTwice(file: string): Promise<Source> {
-  // The latter cannot be opened where it is a socket.
+  // `/dev/stdin` cannot be opened if it is a socket.
   if (file === '-' || file === '/dev/stdin') return spool(standardInput(), file);
   const stats = await look(file, file);
   return stats.isFile() || stats.isDirectory() ? { path: file, close: () => {} } : spool(createReadStream(file), file);
 }
 
-/** @throws UsageError if it is a directory, which Node takes for an empty stream */
+/** @throws UsageError if standard input is a directory, which Node reads as an empty stream */
 function standardInput(): NodeJS.ReadableStream {
   if (!fstatSync(STANDARD_INPUT).isDirectory()) return process.stdin;
   throw new UsageError('standard input cannot be read: it is a directory', { advice: ADVICE });
@@ -110,7 +110,7 @@ async function look(path: string, file: string): Promise<BigIntStats> {
   }
 }
 
-/** @param file as the caller named it */
+/** @param file its name in error messages */
 async function* readLines(path: string, file: string): AsyncGenerator<NumberedLine> {
   let number = 0;
   try {
@@ -123,7 +123,7 @@ async function* readLines(path: string, file: string): AsyncGenerator<NumberedLi
   }
 }
 
-/** Lines end at line feeds alone, and not at U+2028, which JSON may contain. */
+/** Splits at line feeds only. JSON may contain U+2028, so U+2028 ends no line. */
 async function* splitLines(parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let number = 1;
   let begun: Buffer[] = [];
@@ -131,8 +131,8 @@ async function* splitLines(parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer>
   const add = (part: Buffer): void => {
     length += part.length;
     if (length > MAX_LINE_BYTES) {
-      throw new EditLineInvalidError(number, `it is longer than ${MAX_LINE_BYTES} bytes`, {
-        advice: 'Write several lines instead of this one',
+      throw new EditLineInvalidError(number, `the line is longer than ${MAX_LINE_BYTES} bytes`, {
+        advice: 'Split the edit into several lines',
       });
     }
     begun.push(part);
@@ -153,10 +153,10 @@ async function* splitLines(parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer>
 function decodeLine(bytes: Buffer, number: number): string {
   const text = bytes.at(-1) === CARRIAGE_RETURN ? bytes.subarray(0, -1) : bytes;
   try {
-    // It takes away the byte order mark that some editors put before the first line.
+    // The decoder removes the byte order mark that some editors put before the first line.
     return new TextDecoder('utf-8', { fatal: true }).decode(text);
   } catch (cause) {
-    throw new EditLineInvalidError(number, 'it is not UTF-8', { advice: 'Save the file as UTF-8', cause });
+    throw new EditLineInvalidError(number, 'the line is not UTF-8', { advice: 'Save the file as UTF-8', cause });
   }
 }
 

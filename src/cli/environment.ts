@@ -31,35 +31,37 @@ import type { Reducer } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type ChosenReducer, chooseReducer, reducerGuard } from './reducer.ts';
 
-/** Where the tables and objects are, as the command line says it. */
+/** The tables and the bucket that the command line names. */
 export interface Place {
   readonly local?: string | undefined;
-  /** Whether the local directory, and tables in it, are made where they are missing: not where the name may be a typo. */
+  /** Whether to create a missing local directory and tables. Off by default: a name may be a typo. */
   readonly creates?: boolean | undefined;
   readonly entryTable?: string | undefined;
   readonly segmentTable?: string | undefined;
   readonly bucket?: string | undefined;
-  /** The file of a reducer's module, or the name of the one that comes with logfold. */
+  /** The file of a reducer's module, or the name of the reducer that comes with logfold. */
   readonly reducer?: string | undefined;
   readonly snapshotType: string;
   readonly endSegmentType: string;
 }
 
-/** Everything that commands work with, wired for one place. */
+/** The stores, clients and settings of one place. */
 export interface Environment {
   readonly tables: TableMeter;
   readonly blobs: MeteredBlobStore;
   readonly client: LogClient;
-  /** What every job takes but a queue and a policy. */
+  /** The dependencies of every job, except a queue and a policy. */
   readonly deps: ReturnType<typeof jobDeps>;
-  /** Throws ReducerForeignError where a log is not to be folded here: see {@link reducerGuard}. */
+  /**
+   * Throws ReducerForeignError if nobody chose this reducer for the log: see {@link reducerGuard}.
+   */
   readonly requireReducer: (log: LogId) => Promise<void>;
   readonly settings: TableSettings;
   readonly otherTables: (names: TableNames, options: { readonly dryRun: boolean }) => Promise<OtherTables>;
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: () => Promise<string>;
   readonly checkpoints: (streamArn: string) => CheckpointStore;
-  /** Aborted where the local engine is lost. */
+  /** Aborted when the local engine is lost. */
   readonly lost: AbortSignal;
   readonly endpoint: string | undefined;
   readonly close: () => Promise<void>;
@@ -68,17 +70,20 @@ export interface Environment {
 /** Other tables of the same schema, in the same place. */
 export interface OtherTables {
   readonly store: LogStore;
-  /** Names of those that did not exist: the local engine creates them, but for a dry run, to which they are empty. */
+  /**
+   * Names of tables that did not exist. The local engine creates them; a dry run treats them as
+   * empty.
+   */
   readonly created: readonly string[];
 }
 
-/** What the Entry table is set to. */
+/** Settings of the Entry table. */
 export interface TableSettings {
-  /** Write units that it takes a second. */
+  /** Write units that the table takes per second. */
   readonly writeCapacity: () => Promise<number>;
-  /** The attribute by which its items expire; undefined where they do not. */
+  /** The TTL attribute; undefined if TTL is off. */
   readonly ttlAttribute: () => Promise<string | undefined>;
-  /** Whether items stay though they have expired, since the engine only takes the setting. */
+  /** Whether expired items stay, because the engine accepts the TTL setting and ignores it. */
   readonly ignoresTtl: boolean;
 }
 
@@ -97,7 +102,7 @@ export async function openEnvironment(place: Place): Promise<Environment> {
 async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Promise<Environment> {
   if (place.bucket !== undefined) {
     throw new UsageError('--local and --bucket exclude each other', {
-      advice: 'Leave out --bucket: with --local, objects lie in the directory',
+      advice: 'Leave out --bucket: with --local, objects are in the directory',
     });
   }
   const { creates = false } = place;
@@ -143,14 +148,14 @@ async function requireTables(client: DynamoDBClient, names: TableNames, dir: str
   const [missing] = await missingTables(client, names);
   if (missing === undefined) return;
   throw new ResourceMissingError(`there is no table '${missing}' in '${dir}'`, {
-    advice: 'Check the names, or make it there with the create command; nothing was made',
+    advice: 'Check the names, or create the table with the create command; nothing was created',
   });
 }
 
 async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment> {
   const { entryTable, segmentTable, bucket } = place;
   if (entryTable === undefined || segmentTable === undefined || bucket === undefined) {
-    throw new UsageError('it is not said where the log is', {
+    throw new UsageError('the tables and the bucket are not given', {
       advice: 'Give --entry-table, --segment-table and --bucket, or --local DIR to try it on this machine',
     });
   }
@@ -164,7 +169,8 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
     otherTables: async (others) => ({ store: new DynamoDbLogStore({ client: dynamodb, ...others }), created: [] }),
     streams: new DynamoDBStreamsClient(config),
     streamArn: () => describeStream(dynamodb, entryTable),
-    // Without a directory of its own, each run reads the stream from its oldest record; what is done is passed over.
+    // There is no directory for checkpoints: each run reads the stream from its oldest record and
+    // skips finished snapshots.
     checkpoints: () => ({ load: async () => ({}), save: async () => {} }),
     lost: new AbortController().signal,
     endpoint,

@@ -1,11 +1,11 @@
 import { UsageError } from '../errors.ts';
 
-/** A number with what it counts, for a person: `1 entry`, `2 entries`. */
+/** A number and its noun for people: `1 chunk`, `2 chunks`. */
 export function count(number: number, one: string, many = `${one}s`): string {
   return `${number} ${number === 1 ? one : many}`;
 }
 
-/** `1 entry` or `2 entries`, which nearly every command tells of. */
+/** `1 entry` or `2 entries`. */
 export function countEntries(number: number): string {
   return count(number, 'entry', 'entries');
 }
@@ -13,7 +13,7 @@ export function countEntries(number: number): string {
 const SECONDS: Readonly<Record<string, number>> = { '': 1, s: 1, m: 60, h: 3600, d: 24 * 3600 };
 
 /**
- * Seconds from a text such as `90s`, `30m`, `24h` or `7d`; a number alone is seconds.
+ * Parses `90s`, `30m`, `24h` or `7d` to seconds. A number alone is seconds.
  * @throws UsageError
  */
 export function parseDuration(text: string): number {
@@ -25,7 +25,7 @@ export function parseDuration(text: string): number {
   return Number(match[1]) * unit;
 }
 
-/** Seconds for a person, in the largest unit that they fill. */
+/** Seconds for people, in the largest unit that divides them. */
 export function formatDuration(seconds: number): string {
   const [unit, size] = Object.entries(SECONDS).findLast(([, size]) => seconds >= size && seconds % size === 0) ?? [
     's',
@@ -34,7 +34,14 @@ export function formatDuration(seconds: number): string {
   return `${seconds / size}${unit === '' ? 's' : unit}`;
 }
 
-/** Epoch seconds as a date and time for a person, in UTC. */
+/** Epoch seconds as a date and time in UTC, for people. */
 export function formatDate(seconds: number): string {
   return new Date(seconds * 1000).toISOString().replace('.000', '');
+}
+
+/** A number of bytes for people. */
+export function formatBytes(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
 }

@@ -3,8 +3,8 @@ import { type JobDeps, type JobResult, runJob } from '../workers/dispatch/run-jo
 import { decodeJob, type Job } from '../workers/jobs/job.ts';
 
 /**
- * Does jobs in this process, each with those that follow from it. Collections that follow are put off, since a collection reads
- * all of a log: so one per log makes up for many jobs.
+ * Runs jobs in this process, each with the jobs that follow from it. Collections that follow are
+ * postponed: a collection reads the whole log, so one collection per log serves many jobs.
  */
 export class JobRunner {
   readonly #deps: Omit<JobDeps, 'queue'>;
@@ -16,19 +16,19 @@ export class JobRunner {
     this.#onResult = onResult;
   }
 
-  /** @returns whether anything was changed */
+  /** @returns whether more jobs may be due now than before */
   async run(job: Job): Promise<boolean> {
-    const waiting = [job];
+    const pending = [job];
     const queue: JobDeps['queue'] = {
       send: async ({ body }) => {
         const next = decodeJob(body);
         if (next.kind === 'collect' && job.kind !== 'collect') this.#collections.set(next.log, next);
-        else waiting.push(next);
+        else pending.push(next);
       },
     };
     if (job.kind === 'collect') this.#collections.delete(job.log);
     let changed = false;
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+    for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
       const result = await runJob({ ...this.#deps, queue }, next);
       changed ||= CHANGES.has(result.outcome);
       this.#onResult(next, result);
@@ -36,7 +36,7 @@ export class JobRunner {
     return changed;
   }
 
-  /** The collections that were put off and are to be done now, one for each log. */
+  /** Takes the postponed collections, one per log. */
   takeCollections(): Job[] {
     const jobs = [...this.#collections.values()];
     this.#collections.clear();
@@ -44,5 +44,5 @@ export class JobRunner {
   }
 }
 
-/** After these, more may be due than before. */
+/** After these outcomes, more jobs may be due than before. */
 const CHANGES: ReadonlySet<JobResult['outcome']> = new Set(['built', 'archived', 'expired', 'rebuilt']);

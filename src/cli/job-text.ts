@@ -1,17 +1,16 @@
 import { formatPosition } from '../ids/position.ts';
 import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { Job } from '../workers/jobs/job.ts';
-import { count, countEntries, formatDate } from './format.ts';
-import { formatBytes } from './output.ts';
+import { count, countEntries, formatBytes, formatDate } from './format.ts';
 
-/** What a job is for, for a person. */
+/** A job in words. */
 export function describeJob(job: Job): string {
   if ('position' in job) return `${job.kind} ${job.log} ${formatPosition(job.position)}`;
   if ('segment' in job) return `${job.kind} ${job.log} segment ${job.segment}`;
   return `${job.kind} ${job.log}`;
 }
 
-/** How a job ended, for a person; undefined where there was nothing to do. */
+/** A job and its result in words; undefined if there was nothing to do. */
 export function describeJobResult(job: Job, result: JobResult): string | undefined {
   const what = describeJob(job);
   switch (result.outcome) {
@@ -29,25 +28,25 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     case 'archived':
       return `${what}: ${countEntries(result.entries)}, ${formatBytes(result.bytes)} as ${formatBytes(result.stored)}`;
     case 'expired':
-      return `${what}: ${countEntries(result.entries)} ${result.entries === 1 ? 'is gone, or goes' : 'are gone, or go'} from ${formatDate(result.expires)} on`;
+      return `${what}: ${countEntries(result.entries)} ${result.entries === 1 ? 'leaves' : 'leave'} the table from ${formatDate(result.expires)} on`;
     case 'waiting':
-      return `${what}: the entries are deleted from ${formatDate(result.expires)} on`;
+      return `${what}: the entries may be deleted after ${formatDate(result.expires)}`;
     case 'collected': {
       const { removed, condemned, aborted } = result;
       if (removed.objects + condemned.objects + aborted === 0) return undefined;
-      const gone = `${count(removed.objects, 'object')} removed, ${formatBytes(removed.bytes)}`;
-      const later = `${condemned.objects} to go after a grace period, ${formatBytes(condemned.bytes)}`;
-      return `${what}: ${gone}; ${later}${aborted === 0 ? '' : `; ${count(aborted, 'unfinished upload')} given up`}`;
+      const done = `${count(removed.objects, 'object')} removed, ${formatBytes(removed.bytes)}`;
+      const later = `${condemned.objects} removable after the grace period, ${formatBytes(condemned.bytes)}`;
+      return `${what}: ${done}; ${later}${aborted === 0 ? '' : `; ${count(aborted, 'unfinished upload')} aborted`}`;
     }
     case 'refused':
       return `${what}: refused: ${result.error.message}`;
     case 'rebuilt': {
       const { snapshots, replaced, differed, entries } = result;
-      const wrong =
+      const difference =
         differed.length === 0
           ? ''
-          : `; ${differed.length} HAD ANOTHER STATE: ${differed.map(formatPosition).join(', ')}`;
-      return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${wrong}`;
+          : `; ${differed.length} HAD A DIFFERENT STATE: ${differed.map(formatPosition).join(', ')}`;
+      return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${difference}`;
     }
     case 'progress':
     case 'flushing':

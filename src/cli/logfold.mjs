@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// Plain JavaScript, so that a Node too old for the rest can still say so, or hand over to the one that is installed here.
+// Plain JavaScript: an old Node can run this file, and then starts the newer Node of node_modules
+// or prints an error.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import module from 'node:module';
@@ -11,18 +12,18 @@ const main = new URL('./main.ts', import.meta.url);
 endWithStarter();
 
 if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
-  // Kept in the temporary directory of the system, it halves the time until a command begins.
+  // The cache in the system's temporary directory halves the time until a command starts.
   module.enableCompileCache?.();
   const { run } = await import(main.href);
   process.exitCode = await run(process.argv.slice(2));
 } else {
   const pinned = fileURLToPath(new URL('../../node_modules/.bin/node', import.meta.url));
   if (!existsSync(pinned)) {
-    console.error(`logfold needs Node ${NEEDED} or newer, and this is ${process.version}. Run 'npm ci' here first.`);
+    console.error(`logfold needs Node ${NEEDED} or newer, but this is ${process.version}. Run 'npm ci' here first.`);
     process.exit(1);
   }
   const child = spawn(pinned, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
-    // The channel closes when this process ends, however it ends.
+    // The channel closes whenever this process ends, even if it is killed.
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     env: { ...process.env, LOGFOLD_HANDED_OVER: 'yes' },
   });
@@ -36,8 +37,8 @@ if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
 }
 
 /**
- * Sends this process a SIGHUP when the process that started it for a person has ended: an older Node, or npx. Either may be
- * killed without passing on a signal, and the person then believes that the command has ended.
+ * Sends this process a SIGHUP when its starter has ended: an older Node, or npx. If the starter is
+ * killed, it passes on no signal, and people believe that the command has ended too.
  */
 function endWithStarter() {
   const hangUp = () => process.kill(process.pid, 'SIGHUP');

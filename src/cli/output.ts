@@ -9,24 +9,24 @@ import { removeAtExit } from '../adapters/filesystem/temporary-paths.ts';
 import { LogfoldError, OutputFailedError, textOf, UsageError, type Where } from '../errors.ts';
 import { count, formatDuration } from './format.ts';
 
-/** Whether standard output has the one answer that a process gives. */
+/** Whether the process has written its only answer to standard output. */
 let answered = false;
 
-/** Where a command's answer goes: as text for a person, or as one JSON document for a machine. */
+/** A command's output: text for people, or one JSON document for programs. */
 export class Output {
   readonly json: boolean;
   readonly #requests: (() => number) | undefined;
   #closed = false;
 
-  /** @param requests how many were sent so far: progress shows them, since they go on whatever a command counts */
+  /** @param requests the number of requests so far, for progress bars */
   constructor(json: boolean, requests?: () => number) {
     this.json = json;
     this.#requests = requests;
   }
 
   /**
-   * The command's answer. Called once, at the end.
-   * @throws OutputFailedError if standard output is a file that takes nothing more
+   * Writes the command's answer. Commands call it once, at the end.
+   * @throws OutputFailedError if standard output is a file that cannot take it
    */
   result(document: unknown, text: string): void {
     const answer = this.json ? JSON.stringify(document) : text;
@@ -37,7 +37,7 @@ export class Output {
     else writeWhole(`${answer}\n`);
   }
 
-  /** Something worth knowing on the way, for a person only. */
+  /** Writes a remark to standard error, for people only. */
   note(text: string): void {
     if (this.json || this.#closed) return;
     const { shown } = Progress;
@@ -46,7 +46,7 @@ export class Output {
     shown?.start();
   }
 
-  /** An error, on standard error; for a machine also as the one document. */
+  /** Writes an error to standard error, and for programs also as the JSON document. */
   error(error: unknown): void {
     Progress.shown?.stop();
     const { code, message } = describeError(error);
@@ -55,21 +55,21 @@ export class Output {
     if (process.env.LOGFOLD_DEBUG !== undefined && error instanceof Error) process.stderr.write(`${error.stack}\n`);
   }
 
-  /** An error that a person knows of already, for a machine only. */
+  /** Writes an error as the JSON document, for programs only. */
   errorDocument(error: unknown): void {
-    // A second document would be none of a machine's, and what standard output does not take cannot be said there.
+    // Programs expect one document. An error of standard output itself cannot go there.
     if (answered) return;
     new Output(this.json).result({ error: errorDocument(error) }, '');
   }
 
-  /** A progress bar on standard error; nothing for a machine. */
-  progress(what: string, total?: number): Progress {
-    return new Progress(this.json || this.#closed ? undefined : what, total, { requests: this.#requests });
+  /** Shows progress on standard error, for people only. */
+  progress(label: string, total?: number): Progress {
+    return new Progress(this.json || this.#closed ? undefined : label, total, { requests: this.#requests });
   }
 
-  /** Shows how far something is while it is done. */
-  async during<T>(what: string, run: (progress: Progress) => Promise<T>): Promise<T> {
-    const progress = this.progress(what);
+  /** Shows progress while `run` runs. */
+  async during<T>(label: string, run: (progress: Progress) => Promise<T>): Promise<T> {
+    const progress = this.progress(label);
     try {
       return await run(progress);
     } finally {
@@ -77,7 +77,7 @@ export class Output {
     }
   }
 
-  /** Says nothing more, although what it was made for goes on. */
+  /** Suppresses all further output, although the command may still be running. */
   close(): void {
     this.#closed = true;
     Progress.shown?.stop();
@@ -88,9 +88,9 @@ const STANDARD_OUTPUT = 1;
 const STANDARD_OUTPUT_NAME = 'standard output';
 
 /**
- * Writes to standard output what is more than is held in memory: the answer of the command.
- * @param transform between the parts and what is written, such as one that makes CSV of rows
- * @throws OutputFailedError if it takes nothing more
+ * Writes a command's answer to standard output in parts, because the whole may not fit in memory.
+ * @param transform encodes the parts, for example rows as CSV
+ * @throws OutputFailedError if standard output cannot take it
  */
 export async function writeStandardOutput(parts: AsyncIterable<unknown>, transform?: Transform): Promise<void> {
   answered = true;
@@ -100,9 +100,10 @@ export async function writeStandardOutput(parts: AsyncIterable<unknown>, transfo
 }
 
 /**
- * Writes a file. It gets its name once it is whole, so that a file of this name that was there before stays until then. A
- * device or pipe is written directly.
- * @throws UsageError if it cannot be opened, OutputFailedError if it takes nothing more
+ * Writes a file under a temporary name, then renames it: an existing file stays until the new one
+ * is whole. Devices and pipes are written directly.
+ * @throws UsageError if the file cannot be opened
+ * @throws OutputFailedError if the file cannot take everything
  */
 export async function writeFile(file: string, parts: AsyncIterable<unknown>, transform?: Transform): Promise<void> {
   const { path, mode, whole } = await lookAt(file);
@@ -123,7 +124,7 @@ export async function writeFile(file: string, parts: AsyncIterable<unknown>, tra
   }
 }
 
-/** Where a file is to be written, and whether in one step, once it is whole. */
+/** The real path and mode of a file, and whether it is written under a temporary name first. */
 async function lookAt(
   file: string,
 ): Promise<{ readonly path: string; readonly mode: number; readonly whole: boolean }> {
@@ -165,54 +166,56 @@ async function pour(parts: AsyncIterable<unknown>, { transform, target, name }: 
   }
 }
 
-/** @throws OutputFailedError if the file takes nothing more */
+/** @throws OutputFailedError if the file cannot take everything */
 function writeWhole(text: string): void {
   try {
-    // Node's own stream for files leaves out the rest, without an error, if the disk takes only a part.
+    // Node's stream for files drops the rest without an error if the disk takes only a part.
     writeFileSync(STANDARD_OUTPUT, text);
   } catch (cause) {
     throw outputFailed(STANDARD_OUTPUT_NAME, cause);
   }
 }
 
-/** Whether a file descriptor is a terminal, a pipe or a socket; otherwise a file or a device. */
+/**
+ * Whether a file descriptor is a terminal, a pipe or a socket, and not a file or another device.
+ */
 function isStream(fd: number): boolean {
   const stats = fstatSync(fd);
   return stats.isFIFO() || stats.isSocket() || (stats.isCharacterDevice() && process.stdout.isTTY);
 }
 
 /**
- * The error for a file or stream that cannot be written.
- * @param what its name, for a person
- * @returns the cause itself if the operating system has no part in it, or nobody reads the stream any more
+ * Makes an error for a file or stream that cannot be written.
+ * @param name its name in the message
+ * @returns the cause itself if it is no system error, or if nobody reads the stream any more
  */
-export function outputFailed(what: string, cause: unknown): unknown {
+export function outputFailed(name: string, cause: unknown): unknown {
   if (!isSystemError(cause) || isBrokenPipe(cause)) return cause;
-  return new OutputFailedError(`${what} cannot be written: ${cause.message}`, {
+  return new OutputFailedError(`${name} cannot be written: ${cause.message}`, {
     advice: cause.code === 'ENOSPC' ? 'Make room on that disk, then run the command again' : 'Write somewhere else',
     cause,
   });
 }
 
-/** How often a line says how far a command is, where there is no terminal, in milliseconds. */
+/** Milliseconds between two lines of progress, if there is no terminal. */
 const LINE_MS = 2000;
 
 export interface ProgressOptions {
   /** Standard error by default. */
   readonly stream?: NodeJS.WriteStream | undefined;
-  /** How many requests were sent so far. They are shown where nobody knows how much there is to do. */
+  /** The number of requests so far, shown if the total is unknown. */
   readonly requests?: (() => number) | undefined;
 }
 
 /**
- * How far a command is. On a terminal a bar, elsewhere a line every two seconds: a short command says nothing there. The
- * bar changes no mode of the terminal, neither cursor nor line wrap, so that nothing is left to restore however the process
- * ends.
+ * Progress of a command: a bar on a terminal, elsewhere a line every two seconds. Without a
+ * terminal, a short command shows nothing. The bar changes no mode of the terminal, neither cursor
+ * nor line wrap, so no end of the process leaves a mode to restore.
  */
 export class Progress {
-  /** The bar on the terminal, if there is one. Whatever else is written there stops it first. */
+  /** The bar on the terminal, if any. Other output to the terminal stops it first. */
   static shown: Progress | undefined;
-  readonly #what: string | undefined;
+  readonly #label: string | undefined;
   readonly #total: number;
   readonly #stream: NodeJS.WriteStream;
   readonly #requests: (() => number) | undefined;
@@ -221,44 +224,44 @@ export class Progress {
   #value = 0;
   #detail = '';
 
-  /** @param what is counted; nothing is said where it is left out */
-  constructor(what: string | undefined, total = 0, { stream = process.stderr, requests }: ProgressOptions = {}) {
-    this.#what = what;
+  /** @param label without it, nothing is shown */
+  constructor(label: string | undefined, total = 0, { stream = process.stderr, requests }: ProgressOptions = {}) {
+    this.#label = label;
     this.#total = total;
     this.#stream = stream;
     this.#requests = requests;
     this.start();
   }
 
-  /** Shows it again after `stop`. */
+  /** Shows the progress again after `stop`. */
   start(): void {
-    const [what, total, stream] = [this.#what, this.#total, this.#stream];
-    if (what === undefined) return;
+    const [label, total, stream] = [this.#label, this.#total, this.#stream];
+    if (label === undefined) return;
     if (stream.isTTY) {
       Progress.shown?.stop();
       Progress.shown = this;
       const format =
         total === 0
-          ? () => `${what}: ${this.#value}${this.#beside()}`
-          : `${what} [{bar}] {value}/{total}, {eta_formatted} left`;
-      // How many requests it took matters to nobody once it is done.
+          ? () => `${label}: ${this.#value}${this.#suffix()}`
+          : `${label} [{bar}] {value}/{total}, {eta_formatted} left`;
+      // The number of requests interests nobody afterwards.
       const clearOnComplete = total === 0;
       this.#bar = new SingleBar({ format, stream, clearOnComplete, hideCursor: false, linewrap: true });
       this.#bar.start(total, this.#value);
-      // The shell's prompt begins on a line of its own.
+      // The shell's prompt starts on a new line.
       process.on('exit', this.stop);
       return;
     }
     const started = performance.now();
-    const say = (): void => {
+    const writeLine = (): void => {
       const seconds = (performance.now() - started) / 1000;
-      const rest = total === 0 ? this.#beside() : `/${total}${this.#left(total, seconds)}`;
-      stream.write(`${what.trimEnd()}: ${this.#value}${rest}\n`);
+      const rest = total === 0 ? this.#suffix() : `/${total}${this.#left(total, seconds)}`;
+      stream.write(`${label.trimEnd()}: ${this.#value}${rest}\n`);
     };
-    this.#timer = setInterval(say, LINE_MS).unref();
+    this.#timer = setInterval(writeLine, LINE_MS).unref();
   }
 
-  /** @param detail what is done beside it, for a person */
+  /** @param detail another count, shown behind the value */
   update(value: number, detail = ''): void {
     this.#value = value;
     this.#detail = detail === '' ? '' : `, ${detail}`;
@@ -272,7 +275,7 @@ export class Progress {
     clearInterval(this.#timer);
   };
 
-  #beside(): string {
+  #suffix(): string {
     return this.#requests === undefined ? this.#detail : `${this.#detail}, ${count(this.#requests(), 'request')}`;
   }
 
@@ -296,18 +299,11 @@ function errorDocument(error: unknown): unknown {
   return { code, message, log, segment, entry, type, advice };
 }
 
-/** A number of bytes for a person. */
-export function formatBytes(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
-}
-
 const ITEMS = 1_000;
 
 /**
- * The same items, with a pause now and then in which signals and timers have their turn: without one they wait while items
- * come that need nothing from a store, such as empty rows.
+ * Yields the same items and pauses after every 1,000 of them, so that signals and timers run.
+ * Otherwise items that need no store, such as empty rows, keep them waiting.
  */
 export async function* withPauses<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
   let since = 0;
@@ -319,12 +315,12 @@ export async function* withPauses<T>(items: AsyncIterable<T>): AsyncGenerator<T>
   }
 }
 
-/** Whether the operating system refused something, such as a file that is not there: it is no fault of the program. */
+/** Whether the operating system refused an operation, such as opening a missing file. */
 export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'syscall' in error;
 }
 
-/** Whether nobody reads any more what this process writes, as with `logfold export LOG | head -1`. */
+/** Whether the reader of the output has gone away, as with `logfold export LOG | head -1`. */
 export function isBrokenPipe(error: unknown): boolean {
   return isSystemError(error) && error.code === 'EPIPE';
 }

@@ -5,31 +5,34 @@ import { DEFAULT_POLICY, type RetentionPolicy } from '../retention/retention-pol
 import { command, parse } from './command.ts';
 import { count, formatDuration, parseDuration } from './format.ts';
 
-/** A command with the options of a retention policy. What is left out is the deployment's policy, or the log's own. */
+/**
+ * A command with the options of a retention policy. Missing options come from the log's own policy
+ * or the deployment.
+ */
 export function policyCommand(name: string, description: string) {
   return command(name, description)
     .addOption(
-      new Option('--keep-segments <n>', 'newest segments that stay in the table, the open one among them').argParser(
+      new Option('--keep-segments <n>', 'newest segments that stay in the table, including the open one').argParser(
         parse.count,
       ),
     )
-    .addOption(new Option('--keep-days <n>', 'days for which a closed segment stays').argParser(parseDays))
-    .option('--archive', 'archive segments that need not stay')
-    .option('--no-archive', 'let segments expire without an archive')
+    .addOption(new Option('--keep-days <n>', 'days that a closed segment stays in the table').argParser(parseDays))
+    .option('--archive', 'archive segments that need not stay in the table')
+    .option('--no-archive', 'expire segments without an archive')
     .addOption(
-      new Option('--expire <how>', 'how segments that need not stay leave the table').choices([
+      new Option('--expire <how>', 'how the entries of other segments leave the table').choices([
         'never',
         'ttl',
         'delete',
       ] as const),
     )
     .addOption(
-      new Option('--grace <duration>', 'time from the decision that something goes until it goes').argParser(
+      new Option('--grace <duration>', 'time between the decision to remove something and its removal').argParser(
         parseDuration,
       ),
     )
     .addOption(
-      new Option('--keep-snapshots <which>', 'which snapshots of a segment in the table are kept').choices([
+      new Option('--keep-snapshots <which>', 'which snapshots to keep of a segment in the table').choices([
         'all',
         'last',
       ] as const),
@@ -45,14 +48,14 @@ export interface PolicyOptions {
   readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
 }
 
-/** What the options change of a policy. */
+/** The settings of a policy that the options change. */
 export function policyChanges(options: PolicyOptions): PolicyChanges {
   const { keepSegments, keepDays, archive, expire, grace: graceSeconds, keepSnapshots } = options;
   const changes = { keepSegments, keepDays, archive, expire, graceSeconds, keepSnapshots };
   return Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== undefined));
 }
 
-/** One line for a person. */
+/** A policy as one line of text. */
 export function describePolicy(policy: RetentionPolicy): string {
   const { keepSegments, keepDays, archive, expire, graceSeconds, keepSnapshots } = policy;
   const goes = { never: 'never expire', ttl: 'expire by TTL', delete: 'are deleted' }[expire];
@@ -62,12 +65,12 @@ export function describePolicy(policy: RetentionPolicy): string {
   );
 }
 
-/** Without a word about it, a person would have to guess what applies. */
+/** Help text with the default policy. */
 export const POLICY_HELP = `\nBy default: ${describePolicy(DEFAULT_POLICY)}.`;
 
 /** @throws UsageError */
 function parseDays(text: string): number {
   const days = Number(text);
-  if (!/^\d+(\.\d+)?$/.test(text)) throw new UsageError(`'${text}' is not a number of days from 0`);
+  if (!/^\d+(\.\d+)?$/.test(text)) throw new UsageError(`'${text}' is not a number of days, such as 30 or 0.5`);
   return days;
 }

@@ -1,6 +1,6 @@
 import type { Environment } from './environment.ts';
 
-/** What one price is for, and where Amazon publishes it. */
+/** Prices of one service, and their source. */
 interface PriceList {
   /** Title and address of the page. */
   readonly source: string;
@@ -11,11 +11,12 @@ interface PriceList {
 }
 
 /**
- * List prices of the region us-east-1 in US dollars, without free tier, discounts and taxes. DynamoDB's on-demand
- * requests have had these prices since 1 November 2024.
+ * List prices of the region us-east-1 in US dollars, without free tier, discounts and taxes. The
+ * prices of DynamoDB's on-demand requests are valid since 1 November 2024.
  *
- * Those of SQS, Lambda and storage were read in what others quote from Amazon's pages and price lists, and have the
- * dates of that; what a gigabyte in DynamoDB costs, in a list of us-west-2.
+ * The prices of SQS, Lambda and storage come from other publications that quote Amazon's pages and
+ * price lists, and have the dates of these publications. The price of DynamoDB storage comes from a
+ * list for us-west-2.
  */
 export const PRICES = {
   region: 'us-east-1',
@@ -52,14 +53,14 @@ export interface Usage {
   readonly s3: { readonly puts: number; readonly gets: number; readonly lists: number };
 }
 
-/** What was asked of tables and bucket through an environment so far. */
+/** The requests that an environment has sent to tables and bucket so far. */
 export function usageOf({ tables, blobs }: Pick<Environment, 'tables' | 'blobs'>): Usage {
   const { requests, writeUnits, readUnits } = tables;
   const { puts, gets, lists } = blobs.usage();
   return { dynamodb: { requests, writeUnits, readUnits }, s3: { puts, gets, lists } };
 }
 
-/** What requests cost by {@link PRICES}, in US dollars. Deleting is free. */
+/** The cost of requests by {@link PRICES}, in US dollars. Deleting is free. */
 export function priceOf({ dynamodb, s3 }: Usage): number {
   const tables = PRICES.dynamodb.perMillion;
   const bucket = PRICES.s3.perMillion;

@@ -8,17 +8,18 @@ import { findSnapshot, loadRoot, type SnapshotStores } from '../snapshot/snapsho
 import type { Reducer } from '../state/reducer.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 
-/** What a command folds with, and whether a log is to be folded with it. */
+/** The reducer of a command, and whether somebody named it. */
 export interface ChosenReducer {
   readonly reducer: Reducer;
-  /** Whether a person named it. */
+  /** Whether the caller named the reducer. */
   readonly named: boolean;
 }
 
 /**
- * The reducer of a module, or the one that comes with logfold, by its name or where nothing is named.
- * @param named path of a module, from the working directory on
- * @throws ReducerInvalidError
+ * Loads the reducer of a module, or returns the reducer that comes with logfold.
+ * @param named path of a module relative to the working directory; `spreadsheet` or undefined for
+ * the reducer that comes with logfold
+ * @throws ReducerInvalidError if the module has no valid reducer
  */
 export async function chooseReducer(named: string | undefined): Promise<ChosenReducer> {
   if (named === undefined || named === spreadsheet.name) return { reducer: spreadsheet, named: named !== undefined };
@@ -26,9 +27,9 @@ export async function chooseReducer(named: string | undefined): Promise<ChosenRe
 }
 
 /**
- * Makes sure that nobody folds a log with a reducer which they did not choose. A reducer of another version is a new
- * release of the same, and one that a person named is their decision, as it is where functions are deployed.
- * @returns what throws ReducerForeignError where the newest snapshot of a log is of another reducer
+ * Makes a check that refuses to fold a log with a reducer that nobody chose for it. The check
+ * throws ReducerForeignError if another reducer made the newest snapshot of a log. It accepts every
+ * reducer that the caller named, and other versions of the same reducer.
  */
 export function reducerGuard(stores: SnapshotStores, { reducer, named }: ChosenReducer): (log: LogId) => Promise<void> {
   const passed = new Set<LogId>();
@@ -36,35 +37,37 @@ export function reducerGuard(stores: SnapshotStores, { reducer, named }: ChosenR
     if (named || passed.has(log)) return;
     const maker = await newestMaker(stores, log);
     if (maker !== undefined && maker.name !== reducer.name) {
-      throw new ReducerForeignError(`the log is folded by reducer '${maker.name}', and this is '${reducer.name}'`, {
+      throw new ReducerForeignError(`reducer '${maker.name}' folds this log, not '${reducer.name}'`, {
         log,
-        advice: `Nothing was changed. Give --reducer FILE with the module of '${maker.name}', or --reducer ${reducer.name} if that is what you want`,
+        advice: `Nothing was changed. Give --reducer FILE with the module of '${maker.name}', or --reducer ${reducer.name} to change the reducer of the log`,
       });
     }
     passed.add(log);
   };
 }
 
-/** Who made the newest snapshot of a log; undefined where there is none, or none that can be read. */
+/**
+ * The reducer of a log's newest snapshot; undefined if there is no snapshot or it cannot be read.
+ */
 async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerId | undefined> {
   try {
     const [{ segment }] = await queryNewestSegments(stores.store, log, { consistent: true });
     const found = await findSnapshot(stores.store, log, { segment, entry: Number.MAX_SAFE_INTEGER });
     return found && (await loadRoot(stores, { log, position: found.position }, found.ref)).reducer;
   } catch (error) {
-    // What is wrong with the log, whoever folds it finds too, and knows what to do about it.
+    // The fold meets the same error and handles it.
     if (isOfOneLog(error)) return undefined;
     throw error;
   }
 }
 
 /**
- * Makes sure that states are sheets, for a command that knows nothing else.
- * @throws UsageError
+ * Checks that states are sheets, for a command that handles nothing else.
+ * @throws UsageError if the reducer is not the spreadsheet
  */
 export function requireSheets({ name }: Reducer, command: string): void {
   if (name === spreadsheet.name) return;
-  throw new UsageError(`${command} is for sheets, and the states of reducer '${name}' are something else`, {
-    advice: 'Append and load with a program of your own, as the application does',
+  throw new UsageError(`${command} works only on sheets, and the states of reducer '${name}' are not sheets`, {
+    advice: 'Append entries and load states with your own program',
   });
 }

@@ -16,14 +16,17 @@ import type { Environment } from './environment.ts';
 import { formatDuration } from './format.ts';
 import type { Output } from './output.ts';
 
-/** The share of the table's write capacity that a command may use. */
+/** The option for the share of the table's write capacity that a command may use. */
 export function capacityShareOption() {
   return new Option('--capacity-share <share>', "share of the Entry table's write capacity to use, above 0 up to 1")
     .argParser(parseShare)
     .default(0.25);
 }
 
-/** The policy of one log, for a command that is for this log alone: what the options say goes before what it has of its own. */
+/**
+ * The policy of one log for a command on this log. Options take precedence over the log's own
+ * policy.
+ */
 export async function policyOfLog(
   environment: Environment,
   log: LogId,
@@ -34,8 +37,8 @@ export async function policyOfLog(
 }
 
 /**
- * The segments of a log for which its policy asks for something now, oldest first.
- * @throws LogNotFoundError
+ * The segments of a log that have a due job of this kind, oldest first.
+ * @throws LogNotFoundError if there is no such log
  */
 export async function dueSegments(
   { deps }: Environment,
@@ -48,27 +51,31 @@ export async function dueSegments(
   return due.map(({ segment }) => segment);
 }
 
-/** The policy of a deployment whose settings are the options: what a log has of its own goes before it. */
+/**
+ * The policy of a deployment whose settings are the options. A log's own policy takes precedence.
+ */
 export function policyEverywhere(changes: PolicyChanges): RetentionPolicy {
   return checkPolicy(merge(DEFAULT_POLICY, changes));
 }
 
-/** Warns where a grace period is so short that something under way may lose what it needs. */
+/**
+ * Warns if the grace period is so short that concurrent work may lose objects or entries it needs.
+ */
 export function warnOfShortGrace({ graceSeconds }: RetentionPolicy, output: Output): void {
   if (graceSeconds >= MIN_GRACE_SECONDS) return;
   const shortest = formatDuration(MIN_GRACE_SECONDS);
-  output.note(`With a grace period under ${shortest}, nothing else may work on the log or read it meanwhile.`);
+  output.note(`With a grace period under ${shortest}, nothing else may read the log or work on it at the same time.`);
 }
 
-/** Spreads writes over time, so that the table has room for others. */
+/** A rate limiter that leaves the other share of the table's write capacity to others. */
 export async function rateLimiterOf(environment: Environment, share: number): Promise<RateLimiter> {
   const perSecond = (await environment.settings.writeCapacity()) * share;
   return new RateLimiter({ perSecond });
 }
 
 /**
- * Checks that DynamoDB deletes entries that have an expiry, and notes that the embedded engine deletes none.
- * @param log whose policy wants it; left out if it is the deployment's
+ * Checks that the Entry table deletes stamped entries. Notes that the embedded engine deletes none.
+ * @param log the log whose own policy expires by TTL; undefined for the deployment's policy
  * @throws UsageError if the Entry table has no TTL on attribute `X`
  */
 export async function requireTtl(environment: Environment, output: Output, log?: LogId): Promise<void> {
@@ -81,10 +88,10 @@ export async function requireTtl(environment: Environment, output: Output, log?:
     }
     return;
   }
-  const now = attribute === undefined ? 'is switched off' : `looks at attribute '${attribute}'`;
-  throw new UsageError(`the TTL of the Entry table ${now}, so entries that are stamped would never go`, {
+  const now = attribute === undefined ? 'is off' : `uses attribute '${attribute}'`;
+  throw new UsageError(`the TTL of the Entry table ${now}, so stamped entries would stay`, {
     log,
-    advice: "Switch it on for attribute 'X', or use --expire delete; nothing was changed",
+    advice: "Switch TTL on for attribute 'X', or use --expire delete; nothing was changed",
   });
 }
 

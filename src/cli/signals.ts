@@ -1,15 +1,16 @@
 import { constants } from 'node:os';
 import { InterruptedError } from '../errors.ts';
 
-/** One Ctrl+C may come twice, from the terminal and through npx; in milliseconds. */
+/** In milliseconds. One Ctrl+C may arrive twice: from the terminal and through npx. */
 const SAME_SIGNAL_MS = 1_000;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 let shared: AbortSignal | undefined;
 
 /**
- * Aborted with an InterruptedError by the first SIGINT, SIGTERM or SIGHUP. Another signal, later than a second after the
- * first, ends the process immediately. The whole process shares one.
+ * The abort signal of the whole process. The first SIGINT, SIGTERM or SIGHUP aborts it with an
+ * InterruptedError. A signal that comes more than a second after the first ends the process
+ * immediately.
  */
 export function interrupted(): AbortSignal {
   shared ??= watch();
@@ -17,8 +18,8 @@ export function interrupted(): AbortSignal {
 }
 
 /**
- * Runs something until it ends, or until a signal comes. After a signal nobody waits for it any more, although it goes on:
- * the caller cleans up and then ends the process with `process.exit`.
+ * Waits for `run` or for a signal. After a signal `run` may continue: the caller cleans up and then
+ * ends the process with `process.exit`.
  * @throws InterruptedError if a signal came first
  */
 export async function untilInterrupted<T>(run: () => Promise<T>): Promise<T> {
@@ -34,7 +35,7 @@ export async function untilInterrupted<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The exit code by which a shell knows that a signal ended a program. */
+/** The exit code that tells a shell which signal ended a program. */
 export function exitCodeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
@@ -48,7 +49,7 @@ function watch(): AbortSignal {
     first ??= now;
     controller.abort(
       new InterruptedError(signal, `${signal} ended the command`, {
-        advice: 'Look at what it has done before you run it again: that stays done',
+        advice: 'Check what the command has changed before you run it again: its changes stay',
       }),
     );
   };

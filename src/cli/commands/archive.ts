@@ -1,16 +1,15 @@
 import { toHex } from '../../codec/bytes.ts';
 import { archiveSegment, planArchive } from '../../workers/retention/archive-segment.ts';
 import { inEnvironment, parse } from '../command.ts';
-import { countEntries } from '../format.ts';
-import { formatBytes } from '../output.ts';
+import { countEntries, formatBytes } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { dueSegments, policyOfLog } from '../retention.ts';
 
 export function archiveCommand() {
-  return policyCommand('archive', 'Write segments into archives in the bucket. Nothing leaves the table.')
+  return policyCommand('archive', 'Write archives of segments into the bucket. The entries stay in the table.')
     .argument('<log>', 'the log', parse.log)
-    .argument('[segment]', 'its segment; all that are due by the policy where it is left out', parse.number)
-    .option('--dry-run', 'write nothing, and say what would be written', false)
+    .argument('[segment]', 'the segment; by default, all segments that the policy makes due', parse.number)
+    .option('--dry-run', 'write nothing, and print what would be written', false)
     .addHelpText('after', POLICY_HELP)
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
@@ -19,7 +18,7 @@ export function archiveCommand() {
         const numbers = number === undefined ? await dueSegments(environment, log, policy, 'archive') : [number];
         const archived = [];
         const lines: string[] = [];
-        const progress = output.progress('Entries written and compared');
+        const progress = output.progress('Entries written and verified');
         try {
           for (const segment of numbers) {
             let done = 0;
@@ -36,21 +35,23 @@ export function archiveCommand() {
                 ...plan,
                 ...hexHash(plan),
               });
-              lines.push(plan === undefined ? has(segment) : `segment ${segment} would be archived: ${sizes(plan)}`);
+              lines.push(
+                plan === undefined ? hasArchive(segment) : `segment ${segment} would be archived: ${sizes(plan)}`,
+              );
             } else {
               const result = await archiveSegment({ ...deps, onEntries }, place);
-              // Without a deadline there is one turn.
+              // Without a deadline, a job ends in its first run.
               if (result.outcome === 'archiving') continue;
               archived.push({ ...result, ...hexHash(result) });
               lines.push(
-                result.outcome === 'present' ? has(segment) : `segment ${segment} is archived: ${sizes(result)}`,
+                result.outcome === 'present' ? hasArchive(segment) : `segment ${segment} is archived: ${sizes(result)}`,
               );
             }
           }
         } finally {
           progress.stop();
         }
-        const none = 'No segment is due: see the policy under --help, or name a segment.';
+        const none = 'No segment is due. See the policy under --help, or name a segment.';
         output.result(
           { log, dryRun: options.dryRun, segments: archived },
           lines.length === 0 ? none : lines.join('\n'),
@@ -65,8 +66,8 @@ function hexHash(written: object | undefined): { readonly hash?: string } {
     : {};
 }
 
-function has(segment: number): string {
-  return `segment ${segment} has an archive`;
+function hasArchive(segment: number): string {
+  return `segment ${segment} already has an archive`;
 }
 
 function sizes({

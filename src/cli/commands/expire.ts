@@ -16,13 +16,13 @@ import {
 } from '../retention.ts';
 
 export function expireCommand() {
-  return policyCommand('expire', 'Let the entries of archived segments leave the table, after a grace period.')
+  return policyCommand('expire', 'Expire archived segments: their entries leave the table after a grace period.')
     .argument('<log>', 'the log', parse.log)
-    .argument('[segment]', 'its segment; all that are due by the policy where it is left out', parse.number)
-    .option('--undo', 'take it back, while the entries are still there', false)
+    .argument('[segment]', 'the segment; by default, all segments that the policy makes due', parse.number)
+    .option('--undo', 'undo the expiry of a segment, while its entries are still in the table', false)
     .addOption(capacityShareOption())
-    .option('--dry-run', 'change nothing, and say what would be done', false)
-    .addHelpText('after', `${POLICY_HELP}\nWhere the policy is never to expire, --expire is ttl here.`)
+    .option('--dry-run', 'change nothing, and print what would be done', false)
+    .addHelpText('after', `${POLICY_HELP}\nIf the policy says never, this command uses --expire ttl.`)
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
         const { dryRun, undo } = options;
@@ -30,26 +30,28 @@ export function expireCommand() {
         const deps = { ...environment.deps, pace };
         if (undo) {
           if (number === undefined) {
-            throw new UsageError('it is not said for which segment', {
+            throw new UsageError('--undo needs a segment', {
               log,
               advice: "Name the segment: 'logfold expire LOG SEGMENT --undo'",
             });
           }
           if (Object.keys(policyChanges(options)).length > 0) {
-            throw new UsageError('--undo takes back that a segment expires, and no policy has a say in that', {
-              advice: 'Leave out what the policy would be; nothing was changed',
+            throw new UsageError('--undo does not use the policy, but policy options are given', {
+              advice: 'Leave out the policy options; nothing was changed',
             });
           }
           const { expires } = await requireSegment(deps.tables, { log, segment: number });
-          const result = await output.during('Entries looked at', (progress) =>
+          const result = await output.during('Entries checked', (progress) =>
             undoExpiry(
               { ...deps, onEntries: (entries) => progress.update(entries) },
               { log, segment: number },
               { dryRun },
             ),
           );
-          const would = dryRun ? 'would stay: from' : 'stays: from';
-          const text = `segment ${number} ${would} ${countEntries(result.entries)} ${result.entries === 1 ? 'its' : 'their'} expiry is taken away`;
+          const would = dryRun ? 'would stay' : 'stays';
+          const removed = dryRun ? 'would lose' : result.entries === 1 ? 'loses' : 'lose';
+          const expiry = result.entries === 1 ? 'its expiry' : 'their expiry';
+          const text = `segment ${number} ${would} in the table: ${countEntries(result.entries)} ${removed} ${expiry}`;
           const none = `segment ${number} does not expire`;
           return output.result({ log, dryRun, ...result }, expires === undefined ? none : text);
         }
@@ -59,7 +61,7 @@ export function expireCommand() {
         if (policy.expire === 'ttl' && numbers.length > 0) await requireTtl(environment, output, log);
         if (numbers.length > 0) warnOfShortGrace(policy, output);
         const results: ExpireResult[] = [];
-        await output.during('Entries done', async (progress) => {
+        await output.during('Entries processed', async (progress) => {
           const onEntries = (entries: number): void => progress.update(entries);
           for (const segment of numbers) {
             const how = { byHand: true, dryRun };
@@ -67,7 +69,7 @@ export function expireCommand() {
           }
         });
         const lines = results.map((result) => describe(result, { dryRun, deletes: policy.expire === 'delete' }));
-        const none = 'No segment is due: see the policy under --help, or name a segment.';
+        const none = 'No segment is due. See the policy under --help, or name a segment.';
         output.result({ log, dryRun, segments: results }, lines.length === 0 ? none : lines.join('\n'));
       }),
     );
@@ -84,14 +86,14 @@ function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonl
     case 'waiting': {
       const on = formatDate(result.expires);
       return how.dryRun
-        ? `${segment}: the entries would be deleted from ${on} on`
-        : `${segment}: the entries may be deleted from ${on} on: run this again then, or leave it to the sweep`;
+        ? `${segment}: the entries would be deleted after ${on}`
+        : `${segment}: the entries may be deleted after ${on}. Run the command again then, or let the sweep do it.`;
     }
     case 'progress':
-      return `${segment}: done up to entry ${result.reached}; run this again`;
+      return `${segment}: done up to entry ${result.reached}. Run the command again.`;
     case 'present':
-      return `${segment}: it is done already`;
+      return `${segment}: already expired`;
     case 'kept':
-      return `${segment}: the policy keeps it`;
+      return `${segment}: kept by the policy`;
   }
 }

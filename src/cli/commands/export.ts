@@ -11,20 +11,24 @@ import { count } from '../format.ts';
 import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 
-/** More fields than this are written only on demand: a cell far from all others makes most of them empty. */
+/** The limit without `--all-rows`. One cell far from all others makes most fields empty. */
 const MAX_FIELDS = 1_000_000_000;
 
 export function exportCommand() {
   return command('export', 'Write the state of a log, now or at a position.')
     .argument('<log>', 'the log', parse.log)
-    .option('--at <position>', 'the state before this entry, as SEGMENT/ENTRY; now by default', parse.position)
+    .option(
+      '--at <position>',
+      'the state before this entry, as SEGMENT/ENTRY; by default the newest state',
+      parse.position,
+    )
     .option(
       '--rows <from:to>',
-      'only rows from FROM up to but not including TO, counted from 0; by default the used ones, from 0 on',
+      'only rows from FROM up to but not including TO, counted from 0; by default all used rows',
       parse.span,
     )
     .option('--all-rows', `write the used rows even if they have more than ${MAX_FIELDS / 1e9} billion fields`, false)
-    .option('--csv <file>', 'write CSV into this file; to standard output if neither this nor --json is given')
+    .option('--csv <file>', 'write CSV into this file; without it and without --json, write CSV to standard output')
     .addHelpText(
       'after',
       '\nThe used rows end with the last cell that is not empty. Empty rows before it are written as empty lines.',
@@ -51,15 +55,15 @@ export function exportCommand() {
     );
 }
 
-/** What is written of a sheet. */
+/** The part of a sheet that is written. */
 interface Part {
   readonly sheet: Sheet;
   readonly rows: Span;
-  /** How many columns of the sheet are in use, in these rows or others. */
+  /** The number of used columns of the whole sheet. */
   readonly columns: number;
 }
 
-/** @throws UsageError if it has too many fields and nobody asked for all of them */
+/** @throws UsageError if the part has too many fields and `allRows` is off */
 async function usedPart(sheet: Sheet, span: Span | undefined, allRows: boolean): Promise<Part> {
   const used = await sheet.usedRange();
   const { from, to } = span ?? { from: 0, to: used.rows };
@@ -67,14 +71,14 @@ async function usedPart(sheet: Sheet, span: Span | undefined, allRows: boolean):
   const height = rows.to - from;
   if (height * used.columns > MAX_FIELDS && !allRows) {
     throw new UsageError(
-      `the used rows ${from} to ${rows.to - 1} with ${count(used.columns, 'column')} have ${height * used.columns} fields, and export writes ${MAX_FIELDS} at most by default`,
+      `the used rows ${from} to ${rows.to - 1} with ${count(used.columns, 'column')} have ${height * used.columns} fields, but export writes at most ${MAX_FIELDS} by default`,
       { advice: 'Name fewer rows with --rows FROM:TO, or give --all-rows' },
     );
   }
   return { sheet, rows, columns: used.columns };
 }
 
-/** The rows of a part, each without the empty cells at its end. */
+/** Yields the rows of a part, each without the empty cells at its end. */
 async function* rowsOf({ sheet, rows }: Part): AsyncGenerator<string[]> {
   let { from } = rows;
   for await (const row of sheetRows(sheet, rows)) {
@@ -84,7 +88,7 @@ async function* rowsOf({ sheet, rows }: Part): AsyncGenerator<string[]> {
   for (; from < rows.to; from++) yield [];
 }
 
-/** Writes rows of equal length, as readers of CSV expect. @returns how many */
+/** Writes rows of equal length, as readers of CSV expect. @returns the number of rows */
 async function writeCsv(part: Part, file: string | undefined, output: Output): Promise<number> {
   const progress = output.progress('Rows', part.rows.to - part.rows.from);
   const csv = stringify();
@@ -104,7 +108,7 @@ async function writeCsv(part: Part, file: string | undefined, output: Output): P
   return rows;
 }
 
-/** The document with all rows, each without the empty cells at its end, in parts: it may be longer than a string can be. */
+/** Yields the JSON document in parts, because the whole may be too long for a string. */
 async function* documentOf(
   head: { readonly log: string; readonly position: Position; readonly snapshot: Position | null },
   part: Part,

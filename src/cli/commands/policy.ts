@@ -7,21 +7,21 @@ import { policyChanges, policyCommand } from '../policy-options.ts';
 import { requireTtl } from '../retention.ts';
 
 const OWN_HELP =
-  "\nOnly what a log has of its own is known here; all else is the deployment's, whose settings sweep and work take as options." +
-  '\nA sweep says which policies contradict those.';
+  "\nThis command knows only a log's own settings. Other settings come from the deployment; sweep and work take them as options." +
+  '\nA sweep reports policies that contradict the deployment.';
 
 export function policyCommandOfLogs() {
-  return policyCommand('policy', 'Show the retention policies of single logs, or give one to a log.')
-    .argument('[log]', 'the log; all that have a policy of their own where it is left out', parse.log)
-    .option('--clear', 'let the log have the policy of the deployment again', false)
+  return policyCommand('policy', 'Show the retention policies of single logs, or set the policy of one log.')
+    .argument('[log]', 'the log; by default, all logs that have their own policy', parse.log)
+    .option('--clear', 'remove the own policy of the log, so that the policy of the deployment applies', false)
     .addHelpText('after', OWN_HELP)
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
         const { deps } = environment;
         const changes = policyChanges(options);
         const sets = Object.keys(changes).length > 0;
-        if (log === undefined && (sets || options.clear)) throw new UsageError('it is not said for which log');
-        if (sets && options.clear) throw new UsageError('--clear takes a policy away, and cannot set one');
+        if (log === undefined && (sets || options.clear)) throw new UsageError('a change of a policy needs a log');
+        if (sets && options.clear) throw new UsageError('--clear removes a policy and cannot set one');
         if (log !== undefined) await queryNewestSegments(deps.store, log, { consistent: true });
         if (log !== undefined && (sets || options.clear)) {
           const change = (own: PolicyChanges) => (options.clear ? undefined : { ...own, ...changes });
@@ -35,7 +35,7 @@ export function policyCommandOfLogs() {
           own: policies.ownOf(each),
         }));
         const lines = shown.map(({ log: each, own }) => `${each}: ${describeOwn(own)}`);
-        const none = 'No log has a policy of its own.';
+        const none = 'No log has its own policy.';
         output.result({ policies: shown }, lines.length === 0 ? none : lines.join('\n'));
       }),
     );
@@ -43,6 +43,6 @@ export function policyCommandOfLogs() {
 
 function describeOwn(own: PolicyChanges): string {
   const settings = Object.entries(own).map(([name, value]) => `${name} ${value}`);
-  if (settings.length === 0) return "nothing of its own: all is the deployment's";
-  return `its own: ${settings.join(', ')}; all else is the deployment's`;
+  if (settings.length === 0) return 'no own settings; the policy of the deployment applies';
+  return `own settings: ${settings.join(', ')}; other settings come from the deployment`;
 }

@@ -8,17 +8,17 @@ import { countEntries } from '../format.ts';
 export function replayCommand() {
   return command(
     'replay',
-    'Fold a log from its beginning and compare with the stored snapshot; exit code 0 only where they are equal.',
+    'Fold a log from its beginning and compare with the stored snapshot. Exit code 0 only if both are equal.',
   )
     .argument('<log>', 'the log', parse.log)
     .option(
       '--at <position>',
-      'replay up to this entry, as SEGMENT/ENTRY; to the newest snapshot by default',
+      'replay up to this entry, as SEGMENT/ENTRY; by default up to the newest snapshot',
       parse.position,
     )
     .option(
       '--from <position>',
-      'start from the snapshot that is stored at this entry, which is taken to be right; at the beginning by default',
+      'start from the snapshot that is stored at this entry, which is not checked; by default from the beginning',
       parse.position,
     )
     .action((log, options) =>
@@ -44,12 +44,12 @@ function describe({ from, position, entries, equal, snapshot, replayed, stored }
   const fold = `The fold of ${countEntries(entries)}${since}`;
   const place = formatPosition(position);
   if (snapshot === null) {
-    return `${fold} was compared with nothing: nothing is stored to compare it with at ${place} or before\n  replayed ${replayed}`;
+    return `${fold} could not be compared: no snapshot is stored at ${place} or before\n  replayed ${replayed}`;
   }
-  const verdict = `${fold} ${equal === true ? 'equals' : 'DIFFERS from'} what is stored at ${place}`;
+  const verdict = `${fold} ${equal === true ? 'equals' : 'DIFFERS from'} the stored state at ${place}`;
   const on =
     comparePositions(snapshot, position) === 0
       ? ''
-      : `, the snapshot at ${formatPosition(snapshot)} and the entries since`;
+      : `: the snapshot at ${formatPosition(snapshot)} and the entries since`;
   return `${verdict}${on}\n  replayed ${replayed}\n  stored   ${stored}`;
 }

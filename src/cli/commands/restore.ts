@@ -10,23 +10,23 @@ const HOLD = '7d';
 const MAX_HOLD_SECONDS = MAX_KEEP_DAYS * 24 * 3600;
 
 export function restoreCommand() {
-  return command('restore', "Put an archived segment's entries back into the table, or into another one.")
+  return command('restore', "Put an archived segment's entries back into the table, or into another table.")
     .argument('<log>', 'the log', parse.log)
-    .argument('<segment>', 'its segment', parse.number)
+    .argument('<segment>', 'the segment', parse.number)
     .addOption(
-      new Option('--hold <duration>', 'for how long no policy takes them away again')
+      new Option('--hold <duration>', 'the time in which no policy expires the segment again')
         .argParser(parseHold)
         .default(parseDuration(HOLD), HOLD),
     )
-    .option('--to-entry-table <name>', 'write into this Entry table instead')
-    .option('--to-segment-table <name>', 'and into this Segment table')
+    .option('--to-entry-table <name>', 'write into this Entry table instead; needs --to-segment-table')
+    .option('--to-segment-table <name>', 'write into this Segment table instead')
     .addOption(capacityShareOption())
-    .option('--dry-run', 'write nothing, and say what would be written', false)
+    .option('--dry-run', 'write nothing, and print what would be written', false)
     .action((log, segment, options) =>
       inEnvironment({ ...options, creates: true }, async (environment, output) => {
         const { toEntryTable, toSegmentTable, dryRun } = options;
         if ((toEntryTable === undefined) !== (toSegmentTable === undefined)) {
-          throw new UsageError('--to-entry-table and --to-segment-table go together');
+          throw new UsageError('--to-entry-table and --to-segment-table need each other');
         }
         const others =
           toEntryTable === undefined || toSegmentTable === undefined
@@ -48,7 +48,7 @@ export function restoreCommand() {
           const parts = [
             `segment ${segment} of ${countEntries(entries)}: ${restored} ${would(restored)} put back`,
             `${unexpired} no longer ${unexpired === 1 ? 'expires' : 'expire'}`,
-            `${there} ${there === 1 ? 'was' : 'were'} there`,
+            `${there} ${there === 1 ? 'was' : 'were'} in the table already`,
           ];
           const created = others?.created ?? [];
           if (created.length > 0) parts.push(`${created.join(' and ')} ${would(created.length)} created`);

@@ -11,15 +11,14 @@ import {
   segmentStatuses,
 } from '../../workers/inspect/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { formatDate } from '../format.ts';
-import { formatBytes } from '../output.ts';
+import { formatBytes, formatDate } from '../format.ts';
 
-/** Logs that are looked at at once. */
-const AT_ONCE = 16;
+/** Logs that are read at the same time. */
+const CONCURRENCY = 16;
 
 export function statusCommand() {
-  return command('status', 'Show how a log and each of its segments stand, or how all logs do.')
-    .argument('[log]', 'the log; all of them where it is left out', parse.log)
+  return command('status', 'Show the status of a log and each of its segments, or of all logs.')
+    .argument('[log]', 'the log; by default, all logs', parse.log)
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
         const deps = { ...environment.deps, store: environment.deps.tables };
@@ -32,11 +31,11 @@ export function statusCommand() {
         const ids = await allLogs(deps.tables);
         const progress = output.progress('Logs', ids.length);
         let done = 0;
-        const limit = pLimit(AT_ONCE);
+        const limit = pLimit(CONCURRENCY);
         try {
           const found = await limit.map(ids, async (id) => {
             const status = await logStatus(deps, id).catch((error: unknown): Failure => {
-              // What is wrong with one log must not hide the others.
+              // An error of one log must not hide the other logs.
               if (!isOfOneLog(error)) throw error;
               return { log: id, code: error.code, message: error.message };
             });
@@ -61,7 +60,7 @@ interface Failure {
   readonly message: string;
 }
 
-/** Without colours, which would be escapes in a file or a pipe. */
+/** No colours: files and pipes would contain their escape sequences. */
 const PLAIN = { style: { head: [], border: [] } };
 
 function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
@@ -115,20 +114,20 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     ]);
   }
   const stops = logs.flatMap(({ log, stopped }) => (stopped === null ? [] : [`${log} is stopped: ${stopped.message}`]));
-  const failed = failures.map(({ log, code, message }) => `${log} cannot be looked at: ${code}: ${message}`);
+  const failed = failures.map(({ log, code, message }) => `${log} cannot be read: ${code}: ${message}`);
   return [table.toString(), ...stops, ...failed].join('\n');
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {
-  const table = new Table({ ...PLAIN, head: ['segment', 'entries', 'last snapshot', 'archived', 'leaves'] });
-  for (const { segment, entries, lastSnapshot, archived, ...leave } of segments) {
-    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeLeave(leave)]);
+  const table = new Table({ ...PLAIN, head: ['segment', 'entries', 'last snapshot', 'archived', 'expires'] });
+  for (const { segment, entries, lastSnapshot, archived, ...expiry } of segments) {
+    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry)]);
   }
   return table.toString();
 }
 
-function describeLeave({ expires, expired }: Pick<SegmentStatus, 'expires' | 'expired'>): string {
+function describeExpiry({ expires, expired }: Pick<SegmentStatus, 'expires' | 'expired'>): string {
   if (expires === null) return '-';
-  if (expires === HELD) return 'is being taken back';
-  return `${expired ? 'gone since' : 'from'} ${formatDate(expires)}`;
+  if (expires === HELD) return 'on hold';
+  return `${expired ? 'expired since' : 'from'} ${formatDate(expires)}`;
 }

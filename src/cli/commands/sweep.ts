@@ -18,20 +18,21 @@ import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
 
-/** Each pass may make something due for the next: a snapshot, then an archive, then expiry. */
+/** A pass may make jobs due for the next pass: a snapshot, then an archive, then an expiry. */
 const MAX_PASSES = 10;
 
 export function sweepCommand() {
-  return policyCommand('sweep', 'Find what the stream missed and what is due, in all logs, and do it.')
+  return policyCommand('sweep', 'Find and do what the stream missed and what is due, in all logs.')
     .option('--log <log>', 'only this log', parse.log)
     .addOption(
-      new Option('--since <date>', 'look at every Snapshot entry of segments that were open then or later').argParser(
-        parseDate,
-      ),
+      new Option(
+        '--since <date>',
+        'check every Snapshot entry of segments that were open at this time or later',
+      ).argParser(parseDate),
     )
-    .option('--rebuild', 'make every snapshot anew from the logs', false)
-    .option('--rate <n>', 'look at the logs one by one, the oldest first, at most so many a minute', parse.count)
-    .option('--collect', 'collect every log, not just those where something is known to be left over', false)
+    .option('--rebuild', 'build every snapshot again from the entries of the log', false)
+    .option('--rate <n>', 'check the logs one by one, the oldest first, at most N per minute', parse.count)
+    .option('--collect', 'collect every log, not only gc candidates', false)
     .addOption(capacityShareOption())
     .option('--dry-run', 'change nothing, and list what would be done', false)
     .addHelpText('after', POLICY_HELP)
@@ -39,10 +40,10 @@ export function sweepCommand() {
       inEnvironment(options, async (environment, output) => {
         const { rebuild, dryRun, log, since } = options;
         if (rebuild && (options.collect || since !== undefined)) {
-          throw new UsageError('--rebuild looks at everything, and goes with neither --since nor --collect');
+          throw new UsageError('--rebuild checks everything and excludes --since and --collect');
         }
         if (options.rate !== undefined && (rebuild || options.collect || log !== undefined)) {
-          throw new UsageError('--rate goes with none of --log, --rebuild and --collect');
+          throw new UsageError('--rate excludes --log, --rebuild and --collect');
         }
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
@@ -82,8 +83,7 @@ export function sweepCommand() {
             },
             how,
           );
-          for (const job of runner.takeCollections())
-            await send(job, 'a segment was archived, or left without an archive');
+          for (const job of runner.takeCollections()) await send(job, 'a segment was archived or expired');
           return changed;
         };
         const passes = async (how: SweepOptions): Promise<void> => {
@@ -92,9 +92,9 @@ export function sweepCommand() {
         };
         try {
           if (options.rate !== undefined) {
-            const unhurried = new RateLimiter({ perSecond: options.rate / 60 });
+            const logRate = new RateLimiter({ perSecond: options.rate / 60 });
             for (const one of await logsByAge(environment.deps.tables, (error) => summary.failed(undefined, error))) {
-              await unhurried.take(1);
+              await logRate.take(1);
               await passes({ log: one, since, gcCandidates: false });
               summary.endOfLogs();
             }
@@ -110,7 +110,9 @@ export function sweepCommand() {
     );
 }
 
-/** A dry run archives nothing, so that no later pass would find what is to expire thereafter. */
+/**
+ * Notes the expiry that follows an archive: a dry run archives nothing, so no later pass finds it.
+ */
 function noteExpiry(job: Job, policyOf: (log: LogId) => RetentionPolicy, summary: Summary): void {
   if (job.kind !== 'archive' || policyOf(job.log).expire === 'never') return;
   summary.isNew({ ...job, kind: 'expire' }, 'the retention policy expires the segment after its archive');
@@ -123,7 +125,7 @@ class Summary {
   readonly #failures: { readonly log: LogId | null; readonly code: string; readonly message: string }[] = [];
   #seen = new Set<string>();
   #logs = 0;
-  /** Of those, the ones that are done with. */
+  /** Logs of earlier sweeps of this command. */
   #before = 0;
   #progress: ReturnType<Output['progress']> | undefined;
 
@@ -141,13 +143,13 @@ class Summary {
     this.#progress?.update(this.#logs, `${count(this.#jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`);
   }
 
-  /** What is looked at next are other logs. */
+  /** Ends the sweep of some logs. The next sweep checks other logs. */
   endOfLogs(): void {
     this.#before = this.#logs;
   }
 
   begin(): void {
-    // In a dry run no pass does what would make the same due again.
+    // A dry run does no job, so a job that is due again is the same job.
     if (!this.#dryRun) this.#seen = new Set();
     this.#progress ??= this.#output.progress('Logs');
   }
@@ -156,7 +158,7 @@ class Summary {
     this.#progress?.stop();
   }
 
-  /** Notes a job that was asked for, once a pass; in a dry run, once. */
+  /** Notes a requested job. @returns false for a job of this pass, or in a dry run of any pass */
   isNew(job: Job, why: string): boolean {
     const text = describeJob(job);
     if (this.#seen.has(text)) return false;
@@ -176,7 +178,7 @@ class Summary {
     }
   }
 
-  /** Notes what failed, once: each pass meets it again. */
+  /** Notes a failure once, although each pass meets it again. */
   failed(log: LogId | undefined, { code, message }: LogfoldError): void {
     if (this.#failures.some((known) => known.log === (log ?? null) && known.message === message)) return;
     this.#failures.push({ log: log ?? null, code, message });
@@ -185,14 +187,14 @@ class Summary {
   report(): void {
     const jobs = this.#jobs.map(({ job, why, outcome }) => ({ ...job, ...(this.#dryRun ? { why } : { outcome }) }));
     const lines = this.#jobs.flatMap(({ job, why, text }) => {
-      if (this.#dryRun) return [`would do: ${describeJob(job)}, since ${why}`];
+      if (this.#dryRun) return [`would do: ${describeJob(job)}, because ${why}`];
       return text === undefined ? [] : [text];
     });
     const failures = this.#failures.map(
       ({ log, code, message }) => `FAILED ${log ?? 'a segment'}: ${code}: ${message}`,
     );
     const done = `${count(jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`;
-    const summary = `${count(this.#logs, 'log')} looked at, ${done}, ${failures.length} failed`;
+    const summary = `${count(this.#logs, 'log')} checked, ${done}, ${failures.length} failed`;
     const document = { logs: this.#logs, dryRun: this.#dryRun, jobs, failures: this.#failures };
     this.#output.result(document, [...lines, ...failures, summary].join('\n'));
     if (failures.length > 0) process.exitCode = 1;
@@ -203,5 +205,7 @@ class Summary {
 function parseDate(text: string): number {
   const parsed = sinceSchema.safeParse(text);
   if (parsed.success) return parsed.data;
-  throw new UsageError(`'${text}' is not a date`, { advice: 'Write it as 2026-01-31 or 2026-01-31T12:00:00Z' });
+  throw new UsageError(`'${text}' is not a date`, {
+    advice: 'Write a date such as 2026-01-31 or 2026-01-31T12:00:00Z',
+  });
 }

@@ -1,12 +1,11 @@
 import { describeProblem, verify } from '../../workers/inspect/verify.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count } from '../format.ts';
-import { formatBytes } from '../output.ts';
+import { count, formatBytes } from '../format.ts';
 
 export function verifyCommand() {
   return command(
     'verify',
-    'Check that all of a log is there: its entries, its archives, and every chunk of every snapshot that is kept.',
+    'Check that a log is complete: its entries, its archives, and every chunk of every kept snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
@@ -17,10 +16,9 @@ export function verifyCommand() {
           progress.stop();
           const { snapshots, archived, expired, chunks, bytes, problems } = result;
           const found = problems.length === 0 ? 'nothing is missing' : count(problems.length, 'PROBLEM', 'PROBLEMS');
-          const gone =
-            expired === 0 ? '' : `, ${count(expired, 'segment')} of which entries are gone and in no archive`;
-          const what = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${gone}`;
-          const summary = `${what}: ${found}`;
+          const lost = expired === 0 ? '' : `, ${count(expired, 'segment')} expired without an archive`;
+          const checked = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${lost}`;
+          const summary = `${checked}: ${found}`;
           output.result({ log, ...result }, [summary, ...problems.map(describeProblem)].join('\n'));
           if (problems.length > 0) process.exitCode = 1;
         } finally {

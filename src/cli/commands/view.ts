@@ -6,15 +6,14 @@ import { sheetOf } from '../../state/spreadsheet/reducer.ts';
 import type { Span } from '../../state/spreadsheet/sheet.ts';
 import { cellText } from '../../state/spreadsheet/sheet-rows.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count } from '../format.ts';
-import { formatBytes } from '../output.ts';
+import { count, formatBytes } from '../format.ts';
 import { requireSheets } from '../reducer.ts';
 
-/** A rectangle is held in memory and printed whole. */
+/** The whole rectangle is in memory until it is printed. */
 const MAX_CELLS = 1_000_000;
 
 export function viewCommand() {
-  return command('view', 'Show a rectangle of a sheet, and what had to be fetched for it.')
+  return command('view', 'Show a rectangle of a sheet, and the number of objects and bytes fetched for it.')
     .argument('<log>', 'the log', parse.log)
     .requiredOption('--rows <from:to>', 'rows from FROM up to but not including TO, counted from 0', parse.span)
     .requiredOption('--columns <from:to>', 'columns from FROM up to but not including TO, counted from 0', parse.span)
@@ -42,8 +41,8 @@ function checkSpans(rows: Span, columns: Span): void {
   }
   const cells = (rows.to - rows.from) * (columns.to - columns.from);
   if (cells > MAX_CELLS) {
-    throw new UsageError(`the rectangle has ${cells} cells, more than the ${MAX_CELLS} that are shown at once`, {
-      advice: 'View a smaller one, or use export',
+    throw new UsageError(`the rectangle has ${cells} cells, but view shows at most ${MAX_CELLS}`, {
+      advice: 'View a smaller rectangle, or use export',
     });
   }
 }

@@ -6,17 +6,17 @@ import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count, countEntries } from '../format.ts';
+import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
-import { formatBytes, type Output } from '../output.ts';
+import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { policyEverywhere } from '../retention.ts';
 import { exitCodeOf } from '../signals.ts';
 
 export function workCommand() {
-  return policyCommand('work', 'Run the pipeline: read the stream, build snapshots, until interrupted.')
-    .option('--until-idle', 'end when nothing is left to do; exit code 1 where something failed', false)
-    .option('--concurrency <n>', 'logs to work on at once', parse.count, 2)
+  return policyCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
+    .option('--until-idle', 'end when nothing is left to do; exit code 1 if something failed', false)
+    .option('--concurrency <n>', 'logs to work on at the same time', parse.count, 2)
     .addHelpText('after', POLICY_HELP)
     .action((options) =>
       inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
@@ -25,7 +25,7 @@ export function workCommand() {
         const dead: Promise<void>[] = [];
         const foreign = new AbortController();
         const streamArn = await environment.streamArn();
-        output.note('Working; interrupt to stop.');
+        output.note('Working. Interrupt to stop.');
         await runPipeline({
           streams: environment.streams,
           streamArn,
@@ -40,13 +40,13 @@ export function workCommand() {
           untilIdle: options.untilIdle,
           signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
           onEvent: (event) => {
-            // Trying again is of no use, nor are the other logs: all of them have one reducer.
+            // Neither a second try nor another log can help: all logs get the same reducer.
             if (event.kind === 'failed' && event.error instanceof ReducerForeignError)
               return foreign.abort(event.error);
             summary.count(event);
             if (event.kind === 'dead' && options.local !== undefined) {
               const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
-              // Awaited at the end: a failure before that must not count as unhandled.
+              // The end awaits it. Until then, its failure must not count as unhandled.
               written.catch(() => undefined);
               dead.push(written);
             }
@@ -56,14 +56,14 @@ export function workCommand() {
         environment.lost.throwIfAborted();
         foreign.signal.throwIfAborted();
         summary.finish();
-        // It was to end when idle, and ended before.
+        // The command ended before it was idle.
         if (options.untilIdle && stop.reason instanceof InterruptedError)
           process.exitCode = exitCodeOf(stop.reason.signal);
       }),
     );
 }
 
-/** Counts what the pipeline does, and tells a person of each thing as it happens. */
+/** Counts the pipeline's results, and notes each of them immediately. */
 class Summary {
   readonly #output: Output;
   #built = 0;
@@ -86,7 +86,7 @@ class Summary {
       case 'job':
         return this.#countJob(event);
       case 'failed':
-        return this.#output.note(`a job failed and is tried again: ${textOf(event.error)}`);
+        return this.#output.note(`a job failed and will be tried again: ${textOf(event.error)}`);
       case 'dead':
         return this.#fail(
           `a job was given up after ${count(event.message.receiveCount, 'try', 'tries')}: ${event.message.body}`,
@@ -153,11 +153,11 @@ class Summary {
     const stopped = Array.from(this.#stopped, ([log, stop]) => ({ log, ...stop }));
     if (stopped.length > 0 || this.#failures.length > 0) process.exitCode = 1;
     const totals = { snapshots: this.#built, present: this.#present, flushes: this.#flushes };
-    const life = { archived: this.#archived, removed: this.#removed };
+    const retention = { archived: this.#archived, removed: this.#removed };
     const written = { entries: this.#entries, chunks: this.#chunks, bytes: this.#bytes };
     const built = `${count(this.#built, 'snapshot')} built from ${countEntries(this.#entries)}, ${this.#flushes} flushed`;
     this.#output.result(
-      { ...totals, ...life, ...written, stopped, failures: this.#failures },
+      { ...totals, ...retention, ...written, stopped, failures: this.#failures },
       `${built}: ${count(this.#chunks, 'chunk')}, ${formatBytes(this.#bytes)}`,
     );
   }
@@ -173,8 +173,8 @@ export function engineCommand() {
     }
     return inEnvironment({ ...options, creates: true, endsItself: true }, async ({ endpoint, lost }, output, stop) => {
       const signal = AbortSignal.any([stop, lost]);
-      output.result({ endpoint }, `DynamoDB answers at ${endpoint}; any credentials and region will do.`);
-      // Something must keep the process alive: a signal handler alone does not.
+      output.result({ endpoint }, `DynamoDB answers at ${endpoint}. Any credentials and region work.`);
+      // A signal handler alone does not keep the process alive.
       const alive = setInterval(() => {}, 60_000);
       if (!signal.aborted) await once(signal, 'abort');
       clearInterval(alive);

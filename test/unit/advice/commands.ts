@@ -187,7 +187,7 @@ export const COMMANDS: Cases = {
     await logfold('create', '--local', directory);
     await logfold('status', '--local', directory);
   },
-  'Check the names, or make it there with the create command; nothing was made': async (refused) => {
+  'Check the names, or create the table with the create command; nothing was created': async (refused) => {
     const other = ['--entry-table', 'Other'];
     await refused(() => here('status', ...other));
     await here('status', '--entry-table', 'Entry');
@@ -205,7 +205,7 @@ export const COMMANDS: Cases = {
     await withEnvironment({ ...none, ...nowhere }, () => refused(() => logfold('status', ...names)));
     await here('status');
   },
-  'Leave out --bucket: with --local, objects lie in the directory': async (refused) => {
+  'Leave out --bucket: with --local, objects are in the directory': async (refused) => {
     await refused(() => here('status', '--bucket', 'b'));
     await here('status');
   },
@@ -250,7 +250,7 @@ export const COMMANDS: Cases = {
       await create();
     });
   },
-  "Switch it on for attribute 'X', or use --expire delete; nothing was changed": async (refused) => {
+  "Switch TTL on for attribute 'X', or use --expire delete; nothing was changed": async (refused) => {
     const log = await closed();
     await here('archive', log, '0');
     await withDb(async (db) => {
@@ -303,14 +303,14 @@ export const COMMANDS: Cases = {
     await here('export', log, ...to, /--rows/.exec(advice)?.[0] ?? '', '0:5');
     expect(advice).toContain('--all-rows');
   },
-  'View a smaller one, or use export': async (refused) => {
+  'View a smaller rectangle, or use export': async (refused) => {
     const log = await snapshotted();
     const view = (columns: string) => here('view', log, '--rows', '0:1000000', '--columns', columns);
     await refused(() => view('0:2'));
     await here('view', log, '--rows', '0:10', '--columns', '0:2');
     await here('export', log, '--csv', join(files, 'whole.csv'));
   },
-  "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … if that is what you want": async (
+  "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … to change the reducer of the log": async (
     refused,
   ) => {
     const log = await place.client.createLog();
@@ -320,11 +320,11 @@ export const COMMANDS: Cases = {
     await here('flush', log, '--reducer', module);
     const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
     await here('flush', log, '--reducer', own).catch((error: unknown) => {
-      // Nothing refuses it, but a snapshot of another reducer is not settled.
+      // The reducer is accepted, but a snapshot of another reducer is not flushed.
       expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
     });
   },
-  "Run 'logfold replay LOG' to see whether the snapshot at …/… is right, from which it was loaded": async (refused) => {
+  "Run 'logfold replay LOG' to check the snapshot at …/…, from which the sheet was loaded": async (refused) => {
     const log = await snapshotted();
     const check = await file('check', `{"op":"check","rows":9,"sha256":"${'0'.repeat(64)}"}\n`);
     await paste(await refused(() => here('append', log, check, '--check')));
@@ -460,7 +460,7 @@ export const COMMANDS: Cases = {
         await collect();
       });
     },
-  'Leave out what the policy would be; nothing was changed': async (refused) => {
+  'Leave out the policy options; nothing was changed': async (refused) => {
     const log = await closed();
     await refused(() => here('expire', log, '0', '--undo', '--keep-days', '3'));
     await here('expire', log, '0', '--undo');

@@ -10,9 +10,9 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Run the command again, which starts a new engine. See engine.log in the data directory',
   ],
   'a signal ended the command, and a person has to look how far it came': [
-    'Go on with line …',
-    'Look at the end of the log before you go on: line … may be appended or not, the lines before it are',
-    'Look at what it has done before you run it again: that stays done',
+    'Continue with line …',
+    'Look at the end of the log before you continue: it has the lines before line …, and may have line …',
+    'Check what the command has changed before you run it again: its changes stay',
     'Run the command again: nothing was appended',
   ],
   'it sends a person to look for a cause outside of logfold': [
@@ -21,7 +21,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'If jobs fail too, name a bucket of this account, or allow the functions s3:ListBucket on it',
     'Check that this queue belongs to this deployment. If the log or its segment was removed, do nothing',
     'Find out which other program sends to this queue',
-    'Compare the file with what the log held before: it was folded from its beginning',
+    'Compare the file with the entries that the log had before: the sheet was folded from the first entry',
     "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to find the right state",
     'See …/engine.log',
   ],
@@ -46,7 +46,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Read it with the release of logfold that wrote it, or a newer one',
     'Read the archive with the version of logfold that wrote it, or a newer one',
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
-    'Append and load with a program of your own, as the application does',
+    'Append entries and load states with your own program',
   ],
   'only tables on AWS come without a stream here, since a local engine refuses them before': [
     'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',

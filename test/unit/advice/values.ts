@@ -137,7 +137,7 @@ export const VALUES: Cases = {
     await writeFile(file, line, 'utf8');
     expect(await editsIn(file)).toBe(1);
   }),
-  'Write several lines instead of this one': inDirectory(async (dir, refused) => {
+  'Split the edit into several lines': inDirectory(async (dir, refused) => {
     const file = join(dir, 'edits');
     const half = Buffer.alloc(40 * 1024 * 1024, ' ');
     half.write(EDIT);
@@ -146,7 +146,7 @@ export const VALUES: Cases = {
     await writeFile(file, Buffer.concat([half, Buffer.from('\n'), half]));
     expect(await editsIn(file)).toBe(2);
   }),
-  'Copy it first. The end of the log shows what was appended of it': inDirectory(async (dir, refused) => {
+  'Copy the file first. The end of the log shows which lines were appended': inDirectory(async (dir, refused) => {
     const [file, copy] = [join(dir, 'edits'), join(dir, 'copy')];
     await writeFile(file, `${EDIT}\n`);
     const edits = await openEdits(file);

@@ -1,10 +1,22 @@
-import { SegmentWithoutSnapshotError } from '../../errors.ts';
+import { ObjectInvalidError, SegmentWithoutSnapshotError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
+import { clearStop, readStop } from '../../snapshot/stop.ts';
 import { type FlushResult, flushSnapshot } from '../../workers/snapshot/flush-snapshot.ts';
 import { newestSnapshot } from '../../workers/snapshot/snapshot-entry.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { count } from '../format.ts';
-import { formatBytes } from '../output.ts';
+import { count, formatBytes } from '../format.ts';
+
+export function snapshotCommand() {
+  return command('snapshot', 'Append a Snapshot entry, which asks for a snapshot of all entries before it.')
+    .argument('<log>', 'the log', parse.log)
+    .action((log, options) =>
+      inEnvironment(options, async ({ client }, output) => {
+        const { position } = await client.addSnapshot(log);
+        output.result({ log, position }, `Snapshot entry at ${formatPosition(position)}`);
+      }),
+    );
+}
 
 export function flushCommand() {
   return command('flush', 'Flush the newest snapshot: write its buffered edits into the tree, however few they are.')
@@ -23,14 +35,14 @@ export function flushCommand() {
         const result = await output.during('Snapshots flushed', () =>
           flushSnapshot(deps, { kind: 'flush', log, position }),
         );
-        output.result({ log, ...result }, describe(result));
+        output.result({ log, ...result }, describeFlush(result));
         // In both cases the snapshot still has its buffered edits.
         if (result.outcome === 'stopped' || result.outcome === 'foreign') process.exitCode = 1;
       }),
     );
 }
 
-function describe(result: FlushResult): string {
+function describeFlush(result: FlushResult): string {
   const snapshot = `The snapshot at ${formatPosition(result.position)}`;
   switch (result.outcome) {
     case 'flushed': {
@@ -48,4 +60,31 @@ function describe(result: FlushResult): string {
     case 'stopped':
       return `${snapshot} was not flushed, because the log is stopped: ${result.stop.message}`;
   }
+}
+
+export function resumeCommand() {
+  return command(
+    'resume',
+    'Resume a stopped log after its cause is fixed: remove the stop note and ask for a snapshot.',
+  )
+    .argument('<log>', 'the log', parse.log)
+    .action((log, options) =>
+      inEnvironment(options, async ({ client, deps }, output) => {
+        await queryNewestSegments(deps.store, log, { consistent: true });
+        const stop = await readStop(deps.blobs, log).catch((error: unknown) => {
+          // The error of an unreadable note advises to run this command.
+          if (error instanceof ObjectInvalidError) return undefined;
+          throw error;
+        });
+        // The note goes first. Otherwise a running pipeline refuses the job of the new Snapshot
+        // entry.
+        await clearStop(deps.blobs, log);
+        const { position } = await client.addSnapshot(log);
+        const was = stop === undefined ? 'was not stopped' : `was stopped by ${stop.code}`;
+        output.result(
+          { log, position, wasStopped: stop ?? null },
+          `${log} ${was}; Snapshot entry at ${formatPosition(position)}`,
+        );
+      }),
+    );
 }
