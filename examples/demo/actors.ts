@@ -1,21 +1,23 @@
 import { type Environment, openEnvironment } from '../../src/cli/environment.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 
-/** Everybody who takes part, each with connections of their own, so that their requests are counted apart. */
-export interface Cast {
-  /** Keeps the table: appends edits and Snapshot entries. */
+/**
+ * The participants of the demo. Each has its own connections, so that requests count separately.
+ */
+export interface Actors {
+  /** Edits the table: appends edits and Snapshot entries. */
   readonly team: Environment;
   /** Reads the stream and builds snapshots. */
   readonly pipeline: Environment;
-  /** Looks at the table. */
+  /** Loads a part of the table. */
   readonly client: Environment;
-  /** Looks at what was stored, for the report; its requests are nobody's. */
+  /** Reads the stored objects for the report. Its requests do not count. */
   readonly auditor: Environment;
   readonly close: () => Promise<void>;
 }
 
-/** Starts the engine in a directory and connects everybody. */
-export async function openCast(directory: string): Promise<Cast> {
+/** Starts the engine in a directory and connects every actor. */
+export async function openActors(directory: string): Promise<Actors> {
   const opened: Environment[] = [];
   const close = async () => {
     for (const environment of opened) await environment.close();
@@ -34,7 +36,7 @@ export async function openCast(directory: string): Promise<Cast> {
   }
 }
 
-/** Choices that look random and are the same in every run (Lehmer's generator with the multiplier 48271). */
+/** Pseudorandom choices, the same in every run: Lehmer's generator with the multiplier 48271. */
 export class Choices {
   #state: number;
 

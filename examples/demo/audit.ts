@@ -9,29 +9,29 @@ import { chunkKey, chunkPrefix } from '../../src/store/keys.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import type { BuiltSnapshot } from './pipeline-watch.ts';
 
-/** The root of the completed snapshot at a position. */
+/** Loads the root of the complete snapshot at a position. */
 export async function rootAt(stores: SnapshotStores, log: LogId, position: Position): Promise<Root> {
   const entry = await stores.store.getEntry(log, position, { consistent: true });
   const ref = entry && rootOf(entry);
-  if (ref === undefined) throw new ItemInvalidError('there is no completed snapshot', { log, ...position });
+  if (ref === undefined) throw new ItemInvalidError('there is no complete snapshot', { log, ...position });
   return loadRoot(stores, { log, position }, ref);
 }
 
-/** Snapshots in numbers. */
+/** Totals of all snapshots. */
 export interface SnapshotTotals {
   readonly snapshots: number;
   readonly chunksWritten: number;
-  /** Chunks that snapshots have from the ones before them, instead of writing them again. */
+  /** Chunks that snapshots share with the snapshots before them. */
   readonly chunksReused: number;
-  /** Bytes written, of chunks and roots. */
+  /** Bytes of written chunks and roots. */
   readonly bytesWritten: number;
-  /** Bytes that would have been written if every snapshot were a copy of its own. */
+  /** Bytes to write if every snapshot were a full copy. */
   readonly bytesAsCopies: number;
   /** Mean time of a build, in milliseconds. */
   readonly msPerSnapshot: number;
 }
 
-/** Adds up what building snapshots took, and counts in their trees what it saved. */
+/** Adds up the writes of all builds, and walks the trees to count what chunk reuse saved. */
 export async function totalSnapshots(
   stores: SnapshotStores,
   log: LogId,

@@ -4,16 +4,16 @@ import type { Choices } from './actors.ts';
 import type { PlainRow, PlainSheet } from './plain-sheet.ts';
 import { COLUMNS } from './zip-codes.ts';
 
-/** So many rows make an entry of just under 1 KB, which DynamoDB bills as one write. */
+/** 12 rows make an entry of just under 1 KB, which DynamoDB bills as one write unit. */
 export const ROWS_PER_ENTRY = 12;
-/** The same for an entry that fills the new column. */
+/** The corresponding number for an entry that fills the new column. */
 export const OFFSETS_PER_ENTRY = 150;
-/** Where the new column goes: after the coordinates. */
+/** The new column follows the coordinates. */
 const OFFSET_COLUMN = 3;
 /** Rows that one person reviews. */
 const AREA_ROWS = 300;
 
-/** Writes the header and the rows at the top of the sheet. */
+/** Yields edits that write the header and the rows at the top of the sheet. */
 export function* fill(rows: readonly PlainRow[]): Generator<SheetEdit> {
   const all: readonly (readonly Value[])[] = [COLUMNS, ...rows];
   for (let from = 0; from < all.length; from += ROWS_PER_ENTRY) {
@@ -22,7 +22,7 @@ export function* fill(rows: readonly PlainRow[]): Generator<SheetEdit> {
   }
 }
 
-/** Inserts a column and fills it: the solar offset from UTC in hours, as the longitude gives it. */
+/** Yields edits that insert a column with the solar offset from UTC in hours, by longitude. */
 export function* addOffsets(sheet: PlainSheet): Generator<SheetEdit> {
   yield { type: 'Insert Columns', position: OFFSET_COLUMN, count: 1 };
   yield { type: 'Set', cells: [[0, OFFSET_COLUMN, 'utc_offset']] };
@@ -32,7 +32,7 @@ export function* addOffsets(sheet: PlainSheet): Generator<SheetEdit> {
   }
 }
 
-/** Where a review takes place: rows that lie together, as the codes of one region do. */
+/** Adjacent rows that one person reviews, such as the codes of one region. */
 export interface Area {
   readonly start: number;
   readonly end: number;
@@ -50,16 +50,17 @@ export function middleOf({ start, end }: Area): number {
   return Math.floor((start + end) / 2);
 }
 
-/** The area in the words of the data: the place in its middle, once there is the column of offsets. */
+/** Names an area by the city in its middle. Requires the column of offsets. */
 export function placeOf(sheet: PlainSheet, area: Area): string {
   const [, , , , city, state] = sheet.rows[middleOf(area)] ?? [];
   return `${city}, ${state}`;
 }
 
 /**
- * What somebody does who checks the codes of an area: corrects coordinates, spells out names of counties, removes codes
- * that are no longer in use and inserts new ones.
- * @param count how many edits; a new code takes two, one for its row and one for its cells
+ * Yields the edits of a person who checks an area: corrected coordinates, full names of counties,
+ * removed codes and new codes.
+ * @param count the number of edits; a new code takes two edits, one for its row and one for its
+ * cells
  */
 export function* review(sheet: PlainSheet, area: Area, count: number, choices: Choices): Generator<SheetEdit> {
   for (let left = count; left > 0; ) {
@@ -70,7 +71,7 @@ export function* review(sheet: PlainSheet, area: Area, count: number, choices: C
   }
 }
 
-/** One or two edits, and no more than `most`. */
+/** Makes one or two edits, at most `most`. */
 function reviewRow(sheet: PlainSheet, position: number, most: number, choices: Choices): SheetEdit[] {
   const row = sheet.rows[position] ?? [];
   const kind = choices.below(10);
@@ -95,18 +96,18 @@ function setRow(row: number, values: readonly Value[]): CellEdit[] {
   return values.map((value, column) => [row, column, value]);
 }
 
-/** The code after one, where it is free. */
+/** The code after `code`; undefined if `next` has it. */
 function newCode(code: Value | undefined, next: Value | undefined): string | undefined {
   const after = String(Number(code) + 1).padStart(5, '0');
   return next !== undefined && after < String(next) ? after : undefined;
 }
 
-/** A coordinate some ten metres away. */
+/** A coordinate about ten metres away. */
 function moved(coordinate: Value | undefined, choices: Choices): number {
   return Math.round(Number(coordinate) * 1e6 + 100 + choices.below(100)) / 1e6;
 }
 
 function offset(row: PlainRow): number {
-  // Zero has one form only: -0 would be another value.
+  // -0 and 0 are different values: the offset is never -0.
   return Math.round(Number(row[2]) / 15) || 0;
 }

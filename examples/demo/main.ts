@@ -6,22 +6,22 @@ import { parse } from '../../src/cli/command.ts';
 import { Output } from '../../src/cli/output.ts';
 import { exitCodeOf, interrupted } from '../../src/cli/signals.ts';
 import { InterruptedError, UsageError } from '../../src/errors.ts';
-import { openCast } from './actors.ts';
+import { openActors } from './actors.ts';
 import { PipelineWatch } from './pipeline-watch.ts';
 import { type DemoResult, describeResult } from './report.ts';
-import { Story } from './scenario.ts';
+import { Scenario } from './scenario.ts';
 import { DATA } from './zip-codes.ts';
 
-/** With fewer, the demo's edits would delete more rows than there are. */
+/** With fewer rows, the demo's edits would delete more rows than the table has. */
 const MIN_ROWS = 600;
 
 const demo = new Command('npm run demo --')
   .description(
-    `Keeps a table of ${DATA.title} as a log of edits, lets the pipeline make snapshots of it, and proves the last one. ` +
-      'Runs on this machine alone, with a DynamoDB API of its own and a directory for a bucket.',
+    `Stores a table of ${DATA.title} as a log of edits, builds snapshots with the pipeline, and verifies the last snapshot. ` +
+      'Runs only on this machine, with an embedded DynamoDB and a directory instead of a bucket.',
   )
   .option('--rows <n>', `use only the first N rows of the data, ${MIN_ROWS} or more`, parseRows)
-  .option('--keep <dir>', 'put everything into this new directory and leave it there')
+  .option('--keep <dir>', 'use this new directory for all data, and keep it')
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .showHelpAfterError('(add --help for the options)')
   .exitOverride()
@@ -31,7 +31,8 @@ const demo = new Command('npm run demo --')
     try {
       const result = await runDemo(directory, rows ?? Number.POSITIVE_INFINITY, output);
       output.result(result, describeResult(result));
-      if (keep !== undefined) output.note(`\nEverything is in ${keep}. Look: npx logfold status --local ${keep}`);
+      if (keep !== undefined)
+        output.note(`\nAll data is in ${keep}. To look at it, run npx logfold status --local ${keep}`);
       if (!result.proved) process.exitCode = 1;
     } finally {
       remove();
@@ -41,25 +42,25 @@ const demo = new Command('npm run demo --')
 async function runDemo(directory: string, rows: number, output: Output): Promise<DemoResult> {
   const started = performance.now();
   const stop = interrupted();
-  const cast = await openCast(directory);
+  const actors = await openActors(directory);
   try {
-    const log = await cast.team.client.createLog();
-    const watch = new PipelineWatch(cast.pipeline, await cast.pipeline.streamArn());
-    const signal = AbortSignal.any([stop, cast.team.lost, watch.failed]);
+    const log = await actors.team.client.createLog();
+    const watch = new PipelineWatch(actors.pipeline, await actors.pipeline.streamArn());
+    const signal = AbortSignal.any([stop, actors.team.lost, watch.failed]);
     try {
       const scratch = join(directory, 'replay');
-      const told = await new Story({ cast, watch, log, scratch, rows, output, signal }).tell();
+      const result = await new Scenario({ actors, watch, log, scratch, rows, output, signal }).run();
       await rm(scratch, { recursive: true, force: true });
-      return { ...told, seconds: (performance.now() - started) / 1000 };
+      return { ...result, seconds: (performance.now() - started) / 1000 };
     } finally {
       await watch.stop();
     }
   } catch (error) {
-    // What fails because the engine went away is explained by that, not by the refused connection.
-    if (cast.team.lost.aborted) throw cast.team.lost.reason;
+    // A lost engine explains the error better than the refused connection does.
+    if (actors.team.lost.aborted) throw actors.team.lost.reason;
     throw stop.aborted ? stop.reason : error;
   } finally {
-    await cast.close();
+    await actors.close();
   }
 }
 

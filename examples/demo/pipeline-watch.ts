@@ -7,13 +7,13 @@ import type { SnapshotResult } from '../../src/workers/snapshot/build-snapshot.t
 
 export type BuiltSnapshot = Extract<SnapshotResult, { outcome: 'built' }> & { readonly ms: number };
 
-/** The pipeline as the demo runs it: nobody calls it, it reads the stream. This class only looks on. */
+/** Runs the pipeline, which reads the stream by itself, and observes its results. */
 export class PipelineWatch {
-  /** Snapshots that were built, in order. */
+  /** The built snapshots, in order. */
   readonly built: BuiltSnapshot[] = [];
-  /** Jobs that failed and were delivered again; those that always fail make the pipeline fail. */
+  /** Jobs that failed and were delivered again. A job that always fails makes the pipeline fail. */
   retries = 0;
-  /** Aborted where the pipeline failed. */
+  /** Aborted when the pipeline fails. */
   readonly failed: AbortSignal;
   readonly #failure = new AbortController();
   readonly #stop = new AbortController();
@@ -38,8 +38,8 @@ export class PipelineWatch {
   }
 
   /**
-   * Waits until the snapshot at a position is completed.
-   * @throws whatever made the pipeline fail, or the signal's reason
+   * Waits until the snapshot at a position is complete.
+   * @throws the pipeline's error if it fails, or the signal's reason
    */
   async completed(position: Position, signal: AbortSignal, onProgress: (snapshots: number) => void): Promise<void> {
     const any = AbortSignal.any([signal, this.failed]);
@@ -56,7 +56,7 @@ export class PipelineWatch {
   /** Ends the pipeline. */
   async stop(): Promise<void> {
     this.#stop.abort();
-    // How it failed, if it did, is told by the signal.
+    // The signal `failed` has reported an error.
     await this.#running.catch(() => {});
   }
 

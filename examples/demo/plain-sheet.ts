@@ -2,10 +2,10 @@ import type { Value } from '../../src/codec/value.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import type { Sheet } from '../../src/state/spreadsheet/sheet.ts';
 
-/** A row of a plain sheet. It stays the same object for as long as the row exists, wherever it moves. */
+/** A row of a plain sheet. A row that moves stays the same object. */
 export type PlainRow = Value[];
 
-/** The same table without logfold: arrays, edited by splicing. What logfold keeps must equal it. */
+/** The same table in plain arrays. The sheet of logfold must equal it. */
 export class PlainSheet {
   readonly rows: PlainRow[] = [];
 
@@ -47,16 +47,16 @@ function isEmpty(value: Value | undefined): boolean {
   return value === undefined || value === null || value === '';
 }
 
-/** How a sheet compares with its plain twin. */
+/** The result of comparing a sheet with a plain sheet. */
 export interface Comparison {
   readonly rows: number;
   readonly cells: number;
   readonly equal: boolean;
-  /** The first cell that differs, in words; null where there is none. */
+  /** The first difference in words; null if there is none. */
   readonly difference: string | null;
 }
 
-/** Compares every cell of a sheet with its plain twin, one by one. */
+/** Compares every cell of a sheet with a plain sheet. */
 export async function compareSheets(sheet: Sheet, plain: PlainSheet): Promise<Comparison> {
   let cells = 0;
   let difference: string | null = null;
@@ -65,6 +65,6 @@ export async function compareSheets(sheet: Sheet, plain: PlainSheet): Promise<Co
     if (value !== expected) difference ??= `row ${row}, column ${column} is ${value}, not ${expected}`;
     cells++;
   }
-  if (cells !== plain.cells) difference ??= `${cells} cells are not empty, and should be ${plain.cells}`;
+  if (cells !== plain.cells) difference ??= `${cells} cells are not empty, not ${plain.cells}`;
   return { rows: plain.rows.length, cells, equal: difference === null, difference };
 }

@@ -9,26 +9,26 @@ import type { Sharing } from './sharing.ts';
 import { type EntryCounts, SNAPSHOT_EVERY } from './team.ts';
 import type { View } from './view.ts';
 
-/** Rows of the client's rectangle that are printed. */
+/** Rows of the client's rectangle in the report. */
 const SHOWN_ROWS = 5;
 
 /** Two snapshots and the edits between them. */
 export interface Between extends Sharing {
   readonly edits: number;
-  /** Where the edits were made. */
+  /** The city in the middle of the edits. */
   readonly place: string;
   readonly older: Position;
   readonly newer: Position;
 }
 
-/** Something for everybody who makes requests: whoever appends, the pipeline, and whoever loads a part of the sheet. */
+/** A value for each actor whose requests count. `logfold` is the pipeline. */
 export interface ByRole<T> {
   readonly team: T;
   readonly logfold: T;
   readonly client: T;
 }
 
-/** What the demo found out: what it prints with `--json`. */
+/** The result of the demo, as `--json` prints it. */
 export interface DemoResult {
   /** Whether everything agreed. */
   readonly proved: boolean;
@@ -55,18 +55,18 @@ export interface DemoResult {
   readonly replayed: Replayed;
 }
 
-/** What everybody's requests would cost on AWS, in US dollars. */
+/** The cost of each actor's requests on AWS, in US dollars. */
 export function costOf({ team, logfold, client }: ByRole<Usage>): ByRole<number> {
   return { team: priceOf(team), logfold: priceOf(logfold), client: priceOf(client) };
 }
 
-/** The same for a person. */
+/** The report for people. */
 export function describeResult(result: DemoResult): string {
   return [
-    ...section('What happened', describeTotals(result)),
+    ...section('The run', describeTotals(result)),
     ...section(`Two snapshots ${result.between.edits} edits apart`, describeSharing(result.between)),
     ...section('A client opens the log', describeView(result)),
-    ...section('What that would cost on AWS', describeCosts(result)),
+    ...section('The cost on AWS', describeCosts(result)),
     ...section('Proof', describeProof(result)),
     '',
   ].join('\n');
@@ -89,18 +89,17 @@ function describeTotals({ data, entries, snapshots, retriedJobs }: DemoResult): 
     ],
     [
       'snapshots',
-      `${snapshots.snapshots}, each from the one before and the entries since, in ${ms(snapshots)} on average`,
+      `${snapshots.snapshots}, each built from its predecessor and the newer entries, in ${ms(snapshots)} on average`,
     ],
-    ['chunks', `${snapshots.chunksWritten} written, ${snapshots.chunksReused} reused from snapshots before`],
-    ['bytes', `${bytes} written to S3; without reuse it would be ${formatBytes(snapshots.bytesAsCopies)}`],
+    ['chunks', `${snapshots.chunksWritten} written, ${snapshots.chunksReused} reused from earlier snapshots`],
+    ['bytes', `${bytes} written to S3, instead of ${formatBytes(snapshots.bytesAsCopies)} without reuse`],
   );
-  if (retriedJobs > 0)
-    table.push(['retries', `${count(retriedJobs, 'job')} failed and ${retriedJobs === 1 ? 'was' : 'were'} done again`]);
+  if (retriedJobs > 0) table.push(['retries', `${count(retriedJobs, 'job')} failed and ran again`]);
   return [
     table.toString(),
     '',
-    'A chunk is a piece of the sorted cells, some 80 KB before compression, named by its SHA-256. A root',
-    'is the small object that describes one snapshot and names its chunks.',
+    'A chunk has about 80 KB of the sorted cells before compression. Its name is its SHA-256. A root is',
+    'a small object that describes one snapshot and names its chunks.',
   ].join('\n');
 }
 
@@ -108,26 +107,31 @@ function ms({ msPerSnapshot }: SnapshotTotals): string {
   return `${Math.round(msPerSnapshot)} ms`;
 }
 
-/** What the snapshots share, for a person. */
+/** Describes the chunks that two snapshots share. */
 export function describeSharing(between: Between): string {
-  const { place, olderChunks, shared, touched, waiting, recut, lost } = between;
+  const { place, olderChunks, shared, touched, buffered, recut, lost } = between;
   const [older, newer] = [formatPosition(between.older), formatPosition(between.newer)];
   if (olderChunks === 0)
-    return `${older} and ${newer} have no chunks: they are so small that they travel whole in their roots.`;
+    return `${older} and ${newer} have no chunks: they are so small that their roots contain everything.`;
   const sharing = `The snapshots at ${older} and ${newer} (segment/entry) share ${shared} of ${count(olderChunks, 'chunk')}.`;
-  if (waiting > 0 && waiting === touched && shared === olderChunks) {
-    const edits = `The edits, all around ${place}, belong to ${count(touched, 'chunk')}, and are too few for any to be rewritten`;
-    return `${sharing}\n${edits}:\nthey wait in the root, so that every chunk is shared.`;
+  if (buffered > 0 && buffered === touched && shared === olderChunks) {
+    const edits = `The edits, all around ${place}, belong to ${count(touched, 'chunk')} and are too few to rewrite any.`;
+    return `${sharing}\n${edits}\nThe root stores them in its write buffer, so the snapshots share every chunk.`;
   }
   const others =
     lost === 0 ? 'Every other chunk is shared' : `${count(lost, 'OTHER CHUNK IS', 'OTHER CHUNKS ARE')} NOT SHARED`;
-  const cut = recut === 0 ? '' : ` and ${recut} right after these had to be cut anew`;
+  const cut =
+    recut === 0
+      ? ''
+      : `, and ${count(recut, 'chunk')} after them ${recut === 1 ? 'has a new boundary' : 'have new boundaries'}`;
   return [
     sharing,
     `The edits, all around ${place}, touched ${count(touched, 'chunk')}${cut}. ${others}.`,
-    ...(waiting === 0
+    ...(buffered === 0
       ? []
-      : [`Too few for ${waiting} of them to be worth writing yet, edits wait beside these in the root.`]),
+      : [
+          `${count(buffered, 'touched chunk is', 'touched chunks are')} unchanged: the root stores their few edits in its write buffer.`,
+        ]),
   ].join('\n');
 }
 
@@ -137,8 +141,8 @@ function describeView({ view, between }: DemoResult): string {
   const { rows, columns, fetched, tailEntries } = view;
   const size = `${rows.to - rows.from} rows by ${columns.to - columns.from} columns`;
   return [
-    `${size} took ${formatBytes(fetched.bytes)} of S3 in ${count(fetched.objects, 'object')}, the root among them. The chunks, of ${between.newerChunks}`,
-    `in all, are those with these cells or with others that the ${tailEntries} entries since the snapshot change.`,
+    `${size} took ${formatBytes(fetched.bytes)} from S3 in ${count(fetched.objects, 'object')}, including the root. The client fetched only`,
+    `those of the ${between.newerChunks} chunks that have these cells, or cells changed by the ${tailEntries} entries after the snapshot.`,
     '',
     table.toString(),
     '…',
@@ -162,27 +166,27 @@ function describeCosts({ usage, cost, entries }: DemoResult): string {
   return [
     table.toString(),
     '',
-    `For a million entries: ${forMillion(cost.team)} to append them, ${forMillion(cost.logfold)} to fold them into a snapshot every ${SNAPSHOT_EVERY}.`,
+    `A million entries cost ${forMillion(cost.team)} to append, and ${forMillion(cost.logfold)} to fold with a snapshot every ${SNAPSHOT_EVERY} entries.`,
     `List prices of ${PRICES.region}: DynamoDB on demand as of ${PRICES.dynamodb.asOf}, S3 Standard as of ${PRICES.s3.asOf}.`,
-    'Lambda reads the stream free of charge; its time, SQS and storage are not counted here.',
+    'Lambda reads the stream free of charge. Compute time, SQS and storage are not included.',
   ].join('\n');
 }
 
 function describeProof({ sheet, view, replayed, proved, seconds }: DemoResult): string {
   const position = formatPosition(replayed.position);
   const same = sheet.equal && view.equal;
-  const again = `All ${formatNumber(replayed.entries)} entries, folded once more from the first one,`;
+  const again = `All ${formatNumber(replayed.entries)} entries, folded again from the first,`;
   return [
     same
-      ? `✔ All ${formatNumber(sheet.cells)} cells, as loaded, equal a copy of the table that was kept in plain arrays.`
-      : `✘ The sheet, as loaded, DIFFERS from the copy in plain arrays: ${sheet.difference ?? 'in the rectangle'}`,
+      ? `✔ All ${formatNumber(sheet.cells)} loaded cells equal a copy of the table in plain arrays.`
+      : `✘ The loaded sheet DIFFERS from the copy in plain arrays: ${sheet.difference ?? 'in the rectangle'}`,
     replayed.equal
       ? `✔ ${again} give the snapshot at ${position}:`
       : `✘ ${again} DIFFER from the snapshot at ${position}:`,
     `    replayed ${replayed.replayed}`,
     `    stored   ${replayed.stored}`,
     '',
-    `${proved ? 'Everything agrees' : 'NOT EVERYTHING AGREES'}. ${seconds.toFixed(1)} s in all.`,
+    `${proved ? 'Everything agrees' : 'NOT EVERYTHING AGREES'} (${seconds.toFixed(1)} s).`,
   ].join('\n');
 }
 

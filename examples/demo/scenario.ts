@@ -6,7 +6,7 @@ import type { Position } from '../../src/ids/position.ts';
 import { chunkStore, nodeStore } from '../../src/snapshot/snapshots.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
-import type { Cast } from './actors.ts';
+import type { Actors } from './actors.ts';
 import { Choices } from './actors.ts';
 import { rootAt, totalSnapshots } from './audit.ts';
 import {
@@ -28,67 +28,67 @@ import { Team } from './team.ts';
 import { readView } from './view.ts';
 import { DATA, readZipCodes } from './zip-codes.ts';
 
-/** How many areas are reviewed before the two snapshots that are compared. */
+/** Areas that are reviewed before the two compared snapshots. */
 const AREAS = 20;
 const EDITS_PER_AREA = 100;
-/** Edits between the two snapshots that are compared. */
+/** Edits between the two compared snapshots. */
 const EDITS_BETWEEN = 200;
-/** Where these edits are made, as a fraction of the sheet's height: in the whole of the data, Denver. */
+/** The place of these edits as a fraction of the sheet's height: Denver, in the complete data. */
 const COMPARED_AT = 0.8305;
-/** Edits after the last snapshot, which a client folds itself. */
+/** Edits after the last snapshot, which the client folds itself. */
 const TAIL_EDITS = 25;
 const VIEW = { rows: 20, columns: 6 };
-/** Length of the labels before progress bars, so that these align. */
+/** Width of the labels of progress bars. */
 const LABEL = 38;
 
-export interface Stage {
-  readonly cast: Cast;
+export interface ScenarioDeps {
+  readonly actors: Actors;
   readonly watch: PipelineWatch;
   readonly log: LogId;
-  /** Where the replay may put its own chunks. */
+  /** A directory for the replay's own chunks. */
   readonly scratch: string;
-  /** How many rows of the data to use. */
+  /** The number of rows of the data to use. */
   readonly rows: number;
   readonly output: Output;
   readonly signal: AbortSignal;
 }
 
-/** A Snapshot entry, and what the table was there. */
-interface Taken {
+/** A Snapshot entry, and the table at its position. */
+interface RequestedSnapshot {
   readonly position: Position;
   readonly rows: readonly PlainRow[];
-  /** Entries of the log before it. */
+  /** Entries of the log before this entry. */
   readonly entries: number;
 }
 
-/** What happens in the demo, from an empty log to the proof. */
-export class Story {
-  readonly #stage: Stage;
+/** The script of the demo, from an empty log to the proof. */
+export class Scenario {
+  readonly #deps: ScenarioDeps;
   readonly #team: Team;
   readonly #choices = new Choices(80_202);
 
-  constructor(stage: Stage) {
-    this.#stage = stage;
-    this.#team = new Team(stage.cast.team, stage.log, stage.signal);
+  constructor(deps: ScenarioDeps) {
+    this.#deps = deps;
+    this.#team = new Team(deps.actors.team, deps.log, deps.signal);
   }
 
-  async tell(): Promise<Omit<DemoResult, 'seconds'>> {
-    const { cast, log, watch } = this.#stage;
+  async run(): Promise<Omit<DemoResult, 'seconds'>> {
+    const { actors, log, watch } = this.#deps;
     const data = await this.#fillTable();
     await this.#reviewAreas();
     const area = areaAt(this.#team.sheet, COMPARED_AT);
     const { touched, older, newer } = await this.#editBetweenSnapshots(area);
-    await this.#team.editOnly(this.#review(area, TAIL_EDITS), this.#progress('A few edits more', TAIL_EDITS));
+    await this.#team.editOnly(this.#review(area, TAIL_EDITS), this.#progress('A few more edits', TAIL_EDITS));
     await this.#awaitSnapshot(newer);
-    const [team, logfold] = [usageOf(cast.team), usageOf(cast.pipeline)];
+    const [team, logfold] = [usageOf(actors.team), usageOf(actors.pipeline)];
     const from = middleOf(area) - VIEW.rows / 2;
     const rectangle = { rows: { from, to: from + VIEW.rows }, columns: { from: 0, to: VIEW.columns } };
-    const { view, compareAll } = await readView(cast.client, log, rectangle, this.#team.sheet);
-    const usage = { team, logfold, client: usageOf(cast.client) };
+    const { view, compareAll } = await readView(actors.client, log, rectangle, this.#team.sheet);
+    const usage = { team, logfold, client: usageOf(actors.client) };
     const sheet = await compareAll();
     const replayed = await this.#replay(newer);
     const between = await this.#compare(older, newer, touched);
-    const snapshots = await totalSnapshots(cast.auditor.deps, log, watch.built);
+    const snapshots = await totalSnapshots(actors.auditor.deps, log, watch.built);
     return {
       proved: view.equal && sheet.equal && replayed.equal === true && between.lost === 0,
       log,
@@ -107,14 +107,14 @@ export class Story {
   }
 
   async #fillTable(): Promise<DemoResult['data']> {
-    const rows = await readZipCodes(this.#stage.rows);
-    this.#stage.output.note(
-      `A team keeps a table of ${rows.length.toLocaleString('en')} ${DATA.title} as a log of edits in DynamoDB. Now and then it asks\n` +
-        "for a snapshot, with one more entry. Nobody calls logfold: it reads the table's stream, folds the\n" +
-        'entries, and puts the snapshot into S3. Here DynamoDB is a process of this machine, and S3 a directory.\n',
+    const rows = await readZipCodes(this.#deps.rows);
+    this.#deps.output.note(
+      `A team stores a table of ${rows.length.toLocaleString('en')} ${DATA.title} as a log of edits in DynamoDB. Sometimes it appends\n` +
+        "a Snapshot entry. Then logfold, which reads the table's stream, folds the entries and writes the\n" +
+        'snapshot to S3. Here, DynamoDB is a process on this machine, and S3 is a directory.\n',
     );
     const entries = Math.ceil((rows.length + 1) / ROWS_PER_ENTRY);
-    await this.#team.edit(fill(rows), this.#progress(`Rows of the file, ${ROWS_PER_ENTRY} an entry`, entries));
+    await this.#team.edit(fill(rows), this.#progress(`Rows of the file, ${ROWS_PER_ENTRY} per entry`, entries));
     const offsets = 2 + Math.ceil(rows.length / OFFSETS_PER_ENTRY);
     await this.#team.edit(addOffsets(this.#team.sheet), this.#progress('A column inserted and filled', offsets));
     return { ...DATA, rows: rows.length, columns: rows[0]?.length ?? 0 };
@@ -138,51 +138,55 @@ export class Story {
   async #editBetweenSnapshots(area: Area) {
     const { sheet } = this.#team;
     const touched = new TouchedCells();
-    const older = await this.#takeSnapshot();
+    const older = await this.#requestSnapshot();
     const progress = this.#progress(`${EDITS_BETWEEN} edits between two snapshots`, EDITS_BETWEEN);
     await this.#team.editOnly(touched.noting(this.#review(area, EDITS_BETWEEN), sheet), progress);
-    return { touched, older, newer: await this.#takeSnapshot() };
+    return { touched, older, newer: await this.#requestSnapshot() };
   }
 
-  async #takeSnapshot(): Promise<Taken> {
+  async #requestSnapshot(): Promise<RequestedSnapshot> {
     const { entries } = this.#team.counts();
-    return { position: await this.#team.askForSnapshot(), rows: [...this.#team.sheet.rows], entries };
+    return { position: await this.#team.addSnapshot(), rows: [...this.#team.sheet.rows], entries };
   }
 
-  async #awaitSnapshot({ position }: Taken): Promise<void> {
-    const progress = this.#progress('Snapshots built meanwhile', this.#team.counts().snapshotEntries);
+  async #awaitSnapshot({ position }: RequestedSnapshot): Promise<void> {
+    const progress = this.#progress('Snapshots built', this.#team.counts().snapshotEntries);
     try {
-      await this.#stage.watch.completed(position, this.#stage.signal, (snapshots) => progress.update(snapshots));
+      await this.#deps.watch.completed(position, this.#deps.signal, (snapshots) => progress.update(snapshots));
     } finally {
       progress.stop();
     }
   }
 
-  async #replay({ position, entries }: Taken): Promise<Replayed> {
-    const { cast, log, scratch } = this.#stage;
-    const progress = this.#progress('Replay from the very first entry', entries);
+  async #replay({ position, entries }: RequestedSnapshot): Promise<Replayed> {
+    const { actors, log, scratch } = this.#deps;
+    const progress = this.#progress('Replay from the first entry', entries);
     const chunks = chunkStore(new FilesystemBlobStore(scratch, { fsync: false }), log);
     const onProgress = (folded: number) => {
-      this.#stage.signal.throwIfAborted();
+      this.#deps.signal.throwIfAborted();
       progress.update(folded);
     };
     try {
-      return await replay({ ...cast.auditor.deps, scratch: chunks, onProgress }, log, { at: position });
+      return await replay({ ...actors.auditor.deps, scratch: chunks, onProgress }, log, { at: position });
     } finally {
       progress.stop();
     }
   }
 
-  async #compare(older: Taken, newer: Taken, touched: TouchedCells): Promise<Omit<Between, 'place'>> {
-    const { cast, log } = this.#stage;
-    const { deps } = cast.auditor;
-    const moment = async ({ position, rows }: Taken) => ({ ...(await rootAt(deps, log, position)), rows });
+  async #compare(
+    older: RequestedSnapshot,
+    newer: RequestedSnapshot,
+    touched: TouchedCells,
+  ): Promise<Omit<Between, 'place'>> {
+    const { actors, log } = this.#deps;
+    const { deps } = actors.auditor;
+    const moment = async ({ position, rows }: RequestedSnapshot) => ({ ...(await rootAt(deps, log, position)), rows });
     const store = nodeStore(deps, log);
     const sharing = await compareChunks(store, await moment(older), await moment(newer), touched);
     return { edits: EDITS_BETWEEN, older: older.position, newer: newer.position, ...sharing };
   }
 
   #progress(label: string, total: number): Progress {
-    return this.#stage.output.progress(label.padEnd(LABEL), total);
+    return this.#deps.output.progress(label.padEnd(LABEL), total);
   }
 }

@@ -9,11 +9,11 @@ import { isLeaf, type Node } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import type { PlainRow, PlainSheet } from './plain-sheet.ts';
 
-/** The cells that edits name, by the row's identity in the plain sheet, since positions move. */
+/** The cells that edits name, by the plain sheet's row objects, because positions change. */
 export class TouchedCells {
   readonly #cells = new Map<PlainRow, Set<number>>();
 
-  /** Hands edits on, and notes each just before it is applied. */
+  /** Passes edits on, and notes each edit before its caller applies it. */
   *noting(edits: Iterable<SheetEdit>, sheet: PlainSheet): Generator<SheetEdit> {
     for (const edit of edits) {
       if (edit.type === 'Set') for (const [row, column] of edit.cells) this.#note(sheet.rows[row], [column]);
@@ -24,7 +24,7 @@ export class TouchedCells {
     }
   }
 
-  /** The keys under which these cells lie in a sheet whose rows are the given ones. */
+  /** The keys of these cells in a sheet with the given rows. */
   async keys(sheet: Sheet, rows: readonly PlainRow[]): Promise<number[]> {
     const keys: number[] = [];
     for (const [position, row] of rows.entries()) {
@@ -36,7 +36,7 @@ export class TouchedCells {
   }
 
   #note(row: PlainRow | undefined, columns: Iterable<number>): void {
-    if (row === undefined) throw new Error('the demo edits a row that is not there');
+    if (row === undefined) throw new Error('the demo edits a missing row');
     const known = this.#cells.get(row) ?? new Set<number>();
     for (const column of columns) known.add(column);
     this.#cells.set(row, known);
@@ -49,20 +49,20 @@ export interface Moment {
   readonly rows: readonly PlainRow[];
 }
 
-/** What two snapshots have in common, counted in chunks. */
+/** The chunks that two snapshots share, in numbers. */
 export interface Sharing {
-  /** Chunks of the older snapshot, and of the newer. */
+  /** Chunks of the older snapshot and of the newer. */
   readonly olderChunks: number;
   readonly newerChunks: number;
-  /** Chunks, by name, that are in both. */
+  /** Chunks that are in both snapshots. */
   readonly shared: number;
-  /** Chunks of the older one that hold, or would hold, a cell that the edits name. */
+  /** Chunks of the older snapshot that hold, or would hold, a cell that the edits name. */
   readonly touched: number;
-  /** Chunks of these that are shared all the same, since their edits are few and wait beside them. */
-  readonly waiting: number;
-  /** Chunks whose cells no edit names, but that are cut elsewhere since the chunk before them ends elsewhere. */
+  /** Touched chunks that are shared, because their few edits are in the write buffer. */
+  readonly buffered: number;
+  /** Untouched chunks with another boundary, because the chunk before them ends elsewhere. */
   readonly recut: number;
-  /** Chunks that are neither and yet are not in the newer snapshot: there must be none. */
+  /** Other chunks of the older snapshot that are not in the newer. There must be none. */
   readonly lost: number;
 }
 
@@ -73,8 +73,8 @@ interface LeafChunk {
 }
 
 /**
- * Counts what two snapshots share, by the names of their chunks, and what they should share, by where the edited cells
- * lie: an untouched chunk that starts where it started must be the same chunk.
+ * Counts the chunks that two snapshots share, and the chunks that they should share: an untouched
+ * chunk with the same first key must be the same chunk.
  */
 export async function compareChunks(
   store: NodeStore,
@@ -96,13 +96,13 @@ export async function compareChunks(
     newerChunks: after.length,
     shared: before.filter(({ id }) => names.has(id)).length,
     touched: before.filter((chunk) => named.has(chunk)).length,
-    waiting: before.filter((chunk) => named.has(chunk) && names.has(chunk.id)).length,
+    buffered: before.filter((chunk) => named.has(chunk) && names.has(chunk.id)).length,
     recut: gone.filter(({ first }) => !starts.has(first)).length,
     lost: gone.filter(({ first }) => starts.has(first)).length,
   };
 }
 
-/** The chunks of a snapshot's cells, in order of key. The axes of the demo's sheet are small and travel in the root. */
+/** The chunks of a snapshot's cells, in order of key. The root contains the small axes. */
 async function leafChunks(store: NodeStore, state: State): Promise<LeafChunk[]> {
   const top = state.maps.get('cells')?.tree.top;
   return top === undefined ? [] : leavesBelow(store, top);

@@ -8,10 +8,10 @@ import { PlainSheet } from './plain-sheet.ts';
 
 /** Entries between two Snapshot entries. */
 export const SNAPSHOT_EVERY = 400;
-/** Entries before a segment is ended, or more where its first snapshot is not there yet. */
+/** Entries per segment, or more if its first snapshot is not complete by then. */
 export const SEGMENT_EVERY = 1000;
 
-/** Entries by what they are. */
+/** The number of entries of each kind. */
 export interface EntryCounts {
   entries: number;
   sets: number;
@@ -23,8 +23,8 @@ export interface EntryCounts {
 }
 
 /**
- * What a team has that keeps its table in a log: it appends edits, and now and then asks for a snapshot. Beside the log
- * it keeps the table in plain arrays, of which logfold knows nothing.
+ * A team that stores its table in a log. It appends edits and, at intervals, Snapshot entries. It
+ * also has the table in plain arrays, which logfold never reads.
  */
 export class Team {
   readonly sheet = new PlainSheet();
@@ -33,7 +33,7 @@ export class Team {
   readonly #edits = { sets: 0, insertedRows: 0, deletedRows: 0, insertedColumns: 0 };
   readonly #signal: AbortSignal;
 
-  /** @param log a new one, with nothing but its first Snapshot entry */
+  /** @param log a new log that contains only its first Snapshot entry */
   constructor(environment: Environment, log: LogId, signal: AbortSignal) {
     const options = { snapshotEvery: SNAPSHOT_EVERY, segmentEvery: SEGMENT_EVERY, check: false };
     this.#steady = new Appender(environment, log, 1, options);
@@ -52,16 +52,17 @@ export class Team {
   }
 
   /** Appends a Snapshot entry. */
-  async askForSnapshot(): Promise<Position> {
+  async addSnapshot(): Promise<Position> {
     await this.#plain.append({ kind: 'snapshot' }, 0);
-    if (this.#plain.last === undefined) throw new Error('a Snapshot entry was appended nowhere');
+    if (this.#plain.last === undefined) throw new Error('the Snapshot entry has no position');
     return this.#plain.last;
   }
 
   counts(): EntryCounts {
     const { entries, snapshots, segments } = this.#steady.counts;
     const { sets, insertedRows, deletedRows, insertedColumns } = this.#edits;
-    // A log starts with one segment and its Snapshot entry; each new segment has another, and an End Segment entry.
+    // A log starts with one segment and its Snapshot entry. Each new segment adds a Snapshot entry
+    // and an End Segment entry.
     const snapshotEntries = 1 + snapshots + this.#plain.counts.snapshots;
     return {
       entries: entries + this.#plain.counts.entries + snapshotEntries + segments,

@@ -7,23 +7,23 @@ import type { Span } from '../../src/state/spreadsheet/sheet.ts';
 import { cellText } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { type Comparison, compareSheets, type PlainSheet } from './plain-sheet.ts';
 
-/** What a client saw, and what it took. */
+/** The rectangle that a client loaded, and its costs. */
 export interface View {
   readonly rows: Span;
   readonly columns: Span;
   /** The rectangle as texts. */
   readonly cells: readonly (readonly string[])[];
-  /** The snapshot that was loaded; null where there was none. */
+  /** The loaded snapshot; null if there was none. */
   readonly snapshot: Position | null;
-  /** Entries after the snapshot that were folded on top, the Snapshot entry among them. */
+  /** Entries folded after the snapshot, including the Snapshot entry. */
   readonly tailEntries: number;
-  /** What came from the bucket. */
+  /** Objects and bytes from the bucket. */
   readonly fetched: { readonly objects: number; readonly bytes: number };
-  /** Whether the rectangle is what the plain sheet has there. */
+  /** Whether the rectangle equals the plain sheet's. */
   readonly equal: boolean;
 }
 
-/** Opens a log as a client does and reads a rectangle of it; only then the whole sheet, to compare it. */
+/** Reads a rectangle of a log as a client does. `compareAll` then reads the whole sheet. */
 export async function readView(
   { deps, blobs }: Environment,
   log: LogId,

@@ -4,7 +4,7 @@ import { parse } from 'csv-parse/sync';
 import * as z from 'zod';
 import type { Value } from '../../src/codec/value.ts';
 
-/** What the demo's data is, and whose. */
+/** The demo's data and its authors. */
 export const DATA = {
   title: 'US ZIP codes',
   file: 'zipcodes.csv of the npm package vega-datasets',
@@ -21,11 +21,12 @@ const number = z
 const records = z.array(z.tuple([z.string(), number, number, z.string(), z.string(), z.string()]));
 
 /**
- * The rows of the data, without the header: codes as texts, since they start with zeros, and coordinates as numbers.
- * @param limit read no more rows than this
+ * Reads the rows of the data without the header: codes as texts, because they may start with zeros,
+ * and coordinates as numbers.
+ * @param limit the maximum number of rows
  */
 export async function readZipCodes(limit: number): Promise<Value[][]> {
-  // A package that exports no files is found by where its entry is.
+  // The package exports no files, so the path starts at its entry point.
   const entry = import.meta.resolve('vega-datasets');
   const csv = await readFile(fileURLToPath(new URL('../data/zipcodes.csv', entry)), 'utf8');
   return records.parse(parse(csv, { from_line: 2, ...(Number.isFinite(limit) && { to: limit }) }));

@@ -34,7 +34,7 @@ import { type ChosenReducer, chooseReducer, reducerGuard } from './reducer.ts';
 /** The tables and the bucket that the command line names. */
 export interface Place {
   readonly local?: string | undefined;
-  /** Whether to create a missing local directory and tables. Off by default: a name may be a typo. */
+  /** Whether to create missing directories and tables. Off by default: a name may be a typo. */
   readonly creates?: boolean | undefined;
   readonly entryTable?: string | undefined;
   readonly segmentTable?: string | undefined;

@@ -27,7 +27,7 @@ function smallLog(): Promise<LogId> {
   );
 }
 
-describe('a file of edits with one bad line appends nothing', () => {
+describe('append refuses the whole file because of one line with', () => {
   const good = Array.from({ length: 300 }, (_, i) => JSON.stringify({ op: 'set', cells: [[i, 0, `row ${i}`]] }));
   const cases: [name: string, line: string | Buffer, reason: RegExp][] = [
     ['a row that no sheet has', '{"op":"set","cells":[[0,0,"x"],[4294967296,0,"x"]]}', /SHEET_LIMIT.*row 4294967296/],
@@ -59,7 +59,7 @@ describe('a file of edits with one bad line appends nothing', () => {
     expect(refusals[i]?.message).toMatch(reason);
   });
 
-  test('a file that cannot be read', async () => {
+  test('append names a file that cannot be read', async () => {
     const files = [join(place.directory, 'nowhere'), place.directory];
     for (const [i, refusal] of (await place.refusals(...files.map((file) => ['append', UNKNOWN, file]))).entries()) {
       expect(refusal).toMatchObject({
@@ -71,7 +71,7 @@ describe('a file of edits with one bad line appends nothing', () => {
   });
 });
 
-describe('what is wrong with an entry is said with its place', () => {
+describe('export names the log, the position and the type of an entry with', () => {
   const C = { N: '1732104000' };
   const SET = { C, T: { S: 'Set' }, V: { N: '1' } };
   const cases: [name: string, code: string, item: Attributes][] = [
@@ -100,7 +100,7 @@ describe('what is wrong with an entry is said with its place', () => {
   });
 
   test.each(cases.map(([name, code], i) => [name, code, i] as const))('%s: %s', (_, code, i) => {
-    // What is no entry has no type.
+    // An invalid item has no type.
     const type = code === 'ITEM_INVALID' ? null : (cases[i]?.[2].T?.S ?? '');
     const typed = type === null ? '' : `, type '${type}'`;
     expect(refusals[i]).toMatchObject({ code, log: logs[i], segment: 0, entry: 4, type, advice: ADVICE });
@@ -108,7 +108,7 @@ describe('what is wrong with an entry is said with its place', () => {
     expect(refusals[i]?.message).toContain(refusals[i]?.advice);
   });
 
-  test('an external body that was altered', async () => {
+  test('view names the key of an altered external body', async () => {
     const log = await smallLog();
     await place.edit(log, { type: 'Set', cells: [[0, 0, 'x'.repeat(20_000)]] });
     const [key = ''] = await place.keys(log, 'bodies');
@@ -118,7 +118,7 @@ describe('what is wrong with an entry is said with its place', () => {
     expect(refusal?.message).toContain(key);
   });
 
-  test('a gap in the numbers, whatever reads across it', async () => {
+  test('every command that reads across a gap in the numbers names the missing entry', async () => {
     const log = await smallLog();
     await place.deleteItem(log, { segment: 0, entry: 2 });
     const refusals = await place.refusals(
@@ -137,7 +137,10 @@ describe('damaged objects', () => {
   let large: LogId;
   let middling: LogId;
 
-  /** A sheet of random texts. Of 1,000 cells the leaf travels in a root, which is an object; 20,000 take chunks. */
+  /**
+   * A sheet of random texts, 1,000 cells per edit. The root object contains the leaf of 1,000
+   * cells; 20,000 cells need chunks.
+   */
   async function sheet(edits: number): Promise<LogId> {
     const log = await place.log();
     for (let row = 0; row < edits * 20; row += 20) {
@@ -156,26 +159,26 @@ describe('damaged objects', () => {
     await place.json('work', '--until-idle');
   });
 
-  test.each<[name: string, what: string, damage: Damage]>([
+  test.each<[name: string, problem: string, damage: Damage]>([
     ['truncated', 'CORRUPT', (stored) => stored.subarray(0, -1)],
     ['truncated within its header', 'CORRUPT', (stored) => stored.subarray(0, 5)],
     ['altered', 'CORRUPT', (stored) => stored.fill((stored.at(100) ?? 0) ^ 1, 100, 101)],
-    ['oversized by what it claims', 'CORRUPT', (stored) => stored.fill(0xff, 5, 9)],
+    ['oversized by its header', 'CORRUPT', (stored) => stored.fill(0xff, 5, 9)],
     ['oversized by bytes at its end', 'CORRUPT', (stored) => Buffer.concat([stored, Buffer.alloc(100)])],
-    ['of another format', 'CORRUPT', (stored) => stored.fill(0x7f, 3, 4)],
+    ['in another format', 'CORRUPT', (stored) => stored.fill(0x7f, 3, 4)],
     ['missing', 'MISSING', () => undefined],
-  ])('a chunk and a root that are %s', async (_, what, damage) => {
+  ])('export refuses a chunk and a root that are %s', async (_, problem, damage) => {
     const [chunk = ''] = await place.keys(large, 'chunks');
     const [root = ''] = await place.keys(middling, 'roots');
     const mend = await Promise.all([place.harm(chunk, damage), place.harm(root, damage)]);
     const [ofChunk, ofRoot] = await place.refusals(['export', large], ['export', middling]);
     await Promise.all(mend.map((each) => each()));
-    expect(ofChunk).toMatchObject({ code: `CHUNK_${what}`, log: large, advice: ADVICE });
+    expect(ofChunk).toMatchObject({ code: `CHUNK_${problem}`, log: large, advice: ADVICE });
     expect(ofChunk?.message).toContain(chunk.slice(-64));
-    expect(ofRoot).toMatchObject({ code: `CHUNK_${what}`, log: middling, segment: 0, entry: 2, advice: ADVICE });
+    expect(ofRoot).toMatchObject({ code: `CHUNK_${problem}`, log: middling, segment: 0, entry: 2, advice: ADVICE });
   });
 
-  test('verify finds all of them and changes nothing; put back, nothing is wrong', async () => {
+  test('verify finds all damage and changes nothing, and finds none after a repair', async () => {
     const [first = '', second = ''] = await place.keys(large, 'chunks');
     const mend = [await place.harm(first, (stored) => stored.subarray(1)), await place.harm(second, () => undefined)];
     const before = await place.contents();
@@ -195,8 +198,8 @@ describe('damaged objects', () => {
   });
 });
 
-describe('words that make no sense', () => {
-  test('a log that does not exist', async () => {
+describe('invalid arguments', () => {
+  test('every command refuses a log that does not exist', async () => {
     const file = join(place.directory, 'one.ndjson');
     await writeFile(file, '{"op":"set","cells":[[0,0,"x"]]}');
     const refusals = await place.refusals(
@@ -216,7 +219,7 @@ describe('words that make no sense', () => {
     }
   });
 
-  test('a position that the log does not have', async () => {
+  test('export and replay refuse a position that the log does not have', async () => {
     const log = await smallLog();
     const [behind, beyond, replayed] = await place.refusals(
       ['export', log, '--at', '0/5'],
@@ -229,13 +232,13 @@ describe('words that make no sense', () => {
     expect(replayed).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
   });
 
-  test('a log without a snapshot starts no segment and has nothing to compare', async () => {
+  test('segment and replay refuse a log without a snapshot', async () => {
     const log = await smallLog();
     const refusals = await place.refusals(['segment', log], ['replay', log]);
     for (const refusal of refusals) expect(refusal).toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT', log });
   });
 
-  test('words, each named in its error', async () => {
+  test('the error names each invalid word', async () => {
     const cases: [words: string, code: string, about: string][] = [
       ['export not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
       [`export ${UNKNOWN} --at 17`, 'POSITION_INVALID', "--at: '17'"],
@@ -245,7 +248,7 @@ describe('words that make no sense', () => {
       [`view ${UNKNOWN} --rows 0:100000 --columns 0:100000`, 'USAGE', '1000000'],
       [`view ${UNKNOWN} --rows 0:1`, 'USAGE', '--columns'],
       [`append ${UNKNOWN}`, 'USAGE', "'file'"],
-      [`append ${UNKNOWN} x --snapshot-every 0`, 'USAGE', "--snapshot-every: '0' is not a whole number from 1"],
+      [`append ${UNKNOWN} x --snapshot-every 0`, 'USAGE', "--snapshot-every: '0' is not a whole number above 0"],
       ['export', 'USAGE', "'log'"],
       ['work --concurrency 0', 'USAGE', "--concurrency: '0' is not"],
       ['create --color', 'USAGE', '--color'],
@@ -259,7 +262,7 @@ describe('words that make no sense', () => {
     }
   });
 
-  test('an output file that cannot be, and a data directory that is a file', async () => {
+  test('commands refuse an output file in no directory, and a data directory that is a file', async () => {
     const file = join(place.directory, 'file');
     await writeFile(file, '');
     const csv = join(place.directory, 'no', 'such', 'folder.csv');
@@ -270,14 +273,14 @@ describe('words that make no sense', () => {
   });
 });
 
-describe('a place that is not there', () => {
+describe('a missing or unreachable place', () => {
   const region = { AWS_REGION: 'eu-central-1' };
   const keys = { AWS_ACCESS_KEY_ID: 'local', AWS_SECRET_ACCESS_KEY: 'local' };
   const inAws = (...words: readonly string[]) => {
     return [...words, '--entry-table', 'Entries-X', '--segment-table', 'Segments-Y', '--bucket', 'bucket-z'];
   };
 
-  test('a directory without data, which only what begins there makes one with data', async () => {
+  test('only create makes a data directory of a missing or empty one', async () => {
     const parent = await mkdtemp(join(tmpdir(), 'logfold-typo-'));
     const [typo, empty] = [join(parent, 'typo'), join(parent, 'empty')];
     await mkdir(empty);
@@ -300,7 +303,7 @@ describe('a place that is not there', () => {
     }
   });
 
-  test('a table that is not in the directory', async () => {
+  test('status refuses a table that is not in the directory, and creates none', async () => {
     const tables = await place.tableNames();
     const [refusal] = await place.refusals(['status', '--segment-table', 'Segmnet']);
     expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', advice: ADVICE });
@@ -308,13 +311,13 @@ describe('a place that is not there', () => {
     expect(await place.tableNames()).toEqual(tables);
   });
 
-  test('no place at all, or only a part of one', async () => {
+  test('commands refuse to run without a place, or with a part of one', async () => {
     for (const refusal of await place.refused([['create'], ['work'], ['status', '--bucket', 'b'], ['engine']])) {
       expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--local') });
     }
   });
 
-  test('tables that do not exist', async () => {
+  test('commands name the table that does not exist', async () => {
     const commands = [
       inAws('create'),
       inAws('status'),
@@ -330,7 +333,7 @@ describe('a place that is not there', () => {
     }
   });
 
-  test('names that no table can have', async () => {
+  test('commands refuse names that no table can have', async () => {
     const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: place.endpoint };
     const local = ['--entry-table', 'E2', ...place.words];
     const there = ['--entry-table', 'Entries-X', '--segment-table', 'S 2', '--bucket', 'bucket-z'];
@@ -347,18 +350,18 @@ describe('a place that is not there', () => {
     expect((await runCli(['create', ...local])).code).toBe(2);
   });
 
-  test('no credentials', async () => {
+  test('commands ask for credentials', async () => {
     for (const refusal of await place.refused([inAws('create'), inAws('status'), inAws('work')], region)) {
       expect(refusal).toMatchObject({ code: 'CREDENTIALS', advice: expect.stringContaining('credentials') });
     }
   });
 
-  test('no region', async () => {
+  test('commands ask for a region', async () => {
     const [refusal] = await place.refused([inAws('status')], keys);
     expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('AWS_REGION') });
   });
 
-  test('an endpoint where nothing answers', async () => {
+  test('commands name an endpoint where nothing answers', async () => {
     const environment = { ...region, ...keys, DYNAMODB_ENDPOINT: 'http://127.0.0.1:1' };
     const [aws, local] = await place.refused([inAws('status'), ['status', ...place.words]], environment);
     for (const refusal of [aws, local]) {
@@ -367,7 +370,7 @@ describe('a place that is not there', () => {
     }
   });
 
-  test('an endpoint where a web server answers', async () => {
+  test('commands refuse an endpoint where a web server answers', async () => {
     const server = createServer((_, response) => response.end('<html>Welcome</html>'));
     await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
     const address = server.address();
@@ -380,7 +383,7 @@ describe('a place that is not there', () => {
     }
   });
 
-  test('an option in the place of a value', async () => {
+  test('an option is refused as the value of another option', async () => {
     const [refusal] = await place.refused([['create', '--local', '--json']]);
     expect(refusal).toMatchObject({
       code: 'USAGE',
@@ -389,14 +392,14 @@ describe('a place that is not there', () => {
     expect(existsSync('--json')).toBe(false);
   });
 
-  test.runIf(process.platform === 'linux')('a directory that cannot be made, or cannot be written to', async () => {
+  test.runIf(process.platform === 'linux')('create refuses a directory that it cannot make or write to', async () => {
     const commands = ['/proc/logfold', '/proc/logfold/below', '/proc'].map((dir) => ['create', '--local', dir]);
     for (const refusal of await place.refused(commands)) {
       expect(refusal).toMatchObject({ code: 'USAGE', message: expect.stringContaining('cannot be a data directory') });
     }
   });
 
-  test('an engine that is not installed, and one that nobody knows', async () => {
+  test('create refuses an engine that is not installed or unknown', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'logfold-engine-'));
     try {
       const create = ['create', '--local', directory];
@@ -411,7 +414,7 @@ describe('a place that is not there', () => {
   });
 });
 
-test('types of entries that are empty or the same are refused before anything is read', async () => {
+test('every command refuses empty or equal types of entries before it reads anything', async () => {
   const same = ['--snapshot-type', 'Mark', '--end-segment-type', 'Mark'];
   const empty = ['--snapshot-type', ''];
   const commands = [

@@ -21,8 +21,11 @@ const OLD_NODE = `--import=${new URL('../support/old-node.ts', import.meta.url).
 const NPX = `--import=${new URL('../support/npx.ts', import.meta.url).href}`;
 const CLAIM_TERMINAL = `--import=${new URL('../support/claim-terminal.ts', import.meta.url).href}`;
 const HANDED_OVER = { NODE_OPTIONS: OLD_NODE };
-/** What sets a mode of a terminal that outlives the program: cursor, line wrap, another screen. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it is what terminals are told with
+/**
+ * Sequences that set a mode of the terminal: cursor, line wrap, screen. The mode outlives the
+ * program.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: terminals use this character
 const MODE = /\x1b\[\?\d+[hl]/;
 
 let place: CliPlace;
@@ -70,7 +73,7 @@ const COMMANDS: readonly [name: string, words: () => readonly string[]][] = [
 ];
 
 interface Interruption {
-  /** How many requests to the tables are answered before. */
+  /** The number of requests to the tables that are answered before the signal. */
   readonly answered: number;
   readonly signal: NodeJS.Signals;
   readonly environment?: Readonly<Record<string, string>>;
@@ -79,11 +82,11 @@ interface Interruption {
 interface Running {
   readonly child: ChildProcess;
   readonly output: { stdout: string; stderr: string };
-  /** Resolves once no process holds its output any more. */
+  /** Resolves when no process holds its output any more. */
   readonly ended: Promise<Answer>;
 }
 
-/** Starts a command, and resolves once it waits for an answer of the tables, or has ended. */
+/** Starts a command, and resolves when it waits for an answer of the tables, or has ended. */
 async function stall(words: readonly string[], options: Omit<Interruption, 'signal'>): Promise<Running> {
   const stalled = proxy.answer(options.answered);
   const child = startCli([...words, ...place.words], {
@@ -103,14 +106,14 @@ async function stall(words: readonly string[], options: Omit<Interruption, 'sign
   return { child, output, ended };
 }
 
-/** Runs a command until it waits for an answer of the tables, and interrupts it there. */
+/** Interrupts a command while it waits for an answer of the tables. */
 async function interrupt(words: readonly string[], { signal, ...options }: Interruption): Promise<Answer> {
   const { child, ended } = await stall(words, options);
   child.kill(signal);
   return ended;
 }
 
-/** How many requests a command sends to the tables where nothing interrupts it. */
+/** The number of requests that a command sends to the tables if nothing interrupts it. */
 async function requestsOf(words: readonly string[]): Promise<number> {
   void proxy.answer(Number.POSITIVE_INFINITY);
   const environment = { DYNAMODB_ENDPOINT: proxy.endpoint, TMPDIR: temporary };
@@ -127,7 +130,7 @@ async function expectNothingLeft(): Promise<void> {
 }
 
 test.each(COMMANDS)(
-  'a signal ends %s, which says so and leaves nothing, in the terminal neither',
+  'a signal ends %s, which reports the signal and leaves neither files nor a terminal mode behind',
   async (name, words) => {
     const random = new Random(seed);
     const requests = await requestsOf(words());
@@ -144,7 +147,7 @@ test.each(COMMANDS)(
     expect(said.code, `${one.about}: ${said.stderr}`).toBe(one.code);
     expectNoTrace(said);
     const document: { readonly error?: { readonly code: string } } = JSON.parse(said.stdout);
-    // A pipeline that was not idle yet says what it has done.
+    // The pipeline prints its results instead of an error.
     if (name !== 'work --until-idle') expect(document.error?.code, one.about).toBe('INTERRUPTED');
     await expectNothingLeft();
 
@@ -171,7 +174,9 @@ describe('append', () => {
     before = await requestsOf(['append', await place.log(), blank]);
   });
 
-  /** Starts an append to a new log, and resolves once the request of a line waits for its answer. */
+  /**
+   * Starts an append to a new log, and resolves when the request of a line waits for its answer.
+   */
   async function stallLine(words: readonly string[], environment: Readonly<Record<string, string>> = {}) {
     const own = await place.log();
     const answered = before + new Random(seed).integer(1, 40);
@@ -179,18 +184,18 @@ describe('append', () => {
     return { log: own, command, ...(await stall(command, { answered, environment })) };
   }
 
-  /** The line whose request a command that was told to end waits for. */
-  async function lineOnItsWay({ child, output, ended }: Running): Promise<number> {
+  /** The line that an interrupted append waits for. */
+  async function lineInFlight({ child, output, ended }: Running): Promise<number> {
     for (;;) {
-      const said = /Line (\d+) is on its way/.exec(output.stderr);
+      const said = /Line (\d+) is being appended/.exec(output.stderr);
       if (said !== null) return Number(said[1]);
       if (child.stderr === null) throw new Error('the command has no standard error');
       const over = await Promise.race([once(child.stderr, 'data').then(() => undefined), ended]);
-      if (over !== undefined) throw new Error(`the command ended without a word on its line: ${over.stderr}`);
+      if (over !== undefined) throw new Error(`the command ended and named no line: ${over.stderr}`);
     }
   }
 
-  /** The bodies that an append of these lines leaves in a log, in order. */
+  /** The bodies of these lines, in order. */
   const bodiesOf = (lines: readonly string[]) =>
     lines.map((text, i) => {
       const line = parseEditLine(text, i + 1);
@@ -240,29 +245,26 @@ describe('append', () => {
       code: null,
       environment: { NODE_OPTIONS: NPX, PROGRAM_NODE_OPTIONS: OLD_NODE },
     },
-  ] as const)(
-    'ends after the line on its way if $starter gets $signal',
-    async ({ signal, told, code, environment }) => {
-      const running = await stallLine([], environment);
-      running.child.kill(signal);
-      const line = await lineOnItsWay(running);
-      proxy.release();
+  ] as const)('finishes its current line if $starter gets $signal', async ({ signal, told, code, environment }) => {
+    const running = await stallLine([], environment);
+    running.child.kill(signal);
+    const line = await lineInFlight(running);
+    proxy.release();
 
-      const answer = await running.ended;
-      expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(code);
-      expect(answer.stderr).toContain(`INTERRUPTED: ${told} ended the command after line ${line} `);
-      expect(answer.stderr).toContain(`Go on with line ${line + 1}\n`);
-      expectNoTrace(answer);
-      expect(await findProcesses([...running.command, ...place.words])).toEqual([]);
-      expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line)));
+    const answer = await running.ended;
+    expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(code);
+    expect(answer.stderr).toContain(`INTERRUPTED: ${told} ended the command after line ${line} `);
+    expect(answer.stderr).toContain(`Continue with line ${line + 1}\n`);
+    expectNoTrace(answer);
+    expect(await findProcesses([...running.command, ...place.words])).toEqual([]);
+    expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line)));
 
-      await runJson(['append', running.log, '-', ...place.words], LINES.slice(line).join('\n'));
-      expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES));
-      await expectNothingLeft();
-    },
-  );
+    await runJson(['append', running.log, '-', ...place.words], LINES.slice(line).join('\n'));
+    expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES));
+    await expectNothingLeft();
+  });
 
-  test('says in JSON with which line to go on', async () => {
+  test('names the line to continue with in JSON', async () => {
     const running = await stallLine(['--json']);
     running.child.kill('SIGTERM');
     proxy.release();
@@ -271,7 +273,7 @@ describe('append', () => {
     const { code, message, advice } = refusalOf(answer);
     expect(code).toBe('INTERRUPTED');
     const line = Number(/after line (\d+) /.exec(message)?.[1]);
-    expect(advice).toBe(`Go on with line ${line + 1}`);
+    expect(advice).toBe(`Continue with line ${line + 1}`);
     expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line)));
     await expectNothingLeft();
   });
@@ -285,15 +287,15 @@ describe('append', () => {
     await expectNothingLeft();
   });
 
-  test('ends immediately at a second signal, a second later, and says which line is in doubt', async () => {
+  test('ends immediately at a second signal, a second later, and names the line in doubt', async () => {
     const running = await stallLine([]);
     running.child.kill('SIGINT');
-    const line = await lineOnItsWay(running);
+    const line = await lineInFlight(running);
     await sleep(1_500);
     running.child.kill('SIGINT');
     const answer = await running.ended;
     expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(130);
-    expect(answer.stderr).toContain(`line ${line} may be appended or not`);
+    expect(answer.stderr).toContain(`and may have line ${line}`);
     expectNoTrace(answer);
     expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line - 1)));
     await expectNothingLeft();

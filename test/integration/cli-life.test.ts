@@ -17,10 +17,13 @@ const ADVICE: unknown = expect.any(String);
 const NUMBER: unknown = expect.any(Number);
 const HASH: unknown = expect.stringMatching(/^[0-9a-f]{64}$/);
 const NOTHING = { objects: 0, bytes: 0 };
-/** Everything but the open segment is due, and goes at once. */
+/** All closed segments are due, without a grace period. */
 const NOW = ['--keep-segments', '1', '--keep-days', '0', '--grace', '0s'];
 const EDITS = 6;
-/** Of a closed segment: the Snapshot entry with which it begins, the one after its edits, and the one that ends it. */
+/**
+ * Entries of a closed segment: its first Snapshot entry, its edits, a second Snapshot entry and the
+ * End Segment entry.
+ */
 const ENTRIES = 1 + EDITS + 1 + 1;
 
 let place: CliPlace;
@@ -30,7 +33,7 @@ beforeAll(async () => {
 });
 afterAll(() => place.close());
 
-/** New logs, each with so many closed and covered segments and an open one, all of the same edits. */
+/** New logs with the same edits, each with some covered segments and an open one. */
 async function logsOf(count: number, closed: number): Promise<[LogId, ...LogId[]]> {
   const random = new Random(9);
   const [first, ...others] = await Promise.all(Array.from({ length: count }, () => place.client.createLog()));
@@ -49,14 +52,14 @@ async function logsOf(count: number, closed: number): Promise<[LogId, ...LogId[]
   return logs;
 }
 
-/** Runs a command as a person does. */
+/** Runs a command without `--json`. */
 async function say(...words: readonly string[]): Promise<Answer> {
   const answer = await runCli([...words, ...place.words]);
   expectNoTrace(answer);
   return answer;
 }
 
-/** Runs a command that must print one document on standard output, and nothing else anywhere. */
+/** Runs a command that must print one document on standard output and nothing else. */
 async function only(...words: readonly string[]): Promise<Record<string, unknown>> {
   const { code, stdout, stderr } = await runCli([...words, '--json', ...place.words]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -120,7 +123,7 @@ test('every command explains its options', async () => {
     const { code, stdout, stderr } = await runCli([name, '--help']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     for (const option of [...common, ...options]) expect(stdout, name).toContain(option);
-    if (name === 'policy') expect(stdout).toContain('Only what a log has of its own is known here');
+    if (name === 'policy') expect(stdout).toContain("This command knows only a log's own settings");
     else if (options.includes('--grace')) expect(stdout).toContain('By default: keep 2 segments and 30 days');
   };
   await Promise.all(Object.entries(own).map((each) => limit(check, each)));
@@ -128,7 +131,7 @@ test('every command explains its options', async () => {
   for (const name of Object.keys(own)) expect(stdout).toMatch(new RegExp(`^  ${name}[ |]`, 'm'));
 });
 
-describe('the life of a segment by hand, in the documents that --json prints', () => {
+describe('the commands on segments, with --json', () => {
   let log: LogId;
   let before: readonly string[];
 
@@ -137,7 +140,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     before = itemTexts(await place.items());
   });
 
-  test('archive writes what --dry-run said', async () => {
+  test('archive writes what --dry-run printed', async () => {
     expect(await only('archive', log)).toEqual({ log, dryRun: false, segments: [] });
     const sizes = { entries: ENTRIES, bytes: NUMBER, stored: NUMBER, frames: 1, hash: HASH };
     const planned = await dry('archive', log, ...NOW);
@@ -161,7 +164,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     expect(again).toEqual({ log, dryRun: false, segments: [{ ...present, key: keys[1] }] });
   });
 
-  test('expire stamps what --dry-run said, and --undo takes it back', async () => {
+  test('expire stamps what --dry-run printed, and --undo removes the stamps', async () => {
     const planned = await dry('expire', log, '--keep-segments', '1', '--keep-days', '0');
     const segments = [0, 1].map((segment) => ({ segment, outcome: 'expired', entries: ENTRIES, expires: NUMBER }));
     expect(planned).toEqual({ log, dryRun: true, segments });
@@ -193,7 +196,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     await only('expire', log, '0', '--undo');
   });
 
-  test('expire deletes what --dry-run said', async () => {
+  test('expire deletes what --dry-run printed', async () => {
     const words = ['expire', log, ...NOW, '--expire', 'delete'];
     const segments = [0, 1].map((segment) => ({ segment, outcome: 'expired', entries: ENTRIES, expires: NUMBER }));
     expect(await dry(...words)).toEqual({ log, dryRun: true, segments });
@@ -202,7 +205,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     expect(await only(...words)).toEqual({ log, dryRun: false, segments: [] });
   });
 
-  test('restore puts back what --dry-run said, into other tables and in place', async () => {
+  test('restore puts back what --dry-run printed, into other tables and in place', async () => {
     const into = ['--to-entry-table', 'Other', '--to-segment-table', 'OtherSegment'];
     for (const [words, creates, created] of [
       [['restore', log, '0', ...into], { created: ['Other', 'OtherSegment'] }, { created: [] }],
@@ -222,7 +225,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     expect(itemTexts(await place.items('Other'))).toEqual(before.slice(0, ENTRIES));
   });
 
-  test('collect removes what --dry-run said', async () => {
+  test('collect removes what --dry-run printed', async () => {
     const stray = `${chunkPrefix(log)}${'0'.repeat(64)}`;
     const foreign = `logs/${log}/notes.txt`;
     for (const key of [stray, foreign]) await place.blobs.put(key, Uint8Array.of(1, 2, 3));
@@ -246,7 +249,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     expect(planned.removed).toEqual({ objects: removed.length, bytes: NUMBER });
     const done = await only('collect', log, '--grace', '0s');
     const { keys: _, ...rest } = planned;
-    // The object that says how far collections have come is there now.
+    // The collection has written an object with its progress.
     expect(done).toEqual({ ...rest, dryRun: false, kept: { objects: keys.length - removed.length, bytes: NUMBER } });
     const left = keys.filter((key) => !removed.includes(key));
     expect(await keysOf(log)).toEqual([...left, `logs/${log}/collected.json`].sort());
@@ -256,7 +259,7 @@ describe('the life of a segment by hand, in the documents that --json prints', (
     expect(await only('replay', log)).toMatchObject({ equal: true });
   });
 
-  test('policy says what a log has of its own', async () => {
+  test('policy shows and sets the own policy of a log', async () => {
     expect(await only('policy')).toEqual({ policies: [] });
     expect(await only('policy', log)).toEqual({ policies: [{ log, own: {} }] });
     const set = await only('policy', log, '--keep-days', '0.5', '--expire', 'ttl', '--grace', '2h');
@@ -279,7 +282,7 @@ describe('sweep', () => {
     logs = await logsOf(2, 2);
   });
 
-  test('does what --dry-run said, then what that makes due, until nothing is', async () => {
+  test('does what --dry-run printed, and then the jobs that become due', async () => {
     const [log = '', other = ''] = logs;
     const planned = await dry(...words, '--log', log);
     expect(planned).toEqual({
@@ -307,14 +310,14 @@ describe('sweep', () => {
     expect(rest.filter((job) => job.log === other)).toHaveLength(4);
   });
 
-  test('looks at the logs one by one where a rate is given, and finds the same', async () => {
+  test('finds the same jobs with a rate, which checks the logs one by one', async () => {
     const all = await dry(...words);
     const { jobs, ...one } = await dry(...words, '--rate', '100000');
     expect(one).toEqual({ logs: all.logs, dryRun: true, failures: [] });
     expect(new Set(jobs as unknown[])).toEqual(new Set(all.jobs as unknown[]));
   });
 
-  test('looks at every log, one by one too, where an item of the Segment table is no segment, and says so', async () => {
+  test('checks every log although an item of the Segment table is no segment, and reports the item', async () => {
     const all = await dry(...words);
     const remove = await place.putStranger();
     const answer = await runCli([...words, '--rate', '100000', '--dry-run', '--json', ...place.words]);
@@ -325,7 +328,7 @@ describe('sweep', () => {
     expect(failures).toEqual([{ log: null, code: 'ITEM_INVALID', message: expect.any(String) }]);
   });
 
-  test('makes every snapshot anew, even of entries that have left the table', async () => {
+  test('rebuilds every snapshot, even from entries that have left the table', async () => {
     const [log = ''] = logs;
     const rebuild = ['sweep', '--rebuild', '--log', log];
     const job = { kind: 'rebuild', log };
@@ -335,10 +338,10 @@ describe('sweep', () => {
     expect(await only('verify', log)).toMatchObject({ problems: [] });
   });
 
-  test('looks at every log where one has a policy that makes no sense, and says which', async () => {
+  test('checks every log although one has an invalid policy, and names that log', async () => {
     const [log = '', other = ''] = logs;
     await only('policy', log, '--keep-days', '0');
-    // Of the deployment alone, this makes sense.
+    // The deployment's policy alone is valid.
     const answer = await runCli(['sweep', '--no-archive', '--expire', 'delete', '--json', ...place.words]);
     expect(answer.code).toBe(1);
     const { failures, jobs, logs: looked } = JSON.parse(answer.stdout);
@@ -350,17 +353,17 @@ describe('sweep', () => {
   });
 });
 
-describe('what a person sees', () => {
-  test('is the answer on standard output, and warnings on standard error', async () => {
+describe('the output for people', () => {
+  test('has the answer on standard output, and warnings on standard error', async () => {
     const [log] = await logsOf(1, 2);
-    const short = /^With a grace period under 1h, nothing else may work on the log/;
+    const short = /^With a grace period under 1h, nothing else may read the log or work on it/;
 
-    expect((await say('archive', log)).stdout).toMatch(/^No segment is due: /);
+    expect((await say('archive', log)).stdout).toMatch(/^No segment is due\. /);
     const planned = await say('archive', log, ...NOW, '--dry-run');
     expect(planned.stdout).toMatch(/^segment 0 would be archived: 9 entries, .+ as .+\nsegment 1 would be archived: /);
     const archived = await say('archive', log, ...NOW);
     expect(archived.stdout.replaceAll('is archived', 'would be archived')).toBe(planned.stdout);
-    expect((await say('archive', log, '0')).stdout).toBe('segment 0 has an archive\n');
+    expect((await say('archive', log, '0')).stdout).toBe('segment 0 already has an archive\n');
 
     const day = /^segment 0: 9 entries expire on \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$/;
     expect((await say('expire', log, '0')).stdout).toMatch(day);
@@ -369,22 +372,28 @@ describe('what a person sees', () => {
     expect(status.stdout).toMatch(/│ 1 +│ 9 +│ 7 +│ yes +│ - +│/);
     expect(status.stdout).toMatch(/│ 2 +│ 1 +│ 0 +│ - +│ - +│/);
     const undone = await say('expire', log, '0', '--undo');
-    expect(undone.stdout).toBe('segment 0 stays: from 9 entries their expiry is taken away\n');
+    expect(undone.stdout).toBe('segment 0 stays in the table: 9 entries lose their expiry\n');
     expect((await say('expire', log, '0', '--undo')).stdout).toBe('segment 0 does not expire\n');
     const later = await say('expire', log, '1', '--expire', 'delete');
-    expect(later.stdout).toMatch(/^segment 1: the entries may be deleted from .+Z on: run this again then/);
+    expect(later.stdout).toMatch(/^segment 1: the entries may be deleted after .+Z\. Run the command again then/);
     const gone = await say('expire', log, '0', ...NOW, '--expire', 'delete');
     expect(gone.stdout).toBe('segment 0: 9 entries are deleted\n');
     expect(gone.stderr).toMatch(short);
-    expect((await say('expire', log, '0')).stdout).toBe('segment 0: it is done already\n');
+    expect((await say('expire', log, '0')).stdout).toBe('segment 0: already expired\n');
 
     const would = await say('restore', log, '0', '--dry-run');
-    expect(would.stdout).toBe('segment 0 of 9 entries: 9 would be put back, 0 no longer expire, 0 were there\n');
+    expect(would.stdout).toBe(
+      'segment 0 of 9 entries: 9 would be put back, 0 no longer expire, 0 were in the table already\n',
+    );
     const into = ['--to-entry-table', 'Aside', '--to-segment-table', 'AsideSegment'];
     const aside = await say('restore', log, '0', '--dry-run', ...into);
-    expect(aside.stdout).toMatch(/: 9 would be put back, .* 0 were there, Aside and AsideSegment would be created\n$/);
+    expect(aside.stdout).toMatch(
+      /: 9 would be put back, .* 0 were in the table already, Aside and AsideSegment would be created\n$/,
+    );
     const back = await say('restore', log, '0');
-    expect(back.stdout).toBe('segment 0 of 9 entries: 9 are put back, 0 no longer expire, 0 were there\n');
+    expect(back.stdout).toBe(
+      'segment 0 of 9 entries: 9 are put back, 0 no longer expire, 0 were in the table already\n',
+    );
 
     const condemned = await say('collect', log, '--grace', '0s', '--dry-run');
     const lines = condemned.stdout.trimEnd().split('\n');
@@ -396,26 +405,28 @@ describe('what a person sees', () => {
     expect(collected.stderr).toMatch(short);
 
     const swept = await say('sweep', '--log', log, '--dry-run', ...NOW);
-    expect(swept.stdout).toMatch(/1 log looked at, 0 jobs to do, 0 failed\n$/);
+    expect(swept.stdout).toMatch(/1 log checked, 0 jobs to do, 0 failed\n$/);
     const policy = await say('policy', log, '--keep-days', '7');
-    expect(policy.stdout).toBe(`${log}: its own: keepDays 7; all else is the deployment's\n`);
+    expect(policy.stdout).toBe(`${log}: own settings: keepDays 7; other settings come from the deployment\n`);
     const more = await say('policy', log, '--no-archive', '--grace', '2h');
     expect(more.stdout).toBe(
-      `${log}: its own: keepDays 7, archive false, graceSeconds 7200; all else is the deployment's\n`,
+      `${log}: own settings: keepDays 7, archive false, graceSeconds 7200; other settings come from the deployment\n`,
     );
-    expect((await say('policy', log, '--clear')).stdout).toBe(`${log}: nothing of its own: all is the deployment's\n`);
-    expect((await say('policy')).stdout).toBe('No log has a policy of its own.\n');
+    expect((await say('policy', log, '--clear')).stdout).toBe(
+      `${log}: no own settings; the policy of the deployment applies\n`,
+    );
+    expect((await say('policy')).stdout).toBe('No log has its own policy.\n');
   });
 });
 
-describe('what makes no sense is refused, and changes nothing', () => {
+describe('a refused command', () => {
   let log: LogId;
 
   beforeAll(async () => {
     [log] = await logsOf(1, 1);
   });
 
-  test('a log or segment that is not there', async () => {
+  test('names the log or segment that does not exist', async () => {
     const [none, ...refusals] = await place.refusals(
       ['archive', UNKNOWN, '0'],
       ['archive', log, '7'],
@@ -440,7 +451,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
       expect(refusal).toMatchObject({ code: 'LOG_NOT_FOUND', log: UNKNOWN, advice: ADVICE });
   });
 
-  test('a segment that is open, and one that nobody covered yet', async () => {
+  test('explains that a segment is open or not covered yet', async () => {
     const [pending] = await logsOf(1, 0);
     await place.edit(pending, { type: 'Set', cells: [[0, 0, 'x']] });
     await place.client.addSnapshot(pending);
@@ -467,7 +478,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
     });
   });
 
-  test('a segment without an archive is neither restored nor, by default, let go', async () => {
+  test('explains that a segment without an archive can be neither restored nor, by default, expired', async () => {
     const refusals = await place.refusals(
       ['restore', log, '0'],
       ['restore', log, '0', '--dry-run'],
@@ -480,13 +491,13 @@ describe('what makes no sense is refused, and changes nothing', () => {
     }
   });
 
-  test('a policy that contradicts itself, with exit code 2 and the name of the log', async () => {
+  test('names the log whose policy contradicts itself, with exit code 2', async () => {
     const against = ['--no-archive', '--expire', 'delete', '--keep-days', '0'];
     const ofLog = [
       ['policy', log, ...against],
       ['expire', log, ...against],
       ['expire', log, '0', ...against],
-      // It is by TTL where nothing else is said.
+      // The expire command expires by TTL by default.
       ['expire', log, '--no-archive', '--keep-days', '0'],
       ['collect', log, ...against],
     ];
@@ -503,7 +514,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
     expect(await only('policy')).toEqual({ policies: [] });
   });
 
-  test('times and numbers beyond all bounds, before anything is changed', async () => {
+  test('names times and numbers beyond their limits', async () => {
     const grace = ['--grace', '999999999d'];
     const refusals = await place.refusals(
       ['expire', log, '0', ...grace],
@@ -518,7 +529,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
     expect(held).toMatchObject({ code: 'USAGE', message: expect.stringContaining("'999999999d'"), advice: ADVICE });
   });
 
-  test('entries are to expire by the TTL of a table that has none', async () => {
+  test('explains that the table has no TTL', async () => {
     const aws = await startLocalAws();
     const db = new DynamoDBClient(clientConfig(place.endpoint));
     try {
@@ -543,9 +554,9 @@ describe('what makes no sense is refused, and changes nothing', () => {
       expect(refusals).toHaveLength(4);
       for (const refusal of refusals) {
         expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--expire delete') });
-        expect(refusal.message).toContain('the TTL of the Entry table is switched off');
+        expect(refusal.message).toContain('the TTL of the Entry table is off');
       }
-      // Of one log alone it would be the same.
+      // The policy of one log gets the same refusal.
       await aws.s3.send(
         new PutObjectCommand({
           Bucket: 'sheets',
@@ -572,7 +583,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
     }
   });
 
-  test('policies of logs that cannot be read', async () => {
+  test('names the object with the policies if it cannot be read', async () => {
     const documents = [
       '{"format":1,"logs":',
       '{"format":1,"logs":{"x":{}}}',
@@ -589,7 +600,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
     await place.blobs.delete(['policies.json']);
   });
 
-  test('words, each named in its error', async () => {
+  test('names each invalid word', async () => {
     const cases: [words: string, code: string, about: string][] = [
       ['archive', 'USAGE', "'log'"],
       [`archive ${log} x`, 'USAGE', "'x'"],
@@ -612,7 +623,7 @@ describe('what makes no sense is refused, and changes nothing', () => {
       ['sweep --since 2026-02-28T12:00', 'USAGE', '--since'],
       ['sweep --since yesterday', 'USAGE', "--since: 'yesterday'"],
       ['sweep --rebuild --since 2026-01-01', 'USAGE', '--since'],
-      ['policy --keep-days 1', 'USAGE', 'which log'],
+      ['policy --keep-days 1', 'USAGE', 'needs a log'],
       [`policy ${log} --clear --keep-days 1`, 'USAGE', '--clear'],
     ];
     const refusals = await place.refusals(...cases.map(([words]) => words.split(' ')));
@@ -625,8 +636,11 @@ describe('what makes no sense is refused, and changes nothing', () => {
 describe('damaged archives', () => {
   let log: LogId;
   let other: LogId;
-  /** Of the first segment of the log, whose entries are gone; of the second, whose entries are there; of another log's first. */
-  let keys: { readonly gone: string; readonly there: string; readonly others: string };
+  /**
+   * Archives of the log's expired segment, of its second segment, and of another log's first
+   * segment.
+   */
+  let keys: { readonly expired: string; readonly present: string; readonly foreign: string };
   let archives: Map<string, Buffer>;
   let exported: unknown;
   let sound: unknown;
@@ -636,17 +650,17 @@ describe('damaged archives', () => {
     await place.json('archive', log, ...NOW);
     await place.json('archive', other, ...NOW);
     await place.json('expire', log, '0', ...NOW, '--expire', 'delete');
-    const [gone = '', there = ''] = await place.keys(log, 'archives');
-    const [others = ''] = await place.keys(other, 'archives');
-    keys = { gone, there, others };
+    const [expired = '', present = ''] = await place.keys(log, 'archives');
+    const [foreign = ''] = await place.keys(other, 'archives');
+    keys = { expired, present, foreign };
     archives = new Map();
-    for (const key of [gone, there, others]) archives.set(key, await place.read(key));
+    for (const key of [expired, present, foreign]) archives.set(key, await place.read(key));
     exported = await place.json('export', log, '--at', '0/3');
     sound = await place.json('verify', log);
     expect(sound).toMatchObject({ archived: 2, problems: [] });
   });
 
-  /** What the seek table says of its first frame, changed. */
+  /** Damages an archive by changing the sizes of the first frame in its seek table. */
   const lying = (change: { readonly stored: number; readonly content: number }): Damage => {
     return (stored) => {
       const at = stored.length - (seekTableBytesOf(stored) ?? 0);
@@ -661,7 +675,7 @@ describe('damaged archives', () => {
       stored.fill((stored.at(at) ?? 0) ^ 1, at < 0 ? stored.length + at : at, (at < 0 ? stored.length + at : at) + 1);
   };
 
-  test.each<[name: string, what: string, damage: Damage]>([
+  test.each<[name: string, problem: string, damage: Damage]>([
     ['truncated', 'CORRUPT', (stored) => stored.subarray(0, -1)],
     ['truncated to a few bytes', 'CORRUPT', (stored) => stored.subarray(0, 5)],
     ['truncated to nothing', 'CORRUPT', () => Buffer.alloc(0)],
@@ -677,11 +691,11 @@ describe('damaged archives', () => {
     ['lying about where frames end', 'CORRUPT', lying({ stored: 7, content: 0 })],
     ['lying about how long frames are', 'CORRUPT', lying({ stored: 0, content: -1 })],
     ['lying by a gigabyte', 'CORRUPT', lying({ stored: 0, content: 2 ** 30 })],
-    ['those of another segment', 'CORRUPT', () => archives.get(keys.there)],
-    ['those of another log', 'CORRUPT', () => archives.get(keys.others)],
+    ['the archive of another segment', 'CORRUPT', () => archives.get(keys.present)],
+    ['the archive of another log', 'CORRUPT', () => archives.get(keys.foreign)],
     ['missing', 'MISSING', () => undefined],
-  ])('%s', async (_, what, damage) => {
-    const mend = await place.harm(keys.gone, damage);
+  ])('readers refuse an archive that is %s', async (_, problem, damage) => {
+    const mend = await place.harm(keys.expired, damage);
     try {
       const refusals = await place.refusals(
         ['export', log, '--at', '0/3'],
@@ -689,18 +703,18 @@ describe('damaged archives', () => {
         ['restore', log, '0', '--dry-run'],
       );
       for (const refusal of refusals) {
-        expect(refusal).toMatchObject({ code: `ARCHIVE_${what}`, log, segment: 0, advice: ADVICE });
-        expect(refusal.message).toContain(keys.gone);
+        expect(refusal).toMatchObject({ code: `ARCHIVE_${problem}`, log, segment: 0, advice: ADVICE });
+        expect(refusal.message).toContain(keys.expired);
       }
       const items = itemTexts(await place.items());
       const restored = refusalOf(await runCli(['restore', log, '0', '--json', ...place.words]));
-      expect(restored).toMatchObject({ code: `ARCHIVE_${what}`, log, segment: 0 });
+      expect(restored).toMatchObject({ code: `ARCHIVE_${problem}`, log, segment: 0 });
       expect(itemTexts(await place.items())).toEqual(items);
 
       const { code, stdout } = await runCli(['verify', log, '--json', ...place.words]);
       expect(code).toBe(1);
       const problems = [
-        expect.objectContaining({ code: `ARCHIVE_${what}`, message: expect.stringContaining(keys.gone) }),
+        expect.objectContaining({ code: `ARCHIVE_${problem}`, message: expect.stringContaining(keys.expired) }),
       ];
       expect(JSON.parse(stdout)).toMatchObject({ archived: 1, problems });
       // The newest state needs no archive.
@@ -710,19 +724,19 @@ describe('damaged archives', () => {
     }
   });
 
-  test('put back as they were, they are whole', async () => {
+  test('readers accept the archives again after a repair', async () => {
     expect(await place.json('export', log, '--at', '0/3')).toEqual(exported);
     expect(await place.json('verify', log)).toEqual(sound);
   });
 
   test.each<[name: string, damage: Damage]>([
     ['altered', flipped(100)],
-    ['of another log', () => archives.get(keys.others)],
+    ['of another log', () => archives.get(keys.foreign)],
     ['missing', () => undefined],
   ])('no entry leaves the table whose archive is %s', { tags: ['I3'] }, async (_, damage) => {
     const before = await inTable(log);
     expect(before[1]).toEqual(ALL);
-    const mend = await place.harm(keys.there, damage);
+    const mend = await place.harm(keys.present, damage);
     try {
       for (const how of ['delete', 'ttl']) {
         const answer = await runCli(['expire', log, '1', ...NOW, '--expire', how, '--json', ...place.words]);

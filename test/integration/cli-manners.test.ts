@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => place.close());
 
-/** Runs a command here as a person does. */
+/** Runs a command without `--json`. */
 async function say(...words: readonly string[]): Promise<Answer> {
   const answer = await runCli([...words, ...place.words]);
   expectNoTrace(answer);
@@ -67,7 +67,7 @@ test('every command explains its options', async () => {
   for (const name of Object.keys(own)) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'));
 });
 
-describe('the documents that --json prints', () => {
+describe('the JSON documents', () => {
   const edits = [
     {
       op: 'set',
@@ -83,7 +83,7 @@ describe('the documents that --json prints', () => {
   const input = edits.map((edit) => `${JSON.stringify(edit)}\n`).join('');
   let log: string;
 
-  /** Runs a command that must print one document on standard output, and nothing else anywhere. */
+  /** Runs a command that must print one document on standard output and nothing else. */
   async function only(words: readonly string[], standardInput?: string): Promise<unknown> {
     const options = standardInput === undefined ? {} : { input: standardInput };
     const { code, stdout, stderr } = await runCli([...words, '--json', ...place.words], options);
@@ -93,7 +93,7 @@ describe('the documents that --json prints', () => {
     return document;
   }
 
-  test('are these, from an empty directory to a new segment', async () => {
+  test('have these fields, from an empty directory to a new segment', async () => {
     expect(await only(['status'])).toEqual({ logs: [], failures: [] });
     const created = await only(['create']);
     expect(created).toEqual({ log: expect.any(String) });
@@ -202,7 +202,7 @@ describe('the documents that --json prints', () => {
     });
   });
 
-  test('a check that fails says which line', async () => {
+  test('name the line of a failed check', async () => {
     const answer = await runCli(['append', log, '-', '--check', '--json', ...place.words], { input });
     const refusal = refusalOf(answer);
     expect(refusal).toMatchObject({ code: 'CHECK_FAILED', log, segment: 1, entry: 3 });
@@ -210,8 +210,8 @@ describe('the documents that --json prints', () => {
   });
 });
 
-describe('what a person sees', () => {
-  test('is the answer on standard output, and all else on standard error', async () => {
+describe('the output for people', () => {
+  test('has the answer on standard output, and everything else on standard error', async () => {
     const created = await say('create');
     expect(created).toMatchObject({ code: 0, stderr: '' });
     const log = created.stdout.trim();
@@ -229,15 +229,15 @@ describe('what a person sees', () => {
     expect(refused.stderr).toMatch(/^logfold: SEGMENT_WITHOUT_SNAPSHOT: .+\n$/);
     const alone = await say('replay', log, '--at', '0/2');
     expect(alone.code).toBe(1);
-    expect(alone.stdout).toMatch(/^The fold of 2 entries was compared with nothing: nothing is stored/);
+    expect(alone.stdout).toMatch(/^The fold of 2 entries could not be compared: no snapshot is stored/);
     expect((await say('work', '--until-idle')).stdout).toMatch(/^\d+ snapshots? built from /);
     const status = await say('status', log);
     expect(status.stdout).toContain(log);
-    expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ leaves │/);
+    expect(status.stdout).toMatch(/│ segment │ entries │ last snapshot │ archived │ expires │/);
     expect(status.stdout).toMatch(/│ 0 +│ 2 +│ 0 +│ - +│ - +│/);
     const all = await say('status');
     expect(all.stdout).toContain(log);
-    // What is read by a program, or in a file, has no colours.
+    // Programs and files get no colours.
     for (const { stdout, stderr } of [status, all]) expect(stdout + stderr).not.toContain('\x1b');
     expect(await say('replay', log)).toMatchObject({ code: 0, stdout: expect.stringMatching(/equals/) });
     await writeFile(file, '{"op":"set","cells":[[0,0,"b"]]}\n{"op":"snapshot"}\n'.repeat(2));
@@ -252,7 +252,7 @@ describe('what a person sees', () => {
   });
 });
 
-test('status lists logs in order, though it looks at several at once', async () => {
+test('status lists logs in order, although it reads several at the same time', async () => {
   for (let i = 0; i < 20; i++) await place.client.createLog();
   const { logs } = await place.json('status');
   const ids = (logs as { log: string }[]).map(({ log }) => log);
@@ -261,7 +261,7 @@ test('status lists logs in order, though it looks at several at once', async () 
 });
 
 describe('earlier states', () => {
-  /** Each position in the order of the log, with the sheet before it. */
+  /** Every position of the log in order, with the sheet before it. */
   const states: { readonly position: Position; readonly rows: readonly (readonly string[])[] }[] = [];
   let log: LogId;
 
@@ -288,9 +288,9 @@ describe('earlier states', () => {
     states.push({ position: { segment: 2, entry: (states.at(-1)?.position.entry ?? 0) + 1 }, rows: model.trimmed() });
   });
 
-  test('are exported as they were, at any position of any segment', async () => {
+  test('export prints the sheet of any position of any segment', async () => {
     expect(new Set(states.map(({ position }) => position.segment))).toEqual(new Set([0, 1, 2]));
-    // One in four, and the ends of all segments.
+    // Every fourth position, and the ends of all segments.
     const chosen = states.filter(({ position }, i) => {
       return i % 4 === 0 || i === states.length - 1 || position.segment !== states[i + 1]?.position.segment;
     });
@@ -302,7 +302,7 @@ describe('earlier states', () => {
     expect(exported.length).toBeGreaterThan(10);
   });
 
-  test('without a position or a file, now, and as CSV on standard output', async () => {
+  test('export prints the newest sheet as CSV on standard output by default', async () => {
     const { code, stdout } = await say('export', log);
     expect(code).toBe(0);
     expect(trim(parseCsv(stdout, { skipEmptyLines: false }))).toEqual(states.at(-1)?.rows);
@@ -326,7 +326,7 @@ describe('a sheet of 60,000 cells', () => {
     await place.json('work', '--until-idle');
   });
 
-  test('shows a rectangle for at most 3 objects', async () => {
+  test('needs at most 3 objects for a rectangle', async () => {
     const { logs } = await place.json('status', log);
     const [{ chunks, bytes }] = logs as [{ chunks: number; bytes: number }];
     expect(chunks).toBeGreaterThan(6);
@@ -355,7 +355,7 @@ describe('a sheet of 60,000 cells', () => {
   });
 
   test.each([['export'], ['export', '--json'], ['view', '--rows', '0:1000', '--columns', '0:60']])(
-    'a reader of %s that has seen enough ends it without a word',
+    '%s ends silently when its reader has seen enough',
     async (...words) => {
       const [name = '', ...options] = words;
       const child = startCli([name, log, ...options, ...place.words]);
@@ -393,7 +393,7 @@ describe('an interrupted pipeline', () => {
         if ((logs as [{ lagEntries: number }])[0].lagEntries === 0) break;
       }
       const closed = once(child, 'close');
-      // Held meanwhile, so that it is given two at once, and has not gone by the time the second is sent.
+      // SIGSTOP holds the process until it has both signals.
       child.kill('SIGSTOP');
       for (const signal of signals) child.kill(signal);
       child.kill('SIGCONT');
@@ -405,7 +405,7 @@ describe('an interrupted pipeline', () => {
 });
 
 describe('several commands on one directory', () => {
-  test('share an engine, and the last one out stops it', async () => {
+  test('share an engine, and the last command stops it', async () => {
     const directory = await realpath(await mkdtemp(join(tmpdir(), 'logfold-shared-')));
     try {
       const words = ['--local', directory, '--json'];
@@ -431,7 +431,7 @@ describe('several commands on one directory', () => {
 });
 
 describe('tables and a bucket instead of a directory', () => {
-  test('work the same, and bodies that other software wrote may have any key', async () => {
+  test('work like a directory, and external bodies may have any key', async () => {
     const aws = await startLocalAws();
     const db = new DynamoDBClient(clientConfig(place.endpoint));
     try {
@@ -476,7 +476,7 @@ describe('a cell in the last row', () => {
     log = await place.log({ type: 'Set', cells: [[3, 1, 'far above']] }, { type: 'Set', cells: [[last, 0, 'z']] });
   });
 
-  test('makes export ask which rows are meant, before it writes any', async () => {
+  test('makes export ask for rows before it writes any', async () => {
     const csv = join(place.directory, 'far.csv');
     for (const refusal of await place.refusals(['export', log], ['export', log, '--csv', csv])) {
       expect(refusal).toMatchObject({ code: 'USAGE', advice: expect.stringContaining('--rows FROM:TO') });
@@ -485,7 +485,7 @@ describe('a cell in the last row', () => {
     expect(await readdir(place.directory)).not.toContain('far.csv');
   });
 
-  test('leaves the rows that are named to be exported, as wide as the sheet', async () => {
+  test('does not keep export from named rows, as wide as the sheet', async () => {
     expect(await place.json('export', log, '--rows', '2:5')).toMatchObject({ rows: [[], ['', 'far above'], []] });
     expect((await say('export', log, '--rows', `${last - 1}:${last + 1}`)).stdout).toBe(',\nz,\n');
     expect((await say('export', log, '--rows', '5:9')).stdout).toBe(',\n,\n,\n,\n');
@@ -494,7 +494,7 @@ describe('a cell in the last row', () => {
   test.each([
     [['--all-rows'], '\n'],
     [['--all-rows', '--json'], '[]'],
-  ])('is reached with %s line by line, which a reader or a signal may end', async (words, empty) => {
+  ])('export reaches it with %s line by line until a reader or a signal ends the command', async (words, empty) => {
     for (const end of ['close', 'signal']) {
       const child = startCli(['export', log, ...words, ...place.words]);
       if (child.stdout === null) throw new Error('export has no standard output');
@@ -513,7 +513,7 @@ describe('a cell in the last row', () => {
   });
 });
 
-test('a file that export replaces is as it was until all is written', async () => {
+test('export keeps an existing file until the new one is complete', async () => {
   const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
   const [file, link] = [join(place.directory, 'kept.csv'), join(place.directory, 'link.csv')];
   await writeFile(file, 'before\n', { mode: 0o600 });
@@ -528,7 +528,7 @@ test('a file that export replaces is as it was until all is written', async () =
   expect((await readdir(place.directory)).filter((name) => name.includes('.csv.'))).toEqual([]);
 });
 
-describe('edits that can be read only once', () => {
+describe('append from a source that can be read only once', () => {
   const line = JSON.stringify({ op: 'set', cells: [[0, 0, 'from a pipe']] });
   let file: string;
   let temporary: string;
@@ -545,7 +545,7 @@ describe('edits that can be read only once', () => {
     ['a pipe as /dev/stdin', 'cat "$file" | logfold append $log /dev/stdin "$@"'],
     ['a file as /dev/stdin', 'logfold append $log /dev/stdin "$@" < "$file"'],
     ['a pipe as -', 'cat "$file" | logfold append $log - "$@"'],
-  ])('are appended, and no copy of them stays: %s', async (_, words) => {
+  ])('appends %s and leaves no copy', async (_, words) => {
     const log = await place.log();
     const answer = await runShell(`export TMPDIR=${temporary} log=$1 file=$2; shift 2; ${words}`, [
       log,
@@ -569,7 +569,7 @@ describe('edits that can be read only once', () => {
       1,
       /^logfold: OUTPUT_FAILED: a copy of '-' in '.+' cannot be written/,
     ],
-  ])('are refused in one line, and no copy stays: %s', async (_, words, code, message) => {
+  ])('refuses %s in one line and leaves no copy', async (_, words, code, message) => {
     const log = await place.log();
     const answer = await runShell(`export TMPDIR=${temporary} log=$1 file=$2; shift 2; ${words}`, [
       log,
@@ -583,7 +583,7 @@ describe('edits that can be read only once', () => {
   });
 });
 
-test('the time of a line is that of its entry, whatever the line asks for', async () => {
+test('every kind of line gives its time to its entry', async () => {
   const log = await place.log();
   const lines = [
     { op: 'set', time: 1_000, cells: [[0, 0, 'a']] },
@@ -611,7 +611,7 @@ test('the time of a line is that of its entry, whatever the line asks for', asyn
   expect(await place.tables.getSegment(log, 1, { consistent: true })).toMatchObject({ created: 3_000 });
 });
 
-describe('an output that takes nothing more', () => {
+describe('a full output', () => {
   let log: LogId;
 
   beforeAll(async () => {
@@ -625,18 +625,18 @@ describe('an output that takes nothing more', () => {
     ['a table', 'logfold status "$@" > /dev/full'],
     ['CSV', 'logfold export "$@" > /dev/full'],
     ['CSV into a file', 'logfold export "$@" --csv /dev/full'],
-    // The disk takes a part of it, and no more.
+    // The disk takes only a part.
     ['a part of a document', 'cd "$3"; ulimit -f 8; logfold export "$@" --json > part'],
     ['a part of CSV', 'cd "$3"; ulimit -f 8; logfold export "$@" > part'],
     ['a part of CSV into a file', 'cd "$3"; ulimit -f 8; logfold export "$@" --csv part'],
-  ])('is named in one line, with exit code 1: %s', async (_, line) => {
+  ])('is an error in one line, with exit code 1: %s', async (_, line) => {
     const answer = await runShell(line, [log, ...place.words]);
     expectNoTrace(answer);
     expect(answer.code, answer.stderr).toBe(1);
     expect(answer.stderr).toMatch(/^logfold: OUTPUT_FAILED: .+ cannot be written: .+\n$/);
   });
 
-  test('even if it is standard error', async () => {
+  test('is no crash even if it is standard error', async () => {
     const answer = await runShell('logfold status "$@" --local 2> /dev/full', [log]);
     expect(answer).toMatchObject({ code: 2, stdout: '' });
     const both = await runShell('logfold --help > /dev/full 2>&1', []);

@@ -15,19 +15,19 @@ const GOOD = { C, T: { S: 'Set' }, V: { N: '1' }, B: { S: '[[7, 7, "mended"]]' }
 
 let place: CliPlace;
 
-/** Something that stops a log: how it comes about at entry 2 (or where `where` says), and how a person mends it. */
+/** A fault that stops a log at entry 2 (or at `where`), and its repair. */
 interface Poison {
   readonly name: string;
   readonly code: string;
   readonly where?: { readonly segment: number | null; readonly entry: number | null };
-  /** What the pipeline works on before anything is spoilt. */
+  /** Adds entries that the pipeline folds before the fault. */
   readonly prepare?: (log: LogId) => Promise<void>;
   readonly spoil: (log: LogId) => Promise<void>;
   readonly mend: (log: LogId) => Promise<void>;
 }
 
 const replaced = { mend: (log: LogId) => place.putItem(log, BAD, GOOD) };
-/** What stood in an object before it was spoilt. */
+/** The contents of objects before the fault. */
 const spoilt = new Map<LogId, { readonly key: string; readonly stored: Uint8Array }>();
 const putBack = {
   mend: async (log: LogId) => {
@@ -47,7 +47,9 @@ async function addSet(log: LogId, cells: Value): Promise<void> {
   await place.client.addEntry(log, { type: 'Set', version: 1, body: cells });
 }
 
-/** As many cells of random text as make one leaf, which the root carries, or several chunks. */
+/**
+ * Adds random cells and a Snapshot entry. 1,000 cells fit in the root; 12,000 cells need chunks.
+ */
 async function addSnapshotOf(log: LogId, cells: number): Promise<void> {
   const random = new Random(cells);
   await addSet(
@@ -125,12 +127,12 @@ const POISONS: readonly Poison[] = [
   {
     name: 'a chunk of the snapshot before that is missing',
     code: 'CHUNK_MISSING',
-    // It is no entry that is at fault, but what all of them are to be folded onto.
+    // No entry is at fault: the fold cannot load the snapshot before.
     where: { segment: null, entry: null },
     prepare: (log) => addSnapshotOf(log, 12_000),
     spoil: async (log) => {
       await spoilObject(log, 'chunks');
-      // Every cell, so that no leaf's edits are few enough to wait above it.
+      // Edits of every cell are too many for the write buffer.
       const everyCell = Array.from({ length: 12_000 }, (_, i) => [Math.floor(i / 10), i % 10, 'x']);
       await addSet(log, everyCell);
     },
@@ -164,7 +166,7 @@ async function status(): Promise<Map<string, LogStatus>> {
   return new Map(logs.map((each) => [each.log, each]));
 }
 
-describe('a log that cannot be folded stops, alone, until a person acts', () => {
+describe('a log that cannot be folded', () => {
   const logs = new Map<Poison, LogId>();
   let healthy: LogId;
   let first: Awaited<ReturnType<typeof work>>;
@@ -192,12 +194,12 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
 
   const ofLog = (poison: Poison) => logs.get(poison) ?? '';
 
-  test('the pipeline ends with exit code 1 and says why', () => {
+  test('makes the pipeline end with exit code 1 and a reason', () => {
     expect(first).toMatchObject({ code: 1, failures: [] });
     expect(new Set(first.stopped.map(({ log }) => log))).toEqual(new Set(logs.values()));
   });
 
-  test('the other log goes on', () => {
+  test('does not stop another log', () => {
     expect(stopped.get(healthy)).toMatchObject({
       lastSnapshot: { segment: 0, entry: 2 },
       lagEntries: 0,
@@ -205,7 +207,7 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     });
   });
 
-  test.each(POISONS.map((poison) => [poison.name, poison] as const))('status says what stopped it: %s', (_, poison) => {
+  test.each(POISONS.map((poison) => [poison.name, poison] as const))('has its reason in status: %s', (_, poison) => {
     const { stopped: stop } = stopped.get(ofLog(poison)) ?? {};
     const where = poison.where ?? BAD;
     expect(stop).toMatchObject({ code: poison.code, ...where });
@@ -214,14 +216,14 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     expect(first.stopped).toContainEqual({ log: ofLog(poison), ...stop });
   });
 
-  test('a person reads the same in words', async () => {
+  test('has its reason in the output for people', async () => {
     const { code, stdout } = await runCli(['status', ...place.words]);
     expect(code).toBe(0);
     for (const poison of POISONS) expect(stdout).toContain(`${ofLog(poison)} is stopped: `);
     expect(stdout).not.toContain(`${healthy} is stopped`);
   });
 
-  test('mending alone does not start it again, nor does another Snapshot entry', async () => {
+  test('stays stopped after a repair and another Snapshot entry', async () => {
     for (const [poison, log] of logs) {
       await poison.mend(log);
       await place.client.addSnapshot(log);
@@ -233,7 +235,7 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     for (const log of logs.values()) expect(now.get(log)?.stopped).toEqual(stopped.get(log)?.stopped);
   });
 
-  test('resume lets every one of them go on, and replay agrees', async () => {
+  test('continues after resume, and replay agrees', async () => {
     const limit = pLimit(3);
     const resumed = await Promise.all(
       POISONS.map((poison) =>
@@ -248,7 +250,7 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     for (const replay of replays) expect(replay).toMatchObject({ equal: true });
   });
 
-  test('what was mended is in the state', async () => {
+  test('has the repaired entry in its state', async () => {
     const imported = POISONS.find(({ code }) => code === 'EXTERNAL_MISSING');
     const { rows } = await place.json(
       'view',
@@ -261,12 +263,12 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     expect(rows).toEqual([['imported']]);
   });
 
-  test('resuming a log that is not stopped asks for a snapshot and changes nothing else', async () => {
+  test('resume of a log that is not stopped only asks for a snapshot', async () => {
     expect(await place.json('resume', healthy)).toMatchObject({ log: healthy, wasStopped: null });
     expect(await work()).toMatchObject({ code: 0, snapshots: 1, stopped: [] });
   });
 
-  test('resuming beside a running pipeline loses no snapshot', async () => {
+  test('resume beside a running pipeline loses no snapshot', async () => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     await place.putItem(log, BAD, { ...GOOD, T: { S: 'Sort Rows' } });
     await place.client.addSnapshot(log);
@@ -282,14 +284,14 @@ describe('a log that cannot be folded stops, alone, until a person acts', () => 
     expect(pipeline.exitCode).toBe(0);
   });
 
-  test('a log whose newest item cannot be read hides no other', async () => {
+  test('does not hide other logs in status if its newest item cannot be read', async () => {
     const log = await place.log();
     await place.putItem(log, { segment: 0, entry: 1 }, { C });
     expect((await status()).get(log)).toMatchObject({ entries: 2, lagEntries: 2 });
   });
 });
 
-/** Asks again and again until something is so; what never becomes so ends with the test's own time. */
+/** Polls until a condition holds. The test's time limit ends the poll. */
 async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo()));
 }

@@ -44,7 +44,7 @@ async function votes(): Promise<{ readonly log: LogId; readonly position: Positi
   return { log, position: (await place.client.addSnapshot(log)).position };
 }
 
-/** What a client loads that has a version of the reducer. */
+/** Loads a log with the reducer of a module. */
 async function load(log: LogId, file: string): Promise<unknown> {
   const stores = {
     store: unarchived(place.tables),
@@ -72,8 +72,8 @@ test('the pipeline, a replay and a rebuild fold with the reducer that is named',
   expect(JSON.parse(replayed.stdout)).toMatchObject({ equal: true, snapshot: position });
 });
 
-describe('a log that another reducer folds than the one that nobody named', () => {
-  test('is left as it is', async () => {
+describe('a log of another reducer', () => {
+  test('stays as it is if nobody names a reducer', async () => {
     const { log } = await votes();
     await place.json('work', '--until-idle', '--reducer', first);
     const { position } = await place.client.addSnapshot(log);
@@ -98,12 +98,12 @@ describe('a log that another reducer folds than the one that nobody named', () =
     }
     expect(await place.contents()).toEqual(before);
 
-    // Nothing of the stream is taken for done either.
+    // The refused pipeline has marked no stream record as done.
     expect(await place.json('work', '--until-idle', '--reducer', first)).toMatchObject({ snapshots: 1 });
     expect(await load(log, first)).toEqual({ snapshot: position, counts: { Yes: 2, No: 1 } });
   });
 
-  test('is folded by that one all the same where it is named', async () => {
+  test('gets the named reducer', async () => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     await place.client.addSnapshot(log);
     await place.json('work', '--until-idle', '--reducer', first);
@@ -114,7 +114,7 @@ describe('a log that another reducer folds than the one that nobody named', () =
   });
 });
 
-test('what is for sheets refuses another reducer', async () => {
+test('commands on sheets refuse another reducer', async () => {
   const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
   const edits = await module('edits', '{"op":"set","cells":[[0,0,"b"]]}');
   const commands = [
@@ -125,7 +125,9 @@ test('what is for sheets refuses another reducer', async () => {
   const refusals = await place.refusals(...commands.map((words) => [...words, '--reducer', first]));
   for (const [i, { code, message }] of refusals.entries()) {
     expect(code).toBe('USAGE');
-    expect(message).toContain(`${commands[i]?.[0]} is for sheets, and the states of reducer 'tally'`);
+    expect(message).toContain(
+      `${commands[i]?.[0]} works only on sheets, and the states of reducer 'tally' are not sheets`,
+    );
   }
 });
 

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 const DEMO = fileURLToPath(new URL('../../examples/demo/main.ts', import.meta.url));
 
-/** Enough for a tree of several chunks. */
+/** Enough rows for a tree of several chunks. */
 const ROWS = 6000;
 
 interface Answer {
@@ -28,7 +28,7 @@ afterEach(async () => {
 });
 
 function startDemo(words: readonly string[]): ChildProcess {
-  // All that it makes for itself comes to lie where the test sees it; no engine of the developer's is used.
+  // The demo writes temporary files where the test sees them. It ignores the developer's settings.
   return spawn(process.execPath, [DEMO, ...words], { env: { PATH: process.env.PATH, TMPDIR: temporary } });
 }
 
@@ -44,7 +44,7 @@ async function answerOf(demo: ChildProcess): Promise<Answer> {
 }
 
 describe('the demo', () => {
-  test('proves its snapshots, tells of them in JSON, and leaves nothing behind', async () => {
+  test('proves its snapshots, reports them in JSON, and leaves nothing behind', async () => {
     const { code, stdout, stderr } = await answerOf(startDemo(['--json', '--rows', String(ROWS)]));
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const result = JSON.parse(stdout);
@@ -63,7 +63,7 @@ describe('the demo', () => {
     expect(between.olderChunks).toBeGreaterThan(2);
     expect(between.touched).toBeGreaterThan(0);
     expect(between.lost).toBe(0);
-    expect(between.shared).toBe(between.olderChunks - between.touched + between.waiting - between.recut);
+    expect(between.shared).toBe(between.olderChunks - between.touched + between.buffered - between.recut);
     expect(between.shared).toBeGreaterThan(0);
     expect(snapshots.chunksReused).toBeGreaterThanOrEqual(between.shared);
     expect(usage.logfold.s3.puts).toBeGreaterThanOrEqual(snapshots.chunksWritten);
@@ -74,7 +74,7 @@ describe('the demo', () => {
   test('ends at an interrupt with an error, and leaves nothing behind', async () => {
     const demo = startDemo(['--rows', String(ROWS)]);
     const answer = answerOf(demo);
-    // The note comes once the engine runs and the pipeline is at work.
+    // The note comes when the engine and the pipeline run.
     if (demo.stderr !== null) await once(demo.stderr, 'data');
     demo.kill('SIGINT');
     const { code, stderr } = await answer;
@@ -83,7 +83,7 @@ describe('the demo', () => {
     expect(await readdir(temporary)).toEqual([]);
   });
 
-  test('refuses what makes no sense', async () => {
+  test('refuses invalid arguments', async () => {
     const few = await answerOf(startDemo(['--rows', '10']));
     expect(few.code).toBe(1);
     expect(few.stderr).toContain('10 rows are too few');

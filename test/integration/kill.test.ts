@@ -10,23 +10,23 @@ import { CliPlace, itemTexts } from '../support/cli-place.ts';
 import { moment, runAndKill, type Writes, writesOf } from '../support/kill.ts';
 import { Random } from '../support/random.ts';
 
-/** Other moments each time, unless somebody wants those of a run that failed. */
+/** A new seed for each run. LOGFOLD_KILL_SEED repeats the moments of a failed run. */
 const SEED = Number(process.env.LOGFOLD_KILL_SEED ?? Date.now() % 1_000_000);
 const random = new Random(SEED);
 
-/** Closed ones; each is worked on by one process of `work` that is killed. */
+/** Closed segments. For each of them, one process of `work` is killed. */
 const SEGMENTS = 10;
 const EDITS = 300;
-/** Of a closed segment: the Snapshot entry with which it begins, those after its edits, and the one that ends it. */
+/** Entries of a closed segment: three Snapshot entries, the edits and the End Segment entry. */
 const ENTRIES = 1 + EDITS + 2 + 1;
-/** Of each of the other four commands. */
+/** Kills of each of the other four commands. */
 const KILLS = 10;
 const DEBRIS = 600;
 const POLICY = ['--keep-segments', '1', '--keep-days', '0', '--expire', 'delete', '--grace', '0s'];
 const NOTHING = { objects: 0, bytes: 0 };
 const FAST = ['--capacity-share', '1'];
 
-/** A log in a place of its own. */
+/** A log in its own place. */
 class Scene {
   readonly place: CliPlace;
   readonly log: LogId;
@@ -44,7 +44,7 @@ class Scene {
     return new Scene(place, await place.client.createLog());
   }
 
-  /** Edits that fill a segment, the same in every scene, with two Snapshot entries. */
+  /** Fills a segment with edits, the same in every scene, and two Snapshot entries. */
   async fill(segment: number): Promise<void> {
     const edits = editsOf(segment);
     for (let from = 0; from < EDITS; from += EDITS / 2) {
@@ -62,17 +62,17 @@ class Scene {
     return this.place.json(...words);
   }
 
-  /** How often a command writes here, which it does. */
+  /** Runs a command, and counts its writes. */
   writesOf(...words: readonly string[]): Promise<number> {
     return writesOf([...words, ...this.place.words]);
   }
 
-  /** Kills a command somewhere in its work. @returns whether it had not ended before */
+  /** Kills a command at a random moment. @returns false if the command ended before */
   kill(words: readonly string[], writes: Writes): Promise<boolean> {
     return runAndKill([...words, ...this.place.words], moment(random, writes));
   }
 
-  /** Every entry, wherever it is. */
+  /** Every entry, in the table or in an archive. */
   async entries(): Promise<string[]> {
     const items: StoredItem[] = [];
     for (let segment = 0; segment <= SEGMENTS; segment++) {
@@ -82,7 +82,7 @@ class Scene {
     return itemTexts(items);
   }
 
-  /** How many entries of a segment are in the table. */
+  /** The number of a segment's entries in the table. */
   async inTable(segment: number): Promise<number> {
     let entries = 0;
     const range = { segment, from: 0, to: MAX_NUMBER + 1 };
@@ -90,7 +90,7 @@ class Scene {
     return entries;
   }
 
-  /** The key of every object, but for what collections note. */
+  /** The key of every object, without the notes of collections. */
   async objects(): Promise<string[]> {
     const keys = (await Array.fromAsync(this.place.blobs.list(''))).map(({ key }) => key);
     return keys.filter((key) => key !== collectedKey(this.log) && key !== condemnedKey(this.log));
@@ -103,7 +103,7 @@ class Scene {
     return (await this.objects()).filter((key) => !removed.includes(key));
   }
 
-  /** Puts objects where chunks are that no snapshot knows. @returns how many objects there are then */
+  /** Writes chunks that no snapshot reaches. @returns the number of objects afterwards */
   async litter(round: number): Promise<number> {
     for (let i = 0; i < DEBRIS; i++) {
       const id = (round * DEBRIS + i).toString(16).padStart(64, '0');
@@ -116,7 +116,7 @@ class Scene {
 function editsOf(segment: number): SheetEdit[] {
   const numbers = new Random(segment + 1);
   return Array.from({ length: EDITS }, (_, i) => {
-    // One in a segment is so large that its body is an object.
+    // One body per segment is so large that it becomes an object.
     const length = i === 100 ? 2_000 : 50;
     const row = numbers.integer(0, 2_000);
     const cells = Array.from({ length: 10 }, (__, column) => [row, column, numbers.text(length)] as const);
@@ -124,28 +124,28 @@ function editsOf(segment: number): SheetEdit[] {
   });
 }
 
-describe(`50 processes killed at moments of seed ${SEED} (LOGFOLD_KILL_SEED)`, () => {
+describe(`50 kills at moments of seed ${SEED} (LOGFOLD_KILL_SEED)`, () => {
   let victim: Scene;
-  /** Has the same log, and nobody is killed in it: so it is known how often a command writes. */
-  let twin: Scene;
-  /** The entries of the victim, from before any of them was touched. */
+  /** The same log without kills, to count the writes of each command. */
+  let control: Scene;
+  /** The victim's entries before the first archive. */
   let entries: readonly string[];
   let replayed: unknown;
 
   beforeAll(async () => {
-    [victim, twin] = await Promise.all([Scene.open(), Scene.open()]);
+    [victim, control] = await Promise.all([Scene.open(), Scene.open()]);
   });
-  afterAll(() => Promise.all([victim.place.close(), twin.place.close()]));
+  afterAll(() => Promise.all([victim.place.close(), control.place.close()]));
 
-  /** Goes through all closed segments: each is worked on by processes that are killed, then to its end. */
+  /** Runs a command on each closed segment: first with kills, then to its end. */
   async function killInSegments(
     wordsOf: (scene: Scene, segment: number) => string[],
     idle: number,
   ): Promise<{ readonly kills: number; readonly halfDone: number }> {
     let [kills, halfDone] = [0, 0];
-    // The first one may note what the others find noted.
-    await twin.run(...wordsOf(twin, 0));
-    const whole = await twin.writesOf(...wordsOf(twin, 1));
+    // The first run may write notes that later runs find.
+    await control.run(...wordsOf(control, 0));
+    const whole = await control.writesOf(...wordsOf(control, 1));
     for (let segment = 0; segment < SEGMENTS; segment++) {
       for (let tries = 0; tries < 3 && kills < KILLS; tries++) {
         if (!(await victim.kill(wordsOf(victim, segment), { idle, whole }))) break;
@@ -160,45 +160,45 @@ describe(`50 processes killed at moments of seed ${SEED} (LOGFOLD_KILL_SEED)`, (
     return { kills, halfDone };
   }
 
-  test('work', async () => {
+  test('work folds every entry in spite of the kills', async () => {
     const words = ['work', '--until-idle'];
-    await Promise.all([victim.run(...words), twin.run(...words)]);
+    await Promise.all([victim.run(...words), control.run(...words)]);
     let kills = 0;
-    const idle = await twin.writesOf(...words);
+    const idle = await control.writesOf(...words);
     for (let segment = 0; segment < SEGMENTS; segment++) {
-      await Promise.all([victim.fill(segment), twin.fill(segment)]);
-      // Where the polls of the two fell differently, checkpoints were written more or less often.
-      const whole = Math.floor(0.75 * (await twin.writesOf(...words)));
+      await Promise.all([victim.fill(segment), control.fill(segment)]);
+      // The two scenes poll at different times, so their numbers of checkpoints may differ.
+      const whole = Math.floor(0.75 * (await control.writesOf(...words)));
       if (await victim.kill(words, { idle, whole })) kills++;
       expect(await victim.run(...words)).toMatchObject({ stopped: [], failures: [] });
-      await Promise.all([victim.place.client.startSegment(victim.log), twin.place.client.startSegment(twin.log)]);
+      await Promise.all([victim.place.client.startSegment(victim.log), control.place.client.startSegment(control.log)]);
     }
     expect(kills).toBe(SEGMENTS);
-    await Promise.all([victim.run(...words), twin.run(...words)]);
+    await Promise.all([victim.run(...words), control.run(...words)]);
     entries = await victim.entries();
     replayed = await victim.run('replay', victim.log);
-    expect(replayed).toEqual({ ...(await twin.run('replay', twin.log)), log: victim.log, equal: true });
+    expect(replayed).toEqual({ ...(await control.run('replay', control.log)), log: victim.log, equal: true });
   }, 240_000);
 
-  test('archive', async () => {
-    const idle = await twin.writesOf('archive', twin.log, '--keep-segments', '100');
+  test('archive loses no entry', async () => {
+    const idle = await control.writesOf('archive', control.log, '--keep-segments', '100');
     const { kills } = await killInSegments(({ log }, segment) => ['archive', log, String(segment)], idle);
     expect(kills).toBe(KILLS);
     expect(await victim.inTable(0)).toBe(ENTRIES);
   }, 240_000);
 
-  test('expire', async () => {
-    const idle = await twin.writesOf('expire', twin.log, '--keep-segments', '100');
+  test('expire loses no entry', async () => {
+    const idle = await control.writesOf('expire', control.log, '--keep-segments', '100');
     const wordsOf = ({ log }: Scene, segment: number) => ['expire', log, String(segment), ...POLICY, ...FAST];
     const { kills, halfDone } = await killInSegments(wordsOf, idle);
     expect(kills).toBe(KILLS);
     expect(halfDone).toBeGreaterThan(0);
-    // The entry with which the open segment begins.
+    // The first entry of the open segment stays.
     expect(await victim.place.items()).toHaveLength(1);
   }, 240_000);
 
-  test('restore', async () => {
-    const idle = await twin.writesOf('restore', twin.log, '0', '--dry-run');
+  test('restore puts back every entry', async () => {
+    const idle = await control.writesOf('restore', control.log, '0', '--dry-run');
     const wordsOf = ({ log }: Scene, segment: number) => ['restore', log, String(segment), '--hold', '1d', ...FAST];
     const { kills, halfDone } = await killInSegments(wordsOf, idle);
     expect(kills).toBe(KILLS);
@@ -206,13 +206,13 @@ describe(`50 processes killed at moments of seed ${SEED} (LOGFOLD_KILL_SEED)`, (
     expect(itemTexts(await victim.place.items())).toEqual(entries);
   }, 240_000);
 
-  test('collect', async () => {
+  test('collect keeps every reachable object', async () => {
     const words = ({ log }: Scene) => ['collect', log, ...POLICY];
     const expected = await victim.kept();
-    await twin.run(...words(twin));
-    const idle = await twin.writesOf(...words(twin));
-    await twin.litter(0);
-    const whole = await twin.writesOf(...words(twin));
+    await control.run(...words(control));
+    const idle = await control.writesOf(...words(control));
+    await control.litter(0);
+    const whole = await control.writesOf(...words(control));
     let [kills, halfDone] = [0, 0];
     for (let round = 0; round < 2 * KILLS && kills < KILLS; round++) {
       const before = await victim.litter(round);
@@ -233,11 +233,11 @@ describe(`50 processes killed at moments of seed ${SEED} (LOGFOLD_KILL_SEED)`, (
     expect(await victim.place.keys(victim.log, 'bodies')).toHaveLength(SEGMENTS);
   }, 240_000);
 
-  test('and in the end all is as if nobody had been killed', { tags: ['I3', 'I5'] }, async () => {
+  test('the result equals a run without kills', { tags: ['I3', 'I5'] }, async () => {
     expect(itemTexts(await victim.place.items())).toEqual(entries);
     expect(await victim.run('replay', victim.log)).toEqual(replayed);
     expect(await victim.run('verify', victim.log)).toMatchObject({ archived: SEGMENTS, problems: [] });
-    const [rows, same] = await Promise.all([victim.run('export', victim.log), twin.run('export', twin.log)]);
+    const [rows, same] = await Promise.all([victim.run('export', victim.log), control.run('export', control.log)]);
     expect(rows).toEqual({ ...same, log: victim.log });
     expect(await victim.run('work', '--until-idle')).toMatchObject({ snapshots: 0, stopped: [], failures: [] });
     expect(await victim.run('sweep', '--dry-run', ...POLICY)).toMatchObject({ jobs: [], failures: [] });

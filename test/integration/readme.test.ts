@@ -14,7 +14,7 @@ import { clientConfig, temporaryDirectory } from '../support/shared-engine.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const run = promisify(execFile);
 
-/** The block of code under a heading of the README. */
+/** The code block under a heading of the README. */
 function blockOf(heading: string): string {
   const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
   const section = readme.split('\n## ').find((each) => each.startsWith(`${heading}\n`));
@@ -23,17 +23,17 @@ function blockOf(heading: string): string {
   return block;
 }
 
-test('what one tries by oneself can be pasted as it is, and proves its snapshot', async () => {
+test('the commands to try it can be pasted, and prove their snapshot', async () => {
   const cwd = await temporaryDirectory();
   const logfold = `'${process.execPath}' '${join(ROOT, 'src/cli/logfold.mjs')}'`;
   const script = blockOf('Try it yourself').replaceAll('npx logfold', logfold);
   const { stdout } = await run('sh', ['-e', '-c', script], { cwd, env: { PATH: process.env.PATH, HOME: cwd } });
   expect(stdout).toContain('1 check passed');
   expect(stdout).toMatch(/Austin[\s\S]*Denver/);
-  expect(stdout).toContain('equals what is stored at 0/4');
+  expect(stdout).toContain('equals the stored state at 0/4');
 });
 
-test('the example of an application is of the right types, appends, and loads what it appended', async () => {
+test('the example of an application compiles, appends entries and loads them', async () => {
   const directory = await temporaryDirectory();
   const example = join(directory, 'example.ts');
   await writeFile(example, blockOf('Use it from your application'));

@@ -12,7 +12,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Standard error, as a pipe or a file takes it. */
+/** Standard error as a pipe or a file. */
 function pipe(): NodeJS.WriteStream {
   const stream = Object.create(process.stderr);
   return Object.defineProperties(stream, {
@@ -21,7 +21,7 @@ function pipe(): NodeJS.WriteStream {
   });
 }
 
-test('a short command says nothing of its progress where there is no terminal', () => {
+test('a short command without a terminal shows no progress', () => {
   const progress = new Progress('Lines', 3, { stream: pipe() });
   progress.update(1);
   vi.advanceTimersByTime(1900);
@@ -31,7 +31,7 @@ test('a short command says nothing of its progress where there is no terminal', 
   expect(written).toEqual([]);
 });
 
-test('a long one says every two seconds how far it is and how long it takes, and ends without an empty line', () => {
+test('a long command without a terminal writes a line every two seconds, and no empty line at its end', () => {
   const progress = new Progress('Lines', 4, { stream: pipe() });
   vi.advanceTimersByTime(2000);
   progress.update(1);
@@ -40,7 +40,7 @@ test('a long one says every two seconds how far it is and how long it takes, and
   expect(written).toEqual(['Lines: 0/4\n', 'Lines: 1/4, 12s left\n']);
 });
 
-test.each([[undefined], [0]])('of how much nobody knows (%s), no time is said to be left', (total) => {
+test.each([[undefined], [0]])('progress without a total (%s) shows no remaining time', (total) => {
   const progress = new Progress('Logs', total, { stream: pipe() });
   progress.update(7);
   vi.advanceTimersByTime(2000);
@@ -48,7 +48,7 @@ test.each([[undefined], [0]])('of how much nobody knows (%s), no time is said to
   expect(written).toEqual(['Logs: 7\n']);
 });
 
-test('requests and other work show that it goes on while what is counted stays the same', () => {
+test('the line changes with requests and other work while the count stays the same', () => {
   let requests = 1;
   const progress = new Progress('Logs', 0, { stream: pipe(), requests: () => requests });
   vi.advanceTimersByTime(2000);
@@ -60,11 +60,11 @@ test('requests and other work show that it goes on while what is counted stays t
 });
 
 describe('on a terminal', () => {
-  /** What a terminal shows: the lines, after cursor and erase sequences were obeyed. */
+  /** The lines that a terminal shows after it has applied cursor and erase sequences. */
   function screen(): string[] {
     const lines = [''];
     let [row, column, saved] = [0, 0, { row: 0, column: 0 }];
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what terminals are told with
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: terminals use this character
     for (const [part, sequence] of written.join('').matchAll(/\x1b(\[[0-9;?]*[A-Za-z]|[78])|[^\x1b]/gs)) {
       if (part === '\n') [row, column] = [row + 1, 0];
       else if (part === '\r' || sequence === '[1G') column = 0;
@@ -72,7 +72,7 @@ describe('on a terminal', () => {
       else if (sequence === '8') ({ row, column } = saved);
       else if (sequence === '[0K' || sequence === '[2K')
         lines[row] = (lines[row] ?? '').slice(0, sequence === '[2K' ? 0 : column);
-      else if (sequence !== undefined) throw new Error(`a sequence that is not known: ${sequence}`);
+      else if (sequence !== undefined) throw new Error(`unknown sequence: ${sequence}`);
       else {
         lines[row] = (lines[row] ?? '').padEnd(column).slice(0, column) + part + (lines[row] ?? '').slice(column + 1);
         column++;
@@ -85,7 +85,7 @@ describe('on a terminal', () => {
     return Object.defineProperties(pipe(), { isTTY: { value: true }, columns: { value: 80 } });
   }
 
-  test.each([[0], [4]])('what is said meanwhile stands on lines of its own, and no mode is changed: of %s', (total) => {
+  test.each([[0], [4]])('other output gets separate lines, and no mode changes: total %s', (total) => {
     vi.spyOn(process.stderr, 'write').mockImplementation((text) => written.push(String(text)) > 0);
     const progress = new Progress('Lines', total, { stream: terminal() });
     progress.update(1);
@@ -98,13 +98,13 @@ describe('on a terminal', () => {
     const lines = screen();
     expect(lines).toContain('a word');
     expect(lines).toContain('logfold: USAGE: the end');
-    // A line without a total goes when it is done.
+    // A line without a total disappears at its end.
     expect(lines.filter((line) => /^Lines.*\b2\b/.test(line))).toHaveLength(total === 0 ? 0 : 1);
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what terminals are told with
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: terminals use this character
     expect(written.join('')).not.toMatch(/\x1b\[\?/);
   });
 
-  test('an exit in between leaves the prompt a line of its own', () => {
+  test('an exit ends the line before the prompt', () => {
     const progress = new Progress('Lines', 4, { stream: terminal() });
     progress.update(1);
     process.listeners('exit').at(-1)?.call(process, 0);

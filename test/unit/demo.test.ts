@@ -15,7 +15,7 @@ import { savedSheet } from '../support/saved-sheet.ts';
 
 const ROWS = 2000;
 
-/** A table of the form that the demo's is after its new column. */
+/** A table like the demo's table with its new column. */
 const filled: readonly SheetEdit[] = Array.from({ length: ROWS }, (_, row) => ({
   type: 'Set',
   cells: [String(10_000 + 3 * row), row / 7, -row / 7, -5, `City ${row % 90}`, 'TN', `County ${row % 40}`].map(
@@ -23,7 +23,7 @@ const filled: readonly SheetEdit[] = Array.from({ length: ROWS }, (_, row) => ({
   ),
 }));
 
-/** The table before and after a review, and what that touched. */
+/** The table before and after a review, and the touched cells. */
 async function reviewed() {
   const store = nodeStore({ shape: SMALL_SHAPE });
   const plain = new PlainSheet();
@@ -39,8 +39,8 @@ async function reviewed() {
   return { store, plain, older, newer, touched, edits };
 }
 
-describe('the judges of the demo', () => {
-  test('chunks that the edits did not touch are found to be shared', async () => {
+describe('the checks of the demo', () => {
+  test('compareChunks finds that untouched chunks are shared', async () => {
     const { store, older, newer, touched, edits } = await reviewed();
     expect(new Set(edits.map(({ type }) => type))).toEqual(new Set(['Set', 'Insert Rows', 'Delete Rows']));
     const { olderChunks, shared, recut, lost, ...found } = await compareChunks(store, older, newer, touched);
@@ -49,14 +49,14 @@ describe('the judges of the demo', () => {
     expect(shared).toBeGreaterThan(olderChunks / 2);
   });
 
-  test('chunks that are not shared for no reason are found', async () => {
+  test('compareChunks finds chunks that should be shared and are not', async () => {
     const { store, older, newer } = await reviewed();
     const { touched, lost } = await compareChunks(store, older, newer, new TouchedCells());
     expect(touched).toBe(0);
     expect(lost).toBeGreaterThan(0);
   });
 
-  test('a sheet equals its plain twin, until one cell differs or is missing', async () => {
+  test('compareSheets finds a cell that differs or is missing', async () => {
     const { store, plain, newer } = await reviewed();
     const compare = () => compareSheets(sheetOf(new Draft(store, newer.state)), plain);
     expect(await compare()).toMatchObject({ equal: true, difference: null, rows: plain.rows.length });
@@ -68,7 +68,7 @@ describe('the judges of the demo', () => {
   });
 });
 
-describe('what is said of two snapshots', () => {
+describe('the description of two snapshots', () => {
   const between: Between = {
     edits: 20,
     place: 'Ohio',
@@ -78,41 +78,43 @@ describe('what is said of two snapshots', () => {
     newerChunks: 2,
     shared: 2,
     touched: 1,
-    waiting: 1,
+    buffered: 1,
     recut: 0,
     lost: 0,
   };
 
-  test('where all edits wait: all chunks are shared, and why', () => {
+  test('explains that all chunks are shared because all edits are buffered', () => {
     expect(describeSharing(between)).toBe(
       'The snapshots at 1/7 and 1/28 (segment/entry) share 2 of 2 chunks.\n' +
-        'The edits, all around Ohio, belong to 1 chunk, and are too few for any to be rewritten:\n' +
-        'they wait in the root, so that every chunk is shared.',
+        'The edits, all around Ohio, belong to 1 chunk and are too few to rewrite any.\n' +
+        'The root stores them in its write buffer, so the snapshots share every chunk.',
     );
   });
 
-  test('where no edit belongs to any chunk, nothing is said to wait', () => {
-    expect(describeSharing({ ...between, touched: 0, waiting: 0 })).not.toContain('wait');
+  test('mentions no write buffer if no edit belongs to a chunk', () => {
+    expect(describeSharing({ ...between, touched: 0, buffered: 0 })).not.toContain('buffer');
   });
 
-  test('where some chunks were written anew: the others are shared, and that of one nobody knows why not', () => {
-    const some = { ...between, olderChunks: 9, newerChunks: 9, shared: 6, touched: 3, waiting: 1, recut: 1 };
+  test('explains which chunks are not shared, and reports a lost chunk', () => {
+    const some = { ...between, olderChunks: 9, newerChunks: 9, shared: 6, touched: 3, buffered: 1, recut: 1 };
     expect(describeSharing(some)).toMatch(
-      /share 6 of 9 chunks\.\n.*touched 3 chunks and 1 right after these had to be cut/,
+      /share 6 of 9 chunks\.\n.*touched 3 chunks, and 1 chunk after them has a new boundary/,
     );
-    expect(describeSharing(some)).toMatch(/Every other chunk is shared\.\nToo few for 1 of them/);
+    expect(describeSharing(some)).toMatch(
+      /Every other chunk is shared\.\n1 touched chunk is unchanged: the root stores/,
+    );
     expect(describeSharing({ ...some, lost: 1 })).toMatch(/1 OTHER CHUNK IS NOT SHARED\./);
   });
 });
 
-test('requests cost what the list says', () => {
+test('priceOf multiplies requests by their list prices', () => {
   const dynamodb = { requests: 9, writeUnits: 1_000_000, readUnits: 2_000_000 };
   expect(priceOf({ dynamodb, s3: { puts: 0, gets: 0, lists: 0 } })).toBeCloseTo(0.875, 12);
   const s3 = { puts: 1000, gets: 1000, lists: 1000 };
   expect(priceOf({ dynamodb: { requests: 0, writeUnits: 0, readUnits: 0 }, s3 })).toBeCloseTo(0.0104, 12);
 });
 
-test('the README counts all that it gives the price of', () => {
+test('the prices in the README follow from its numbers of requests', () => {
   const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
   const told = /^The demo counts its requests\..*?\n\n/ms.exec(readme)?.[0].replaceAll('\n', ' ') ?? '';
   const numbers = (pattern: RegExp): number[] =>

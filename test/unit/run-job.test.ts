@@ -447,18 +447,22 @@ describe('a line for a person', () => {
     [
       expire,
       { outcome: 'expired', segment: 3, entries: 8, expires: NOON },
-      '8 entries are gone, or go from 2024-11-20T12:00:00Z on',
+      '8 entries leave the table from 2024-11-20T12:00:00Z on',
     ],
-    [expire, { outcome: 'waiting', segment: 3, expires: NOON }, 'the entries are deleted from 2024-11-20T12:00:00Z on'],
+    [
+      expire,
+      { outcome: 'waiting', segment: 3, expires: NOON },
+      'the entries may be deleted after 2024-11-20T12:00:00Z',
+    ],
     [
       collect,
       { ...collected, removed: tally(2, 100), condemned: tally(3, 200) },
-      '2 objects removed, 100 B; 3 to go after a grace period, 200 B',
+      '2 objects removed, 100 B; 3 removable after the grace period, 200 B',
     ],
     [
       collect,
       { ...collected, removed: tally(0, 0), condemned: tally(0, 0), aborted: 1 },
-      '0 objects removed, 0 B; 0 to go after a grace period, 0 B; 1 unfinished upload given up',
+      '0 objects removed, 0 B; 0 removable after the grace period, 0 B; 1 unfinished upload aborted',
     ],
     [
       collect,
@@ -469,7 +473,7 @@ describe('a line for a person', () => {
     [
       rebuild,
       { ...rebuilt, differed: [START, position] },
-      '4 snapshots from 9 entries, 1 replaced; 2 HAD ANOTHER STATE: 0/0, 1/2',
+      '4 snapshots from 9 entries, 1 replaced; 2 HAD A DIFFERENT STATE: 0/0, 1/2',
     ],
   ])('says of %o how it ended', (job, result, line) => {
     expect(describeJobResult(job, result)).toBe(`${describeJob(job)}: ${line}`);

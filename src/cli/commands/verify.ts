@@ -16,8 +16,8 @@ export function verifyCommand() {
           progress.stop();
           const { snapshots, archived, expired, chunks, bytes, problems } = result;
           const found = problems.length === 0 ? 'nothing is missing' : count(problems.length, 'PROBLEM', 'PROBLEMS');
-          const lost = expired === 0 ? '' : `, ${count(expired, 'segment')} expired without an archive`;
-          const checked = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${lost}`;
+          const unarchived = expired === 0 ? '' : `, ${count(expired, 'segment')} expired without an archive`;
+          const checked = `${count(snapshots, 'snapshot')}, ${count(chunks, 'chunk')}, ${formatBytes(bytes)}, ${count(archived, 'archive')}${unarchived}`;
           const summary = `${checked}: ${found}`;
           output.result({ log, ...result }, [summary, ...problems.map(describeProblem)].join('\n'));
           if (problems.length > 0) process.exitCode = 1;

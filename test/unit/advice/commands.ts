@@ -280,7 +280,7 @@ export const COMMANDS: Cases = {
     const [days] = numbersOf(await refused(() => restore('9999999d')));
     await restore(`${days}d`);
   },
-  'Write it as 2026-01-31 or 2026-01-31T12:00:00Z': async (refused) => {
+  'Write a date such as 2026-01-31 or 2026-01-31T12:00:00Z': async (refused) => {
     const sweep = (since: string) => here('sweep', '--dry-run', '--since', since);
     const dates = [...(await refused(() => sweep('yesterday'))).matchAll(/\d{4}-[\d:TZ-]+/g)];
     expect(dates).toHaveLength(2);
@@ -310,20 +310,19 @@ export const COMMANDS: Cases = {
     await here('view', log, '--rows', '0:10', '--columns', '0:2');
     await here('export', log, '--csv', join(files, 'whole.csv'));
   },
-  "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … to change the reducer of the log": async (
-    refused,
-  ) => {
-    const log = await place.client.createLog();
-    const module = await file('own.mjs', REDUCER);
-    await here('sweep', '--log', log, '--reducer', module);
-    const advice = await refused(() => here('flush', log));
-    await here('flush', log, '--reducer', module);
-    const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
-    await here('flush', log, '--reducer', own).catch((error: unknown) => {
-      // The reducer is accepted, but a snapshot of another reducer is not flushed.
-      expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
-    });
-  },
+  "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … to change the reducer of the log":
+    async (refused) => {
+      const log = await place.client.createLog();
+      const module = await file('own.mjs', REDUCER);
+      await here('sweep', '--log', log, '--reducer', module);
+      const advice = await refused(() => here('flush', log));
+      await here('flush', log, '--reducer', module);
+      const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
+      await here('flush', log, '--reducer', own).catch((error: unknown) => {
+        // The reducer is accepted, but a snapshot of another reducer is not flushed.
+        expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
+      });
+    },
   "Run 'logfold replay LOG' to check the snapshot at …/…, from which the sheet was loaded": async (refused) => {
     const log = await snapshotted();
     const check = await file('check', `{"op":"check","rows":9,"sha256":"${'0'.repeat(64)}"}\n`);

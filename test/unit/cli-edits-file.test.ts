@@ -30,26 +30,26 @@ test.each([
   ['lines as Windows ends them', `${LINE}\r\n\r\n${LINE}\r\n`, [1, 3]],
   ['a byte order mark', `\ufeff${LINE}\n${LINE}\n`, [1, 2]],
   ['a separator that JSON may contain', '{"op":"set","cells":[[0,0,"\u2028"]]}\n', [1]],
-])('%s is read', async (_, text, expected) => {
+])('openEdits reads %s', async (_, text, expected) => {
   await writeFile(file, text);
   expect(await numbers()).toEqual(expected);
 });
 
-test('lines that lie across the parts in which a file is read are read whole', async () => {
+test('openEdits reads lines that cross the boundaries of its reads', async () => {
   const long = JSON.stringify({ op: 'set', cells: [[0, 0, 'ü'.repeat(100_000)]] });
   await writeFile(file, `${long}\n${LINE}\n${long}`);
   expect(await numbers()).toEqual([1, 2, 3]);
 });
 
-test('a line longer than can be held in memory is refused', async () => {
+test('openEdits refuses a line longer than 64 MiB', async () => {
   await writeFile(file, `${LINE}\n${'x'.repeat(65 * 1024 * 1024)}`);
   const refusal = await openEdits(file).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(EditLineInvalidError);
   expect(refusal).toMatchObject({ line: 2, message: expect.stringContaining('longer than 67108864 bytes') });
 });
 
-describe('a file that something writes to', () => {
-  test('between the two times that it is read gives no line', async () => {
+describe('a file that changes', () => {
+  test('yields no line if it changed between the two reads', async () => {
     await writeFile(file, `${LINE}\n`);
     const edits = await openEdits(file);
     await appendFile(file, `${LINE}\n`);
@@ -57,7 +57,7 @@ describe('a file that something writes to', () => {
     await expect(Array.fromAsync(edits.lines())).rejects.toThrow(/changed while it was read/);
   });
 
-  test('while it is read again is refused at its end, and gives no line that was not there', async () => {
+  test('is refused at its end if it changes during the second read, and yields no new line', async () => {
     await writeFile(file, `${LINE}\n${LINE}\n`);
     const edits = await openEdits(file);
     let lines = 0;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, parseDuration } from '../../src/cli/format.ts';
+import { count, countEntries, formatDuration, parseDuration } from '../../src/cli/format.ts';
 import { UsageError } from '../../src/errors.ts';
 
 describe('durations', () => {
@@ -14,7 +14,7 @@ describe('durations', () => {
     ['25h', 90_000],
     ['1d', 86_400],
     ['365d', 31_536_000],
-  ])('%s is %i seconds, and back', (text, seconds) => {
+  ])('%s equals %i seconds in both directions', (text, seconds) => {
     expect(parseDuration(text)).toBe(seconds);
     expect(formatDuration(seconds)).toBe(text);
   });
@@ -27,11 +27,11 @@ describe('durations', () => {
     ['60s', 60],
     ['24h', 86_400],
     ['999999999d', 86_399_999_913_600],
-  ])('%s is read as %i seconds too', (text, seconds) => {
+  ])('parseDuration reads %s as %i seconds', (text, seconds) => {
     expect(parseDuration(text)).toBe(seconds);
   });
 
-  test('what is written for a number of seconds is read as the same number', () => {
+  test('parseDuration reads what formatDuration writes', () => {
     const units = fc.constantFrom(1, 60, 3600, 86_400);
     const numbers = fc.tuple(fc.nat({ max: 11_000 }), units).map(([count, unit]) => count * unit);
     fc.assert(
@@ -58,13 +58,25 @@ describe('durations', () => {
     '1e3',
     '0x10',
     '1h\n',
-  ])('refuses %j', (text) => {
+  ])('parseDuration refuses %j', (text) => {
     expect(() => parseDuration(text)).toThrow(UsageError);
   });
 
-  test('refuses more digits than can be meant, and says what to write', () => {
+  test('parseDuration refuses more than nine digits with an example', () => {
     expect(() => parseDuration('1000000000')).toThrow(
       "'1000000000' is not a duration. Write a number and s, m, h or d",
     );
   });
+});
+
+test.each([
+  [count(0, 'snapshot'), '0 snapshots'],
+  [count(1, 'snapshot'), '1 snapshot'],
+  [count(2, 'snapshot'), '2 snapshots'],
+  [count(1, 'try', 'tries'), '1 try'],
+  [count(2, 'try', 'tries'), '2 tries'],
+  [countEntries(1), '1 entry'],
+  [countEntries(3), '3 entries'],
+])('a number and its noun read %s', (text, expected) => {
+  expect(text).toBe(expected);
 });
