@@ -89,7 +89,7 @@ export abstract class LogfoldError extends Error {
 
 function describe(reason: string, details: ErrorDetails): string {
   const advice = withLogId(details.advice, details.log);
-  return `${reason}${describeWhere(details)}${advice === undefined ? '' : `. ${advice}`}`;
+  return `${reason}${describeWhere(details)}${advice === undefined ? '' : `. ${advice}.`}`;
 }
 
 function describeWhere(where: Where): string {

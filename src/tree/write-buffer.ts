@@ -63,7 +63,7 @@ export async function bufferEdits(
   const arena = new EditArena(edits);
   const decisions: Decision[] = [];
   for await (const group of leafGroups(store, map, edits)) {
-    const older = await bufferedEdits(store, map.buffer, group, arena);
+    const older = await editsInBuffer(store, map.buffer, group, arena);
     const buffers = (older?.size ?? 0) + editBytes(edits, group) < enough;
     decisions.push({ group, older, buffers });
   }
@@ -184,7 +184,7 @@ async function* leafGroups(store: NodeStore, { tree }: BufferedTree, edits: Leaf
 }
 
 /** The buffered edits in a range of keys; undefined if there are none. */
-async function bufferedEdits(
+async function editsInBuffer(
   store: NodeStore,
   buffer: Tree,
   range: { readonly start?: Key | undefined; readonly end?: Key | undefined },
