@@ -21,7 +21,10 @@ import { entryAt, LOG } from '../support/logs.ts';
 
 const PLATFORM = nativePlatform;
 
-/** An entry of every kind: bytes, JSON, native, external, without body, foreign attributes, expiry, a snapshot, the end. */
+/**
+ * An entry of each kind: bytes, JSON, native, external, no body, foreign attributes, expiry,
+ * snapshot, end.
+ */
 const ITEMS: readonly Item[] = [
   itemAt(0),
   itemAt(1, { body: { format: 'json', text: '["Łódź",1]\n' } }),
@@ -52,7 +55,7 @@ async function itemsOf(bytes: Uint8Array, hash: Uint8Array): Promise<Item[]> {
   return allItems((await openArchive({ blobs, platform: PLATFORM }, segment)).items(0, ITEMS.length));
 }
 
-test('lines are as ever, and read as ever', async () => {
+test('the lines are encoded and decoded as in the golden file', async () => {
   const lines = new TextDecoder().decode(linesOf(LEFT));
   await expectGoldenText('archive.lines.ndjson', lines);
   const read = (await readGoldenText('archive.lines.ndjson')).trimEnd().split('\n').map(decodeItemLine);
@@ -61,14 +64,14 @@ test('lines are as ever, and read as ever', async () => {
   expect(read[2]).toEqual(LEFT[2]);
 });
 
-test('the index is as ever, and so is its hash', async () => {
+test('the index and its hash are those of the golden files', async () => {
   const index = encodeArchiveIndex(partsOfItems(LEFT, 3).index);
   await expectGoldenBytes('archive.index.hex', index);
   await expectGoldenText('archive.hash.txt', `${toHex(PLATFORM.sha256(index))}\n`);
 });
 
-// Of given sizes, since another version of Zstandard compresses to others.
-test('the seek table is as ever', async () => {
+// The sizes are fixed, since another version of Zstandard may compress to other sizes.
+test('the seek table is that of the golden file', async () => {
   const sizes = [
     { stored: 300, content: 1000 },
     { stored: 65_537, content: 1_000_001 },
@@ -78,7 +81,7 @@ test('the seek table is as ever', async () => {
 });
 
 describe('a whole archive', () => {
-  test('of three frames opens as it was once stored', async () => {
+  test('the stored archive of three frames opens', async () => {
     const { bytes } = joined(partsOfItems(LEFT, 3));
     await updateGoldenBytes('archive.stored.hex', bytes);
     const hash = (await readGoldenText('archive.hash.txt')).trim();
@@ -86,7 +89,7 @@ describe('a whole archive', () => {
     expect(linesOf(read)).toEqual(linesOf(LEFT));
   });
 
-  test('of a writer has the lines, then the index, then the seek table', async () => {
+  test('an archive has the lines, then the index, then the seek table', async () => {
     const { pieces, archive } = await written(ITEMS);
     const { index } = partsOfItems(LEFT, ITEMS.length);
     const [frame = new Uint8Array(), ...rest] = pieces;

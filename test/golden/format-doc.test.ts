@@ -5,7 +5,10 @@ import { readGoldenBytes } from '../support/golden.ts';
 
 const page = await readFile(new URL('../../docs/format.md', import.meta.url), 'utf8');
 
-/** The bytes of the example under a heading: each line has some in hexadecimal, two spaces, and words about them. */
+/**
+ * The bytes of the example under a heading. Each line has bytes in hexadecimal, two spaces and an
+ * explanation.
+ */
 function example(heading: string): string {
   const section = page.slice(page.indexOf(`### ${heading}\n`));
   const block = /```text\n(.*?)```/s.exec(section)?.[1] ?? '';
@@ -21,7 +24,7 @@ test.each([
   expect(example(heading)).toBe(toHex(await readGoldenBytes(file)));
 });
 
-test('the axis of docs/format.md is the one in root-small', async () => {
+test('the axis of docs/format.md is the axis in root-small', async () => {
   const axis = example('An axis');
   expect(axis).toMatch(/^9400/);
   expect(toHex(await readGoldenBytes('root-small.canonical.hex'))).toContain(axis);

@@ -52,7 +52,10 @@ const SMALL: Input = {
 };
 const LARGE: Input = { name: 'root-large', position: { segment: 3, entry: 61 }, edits: largeEdits() };
 
-/** 3,000 rows of 20 cells: numbers, texts and fractions, then a few rows and columns that come and go. */
+/**
+ * 3,000 rows of 20 cells with numbers, texts and fractions, then inserted rows and a deleted
+ * column.
+ */
 function largeEdits(): SheetEdit[] {
   const edits: SheetEdit[] = [];
   for (let from = 0; from < 3000; from += 50) {
@@ -79,19 +82,20 @@ async function build(
   return { encoded, canonical: unpackChunk(nativePlatform, encoded.stored), hash };
 }
 
-test.each([EMPTY, SMALL, LARGE])('$name has the id and the state hash that it always had', async (input) => {
+test.each([EMPTY, SMALL, LARGE])('$name has the id and the state hash of the golden file', async (input) => {
   const { encoded, hash } = await build(nodeStore(), input);
   await expectGoldenText(`${input.name}.txt`, `root id ${encoded.id}\nstate hash ${hash}\n`);
 });
 
 describe.each([EMPTY, SMALL])('$name', (input) => {
-  test('is encoded as ever', async () => {
+  test('the root is encoded as in the golden file', async () => {
     const { canonical } = await build(nodeStore(), input);
     await expectGoldenBytes(`${input.name}.canonical.hex`, canonical);
   });
 
-  // Another version of Zstandard compresses to other bytes, which is no change of format: what is committed must open.
-  test('still opens as it was once stored', async () => {
+  // Another version of Zstandard may compress to other bytes, which does not change the format. The
+  // committed bytes must open.
+  test('the stored root opens', async () => {
     const { encoded, hash } = await build(nodeStore(), input);
     await updateGoldenBytes(`${input.name}.stored.hex`, encoded.stored);
     const stored = await readGoldenBytes(`${input.name}.stored.hex`);
@@ -102,14 +106,14 @@ describe.each([EMPTY, SMALL])('$name', (input) => {
   });
 });
 
-test('the small one is this sheet', async () => {
+test('root-small holds this sheet', async () => {
   const stored = await readGoldenBytes('root-small.stored.hex');
   const { state } = decodeRoot(nativePlatform, stored, { log: LOG, position: SMALL.position });
   const rows = await sheetRows(nodeStore(), state);
   expect(rows.map((row) => row.slice(0, 4))).toEqual([['Name', '', 'Price'], ['Gdańsk'], [], ['Łódź', '', '12.5']]);
 });
 
-test('the large one has an inner node at its top and several leaves below', async () => {
+test('root-large has an inner node at its top and several leaves', async () => {
   const store = nodeStore();
   const state = await savedSheet(store, LARGE.edits);
   const top = state.maps.get('cells')?.tree.top;

@@ -126,12 +126,12 @@ const NODES: readonly (readonly [name: string, node: Node])[] = [
 ];
 
 describe('canonical values', () => {
-  test('are encoded as ever', async () => {
+  test('canonical values are encoded as in the golden file', async () => {
     const lines = VALUES.map(([name, value]) => `${name}: ${toHex(encodeValue(value))}\n`);
     await expectGoldenText('values.txt', lines.join(''));
   });
 
-  test('are read as ever', async () => {
+  test('canonical values are decoded from the golden file', async () => {
     const lines = (await readGoldenText('values.txt')).trimEnd().split('\n');
     const read = lines.map((line) => {
       const [name = '', hex = ''] = line.split(': ');
@@ -142,11 +142,11 @@ describe('canonical values', () => {
 });
 
 describe.each(NODES)('%s', (name, node) => {
-  test('is encoded as ever', async () => {
+  test('the node is encoded as in the golden file', async () => {
     await expectGoldenBytes(name, encodeNode(node));
   });
 
-  test('is read as ever', async () => {
+  test('the node is decoded from the golden file', async () => {
     expect(decodeNode(await readGoldenBytes(name))).toEqual(node);
   });
 });
@@ -158,16 +158,14 @@ describe('a stored chunk', () => {
     ['chunk-zstd', encodeNode(leaf(rows))],
   ];
 
-  test.each(chunks)(
-    '%s holds the canonical bytes that it always held, under the id it always had',
-    async (name, bytes) => {
-      await expectGoldenBytes(`${name}.canonical.hex`, bytes);
-      await expectGoldenText(`${name}.id.txt`, `${chunkId(nativePlatform, bytes)}\n`);
-    },
-  );
+  test.each(chunks)('%s has the canonical bytes and the id of the golden files', async (name, bytes) => {
+    await expectGoldenBytes(`${name}.canonical.hex`, bytes);
+    await expectGoldenText(`${name}.id.txt`, `${chunkId(nativePlatform, bytes)}\n`);
+  });
 
-  // Another version of Zstandard compresses to other bytes, which is no change of format: what is committed must open.
-  test.each(chunks)('%s still opens as it was once stored', async (name, bytes) => {
+  // Another version of Zstandard may compress to other bytes, which does not change the format. The
+  // committed bytes must open.
+  test.each(chunks)('%s opens from the golden file', async (name, bytes) => {
     await updateGoldenBytes(`${name}.stored.hex`, packChunk(nativePlatform, bytes));
     const id = (await readGoldenText(`${name}.id.txt`)).trim() as ChunkId;
     const opened = openChunk(nativePlatform, id, await readGoldenBytes(`${name}.stored.hex`));
@@ -175,8 +173,8 @@ describe('a stored chunk', () => {
   });
 });
 
-describe('nodes end', () => {
-  test('by the hashes of keys, as ever', async () => {
+describe('chunk boundaries', () => {
+  test('the hashes of keys are those of the golden file', async () => {
     const keys = [
       0,
       1,
@@ -198,11 +196,11 @@ describe('nodes end', () => {
     await expectGoldenText('key-hashes.txt', lines.join(''));
   });
 
-  test('after these of a million items', async () => {
-    const cutter = new NodeSplitter(NODE_SHAPE, 0);
+  test('the boundaries in a million items are those of the golden file', async () => {
+    const splitter = new NodeSplitter(NODE_SHAPE, 0);
     const ends: number[] = [];
-    // Items of 3 to 12 bytes; with keys that follow each other and with keys far apart.
-    for (let i = 0; i < 1_000_000; i++) if (cutter.endsAfter(i < 500_000 ? i : i * 7919, 1 + (i % 10))) ends.push(i);
+    // Items of 3 to 12 bytes, with consecutive keys and with distant keys.
+    for (let i = 0; i < 1_000_000; i++) if (splitter.endsAfter(i < 500_000 ? i : i * 7919, 1 + (i % 10))) ends.push(i);
     await expectGoldenText('node-ends.txt', ends.map((end) => `${end}\n`).join(''));
   });
 });

@@ -34,7 +34,7 @@ import { propertyRuns } from '../support/property-runs.ts';
 import { texts } from '../support/values.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
-// fast-check varies how arrays of bytes are backed; only the bytes count here.
+// fast-check varies the buffers of byte arrays. Only the bytes count here.
 const someBytes = fc.uint8Array({ maxLength: 40 }).map((bytes) => Uint8Array.from(bytes));
 const numbers = fc.oneof(
   fc.integer().map(String),
@@ -61,7 +61,7 @@ const { attribute, item } = fc.letrec<{ attribute: AttributeValue; item: Item }>
   item: fc.array(fc.tuple(names, tie('attribute')), { maxLength: 5 }).map((entries) => Object.fromEntries(entries)),
 }));
 
-/** The same item with its sets in the order in which they are written: numbers and bytes by their text. */
+/** The same item with its sets in the order of the line: numbers and bytes by their text. */
 function ordered(value: Item): Item {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, orderedAttribute(member)]));
 }
@@ -77,7 +77,7 @@ function orderedAttribute(value: AttributeValue): AttributeValue {
   return 'M' in value ? { M: ordered(value.M) } : value;
 }
 
-/** The same item with attributes, keys and members of sets the other way round. */
+/** The same item with attributes, keys and members of sets in reverse order. */
 function turned(value: Item): Item {
   const entries = Object.entries(value).toReversed();
   return Object.fromEntries(entries.map(([name, member]) => [name, turnedAttribute(member)]));
@@ -92,7 +92,7 @@ function turnedAttribute(value: AttributeValue): AttributeValue {
 }
 
 describe('a line', () => {
-  test('gives its item back, with sets in order', () => {
+  test('a line decodes to its item, with sets in order', () => {
     fc.assert(
       fc.property(item, (value) => {
         const line = encodeItemLine(value);
@@ -103,7 +103,7 @@ describe('a line', () => {
     );
   });
 
-  test('is the same for equal items, whatever their order', () => {
+  test('equal items have equal lines, regardless of order', () => {
     fc.assert(
       fc.property(item, (value) => {
         expect(encodeItemLine(turned(value))).toBe(encodeItemLine(value));
@@ -112,7 +112,7 @@ describe('a line', () => {
     );
   });
 
-  test('differs where one attribute does', () => {
+  test('items with different attributes have different lines', () => {
     fc.assert(
       fc.property(item, names, attribute, attribute, (value, name, a, b) => {
         fc.pre(encodeItemLine({ a }) !== encodeItemLine({ a: b }));
@@ -122,7 +122,7 @@ describe('a line', () => {
     );
   });
 
-  test('that is none gives an item or ArchiveCorruptError', () => {
+  test('any text decodes to an item or fails with ArchiveCorruptError', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -132,7 +132,7 @@ describe('a line', () => {
         ),
         (line) => {
           try {
-            // What was taken for an item is one: it has a line of its own.
+            // A decoded item can be encoded again.
             decodeItemLine(encodeItemLine(decodeItemLine(line)));
           } catch (error) {
             expect(error).toBeInstanceOf(ArchiveCorruptError);
@@ -145,8 +145,8 @@ describe('a line', () => {
 });
 
 describe('Base64', () => {
-  test('is what Node writes, and gives the bytes back', () => {
-    // Beyond 24 KiB it is written in pieces.
+  test('toBase64 agrees with Node, and fromBase64 returns the bytes', () => {
+    // Beyond 24 KiB, toBase64 works in pieces.
     const long = fc
       .integer({ min: 24_570, max: 49_160 })
       .map((size) => Uint8Array.from({ length: size }, (_, i) => i * 7));
@@ -159,7 +159,7 @@ describe('Base64', () => {
     );
   });
 
-  test('of other texts is undefined', () => {
+  test('fromBase64 refuses other texts', () => {
     for (const text of ['A', 'AA', 'AAA', 'A===', '====', 'AAA=AAAA', 'AA A', 'AAA\n', 'AA-_', 'ÄAAA']) {
       expect(fromBase64(text), text).toBeUndefined();
     }
@@ -171,7 +171,7 @@ describe('a seek table', () => {
     maxLength: 50,
   });
 
-  test('gives its sizes back, and its own from its end', () => {
+  test('a seek table decodes to its sizes, and its footer gives its length', () => {
     fc.assert(
       fc.property(table, fc.uint8Array(), (entries, before) => {
         const bytes = encodeSeekTable(entries);
@@ -181,7 +181,7 @@ describe('a seek table', () => {
     );
   });
 
-  test('that is damaged gives undefined, or a table of the bytes that there are', () => {
+  test('a damaged seek table gives undefined, or a table that encodes to the same bytes', () => {
     const damagedTable = table.chain((entries) => damaged(encodeSeekTable(entries)));
     fc.assert(
       fc.property(fc.oneof(damagedTable, fc.uint8Array()), (bytes) => {
@@ -209,7 +209,7 @@ describe('an index', () => {
       return { log, segment, entries: (firsts.at(-1) ?? 0) + more, bytes, firsts, hashes };
     });
 
-  test('gives its fields back, also from its frame', () => {
+  test('an index decodes to its fields from its frame', () => {
     fc.assert(
       fc.property(index, (value) => {
         const content = skippableContent(skippableFrame(encodeArchiveIndex(value)));
@@ -218,7 +218,7 @@ describe('an index', () => {
     );
   });
 
-  test('that is damaged gives an index or ArchiveCorruptError', () => {
+  test('a damaged index gives a valid index or ArchiveCorruptError', () => {
     const damagedIndex = index.chain((value) => damaged(encodeArchiveIndex(value)));
     fc.assert(
       fc.property(fc.oneof(damagedIndex, fc.uint8Array()), (bytes) => {
@@ -236,7 +236,7 @@ describe('an index', () => {
   });
 });
 
-/** A closed segment: small entries and, now and then, one of which two or three fill a frame. */
+/** A closed segment of small entries and some large ones, two or three of which fill a frame. */
 const closedSegment: fc.Arbitrary<Item[]> = fc
   .array(
     fc.record({
@@ -259,12 +259,12 @@ const closedSegment: fc.Arbitrary<Item[]> = fc
     return [...items, encodeEntry(entryAt(LOG, { segment: 0, entry: items.length }, end))];
   });
 
-/** Two numbers up to one more than there are entries, in order. */
+/** Two numbers up to `count`, in order. */
 function rangeOf(count: number): fc.Arbitrary<[number, number]> {
   return fc.tuple(fc.nat(count), fc.nat(count)).map(([a, b]) => [Math.min(a, b), Math.max(a, b)]);
 }
 
-test('an archive gives every range of what it was written from, but for expiry', { tags: ['I3'] }, async () => {
+test('an archive returns every range of its entries, without expiry', { tags: ['I3'] }, async () => {
   let several = 0;
   const segments = closedSegment.chain((items) =>
     fc.tuple(
@@ -291,11 +291,11 @@ test('an archive gives every range of what it was written from, but for expiry',
     }),
     { numRuns: 40 },
   );
-  // So that the test is about the border between frames too.
+  // The test must cover borders between frames.
   expect(several).toBeGreaterThan(0);
 });
 
-/** A copy in the types of our own items. */
+/** A copy in the types that the reader returns. */
 function decodedAgain(value: ReturnType<typeof withoutExpiry>): Item {
   return decodeItemLine(encodeItemLine(value));
 }
@@ -308,14 +308,14 @@ interface World {
   readonly originals: readonly Entry[];
 }
 
-/** A log of two segments: the first is archived and some of its entries are gone, the second is open. */
+/** A log of two segments: the first is archived with some entries expired, the second is open. */
 async function world(count: number, gone: readonly number[], pageItems: number): Promise<World> {
   const items = segmentItems(count);
   const open = segmentItems(4, { log: LOG, segment: 1 }).slice(0, 3);
   const requests: string[] = [];
   const tables = recordRequests(new MemoryLogStore({ pageItems }), requests);
   const blobs = new MeteredBlobStore(new MemoryBlobStore());
-  // Frames of three entries, so that there are borders.
+  // Frames of three entries give many borders.
   const segment = await storeArchive(blobs, joined(partsOfItems(items, 3)));
   await tables.putSegment(segment);
   await tables.putSegment({ log: LOG, segment: 1, created: NOON });
@@ -342,7 +342,7 @@ const reading = fc.integer({ min: 1, max: 40 }).chain((count) =>
 );
 
 describe('an archived log store', () => {
-  test('gives every range as if nothing had left the table', async () => {
+  test('readEntries reads every range as if no entry had expired', async () => {
     await fc.assert(
       fc.asyncProperty(reading, async ({ count, gone, numbers: [from, to], pageItems, ...how }) => {
         const { store, originals } = await world(count, gone, pageItems);
@@ -357,7 +357,7 @@ describe('an archived log store', () => {
     );
   });
 
-  test('gives all items and entries of a range to those that read consistently, whichever are gone', async () => {
+  test('a consistent read returns the whole range, regardless of expired entries', async () => {
     await fc.assert(
       fc.asyncProperty(reading, fc.boolean(), async ({ count, gone, numbers: [from, end], pageItems }, open) => {
         const { store, originals } = await world(count, gone, pageItems);
@@ -375,7 +375,7 @@ describe('an archived log store', () => {
     );
   });
 
-  test('gives a beginning of a range to those that do not, and all of it where what is gone shows', async () => {
+  test('an eventually consistent read returns a prefix, or the whole range if a gap shows', async () => {
     await fc.assert(
       fc.asyncProperty(reading, async ({ count, gone, numbers: [from], pageItems }) => {
         const { store, originals } = await world(count, gone, pageItems);
@@ -390,7 +390,7 @@ describe('an archived log store', () => {
     );
   });
 
-  test('gives each entry, and no others', async () => {
+  test('getEntry finds every entry and no others', async () => {
     await fc.assert(
       fc.asyncProperty(reading, async ({ count, gone, pageItems }) => {
         const { store, originals } = await world(count, gone, pageItems);
@@ -405,7 +405,7 @@ describe('an archived log store', () => {
     );
   });
 
-  test('gives the last entry as the newest where all are gone', async () => {
+  test('newestEntry returns the last entry if all entries have expired', async () => {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 1, max: 40 }), async (count) => {
         const { store, originals } = await world(
@@ -421,7 +421,7 @@ describe('an archived log store', () => {
     );
   });
 
-  test('makes no request more than the tables alone where nothing is gone', async () => {
+  test('a store without expired entries makes the same requests as the tables alone', async () => {
     await fc.assert(
       fc.asyncProperty(reading, async ({ count, numbers: [from, to], pageItems, ...how }) => {
         const { tables, store, requests, blobs } = await world(count, [], pageItems);

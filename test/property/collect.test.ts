@@ -30,7 +30,7 @@ const steps = fc.array(
   { minLength: 4, maxLength: 24, size: 'max' },
 );
 
-test('a collection leaves what is needed, in the end nothing else, and the same however little memory or time it has', {
+test('garbage collection keeps all needed objects and in the end no others, with any memory and time', {
   tags: ['I4'],
 }, async () => {
   let [removed, cut] = [0, 0];
@@ -50,10 +50,10 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
         removed += result.removed.objects;
         expect(await collect(sheet, { keepSnapshots }, { ...depsOn(sheet, copy), maxMarks })).toEqual(result);
         expect(await contentsOf(copy)).toEqual(await contentsOf(sheet.blobs));
-        const { turns, removed: inTurns } = await collectInTurns(sheet, inParts, { keepSnapshots, maxMarks });
-        expect(inTurns).toBe(result.removed.objects);
+        const { runs, removed: inRuns } = await collectInRuns(sheet, inParts, { keepSnapshots, maxMarks });
+        expect(inRuns).toBe(result.removed.objects);
         expect(await collectedContents(inParts, sheet.log)).toEqual(await collectedContents(sheet.blobs, sheet.log));
-        cut += turns - 1;
+        cut += runs - 1;
         const there = new Set(await sheet.keys());
         expect((await neededKeys(sheet, keepSnapshots)).filter((key) => !there.has(key))).toEqual([]);
       };
@@ -81,12 +81,12 @@ test('a collection leaves what is needed, in the end nothing else, and the same 
   expect(cut).toBeGreaterThan(0);
 });
 
-/** Collects a log in another bucket, in turns that have no time. */
-async function collectInTurns(
+/** Collects the garbage of a log in another bucket, in runs without any time. */
+async function collectInRuns(
   sheet: SheetLog,
   bucket: BlobStore,
   { keepSnapshots, maxMarks }: { readonly keepSnapshots: 'all' | 'last'; readonly maxMarks: number },
-): Promise<{ readonly turns: number; readonly removed: number }> {
+): Promise<{ readonly runs: number; readonly removed: number }> {
   const deps = {
     ...sheet.deps,
     ...depsOn(sheet, bucket),
@@ -96,16 +96,16 @@ async function collectInTurns(
     deadline: 0,
   };
   const options = { graceSeconds: GRACE_SECONDS, keepSnapshots };
-  for (let [turn, removed]: [number | undefined, number] = [undefined, 0], turns = 1; ; turns++) {
+  for (let [turn, removed]: [number | undefined, number] = [undefined, 0], runs = 1; ; runs++) {
     const result = await collectLog(deps, { log: sheet.log, continuation: turn }, options);
-    if (!('removed' in result)) throw new Error(`a turn ended with '${result.outcome}'`);
+    if (!('removed' in result)) throw new Error(`a run ended with '${result.outcome}'`);
     removed += result.removed.objects;
-    if (result.outcome === 'collected') return { turns, removed };
+    if (result.outcome === 'collected') return { runs, removed };
     turn = result.continuation;
   }
 }
 
-/** Has the entries of an archived segment leave the table. */
+/** Expires the entries of an archived segment. */
 async function emptied(sheet: SheetLog, segment: number): Promise<void> {
   const item = await sheet.segmentItem(segment);
   if (item.expires === undefined) await sheet.tables.setExpiration(item, { expires: 1 });

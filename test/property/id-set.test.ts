@@ -12,7 +12,8 @@ const PARTS = [1, 4, 16, 64, 256];
 const hex = (bytes: number) =>
   fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((random) => Buffer.from(random).toString('hex'));
 const ids = hex(32);
-// The first bytes choose the slot: equal ones collide, and the highest ones begin at the table's end and go round.
+// The first bytes choose the slot. Equal ones collide, and the highest ones wrap around the end of
+// the table.
 const leads = fc.constantFrom('00000000', 'ffffffff', 'fffffffe', '0000003f', '80000000');
 const colliding = fc.tuple(leads, fc.constantFrom('00', '01', 'ff'), hex(27)).map((parts) => parts.join(''));
 const nearly = fc
@@ -21,7 +22,7 @@ const nearly = fc
 const anyId = fc.oneof(ids, colliding, nearly);
 
 describe('IdSet', () => {
-  test('does what a Set does, id for id', () => {
+  test('an IdSet behaves like a Set', () => {
     const steps = fc.array(fc.tuple(fc.boolean(), anyId), { maxLength: 400, size: 'max' });
     fc.assert(
       fc.property(steps, (given) => {
@@ -39,7 +40,7 @@ describe('IdSet', () => {
     );
   });
 
-  test('keeps thousands of ids apart that all begin in the same slot', () => {
+  test('an IdSet distinguishes thousands of ids that begin in the same slot', () => {
     const set = new IdSet();
     const id = (n: number) => `ffffffff${n.toString(16).padStart(56, '0')}`;
     for (let n = 0; n < 2000; n++) expect(set.add(id(n * 2))).toBe(true);
@@ -49,7 +50,7 @@ describe('IdSet', () => {
 });
 
 describe('partOf', () => {
-  test.each(PARTS)('cuts all ids into %i parts that ascend and have the same size', (of) => {
+  test.each(PARTS)('partOf divides all ids into %i ascending parts of equal size', (of) => {
     const ids = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0').padEnd(64, '7'));
     const size = 256 / of;
     expect(ids.map((id) => partOf(id, of).index)).toEqual(ids.map((_, byte) => Math.floor(byte / size)));
@@ -57,7 +58,7 @@ describe('partOf', () => {
 });
 
 describe('Marks', () => {
-  test('marks in each part just the ids of this part', async () => {
+  test('Marks marks only the ids of its part', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyId, { maxLength: 60 }), fc.constantFrom(...PARTS), async (given, of) => {
         for (let index = 0; index < of; index++) {
@@ -73,7 +74,7 @@ describe('Marks', () => {
   });
 });
 
-/** A leaf whose values all lie in chunks of their own. */
+/** A leaf that has only references to large values. */
 function leafNaming(chunks: readonly string[]): Leaf {
   const references = chunks.map((id) => Buffer.from(`c720${VALUE_REF_TYPE.toString(16).padStart(2, '0')}${id}`, 'hex'));
   return {

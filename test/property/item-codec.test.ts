@@ -12,7 +12,7 @@ import { propertyRuns } from '../support/property-runs.ts';
 const number32 = fc.nat(2 ** 32 - 1);
 const seconds = fc.nat(Number.MAX_SAFE_INTEGER);
 const logId: fc.Arbitrary<LogId> = fc.uuid().map(parseLogId);
-// fast-check varies how arrays of bytes are backed; only the bytes count here.
+// fast-check varies the buffers of byte arrays. Only the bytes count here.
 const someBytes = fc.uint8Array().map((bytes) => Uint8Array.from(bytes));
 const text = fc.string({ unit: 'grapheme' });
 const positiveZero = (number: number) => (Object.is(number, -0) ? 0 : number);
@@ -21,7 +21,7 @@ const beyond53 = fc.oneof(
   fc.bigInt({ min: -(2n ** 63n), max: -(2n ** 53n) - 1n }),
 );
 
-/** Values of all kinds, with numbers and dates as the format can carry them. */
+/** Values of all kinds, with numbers and dates that the format can represent. */
 function values(scalars: readonly fc.Arbitrary<Value>[]): fc.Arbitrary<Value> {
   const keys = fc.oneof(text, fc.constantFrom('__proto__', 'constructor', 'toJSON', 'length'));
   return fc.letrec<{ value: Value }>((tie) => ({
@@ -45,7 +45,7 @@ const common: readonly fc.Arbitrary<Value>[] = [
 const messagePack = values([
   ...common,
   fc.double().map(positiveZero),
-  // Up to the year 9999: milliseconds before 1970 too.
+  // Up to the year 9999, with milliseconds before 1970 too.
   fc.date({ noInvalidDate: true, min: new Date('0001-01-01'), max: new Date('9999-12-31') }),
 ]);
 const nativeNumber = fc
@@ -93,7 +93,7 @@ const segment: fc.Arbitrary<Segment> = fc
   )
   .chain((base) => fc.option(archive, { nil: {} }).map((named) => ({ ...base, ...named })));
 
-test('every entry survives its item', () => {
+test('every entry is read back from its item', () => {
   fc.assert(
     fc.property(entry, (given) => {
       deepStrictEqual(decodeEntry(encodeEntry(given)), given);
@@ -102,7 +102,7 @@ test('every entry survives its item', () => {
   );
 });
 
-test('every segment survives its item', () => {
+test('every segment is read back from its item', () => {
   fc.assert(
     fc.property(segment, (given) => {
       deepStrictEqual(decodeSegment(encodeSegment(given)), given);
@@ -111,7 +111,7 @@ test('every segment survives its item', () => {
   );
 });
 
-test('every value survives its MessagePack', () => {
+test('every value is read back from its MessagePack', () => {
   fc.assert(
     fc.property(messagePack, (value) => {
       deepStrictEqual(decodeBody({ format: 'bytes', bytes: encodeBody(value) }), value);
@@ -120,7 +120,7 @@ test('every value survives its MessagePack', () => {
   );
 });
 
-test('every JSON text of more than one byte is told from MessagePack', () => {
+test('every JSON text of more than one byte is recognized as JSON', () => {
   fc.assert(
     fc.property(
       fc.json().filter((json) => json.length > 1),
@@ -132,7 +132,7 @@ test('every JSON text of more than one byte is told from MessagePack', () => {
   );
 });
 
-test('arbitrary bytes decode or are refused as undecodable, and nothing else happens', () => {
+test('arbitrary bytes decode or are refused as undecodable', () => {
   fc.assert(
     fc.property(fc.uint8Array({ minLength: 0, maxLength: 60 }), (bytes) => {
       try {

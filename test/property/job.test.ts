@@ -39,7 +39,7 @@ const PART = { upload: 'a'.repeat(32), hash: 'b'.repeat(64), to: 3 };
 const GOOD = { format: 1, kind: 'snapshot', log: LOG, segment: 1, entry: 2 };
 
 describe('a job in a message', () => {
-  test('looks like this', () => {
+  test('each kind of job has this message', () => {
     const text = encodeJob({ kind: 'snapshot', log: LOG, position: { segment: 1, entry: 2 } });
     expect(JSON.parse(text)).toEqual(GOOD);
     const position = { segment: 1, entry: 2 };
@@ -54,7 +54,7 @@ describe('a job in a message', () => {
     expect(JSON.parse(encodeJob({ kind: 'collect', log: LOG }))).toEqual({ format: 1, kind: 'collect', log: LOG });
   });
 
-  test('fits into a message of SQS, however many parts an archive has', () => {
+  test('an archive job with the most parts fits into an SQS message', () => {
     const job = { kind: 'archive' as const, log: LOG, segment: MAX_NUMBER, continuation: 1_000_000 };
     const parts = Array.from({ length: MAX_ARCHIVE_PARTS }, () => ({ ...PART, to: MAX_NUMBER + 1 }));
     const text = encodeJob({ ...job, parts });
@@ -63,7 +63,7 @@ describe('a job in a message', () => {
     expect(() => decodeJob(encodeJob({ ...job, parts: [...parts, PART] }))).toThrow('parts');
   });
 
-  test('comes back as it was', () => {
+  test('every job is read back', () => {
     fc.assert(
       fc.property(jobs, (job) => {
         expect(decodeJob(encodeJob(job))).toEqual(job);
@@ -71,7 +71,7 @@ describe('a job in a message', () => {
     );
   });
 
-  test('any text either is a job or is refused with the right error', () => {
+  test('any text is a job or is refused with the right error', () => {
     const texts = fc.oneof(fc.string(), fc.json(), jobs.map(encodeJob));
     fc.assert(
       fc.property(texts, (text) => {
@@ -120,7 +120,7 @@ describe('a job in a message', () => {
   test.each([
     [JSON.stringify({ ...GOOD, format: 2 }), 'format 2, and this version reads up to 1'],
     [JSON.stringify({ format: 7, kind: 'unheard of' }), 'format 7'],
-  ])('%s is of a newer version', (text, reason) => {
+  ])('%s belongs to a newer version', (text, reason) => {
     expect(() => decodeJob(text)).toThrow(MessageNewerError);
     expect(() => decodeJob(text)).toThrow(reason);
   });

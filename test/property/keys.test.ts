@@ -45,7 +45,7 @@ const keys: fc.Arbitrary<ParsedKey> = fc.oneof(
 );
 
 describe('keys of the bucket', () => {
-  test('look like this', () => {
+  test('each kind of object has this key', () => {
     expect(chunkKey(LOG, ID)).toBe(`logs/${LOG}/chunks/${ID}`);
     expect(rootKey(LOG, { segment: 7, entry: MAX_NUMBER }, ID)).toBe(`logs/${LOG}/roots/0000000007-4294967295-${ID}`);
     expect(
@@ -66,7 +66,7 @@ describe('keys of the bucket', () => {
     }
   });
 
-  test('parse to what they were made of', () => {
+  test('every key parses to its parts', () => {
     fc.assert(
       fc.property(keys, (key) => {
         const text = formatKey(key);
@@ -76,7 +76,7 @@ describe('keys of the bucket', () => {
     );
   });
 
-  test('a key that parses is the one that its parts give, and no other text is a key', () => {
+  test('a text parses only if it is the key of its parts', () => {
     const mutated = fc
       .tuple(keys.map(formatKey), fc.nat(), fc.string({ minLength: 0, maxLength: 3 }), fc.nat({ max: 3 }))
       .map(([text, at, insert, remove]) => {
@@ -92,7 +92,7 @@ describe('keys of the bucket', () => {
     );
   });
 
-  test('progress lists by the snapshot that it is for', () => {
+  test('progress lists by the snapshot of its build', () => {
     fc.assert(
       fc.property(positions, times, positions, positions, (target, asked, reached, other) => {
         const key = progressKey({ log: LOG, target, asked, reached, id: ID });
@@ -102,7 +102,7 @@ describe('keys of the bucket', () => {
     );
   });
 
-  test('roots order as their positions do', () => {
+  test('keys of roots have the order of their positions', () => {
     fc.assert(
       fc.property(positions, positions, (a, b) => {
         const order = comparePositions(a, b);
@@ -145,11 +145,11 @@ describe('keys of the bucket', () => {
     `prefix/logs/${LOG}/stopped.json`,
     `/logs/${LOG}/stopped.json`,
     `logs/${LOG}/stopped.json\n`,
-  ])('%j is foreign', (text) => {
+  ])('%j is a foreign key', (text) => {
     expect(parseKey(text)).toBeUndefined();
   });
 
-  test('ids and numbers of the wrong form make no key', () => {
+  test('ids and numbers of the wrong form are refused', () => {
     expect(() => chunkKey(LOG, 'abc')).toThrow(BlobKeyInvalidError);
     expect(() => bodyKey(LOG, `${ID}/..`, '0123456789ab')).toThrow(BlobKeyInvalidError);
     expect(() => archiveKey(LOG, 0, '../x')).toThrow(BlobKeyInvalidError);

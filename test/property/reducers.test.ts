@@ -18,10 +18,10 @@ import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from
 import { flushedHash } from '../support/settled-hash.ts';
 
 /**
- * What happens between two entries: nothing; the draft is written out and goes on, as a large batch is; a snapshot is
- * made and the fold goes on from it in another process; or from the settled form of that snapshot.
+ * An event between two entries: nothing, a write of the draft as for a large batch, a snapshot that
+ * another process loads and continues from, or the same with a flushed snapshot.
  */
-type Between = 'nothing' | 'write' | 'snapshot' | 'settle';
+type Between = 'nothing' | 'write' | 'snapshot' | 'flush';
 
 const options = { shape: SMALL_SHAPE, cacheBytes: 5000 };
 const reducer = { name: 'random', version: 1 };
@@ -44,7 +44,10 @@ async function* onePage(entry: Entry): AsyncGenerator<readonly Entry[]> {
   yield [entry];
 }
 
-/** Everything that can be known of a fold: where it stopped, what the reducer read, and the state. */
+/**
+ * All observable results of a fold: the entry that stopped it, the reads of the reducer, and the
+ * state.
+ */
 async function outcome(entries: readonly RandomEntry[], between: (index: number) => Between): Promise<unknown> {
   const chunks = new MemoryChunks();
   const reads: Reads = [];
@@ -65,7 +68,7 @@ async function outcome(entries: readonly RandomEntry[], between: (index: number)
     const state = await draft.state({ savesEarly: true });
     await saveState(nodes, state);
     if (then === 'write') continue;
-    const next = await snapshotOf(nodes, then === 'settle' ? await flushState(nodes, state) : state, index + 1);
+    const next = await snapshotOf(nodes, then === 'flush' ? await flushState(nodes, state) : state, index + 1);
     nodes = nodeStore(options, chunks);
     draft = new Draft(nodes, next);
   }
@@ -80,7 +83,7 @@ async function outcome(entries: readonly RandomEntry[], between: (index: number)
 }
 
 describe('a fold of a random reducer', () => {
-  test('reads and gives the same whether no snapshot falls into it or one behind every entry', {
+  test('a snapshot after every entry changes neither the reads nor the state of a fold', {
     tags: ['I9'],
   }, async () => {
     let [stopped, ended] = [0, 0];
@@ -93,14 +96,14 @@ describe('a fold of a random reducer', () => {
       }),
       { numRuns: propertyRuns(400) },
     );
-    // Folds that all stop, or never do, would prove little.
+    // The test needs folds that stop and folds that do not.
     expect(Math.min(stopped, ended)).toBeGreaterThan(propertyRuns(20));
   });
 
-  test('reads and gives the same wherever snapshots fall, edits are written out and snapshots are settled', {
+  test('snapshots, writes and flushes at any entry change neither the reads nor the state of a fold', {
     tags: ['I9'],
   }, async () => {
-    const between = fc.constantFrom<Between[]>('nothing', 'write', 'snapshot', 'settle');
+    const between = fc.constantFrom<Between[]>('nothing', 'write', 'snapshot', 'flush');
     const plan = fc.array(between, { minLength: 13, maxLength: 13 });
     await fc.assert(
       fc.asyncProperty(randomEntries, plan, async (entries, where) => {

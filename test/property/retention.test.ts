@@ -49,21 +49,21 @@ const policies: fc.Arbitrary<RetentionPolicy> = fc.record({
 
 const moments = fc.integer({ min: (NOON - 70 * DAY) * 1000, max: (NOON + 200 * DAY) * 1000 });
 
-/** Segments that may ever be planned for: covered, and not among those that are kept for their place. */
+/** Segments that may get a job: covered, and not among the newest `keepSegments`. */
 function free(all: readonly Segment[], { keepSegments }: RetentionPolicy): Segment[] {
   const rest = all.slice(0, Math.max(0, all.length - keepSegments));
   return rest.filter((segment) => isCovered(segment, all[all.indexOf(segment) + 1]));
 }
 
-/** What a worker leaves of a segment once it has done a job. */
+/** The segment after a worker has done a job. */
 function done(segment: Segment, job: RetentionJob, { expire, graceSeconds }: RetentionPolicy, nowMs: number): Segment {
   if (job.kind === 'archive') return { ...segment, archive: `archive-${segment.segment}`, archiveHash: HASH };
   const expires = segment.expires ?? Math.ceil(nowMs / 1000) + graceSeconds;
-  const waits = expire === 'delete' && segment.expires === undefined;
-  return { ...segment, expires, expired: waits ? undefined : 9 };
+  const announces = expire === 'delete' && segment.expires === undefined;
+  return { ...segment, expires, expired: announces ? undefined : 9 };
 }
 
-/** Carries out all that is planned, round by round, each after the last one's grace period. */
+/** Does all planned jobs in rounds, each a grace period after the previous one. */
 function carryOut(all: readonly Segment[], policy: RetentionPolicy, fromMs: number, rounds: number): Segment[] {
   let current = [...all];
   for (let round = 0; round < rounds; round++) {
@@ -78,7 +78,7 @@ function carryOut(all: readonly Segment[], policy: RetentionPolicy, fromMs: numb
 }
 
 describe('planRetention', () => {
-  test('plans at most one job for a segment, ascending, and for covered segments beyond the kept ones only', {
+  test('a plan has at most one job per segment, ascending, and only for covered segments beyond the kept ones', {
     tags: ['I3'],
   }, () => {
     fc.assert(
@@ -93,7 +93,7 @@ describe('planRetention', () => {
     );
   });
 
-  test('plans nothing for what was closed less than keepDays ago', () => {
+  test('a plan has no job for segments closed less than keepDays ago', () => {
     fc.assert(
       fc.property(segments, policies, moments, (all, policy, now) => {
         const jobs = new Set(planRetention(all, policy, now).map(({ segment }) => segment));
@@ -106,7 +106,7 @@ describe('planRetention', () => {
     );
   });
 
-  test('lets nothing expire that the policy wants archived first, archives nothing twice or too late', {
+  test('a plan expires nothing before its archive, and archives nothing twice or too late', {
     tags: ['I3'],
   }, () => {
     fc.assert(
@@ -128,7 +128,7 @@ describe('planRetention', () => {
     );
   });
 
-  test('what is planned stays planned while nothing changes', () => {
+  test('planned jobs stay planned while nothing changes', () => {
     fc.assert(
       fc.property(segments, policies, moments, fc.nat({ max: 400 * DAY * 1000 }), (all, policy, now, later) => {
         const jobs = planRetention(all, policy, now);
@@ -138,7 +138,7 @@ describe('planRetention', () => {
     );
   });
 
-  test('carried out round by round, brings every segment that may go to where the policy wants it, and then rests', () => {
+  test('rounds of planned jobs bring every segment to the state of the policy, and then the plan is empty', () => {
     fc.assert(
       fc.property(segments, policies, (all, policy) => {
         const fromMs = (NOON + (60 + policy.keepDays) * DAY) * 1000;
@@ -148,7 +148,7 @@ describe('planRetention', () => {
         const may = new Set(free(all, policy));
         for (const [i, before] of all.entries()) {
           const after = end[i];
-          // Too late for an archive: only a person, or another policy, moves it on.
+          // It is too late for an archive. Only a person or another policy changes this segment.
           const stuck = policy.archive && before.archive === undefined && before.expires !== undefined;
           if (!may.has(before) || stuck) {
             expect(after).toEqual(before);
@@ -164,7 +164,7 @@ describe('planRetention', () => {
     );
   });
 
-  test('stopped after any round, ends where it would have ended', () => {
+  test('an interruption after any round does not change the final state', () => {
     fc.assert(
       fc.property(segments, policies, fc.nat({ max: 3 }), (all, policy, rounds) => {
         const fromMs = (NOON + (60 + policy.keepDays) * DAY) * 1000;

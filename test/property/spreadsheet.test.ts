@@ -12,7 +12,9 @@ import { propertyRuns } from '../support/property-runs.ts';
 import { SheetModel, sheetEdits, sheetEntry } from '../support/sheet-model.ts';
 import { readRows } from '../support/versioned-sheet.ts';
 
-/** Folds edits, saving and starting from the saved state again wherever `saves` says so. */
+/**
+ * Folds edits. After each edit with `saves`, saves the state and starts from the saved state again.
+ */
 async function fold(store: NodeStore, edits: readonly SheetEdit[], saves: readonly boolean[]): Promise<Draft> {
   let draft = new Draft(store);
   for (const [i, edit] of edits.entries()) {
@@ -32,7 +34,7 @@ async function hashOf(store: NodeStore, draft: Draft): Promise<string> {
 }
 
 describe('the spreadsheet reducer', () => {
-  test('folds to what splicing arrays gives, cells and used range, whatever is saved in between', async () => {
+  test('the reducer gives the cells and used range of a model with arrays, with saves in between', async () => {
     await fc.assert(
       fc.asyncProperty(sheetEdits(60), fc.array(fc.boolean(), { maxLength: 60 }), async (edits, saves) => {
         const model = new SheetModel();
@@ -47,7 +49,7 @@ describe('the spreadsheet reducer', () => {
     );
   });
 
-  test('gives equal state hashes for equal edits, whatever batches they are folded and saved in', {
+  test('equal edits give equal state hashes, regardless of batches and saves', {
     tags: ['I1', 'I9'],
   }, async () => {
     await fc.assert(
@@ -60,7 +62,7 @@ describe('the spreadsheet reducer', () => {
     );
   });
 
-  test('gives equal state hashes for the same cells, in whatever order and grouping they were set', async () => {
+  test('equal cells give equal state hashes, regardless of their order and grouping', async () => {
     const cell = fc.tuple(fc.nat({ max: MAX_ROWS - 1 }), fc.nat({ max: MAX_COLUMNS - 1 }), fc.string({ minLength: 1 }));
     const cells = fc.uniqueArray(cell, {
       maxLength: 200,
@@ -88,11 +90,11 @@ describe('the spreadsheet reducer', () => {
     );
   });
 
-  test('reads a rectangle as it reads the whole', async () => {
+  test('a rectangle has the cells of the whole sheet in its range', async () => {
     const span = fc
       .tuple(fc.nat({ max: 40 }), fc.nat({ max: 320 }))
       .map(([a, b]) => ({ from: Math.min(a, b), to: Math.max(a, b) }));
-    // A rectangle of many stripes is read in another way than one of few.
+    // A rectangle of many stripes is read in another way than a rectangle of few.
     const wide = span.map(({ from, to }) => ({ from, to: from === to ? to : to + 20_000 }));
     await fc.assert(
       fc.asyncProperty(sheetEdits(40), span, fc.oneof(span, wide), async (edits, rows, columns) => {
@@ -110,7 +112,7 @@ describe('the spreadsheet reducer', () => {
   });
 });
 
-test('an axis is the permutation that moving blocks of an array gives, and ends as it began where all is undone', async () => {
+test('an axis is the permutation of a model with an array, and undoing all moves empties its map', async () => {
   const size = 40;
   const move = fc.record({ inserts: fc.boolean(), position: fc.nat({ max: size }), count: fc.nat({ max: 10 }) });
   await fc.assert(
@@ -137,7 +139,7 @@ test('an axis is the permutation that moving blocks of an array gives, and ends 
   );
 });
 
-test('a cell key gives back the row and column it was made of, and orders as stripe, row, column', () => {
+test('a cell key decodes to its row and column, and orders by stripe, row and column', () => {
   const cell = fc.record({ row: fc.nat({ max: MAX_ROWS - 1 }), column: fc.nat({ max: MAX_COLUMNS - 1 }) });
   fc.assert(
     fc.property(cell, cell, (a, b) => {

@@ -9,7 +9,7 @@ import { decodeBody, encodeBody } from '../../src/log/body.ts';
 
 const utf8 = new TextEncoder();
 
-/** Around each length at which an encoding or a decoder takes another way. */
+/** Lengths around each limit at which an encoding or a decoder changes. */
 const lengths = fc.oneof(
   { weight: 6, arbitrary: fc.nat(200) },
   {
@@ -19,10 +19,10 @@ const lengths = fc.oneof(
 );
 const beginnings = fc.constantFrom('', '\ufeff', '\ufeff\ufeff', '\ufffe', '\u0000', '𝄞\ufeff');
 const units = fc.constantFrom('x', 'é', '\ufeff', '€', '𝄞');
-/** Texts of all lengths, with a byte order mark where a decoder might take it away. */
+/** Texts of all lengths, some with a byte order mark that a decoder might remove. */
 const texts = fc.tuple(beginnings, units, lengths).map(([beginning, unit, length]) => beginning + unit.repeat(length));
 
-/** Bytes that are not UTF-8, whatever stands around them. */
+/** Bytes that are not UTF-8 in any context. */
 const wrongBytes = fc.constantFrom(
   [0xff],
   [0x80],
@@ -41,7 +41,7 @@ function joined(...parts: readonly (Uint8Array | readonly number[])[]): Uint8Arr
   return Uint8Array.from(Buffer.concat(parts.map((part) => Uint8Array.from(part))));
 }
 
-/** A string of MessagePack with these bytes in it. */
+/** A MessagePack string with these bytes. */
 function str32(bytes: Uint8Array): Uint8Array {
   const header = new DataView(new ArrayBuffer(5));
   header.setUint8(0, 0xdb);
@@ -57,8 +57,8 @@ function ofMessagePack(bytes: Uint8Array): Value {
   return decodeBody({ format: 'bytes', bytes });
 }
 
-describe('every text that UTF-8 can carry', () => {
-  test('comes back from MessagePack, as a value and as a key', () => {
+describe('a well-formed text', () => {
+  test('a text is read back from MessagePack, as a value and as a key', () => {
     fc.assert(
       fc.property(texts, (text) => {
         for (const encode of [encodeBody, encodeValue]) {
@@ -71,11 +71,11 @@ describe('every text that UTF-8 can carry', () => {
     );
   });
 
-  test('comes back from another length than its shortest', () => {
+  test('a text is read back from a longer header than needed', () => {
     fc.assert(fc.property(texts, (text) => void expect(ofMessagePack(str32(utf8.encode(text)))).toBe(text)));
   });
 
-  test('comes back from JSON, in bytes and in a String', () => {
+  test('a text is read back from JSON, in bytes and in a String', () => {
     fc.assert(
       fc.property(texts, (text) => {
         const json = JSON.stringify([text]);
@@ -85,7 +85,7 @@ describe('every text that UTF-8 can carry', () => {
     );
   });
 
-  test("comes back from an archive's line", () => {
+  test("a text is read back from an archive's line", () => {
     fc.assert(
       fc.property(texts, (text) => {
         const item = { B: { S: text }, [`x${text}`]: { L: [{ S: text }] } };
@@ -95,8 +95,8 @@ describe('every text that UTF-8 can carry', () => {
   });
 });
 
-describe('a text that UTF-8 cannot carry', () => {
-  test('is refused when it is written, whatever its length', () => {
+describe('a text with a lone surrogate', () => {
+  test('a text with a lone surrogate is refused at any length', () => {
     fc.assert(
       fc.property(texts, fc.constantFrom('\ud800', '\udfff', '\udc00\ud800'), texts, (before, lone, after) => {
         const text = before + lone + (lone.endsWith('\ud800') ? `.${after}` : after);
@@ -110,7 +110,7 @@ describe('a text that UTF-8 cannot carry', () => {
 });
 
 describe('bytes that are not UTF-8', () => {
-  test('are refused in every string, whatever its length', () => {
+  test('bytes that are not UTF-8 are refused in strings of any length', () => {
     fc.assert(
       fc.property(notUtf8, (bytes) => {
         const text = str32(bytes);
@@ -122,7 +122,7 @@ describe('bytes that are not UTF-8', () => {
     );
   });
 
-  test('are refused in JSON', () => {
+  test('bytes that are not UTF-8 are refused in JSON', () => {
     fc.assert(
       fc.property(notUtf8, (bytes) => {
         const json = joined([0x22], bytes, [0x22]);
@@ -131,7 +131,7 @@ describe('bytes that are not UTF-8', () => {
     );
   });
 
-  test('are told to be the reason', () => {
+  test('the error names UTF-8 as the reason', () => {
     const reasons = [Uint8Array.of(0xa1, 0xff), Uint8Array.of(0x22, 0xff, 0x22)].map((bytes) => {
       try {
         return ofMessagePack(bytes);

@@ -81,7 +81,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
 const id = (store: NodeStore, tree: Tree): string | undefined => tree.top && treeId(store.platform, tree.top);
 
 describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
-  test('holds what a plain map holds, and equals the tree built from nothing, however the edits are grouped', async () => {
+  test('a tree has the items of a Map and equals a tree built from them, regardless of the grouping of edits', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.tuple(edits(kind), fc.boolean()), { maxLength: 5 }), async (groups) => {
         const store = nodeStore({ shape: SMALL_SHAPE });
@@ -104,7 +104,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
     );
   });
 
-  test('finds keys, ranges and offsets as a sorted list does', async () => {
+  test('lookups by key, range and offset agree with a sorted list', async () => {
     const key: fc.Arbitrary<Key> = kind === 'number' ? numberKey : stringKey;
     await fc.assert(
       fc.asyncProperty(edits(kind), key, key, fc.double({ min: 0, max: 1, noNaN: true }), async (list, a, b, part) => {
@@ -130,7 +130,7 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
     );
   });
 
-  test('differs from another exactly where the plain maps differ', async () => {
+  test('the differences of two trees are those of two Maps', async () => {
     await fc.assert(
       fc.asyncProperty(edits(kind), edits(kind), fc.boolean(), async (first, second, unrelated) => {
         const store = nodeStore({ shape: SMALL_SHAPE });
@@ -158,7 +158,9 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
 });
 
 describe('a saved tree', () => {
-  test('reaches every chunk it needs, and writes none that its base has', { tags: ['I4'] }, async () => {
+  test('a saved tree reaches all of its chunks, and an edit writes no chunk of its base', {
+    tags: ['I4'],
+  }, async () => {
     const chunks = new MemoryChunks();
     const store = nodeStore({}, chunks);
     const puts = Array.from({ length: 60_000 }, (_, i) => ({ put: i, value: `value ${i * 7919}`, weight: 1 }));
@@ -176,7 +178,7 @@ describe('a saved tree', () => {
     expect([...after].filter((each) => !before.has(each))).toHaveLength(1);
   });
 
-  test('reads two leaves, not the whole, to compare versions that differ in one item', async () => {
+  test('a comparison of versions that differ in one item reads two leaves', async () => {
     const chunks = new MemoryChunks();
     const writer = nodeStore({}, chunks);
     const puts = Array.from({ length: 60_000 }, (_, i) => ({ put: i, value: `value ${i * 7919}`, weight: 1 }));

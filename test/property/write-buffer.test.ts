@@ -30,7 +30,7 @@ type Edit = { readonly put: Key; readonly value: Value } | { readonly delete: Ke
 
 interface Step {
   readonly edits: readonly Edit[];
-  readonly then: 'nothing' | 'save' | 'settle';
+  readonly then: 'nothing' | 'save' | 'flush';
 }
 
 type Model = ReadonlyMap<Key, Value>;
@@ -41,7 +41,10 @@ const value: fc.Arbitrary<Value> = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: 4090, max: 4110 }).map((length) => 'x'.repeat(length)) },
 );
 
-/** A map of a few hundred items, then groups of few edits, most of which are too few for any leaf. */
+/**
+ * A map of a few hundred items, then small groups of edits. Most groups are too small to write a
+ * leaf.
+ */
 function histories(kind: KeyKind): fc.Arbitrary<Step[]> {
   const key: fc.Arbitrary<Key> = kind === 'number' ? fc.nat({ max: 500 }) : fc.string({ maxLength: 3 });
   const put = fc.record({ put: key, value });
@@ -50,7 +53,7 @@ function histories(kind: KeyKind): fc.Arbitrary<Step[]> {
     { weight: 4, arbitrary: fc.record({ delete: key }) },
     { weight: 1, arbitrary: rangeDelete(key, kind) },
   );
-  const then = fc.constantFrom<Step['then'][]>('nothing', 'save', 'save', 'settle');
+  const then = fc.constantFrom<Step['then'][]>('nothing', 'save', 'save', 'flush');
   const first = fc.record({ edits: fc.array<Edit>(put, { minLength: 100, maxLength: 400, size: 'max' }), then });
   const later = fc.record({ edits: fc.array(edit, { maxLength: 12, size: 'max' }), then });
   return fc.tuple(first, fc.array(later, { maxLength: 12, size: 'max' })).map(([head, tail]) => [head, ...tail]);
@@ -89,7 +92,7 @@ async function run(store: NodeStore, kind: KeyKind, steps: readonly Step[]) {
   for (const { edits, then } of steps) {
     map = await apply(store, map, edits);
     model = applyToModel(model, edits);
-    if (then === 'settle') map = await flush(store, map, { editsAtOnce: 20 });
+    if (then === 'flush') map = await flush(store, map, { editsAtOnce: 20 });
     if (then !== 'nothing') map = await save(store, map);
   }
   return { map, model };
@@ -104,8 +107,8 @@ async function idOf(store: NodeStore, map: BufferedTree): Promise<string | undef
   return tree.top && treeId(store.platform, tree.top);
 }
 
-describe.each(['number', 'string'] as const)('a map with %s keys that lets edits wait', (kind) => {
-  test('reads as a plain map does, and settles to the tree that a build from nothing gives', async () => {
+describe.each(['number', 'string'] as const)('a map with %s keys that buffers edits', (kind) => {
+  test('reads agree with a Map, and a flush gives the tree built from its items', async () => {
     await fc.assert(
       fc.asyncProperty(histories(kind), fc.nat({ max: 500 }), fc.nat({ max: 500 }), async (steps, a, b) => {
         const store = nodeStore({ shape: SMALL_SHAPE, cacheBytes: 5000 });
@@ -118,8 +121,8 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
         expect(await Array.fromAsync(mergedValues(store, map, { from, to }))).toEqual(inside);
         const key = kind === 'number' ? a : String(a);
         expect(await getMerged(store, map, key)).toEqual(model.get(key));
-        const waiting = treeCount(map.buffer);
-        expect(Math.abs(treeCount(map.tree) - model.size)).toBeLessThanOrEqual(waiting);
+        const buffered = treeCount(map.buffer);
+        expect(Math.abs(treeCount(map.tree) - model.size)).toBeLessThanOrEqual(buffered);
 
         const fresh = nodeStore({ shape: SMALL_SHAPE });
         const batch = new EditBatch(kind);
@@ -132,7 +135,7 @@ describe.each(['number', 'string'] as const)('a map with %s keys that lets edits
     );
   });
 
-  test('differs from another version exactly where the plain maps differ', async () => {
+  test('the differences of two versions are those of two Maps', async () => {
     await fc.assert(
       fc.asyncProperty(histories(kind), histories(kind), async (steps, [, ...more]) => {
         const store = nodeStore({ shape: SMALL_SHAPE });
@@ -165,7 +168,7 @@ describe('edits of a map of several leaves', () => {
       ),
     );
 
-  test('wait together, and write nothing, where they are scattered', async () => {
+  test('scattered edits are buffered together and write nothing', async () => {
     const store = nodeStore();
     const map = await filled(store);
     const [read, written] = [store.counts.read, store.counts.written];
@@ -181,7 +184,7 @@ describe('edits of a map of several leaves', () => {
     expect([store.counts.read - read, store.counts.written - written]).toEqual([0, 0]);
   });
 
-  test('go straight to their leaves where there are enough of them, with what waited there', async () => {
+  test('enough edits for a leaf are written with the buffered edits of that leaf', async () => {
     const store = nodeStore();
     const map = await apply(store, await filled(store), [put(1), put(100_000)]);
     const enough = Math.ceil(flushThresholdBytes(store.shape) / 10);
@@ -200,7 +203,7 @@ describe('edits of a map of several leaves', () => {
   });
 });
 
-test('a map that several readers ask for at once applies its edits once, and one that failed stays so', async () => {
+test('concurrent reads apply the edits of a map once, and a failure stays', async () => {
   const chunks = new MemoryChunks();
   const writer = nodeStore({ shape: SMALL_SHAPE }, chunks);
   const draft = new Draft(writer);
@@ -220,7 +223,7 @@ test('a map that several readers ask for at once applies its edits once, and one
   await expect(broken.state()).rejects.toThrow(ChunkMissingError);
 });
 
-test('a key is read as it will be while its edit is just being applied', async () => {
+test('a read during the application of an edit sees the edit', async () => {
   const chunks = new MemoryChunks();
   const writer = nodeStore({ shape: SMALL_SHAPE }, chunks);
   const draft = new Draft(writer);
@@ -236,13 +239,13 @@ test('a key is read as it will be while its edit is just being applied', async (
   await applied;
 });
 
-test('a deletion of a key that is not there waits as a tombstone, and leaves nothing once it is settled', async () => {
+test('a deletion of a missing key is buffered as a tombstone, and a flush removes it', async () => {
   const store = nodeStore({ shape: SMALL_SHAPE });
   const puts = Array.from({ length: 300 }, (_, i): Edit => ({ put: i * 2, value: `value ${i}` }));
   const map = await apply(store, emptyBufferedTree('number'), puts);
-  const waiting = await apply(store, map, [{ delete: 301 }]);
-  expect(treeCount(waiting.buffer)).toBe(1);
-  expect(await getMerged(store, waiting, 301)).toBeUndefined();
-  expect(await Array.fromAsync(mergedValues(store, waiting))).toEqual(await Array.fromAsync(mergedValues(store, map)));
-  expect(await idOf(store, await flush(store, waiting))).toBe(await idOf(store, map));
+  const buffered = await apply(store, map, [{ delete: 301 }]);
+  expect(treeCount(buffered.buffer)).toBe(1);
+  expect(await getMerged(store, buffered, 301)).toBeUndefined();
+  expect(await Array.fromAsync(mergedValues(store, buffered))).toEqual(await Array.fromAsync(mergedValues(store, map)));
+  expect(await idOf(store, await flush(store, buffered))).toBe(await idOf(store, map));
 });

@@ -4,7 +4,9 @@ import { expect, test } from 'vitest';
 import { frameBytes } from '../../src/codec/zstd-frame.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
-/** Contents that compress to all kinds of blocks: a run of one byte, repetition, and what cannot be compressed. */
+/**
+ * Contents that compress to all kinds of blocks: a run of one byte, repetition, and random bytes.
+ */
 const contents = fc.oneof(
   fc.uint8Array({ maxLength: 600 }),
   fc.tuple(fc.nat({ max: 255 }), fc.nat({ max: 300_000 })).map(([byte, length]) => new Uint8Array(length).fill(byte)),
@@ -13,7 +15,7 @@ const contents = fc.oneof(
     .map(([part, times]) => Uint8Array.from({ length: part.length * times }, (_, i) => part[i % part.length] ?? 0)),
 );
 
-test('a frame ends where the compressor ended it, whatever follows', () => {
+test('frameBytes finds the end of a frame, regardless of the bytes after it', () => {
   fc.assert(
     fc.property(contents, fc.boolean(), fc.uint8Array({ maxLength: 20 }), (content, checksum, more) => {
       const params = { [constants.ZSTD_c_checksumFlag]: checksum ? 1 : 0 };
@@ -25,7 +27,7 @@ test('a frame ends where the compressor ended it, whatever follows', () => {
   );
 });
 
-test('a frame that is cut off is longer than what is there', () => {
+test('frameBytes of a truncated frame exceeds the number of bytes', () => {
   fc.assert(
     fc.property(contents, fc.nat(), (content, cut) => {
       const frame = zstdCompressSync(content);

@@ -59,7 +59,7 @@ async function readAll(archive: { readonly bytes: Uint8Array; readonly hash: Uin
   return allItems((await opened(archive)).archive.items(0, 2 ** 32));
 }
 
-/** Asserts that an archive is refused, with an error that says which log and segment it is about. */
+/** Asserts that an archive is refused with an error that names its log and segment. */
 async function expectCorrupt(reading: Promise<unknown>, of: SegmentOf = FIRST_SEGMENT): Promise<ArchiveCorruptError> {
   const error = await reading.then(
     () => expect.fail('it was read'),
@@ -72,13 +72,13 @@ async function expectCorrupt(reading: Promise<unknown>, of: SegmentOf = FIRST_SE
   return error;
 }
 
-/** Exchanges the sizes of the seek table. */
+/** Replaces the sizes of the seek table. */
 function withSizes(parts: ArchiveParts, change: (sizes: SeekEntry[]) => readonly SeekEntry[]): ArchiveParts {
   return { ...parts, sizes: change([...parts.sizes]) };
 }
 
 describe('requests', () => {
-  test('two for the first frame, one for another, none for one that was just read', async () => {
+  test('the first frame takes two requests, another frame one, and a recent frame none', async () => {
     const items = segmentItems(12);
     const blobs = new MeteredBlobStore(new MemoryBlobStore());
     const segment = await storeArchive(blobs, joined(partsOfItems(items, 4)));
@@ -98,7 +98,7 @@ describe('requests', () => {
     expect(gets).toEqual([2, 3, 3, 4, 4, 4]);
   });
 
-  test('two readers of one frame at once share one request', async () => {
+  test('two concurrent readers of one frame share a request', async () => {
     const { archive, blobs } = await opened(joined(partsOfItems(segmentItems(8), 4)));
     await Promise.all([allItems(archive.items(0, 2)), allItems(archive.items(1, 4))]);
     expect(blobs.usage().gets).toBe(2);
@@ -107,7 +107,7 @@ describe('requests', () => {
   test.each([
     ['an index', 1_700],
     ['a seek table', 9_000],
-  ])('three for the first frame where %s is longer than what is read first', async (_, frames) => {
+  ])('the first frame takes three requests if %s is longer than the first read', async (_, frames) => {
     const items = segmentItems(frames);
     const { archive, blobs } = await opened(joined(partsOfItems(items, 1)));
     expect(archive.frames).toBe(frames);
@@ -115,7 +115,7 @@ describe('requests', () => {
     expect(blobs.usage().gets).toBe(4);
   });
 
-  test('a request that failed is made again', async () => {
+  test('a failed request is repeated at the next read', async () => {
     const items = segmentItems(4);
     const blobs = new MemoryBlobStore();
     const segment = await storeArchive(blobs, joined(partsOfItems(items, 4)));
@@ -131,8 +131,8 @@ describe('requests', () => {
   });
 });
 
-describe('an archive that is not there', () => {
-  test('is named, with its log and segment', async () => {
+describe('a missing archive', () => {
+  test('the error for a missing archive names its log and segment', async () => {
     const { archive, blobs, segment } = await opened(joined(partsOfItems(segmentItems(8), 4)));
     await blobs.delete([keyOf(FIRST_SEGMENT)]);
     const expected = {
@@ -151,7 +151,7 @@ describe('damage', () => {
   const items = segmentItems(20);
   const whole = joined(partsOfItems(items, 4));
 
-  test('an archive that ends early is refused', async () => {
+  test('a truncated archive is refused', async () => {
     const step = Math.ceil(whole.bytes.length / 60);
     const lengths = new Set([0, 1, 8, 9, whole.bytes.length - 1]);
     for (let length = 0; length < whole.bytes.length; length += step) lengths.add(length);
@@ -162,7 +162,7 @@ describe('damage', () => {
     await expectCorrupt(readAll({ hash: whole.hash, bytes: whole.bytes.slice(1) }));
   });
 
-  test('turned bits are found, or change nothing', async () => {
+  test('an archive with a flipped bit is refused or has the same items', async () => {
     let refused = 0;
     let tried = 0;
     for (let at = 0; at < whole.bytes.length; at++) {
@@ -178,11 +178,11 @@ describe('damage', () => {
         await expectCorrupt(Promise.reject(read.error));
       }
     }
-    // Zstandard has a bit that means nothing in each frame, and the sizes of the seek table say more than is needed.
+    // Each Zstandard frame has an unused bit, and the sizes in the seek table are partly redundant.
     expect(refused).toBeGreaterThan(tried * 0.95);
   });
 
-  test('a damaged frame spoils no other', async () => {
+  test('a damaged frame does not affect other frames', async () => {
     const parts = partsOfItems(items, 4);
     const second = parts.frames[0]?.length ?? 0;
     const { archive } = await opened({ hash: whole.hash, bytes: withByte(whole.bytes, second + 20, 0xff) });
@@ -191,7 +191,7 @@ describe('damage', () => {
     await expectCorrupt(allItems(archive.items(3, 5)));
   });
 
-  test('no archive is taken for that of another log or segment', async () => {
+  test('an archive of another log or segment is refused', async () => {
     const places: SegmentOf[] = [FIRST_SEGMENT, { log: LOG, segment: 1 }, { log: newLogId(), segment: 0 }];
     const archives = places.map((of) => ({ of, ...joined(partsOfItems(segmentItems(6, of), 3, of)) }));
     for (const mine of archives) {
@@ -204,7 +204,7 @@ describe('damage', () => {
     }
   });
 
-  test('nor where two segments name one archive', async () => {
+  test('an archive that two segments name is refused for the wrong segment', async () => {
     const blobs = new MemoryBlobStore();
     const segment = await storeArchive(blobs, joined(partsOfItems(items, 4)));
     const tables = new MemoryLogStore();
@@ -223,22 +223,22 @@ describe('damage', () => {
     ['moves content from one frame to the next', ([a, b, ...rest]) => [lessContent(a, 7), moreContent(b, 7), ...rest]],
     ['exchanges two frames', ([a = ZERO, b = ZERO, ...rest]) => [moreContent(b, 1), lessContent(a, 1), ...rest]],
     ['states a frame that is too long', ([a, ...rest]) => [more(a, 1_000_000), ...rest]],
-    ['states one of 4 GB', ([, ...rest]) => [{ stored: 2 ** 32 - 1, content: 2 ** 32 - 1 }, ...rest]],
+    ['states a frame of 4 GB', ([, ...rest]) => [{ stored: 2 ** 32 - 1, content: 2 ** 32 - 1 }, ...rest]],
     [
-      'has a frame too few',
+      'has one frame too few',
       ([a = ZERO, b = ZERO, ...rest]) => [{ stored: a.stored + b.stored, content: a.content + b.content }, ...rest],
     ],
-    ['has a frame too many', (sizes) => [ZERO, ...sizes]],
+    ['has one frame too many', (sizes) => [ZERO, ...sizes]],
     ['has no frames', () => []],
-    ['has the index only', (sizes) => sizes.slice(-1)],
-    ['has an index too long', (sizes) => [...sizes.slice(0, -1), more(sizes.at(-1), 5)]],
+    ['has only the index', (sizes) => sizes.slice(-1)],
+    ['has an index that is too long', (sizes) => [...sizes.slice(0, -1), more(sizes.at(-1), 5)]],
     ['has an index that is the whole file', (sizes) => [...sizes.slice(0, -1), { stored: 2 ** 31, content: 0 }]],
-  ])('a seek table that %s is found out', async (_, change) => {
+  ])('a seek table that %s is refused', async (_, change) => {
     const parts = withSizes(partsOfItems(items, 4), change);
     await expectCorrupt(readAll(joined(parts)));
   });
 
-  test('sizes that are too large are refused before room is made for them', async () => {
+  test('a frame above the limit is refused before memory is allocated for it', async () => {
     const limits: number[] = [];
     const watched: ChunkPlatform = {
       ...platform,
@@ -262,47 +262,50 @@ describe('damage', () => {
     expect(limits).toEqual([]);
   });
 
-  test.each([0xff_ff_ff_ff, 0x7f_ff_ff_ff, 1_000_000, 7])('a number of frames of %i is found out', async (frames) => {
-    const bytes = whole.bytes.slice();
-    new DataView(bytes.buffer).setUint32(bytes.length - 9, frames, true);
-    await expectCorrupt(readAll({ bytes, hash: whole.hash }));
-  });
+  test.each([0xff_ff_ff_ff, 0x7f_ff_ff_ff, 1_000_000, 7])(
+    'a seek table that claims %i frames is refused',
+    async (frames) => {
+      const bytes = whole.bytes.slice();
+      new DataView(bytes.buffer).setUint32(bytes.length - 9, frames, true);
+      await expectCorrupt(readAll({ bytes, hash: whole.hash }));
+    },
+  );
 
-  test('an entry that was changed and compressed anew is found out', async () => {
+  test('an altered and recompressed entry is refused', async () => {
     const parts = partsOfItems(items, 4);
     const changed = items.slice(0, 4).map((item, i) => (i === 2 ? { ...item, C: { N: '1' } } : item));
     const content = linesOf(changed);
     const frame = platform.compress(content);
     const [first = ZERO, ...rest] = parts.sizes;
     const sizes = [{ stored: frame.length, content: content.length }, ...rest];
-    // In such a way that all sizes are right.
+    // All sizes are right.
     const bytes = parts.index.bytes - first.content + content.length;
     const forged = { frames: [frame, ...parts.frames.slice(1)], index: { ...parts.index, bytes }, sizes };
     const error = await expectCorrupt(readAll(joined(forged)));
     expect(error.message).toContain('hash');
-    // And with an index that agrees, it is not the one whose hash the segment has.
+    // A matching index does not have the hash on the segment.
     const agreeing = joined(partsOfItems([...changed, ...items.slice(4)], 4));
     await expectCorrupt(readAll({ bytes: agreeing.bytes, hash: whole.hash }));
   });
 
   test.each<[string, Uint8Array, number]>([
     ['is not UTF-8', Uint8Array.of(0xc3, 0x28, 0x0a), 1],
-    ['has no end of line', linesOf(segmentItems(1)).slice(0, -1), 1],
-    ['has a line more', linesOf(segmentItems(2)), 1],
-    ['has a line less', linesOf(segmentItems(2)), 3],
+    ['has no line end', linesOf(segmentItems(1)).slice(0, -1), 1],
+    ['has one line more', linesOf(segmentItems(2)), 1],
+    ['has one line less', linesOf(segmentItems(2)), 3],
     ['starts with another entry', linesOf(segmentItems(3).slice(1)), 2],
-    ['is of another segment', linesOf(segmentItems(2, { log: LOG, segment: 1 })), 2],
-    ['is of no segment', linesOf([{ S: { B: Uint8Array.of(1) }, N: { N: '0' } }]), 1],
+    ['belongs to another segment', linesOf(segmentItems(2, { log: LOG, segment: 1 })), 2],
+    ['belongs to no segment', linesOf([{ S: { B: Uint8Array.of(1) }, N: { N: '0' } }]), 1],
     ['has keys of other types', linesOf([{ S: { S: 'x' }, N: { S: '0' } }]), 1],
     ['has no keys', linesOf([{ T: { S: 'Set' } }]), 1],
     ['is not JSON', new TextEncoder().encode('{"Item":\n'), 1],
     ['starts with a byte order mark', new TextEncoder().encode('\ufeff{"Item":{}}\n'), 1],
-    ['is of other JSON', new TextEncoder().encode('{"Item":{"S":{"B":"AA==","S":""}}}\n'), 1],
-  ])('a frame that %s is refused, whoever wrote it', async (_, content, entries) => {
+    ['has other JSON', new TextEncoder().encode('{"Item":{"S":{"B":"AA==","S":""}}}\n'), 1],
+  ])('a frame that %s is refused even if its hash is right', async (_, content, entries) => {
     await expectCorrupt(readAll(joined(partsOf([{ content, entries }]))));
   });
 
-  test('an index of another form is refused, one of a later format with the advice to use that version', async () => {
+  test('a malformed index is refused, and a later format gives the advice to use a newer version', async () => {
     const { index } = partsOfItems(items, 20);
     const fields = {
       format: 1,
@@ -341,7 +344,7 @@ describe('damage', () => {
     await expectCorrupt(read(Uint8Array.of(0xc1)));
   });
 
-  test('a frame that the platform has no room for is no damage', async () => {
+  test('a frame that is too large for the platform is not reported as damage', async () => {
     const small: ChunkPlatform = {
       ...platform,
       decompress: () => {
@@ -356,7 +359,7 @@ describe('damage', () => {
     expect(error).toMatchObject({ log: LOG, segment: 0 });
   });
 
-  test('a seek table is where the reader looks for it', () => {
+  test('the seek table is at the end of the archive', () => {
     const table = decodeSeekTable(whole.bytes.slice(-(17 + 6 * 8)));
     expect(table?.map(({ content }) => content)).toEqual([
       ...partsOfItems(items, 4).sizes.map(({ content }) => content),
@@ -384,18 +387,18 @@ function lessContent(entry: SeekEntry = ZERO, by = 0): SeekEntry {
 
 describe('the writer', () => {
   test.each<[string, Item[], number]>([
-    ['nothing', [], 0],
-    ['a gap', segmentItems(6).toSpliced(3, 1), 3],
-    ['no first entry', segmentItems(6).slice(1), 0],
-    ['an entry twice', segmentItems(6).toSpliced(3, 0, ...segmentItems(6).slice(2, 3)), 3],
-    ['a segment that has not ended', segmentItems(6).slice(0, 5), 5],
-  ])('refuses %s', async (_, items, entry) => {
+    ['an empty segment', [], 0],
+    ['a segment with a gap', segmentItems(6).toSpliced(3, 1), 3],
+    ['a segment without its first entry', segmentItems(6).slice(1), 0],
+    ['a segment with an entry twice', segmentItems(6).toSpliced(3, 0, ...segmentItems(6).slice(2, 3)), 3],
+    ['an open segment', segmentItems(6).slice(0, 5), 5],
+  ])('the writer refuses %s', async (_, items, entry) => {
     const error: unknown = await written(items).catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(EntryGapError);
     expect(error).toMatchObject({ log: LOG, segment: 0, entry });
   });
 
-  test('ends a frame with the line that makes it a million bytes long', async () => {
+  test('a frame ends with the line that makes it a million bytes long', async () => {
     const body = { format: 'bytes', bytes: new Uint8Array(300_000).fill(7) } as const;
     const items = segmentItems(9, FIRST_SEGMENT, { body });
     const { pieces, archive } = await written(items);
@@ -408,7 +411,7 @@ describe('the writer', () => {
     expect(archive.bytes).toBe(sum(0, 9));
   });
 
-  test('makes the same of the same entries, whatever the pages and whenever they leave', async () => {
+  test('equal entries give equal archives, regardless of pages and expiry', async () => {
     const items = segmentItems(9);
     const expiring = items.map((item) => ({ ...item, X: { N: '1732104000' } }));
     const once = await written(items, FIRST_SEGMENT, 9);
@@ -417,7 +420,7 @@ describe('the writer', () => {
     expect(again.archive).toEqual(once.archive);
   });
 
-  test('what it makes is what the parts by hand are', async () => {
+  test('the writer gives the same bytes as an archive made by hand', async () => {
     const items = segmentItems(9);
     const { pieces, archive } = await written(items);
     const byHand = joined(partsOfItems(items, 9));
@@ -425,7 +428,7 @@ describe('the writer', () => {
     expect(Uint8Array.from(archive.hash)).toEqual(Uint8Array.from(byHand.hash));
   });
 
-  test('an item whose line is far longer than it is in the table comes back', async () => {
+  test('an item with a very long line is read back', async () => {
     const [first, end] = segmentItems(2);
     const items = [{ ...first, B: { L: manyZeros(70_000) } }, { ...end }];
     const { pieces, archive } = await written(items);
@@ -435,12 +438,12 @@ describe('the writer', () => {
     expect(read.map(encodeItemLine)).toEqual(items.map(encodeItemLine));
   });
 
-  test('what the reader would not read again is not written', async () => {
+  test('a frame above the limit of the reader is not written', async () => {
     const [first, end] = segmentItems(2);
     await expect(written([{ ...first, B: { L: manyZeros(250_000) } }, { ...end }])).rejects.toThrow(TooLargeError);
   });
 
-  test('nor what the platform does not compress', async () => {
+  test('a frame that the platform does not compress is not written', async () => {
     const lazy: ChunkPlatform = { ...platform, compress: (bytes) => bytes };
     async function* pages(): AsyncGenerator<readonly StoredItem[]> {
       yield segmentItems(2);
@@ -449,7 +452,7 @@ describe('the writer', () => {
     await expect(allBytes(writing)).rejects.toMatchObject({ code: 'TOO_LARGE', log: LOG, segment: 0 });
   });
 
-  /** Numbers as DynamoDB gives back 1e125, of which 400 KB hold some 130,000. */
+  /** Numbers as DynamoDB returns 1e125. An item of 400 KB holds some 130,000 of them. */
   function manyZeros(count: number): AttributeValue[] {
     return Array.from({ length: count }, () => ({ N: `1${'0'.repeat(125)}` }));
   }
@@ -461,7 +464,7 @@ describe('the writer', () => {
   }
 });
 
-describe('comparing', () => {
+describe('the comparison of archive and table', () => {
   const segment: Segment = { ...FIRST_SEGMENT, created: NOON, lastSnapshot: 5 };
   const of = { segment, types: RESERVED_TYPES };
   const set = encodeEntry(entryAt(LOG, { segment: 0, entry: 3 }));
@@ -479,23 +482,23 @@ describe('comparing', () => {
     ['no body', set, without(set, 'B'), false],
     ['another time', set, { ...set, C: { N: '5' } }, false],
     ['another type', set, { ...set, T: { S: 'Snapshot' } }, false],
-    ['an attribute of others', set, { ...set, owner: { S: 'x' } }, false],
-    ['such an attribute that is gone', { ...set, owner: { S: 'x' } }, set, false],
+    ['a foreign attribute', set, { ...set, owner: { S: 'x' } }, false],
+    ['a missing foreign attribute', { ...set, owner: { S: 'x' } }, set, false],
     ['another order of a set', { ...set, owner: { SS: ['a', 'b'] } }, { ...set, owner: { SS: ['b', 'a'] } }, true],
     ['another set', { ...set, owner: { SS: ['a', 'b'] } }, { ...set, owner: { SS: ['b'] } }, false],
-    ['a root that came late on an older snapshot', snapshot(2), snapshot(2, root), true],
-    ['another root on an older snapshot', snapshot(2, root), snapshot(2, otherRoot), true],
+    ['a late root of an older snapshot', snapshot(2), snapshot(2, root), true],
+    ['another root of an older snapshot', snapshot(2, root), snapshot(2, otherRoot), true],
     ['another time of an older snapshot', snapshot(2), snapshot(2, { C: { N: '1' } }), false],
     ['the same root of the last snapshot', snapshot(5, root), snapshot(5, { ...root, X: { N: '9' } }), true],
     ['another root of the last snapshot', snapshot(5, root), snapshot(5, otherRoot), false],
-    ['a root of the last snapshot that is gone', snapshot(5, root), snapshot(5), false],
-    ['a body of what became a snapshot', snapshot(2, root), { ...snapshot(2), T: { S: 'Set' } }, false],
-  ])('%s', (_, archived, stored, same) => {
+    ['a missing root of the last snapshot', snapshot(5, root), snapshot(5), false],
+    ['another type with a snapshot body', snapshot(2, root), { ...snapshot(2), T: { S: 'Set' } }, false],
+  ])('sameEntry gives the right answer for %s', (_, archived, stored, same) => {
     expect(sameEntry(archived, stored, of)).toBe(same);
     expect(sameEntry(decodeItemLine(encodeItemLine(archived)), stored, of)).toBe(same);
   });
 
-  test('a segment without Last Snapshot has no root that counts, and types have the names of the log', () => {
+  test('sameEntry ignores all roots without Last Snapshot, and uses the configured type names', () => {
     const { lastSnapshot: _, ...none } = segment;
     expect(sameEntry(snapshot(5), snapshot(5, root), { ...of, segment: none })).toBe(true);
     const types = new ReservedTypes({ ...RESERVED_TYPES, snapshot: 'Saved' });
@@ -504,7 +507,7 @@ describe('comparing', () => {
 
   const items = segmentItems(20);
 
-  test('what is still in the table, with holes', async () => {
+  test('a table with holes is compared entry by entry', async () => {
     const { archive } = await opened(joined(partsOfItems(items, 4)));
     const some = items.filter((_, i) => [0, 3, 4, 11, 19].includes(i));
     await compareWithArchive(archive, some, of);
@@ -515,7 +518,7 @@ describe('comparing', () => {
     expect(error).toMatchObject({ log: LOG, segment: 0, entry: 11 });
   });
 
-  test('an entry that only the table has', async () => {
+  test('an entry that is only in the table is a difference', async () => {
     const { archive } = await opened(joined(partsOfItems(items, 4)));
     const extra = encodeEntry(entryAt(LOG, { segment: 0, entry: 20 }));
     await expect(compareWithArchive(archive, [...items.slice(18), extra], of)).rejects.toMatchObject({
@@ -526,13 +529,13 @@ describe('comparing', () => {
 
   test.each<[string, number, StoredItem[], number | undefined]>([
     ['equal sides', 20, items, undefined],
-    ['the first missing in the table', 20, items.slice(1), 0],
-    ['one missing in the table', 20, items.toSpliced(7, 1), 7],
-    ['the last missing in the table', 20, items.slice(0, -1), 19],
-    ['nothing in the table', 20, [], 0],
-    ['the last missing in the archive', 19, items, 19],
-    ['a changed one', 20, items.with(12, { ...items[12], V: { N: '2' } }), 12],
-  ])('a whole segment: %s', async (_, archived, stored, entry) => {
+    ['the first entry missing in the table', 20, items.slice(1), 0],
+    ['an entry missing in the table', 20, items.toSpliced(7, 1), 7],
+    ['the last entry missing in the table', 20, items.slice(0, -1), 19],
+    ['an empty table', 20, [], 0],
+    ['the last entry missing in the archive', 19, items, 19],
+    ['a changed entry', 20, items.with(12, { ...items[12], V: { N: '2' } }), 12],
+  ])('verifyArchive gives the right answer for %s', async (_, archived, stored, entry) => {
     const { archive } = await opened(joined(partsOfItems(items.slice(0, archived), 4)));
     async function* pages(): AsyncGenerator<readonly StoredItem[]> {
       for (let at = 0; at < stored.length; at += 3) yield stored.slice(at, at + 3);
@@ -547,7 +550,7 @@ describe('comparing', () => {
   }
 });
 
-test('the index is bound to its archive by its hash', () => {
+test('the hash of an archive is the hash of its index, which has the hashes of its frames', () => {
   const parts = partsOfItems(segmentItems(8), 4);
   expect(joined(parts).hash).toEqual(platform.sha256(encodeArchiveIndex(parts.index)));
   expect(parts.index.hashes.slice(32)).toEqual(Uint8Array.from(platform.sha256(linesOf(segmentItems(8).slice(4)))));

@@ -4,9 +4,9 @@ import { Axis } from '../../src/state/spreadsheet/axis.ts';
 import { nodeStore } from '../support/chunks.ts';
 
 test.each([
-  ['always at one place', () => 1],
-  ['one after the other', (i: number) => 1 + i],
-])('inserting %s goes on without end, and keys stay short', async (_, position) => {
+  ['at one place', () => 1],
+  ['one after another', (i: number) => 1 + i],
+])('any number of insertions %s keeps keys short', async (_, position) => {
   const map = new Draft(nodeStore()).map('rows', 'string');
   const axis = new Axis(map, 2 ** 32);
   // A key that is never renewed grows by one character in five insertions.

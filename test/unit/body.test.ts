@@ -18,7 +18,7 @@ const hex = (digits: string) => Buffer.from(digits, 'hex');
 const fixedString = (word: string) => [0xa0 + word.length, ...new TextEncoder().encode(word)];
 
 describe('encodeBody', () => {
-  // What stands in people's tables: these must never change.
+  // Tables contain these bytes, so they must never change.
   test.each<[Value, string]>([
     [null, 'c0'],
     [{ a: 1, b: [true, 'ä'] }, '82a16101a16292c3a2c3a4'],
@@ -26,12 +26,12 @@ describe('encodeBody', () => {
     [[2n ** 63n, -(2n ** 63n)], '92cf8000000000000000d38000000000000000'],
     [Uint8Array.of(1, 2), 'c4020102'],
     [new Date(1_732_104_000_000), 'd6ff673dcf40'],
-  ])('%o', (value, hex) => {
+  ])('%o has its canonical bytes', (value, hex) => {
     expect(Buffer.from(encodeBody(value)).toString('hex')).toBe(hex);
     expect(decodeBody({ format: 'bytes', bytes: encodeBody(value) })).toStrictEqual(value);
   });
 
-  test('gives bytes of their own', () => {
+  test('each call returns separate bytes', () => {
     const first = encodeBody([1, 2, 3]);
     encodeBody([4, 5, 6]);
     expect(first.buffer.byteLength).toBe(4);
@@ -54,16 +54,16 @@ describe('encodeBody', () => {
     ['an invalid date', new Date(Number.NaN)],
     ['nesting too deep', nested(129)],
     ['a cycle', cyclic],
-  ])('refuses %s', (_what, value) => {
-    // @ts-expect-error callers in JavaScript hand over anything
+  ])('encodeBody refuses %s', (_what, value) => {
+    // @ts-expect-error callers in JavaScript may pass anything
     expect(() => encodeBody(value)).toThrow(ValueUnsupportedError);
   });
 
-  test('takes 128 levels', () => {
+  test('encodeBody accepts 128 levels', () => {
     expect(decodeBody({ format: 'bytes', bytes: encodeBody(nested(128)) })).toEqual(nested(128));
   });
 
-  test('takes keys that mean something to JavaScript for keys like any other', () => {
+  test('keys with a meaning in JavaScript are ordinary keys', () => {
     const value = JSON.parse('{"__proto__":{"polluted":1},"constructor":2,"toJSON":3,"__proto_":4}');
     const decoded = decodeBody({ format: 'bytes', bytes: encodeBody(value) });
     expect(Object.entries(decoded ?? {})).toEqual(Object.entries(value));
@@ -75,7 +75,7 @@ describe('encodeBody', () => {
 
 describe('decodeBody', () => {
   test.each<[string, Parameters<typeof decodeBody>[0], Value]>([
-    ['MessagePack of one byte, though it is a digit in ASCII', bytes(0x35), 0x35],
+    ['one byte of MessagePack that is an ASCII digit', bytes(0x35), 0x35],
     ['JSON text in bytes', text('{"a":[1,"ä"]}'), { a: [1, 'ä'] }],
     ['JSON text in bytes after a space', text(' 5'), 5],
     ['JSON text in a String', { format: 'json', text: '5' }, 5],
@@ -102,7 +102,7 @@ describe('decodeBody', () => {
     ['the first date', bytes(0xc7, 12, 0xff, ...hex('00000000fffff82457de8000')), new Date(-8.64e15)],
     ['the last of repeated keys in JSON', text('{"a":1,"b":2,"a":3}'), { a: 3, b: 2 }],
     ['a map of 16-bit length', bytes(0xde, 0, 1, ...fixedString('k'), 1), { k: 1 }],
-  ])('reads %s', (_what, stored, value) => {
+  ])('decodeBody reads %s', (_what, stored, value) => {
     expect(decodeBody(stored)).toStrictEqual(value);
   });
 
@@ -112,14 +112,14 @@ describe('decodeBody', () => {
     ['an array that claims to be huge', bytes(0xdd, 0xff, 0xff, 0xff, 0xff)],
     ['a map that claims to be huge', bytes(0xdf, 0xff, 0xff, 0xff, 0xff)],
     ['bytes after the document', bytes(0x91, 1, 1)],
-    ['the byte that is never used', bytes(0xc1)],
+    ['the byte that MessagePack never uses', bytes(0xc1)],
     ['undefined', bytes(0xd4, 0x00, 0x00)],
-    ['an extension that nobody knows', bytes(0xd4, 0x2a, 0x00)],
+    ['an unknown extension', bytes(0xd4, 0x2a, 0x00)],
     ["msgpackr's records", bytes(0xd4, 0x72, 0x40, 0x91, ...fixedString('a'), 0x01)],
     ["msgpackr's references", bytes(0xd6, 0x69, 0, 0, 0, 1, 0x90)],
     ["msgpackr's sets", bytes(0xd4, 0x73, 0x00, 0x91, 0x01)],
     ["msgpackr's errors", bytes(0xd4, 0x65, 0x00, 0x92, ...fixedString('Error'), ...fixedString('x'))],
-    ["msgpackr's big integers, also within 64 bits", bytes(0xd4, 0x42, 1)],
+    ["msgpackr's big integers, even within 64 bits", bytes(0xd4, 0x42, 1)],
     ["msgpackr's typed arrays", bytes(0xc7, 5, 0x74, 5, 1, 2, 3, 4)],
     ["msgpackr's regular expressions", bytes(0xd4, 0x78, 0, 0x92, ...fixedString('a'), ...fixedString('g'))],
     ['an integer beyond 64 bits', bytes(0xc7, 9, 0x42, 1, 0, 0, 0, 0, 0, 0, 0, 0)],
@@ -128,33 +128,33 @@ describe('decodeBody', () => {
     ['a negative zero as key', bytes(0x81, 0xca, 0x80, 0, 0, 0, 1)],
     ['a repeated key', bytes(0x82, ...fixedString('a'), 1, ...fixedString('a'), 1)],
     [
-      'a repeated key that JavaScript has a meaning for',
+      'a repeated key with a meaning in JavaScript',
       bytes(0x82, ...fixedString('__proto__'), 1, ...fixedString('__proto__'), 1),
     ],
-    ['two keys of one text', bytes(0x82, 0x05, 0x01, ...fixedString('5'), 0x02)],
-    ['a timestamp of 32 bits in the form of another length', bytes(0xc7, 4, 0xff, 0, 0, 0, 0)],
+    ['two keys with the same text', bytes(0x82, 0x05, 0x01, ...fixedString('5'), 0x02)],
+    ['a 32-bit timestamp in the form of another length', bytes(0xc7, 4, 0xff, 0, 0, 0, 0)],
     ['a timestamp with a whole second of nanoseconds', bytes(0xc7, 12, 0xff, ...hex('3b9aca000000000000000000'))],
-    ['a timestamp behind the last date', bytes(0xc7, 12, 0xff, ...hex('000f424000000' + '7dba8218000'))],
+    ['a timestamp after the last date', bytes(0xc7, 12, 0xff, ...hex('000f424000000' + '7dba8218000'))],
     ['a timestamp before the first date', bytes(0xc7, 12, 0xff, ...hex('00000000fffff82457de7fff'))],
-    ['a timestamp that is none', bytes(0xd5, 0xff, 0, 0)],
+    ['a timestamp of two bytes', bytes(0xd5, 0xff, 0, 0)],
     ['nesting that would exhaust the stack', bytes(...new Array(50_000).fill(0x91), 0x01)],
-    ['JSON that is cut off', text('{"a":')],
+    ['truncated JSON', text('{"a":')],
     ['JSON that is not UTF-8', bytes(0x22, 0xff, 0x22)],
     ['JSON that escapes a lone surrogate', { format: 'json', text: '"\\ud800"' }],
     ['JSON after a byte order mark', text('\ufeff[]')],
     ['JSON after a byte order mark in a String', { format: 'json', text: '\ufeff[]' }],
     ['an empty String', { format: 'json', text: '' }],
-  ])('refuses %s', (_what, stored) => {
+  ])('decodeBody refuses %s', (_what, stored) => {
     expect(() => decodeBody(stored)).toThrow(BodyUndecodableError);
   });
 
-  test('does not carry anything from one document to the next', () => {
+  test('decodeBody keeps nothing from one document to the next', () => {
     const record = bytes(0xd4, 0x72, 0x40, 0x91, ...fixedString('a'), 0x01);
     expect(() => decodeBody(record)).toThrow(BodyUndecodableError);
     expect(decodeBody(bytes(0x91, 0x40))).toEqual([0x40]);
   });
 
-  test('leaves the stored bytes as they are', () => {
+  test('decodeBody leaves the stored bytes unchanged', () => {
     const stored = bytes(0x91, 0x40);
     decodeBody(stored);
     expect(Object.keys(stored.bytes)).toEqual(['0', '1']);
@@ -170,7 +170,7 @@ describe('external bodies', () => {
   };
   const place = { log: LOG, segment: 2, entry: 5 };
 
-  test('start above 16 KB', async () => {
+  test('a body above 16 KB is external', async () => {
     const blobs = new MemoryBlobStore();
     const inside = await saveBody({ blobs, random }, LOG, 'x'.repeat(EXTERNAL_BODY_BYTES - 3));
     expect(inside.body).toMatchObject({ format: 'bytes', bytes: { length: EXTERNAL_BODY_BYTES } });
@@ -181,14 +181,14 @@ describe('external bodies', () => {
     expect((await Array.fromAsync(blobs.list(''))).map(({ key }) => key)).toEqual([outside.external]);
   });
 
-  test('are read back', async () => {
+  test('an external body is read back', async () => {
     const blobs = new MemoryBlobStore();
     const saved = await saveBody({ blobs, random }, LOG, large);
     expect(saved.external).toMatch(new RegExp(`^logs/${LOG}/bodies/[0-9a-f]{64}-[0-9a-f]{12}$`));
     expect(await loadBody(blobs, entryWith(saved))).toBe(large);
   });
 
-  test('have a key of their own at each upload, so that none can be collected in the place of another', async () => {
+  test('each upload of a body has a unique key, so that garbage collection cannot confuse two uploads', async () => {
     const blobs = new MemoryBlobStore();
     const first = await saveBody({ blobs, random }, LOG, large);
     const second = await saveBody({ blobs, random: () => 0.25 }, LOG, large);
@@ -196,20 +196,20 @@ describe('external bodies', () => {
     expect(await loadBody(blobs, entryWith(second))).toBe(large);
   });
 
-  test('are not needed for null, nor for what lies in the entry', async () => {
+  test('null and small bodies need no object', async () => {
     const blobs = new MemoryBlobStore();
     expect(await saveBody({ blobs, random }, LOG, null)).toEqual({});
     expect(await loadBody(blobs, entryWith({}))).toBeNull();
     expect(await loadBody(blobs, entryWith(await saveBody({ blobs, random }, LOG, [1])))).toEqual([1]);
   });
 
-  test('under a foreign key are read as they are', async () => {
+  test('a body under a foreign key is read', async () => {
     const blobs = new MemoryBlobStore();
     await blobs.put('uploads/17.json', new TextEncoder().encode('{"a":1}'));
     expect(await loadBody(blobs, entryWith({ external: 'uploads/17.json' }))).toEqual({ a: 1 });
   });
 
-  test('that are missing, altered or senseless are named', async () => {
+  test('a missing, altered or undecodable body is an error that names its entry', async () => {
     const blobs = new MemoryBlobStore();
     const { external = '' } = await saveBody({ blobs, random }, LOG, large);
     await blobs.put(external, encodeBody('something else'));
@@ -229,7 +229,7 @@ describe('external bodies', () => {
   });
 });
 
-describe('a body that would take too much memory once it is decoded', () => {
+describe('a body that takes too much memory when it is decoded', () => {
   const MANY = 8_000_000;
 
   test.each([
@@ -238,17 +238,17 @@ describe('a body that would take too much memory once it is decoded', () => {
     ['numbers in MessagePack', () => array(5 * MANY, 0x01)],
     ['empty arrays in JSON', () => new TextEncoder().encode(`[${'[],'.repeat(MANY)}[]]`)],
     ['numbers in JSON', () => new TextEncoder().encode(`[${'1,'.repeat(5 * MANY)}1]`)],
-  ])('is refused: %s', (_, bytes) => {
+  ])('%s are refused', (_, bytes) => {
     expect(() => decodeBody({ format: 'bytes', bytes: bytes() })).toThrow('bytes of memory');
   });
 
-  test('is not one whose text only looks so', () => {
+  test('a text that only looks like many items is accepted', () => {
     const text = '[{,"\\'.repeat(2_000_000);
     const bytes = new TextEncoder().encode(JSON.stringify([text]));
     expect(decodeBody({ format: 'bytes', bytes })).toEqual([text]);
   });
 
-  test('is refused by its length alone if there are no items', () => {
+  test('an array without its claimed items is refused by its length', () => {
     expect(() => decodeBody({ format: 'bytes', bytes: Uint8Array.of(0xdd, 0xff, 0xff, 0xff, 0xff) })).toThrow(
       'past the end',
     );

@@ -10,7 +10,7 @@ import { damaged, truncations } from '../support/damage.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { asRead, keysReversed, nested, values } from '../support/values.ts';
 
-/** Bytes that look like MessagePack more often than random ones do. */
+/** Bytes that resemble MessagePack more often than random bytes do. */
 const almostValues = fc.oneof(
   fc.uint8Array({ maxLength: 200 }),
   values.map(encodeValue).filter(isShort).chain(damaged),
@@ -20,7 +20,10 @@ function isShort(bytes: Uint8Array): boolean {
   return bytes.length < 2000;
 }
 
-/** Where a read ends; undefined where it says that the bytes are corrupt. Any other error is the test's to show. */
+/**
+ * The offset at which a read ends; undefined if the bytes are corrupt. The test fails on any other
+ * error.
+ */
 function endOf(bytes: Uint8Array, read: (reader: ByteReader) => unknown): number | undefined {
   const reader = new ByteReader(bytes);
   try {
@@ -33,7 +36,7 @@ function endOf(bytes: Uint8Array, read: (reader: ByteReader) => unknown): number
 }
 
 describe('the canonical encoding', () => {
-  test('is read back to what was written', () => {
+  test('every value is read back', () => {
     fc.assert(
       fc.property(values, (value) => {
         expect(decodeValue(encodeValue(value))).toEqual(asRead(value));
@@ -42,7 +45,7 @@ describe('the canonical encoding', () => {
     );
   });
 
-  test('of equal values is the same bytes, whatever order keys were put in', () => {
+  test('equal values have equal bytes, regardless of the order of keys', () => {
     fc.assert(
       fc.property(values, (value) => {
         const bytes = toHex(encodeValue(value));
@@ -53,7 +56,7 @@ describe('the canonical encoding', () => {
     );
   });
 
-  test('is plain MessagePack, which another library reads to the same value', () => {
+  test('another MessagePack library reads the same value', () => {
     const other = new Unpackr({ useRecords: false, mapsAsObjects: false });
     const plain = (read: unknown): unknown => {
       if (read instanceof Map) return Object.fromEntries([...read].map(([key, item]) => [key, plain(item)]));
@@ -84,11 +87,11 @@ describe('the canonical encoding', () => {
     ['a lone surrogate in a long string', `${'x'.repeat(100)}\udfff`],
     ['a lone surrogate in a key', { '\ud83d': 1 }],
     ['nesting that is too deep', nested(MAX_VALUE_DEPTH + 1)],
-  ])('refuses %s', (_, value) => {
+  ])('encodeValue refuses %s', (_, value) => {
     expect(() => encodeValue(value as Value)).toThrow(ValueUnsupportedError);
   });
 
-  test('goes as deep as values may go, and keeps bytes and dates at the bottom', () => {
+  test('values of the maximum depth are read back, with bytes and dates at the bottom', () => {
     for (const bottom of [[], {}, 'text', Uint8Array.of(1, 2), new Date(1)]) {
       let value: Value = bottom;
       const levels = Array.isArray(bottom) || bottom.constructor === Object ? MAX_VALUE_DEPTH - 1 : MAX_VALUE_DEPTH;
@@ -99,7 +102,7 @@ describe('the canonical encoding', () => {
   });
 });
 
-test('bytes that are read are copies and plain, also where they are read from a Buffer', () => {
+test('decoded bytes are plain copies, even if they are read from a Buffer', () => {
   const stored = Buffer.from(encodeValue([Uint8Array.of(1, 2, 3)]));
   const read = decodeValue(stored);
   stored.fill(0);
@@ -107,7 +110,7 @@ test('bytes that are read are copies and plain, also where they are read from a 
 });
 
 describe('reading damaged bytes', () => {
-  test('gives a value or says that they are corrupt, and skipping a value ends where reading it does', () => {
+  test('a read gives a value or an error, and skipping ends at the same offset', () => {
     fc.assert(
       fc.property(almostValues, (bytes) => {
         const end = endOf(bytes, (reader) => readValue(reader));
@@ -119,7 +122,7 @@ describe('reading damaged bytes', () => {
     );
   });
 
-  test('says so for every beginning of a value', () => {
+  test('every truncated value is corrupt', () => {
     fc.assert(
       fc.property(values.map(encodeValue).filter(isShort), (bytes) => {
         for (const beginning of truncations(bytes)) {
@@ -138,20 +141,20 @@ describe('reading damaged bytes', () => {
     ['a string that claims to be 4 GB', [0xdb, 0xff, 0xff, 0xff, 0xff, 0x61]],
     ['a string that is not UTF-8', [0xa2, 0xc3, 0x28]],
     ['a string with an encoded surrogate', [0xa3, 0xed, 0xa0, 0x80]],
-    ['the one tag that means nothing', [0xc1]],
+    ['the unused tag', [0xc1]],
     ['a number as key of a map', [0x81, 0x01, 0x02]],
     ['an extension of an unknown type', [0xd6, 0x05, 0, 0, 0, 0]],
     ['an extension of a length that timestamps do not have', [0xc7, 3, 0xff, 0, 0, 0]],
     ['a timestamp with more than a second of nanoseconds', [0xd7, 0xff, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0]],
     ['a timestamp beyond all dates', [0xc7, 12, 0xff, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]],
     ['a reference to a value elsewhere', [0xc7, 32, 1, ...new Uint8Array(32)]],
-    ['bytes after the end', [0xc0, 0xc0]],
-    ['nothing', []],
-  ])('says so for %s', (_, bytes) => {
+    ['a value with bytes after its end', [0xc0, 0xc0]],
+    ['an empty array of bytes', []],
+  ])('%s is corrupt', (_, bytes) => {
     expect(() => decodeValue(Uint8Array.from(bytes))).toThrow(ChunkCorruptError);
   });
 
-  test('does not go deeper than values may go, however deep the bytes claim to be', () => {
+  test('the decoder stops at the maximum depth, regardless of the depth of the bytes', () => {
     expect(decodeValue(encodeValue(nested(MAX_VALUE_DEPTH)))).toEqual(nested(MAX_VALUE_DEPTH));
     for (const levels of [MAX_VALUE_DEPTH + 1, 1_000_000]) {
       const arrays = new Uint8Array(levels + 1).fill(0x91);
@@ -162,7 +165,7 @@ describe('reading damaged bytes', () => {
   });
 });
 
-test('bytes that stand for too many items to fit into memory are refused', () => {
+test('bytes with too many items for the memory limit are refused', () => {
   const bytes = new Uint8Array(5 + 10_000_000).fill(0x90);
   bytes.set([0xdd, 0x00, 0x98, 0x96, 0x80]);
   expect(() => decodeValue(bytes)).toThrow('bytes of memory');

@@ -19,8 +19,8 @@ interface Chunk {
 
 const chunks: Chunk[] = [
   { name: 'compressed', canonical: REPETITIVE, codec: 1 },
-  { name: 'plain because it is short', canonical: Uint8Array.of(0x93, 1, 2, 3), codec: 0 },
-  { name: 'plain because compressing gains nothing', canonical: RANDOM, codec: 0 },
+  { name: 'short', canonical: Uint8Array.of(0x93, 1, 2, 3), codec: 0 },
+  { name: 'incompressible', canonical: RANDOM, codec: 0 },
   { name: 'empty', canonical: new Uint8Array(), codec: 0 },
 ];
 
@@ -28,7 +28,7 @@ function stored({ canonical }: Chunk) {
   return { bytes: packChunk(nativePlatform, canonical), id: chunkId(nativePlatform, canonical), canonical };
 }
 
-/** The content in hexadecimal, or 'corrupt'. Any other error is the test's to show. */
+/** The content in hexadecimal, or 'corrupt'. The test fails on any other error. */
 function opened(bytes: Uint8Array, chunk: ReturnType<typeof stored>): string {
   try {
     return toHex(openChunk(nativePlatform, chunk.id, bytes));
@@ -38,7 +38,7 @@ function opened(bytes: Uint8Array, chunk: ReturnType<typeof stored>): string {
   }
 }
 
-/** Stored bytes with another claim of how long they are uncompressed. */
+/** Stored bytes that claim another uncompressed length. */
 function claiming(bytes: Uint8Array, length: number): Uint8Array {
   const changed = bytes.slice();
   new DataView(changed.buffer).setUint32(5, length);
@@ -48,29 +48,29 @@ function claiming(bytes: Uint8Array, length: number): Uint8Array {
 describe.each(chunks)('a chunk that is $name', (chunk) => {
   const whole = stored(chunk);
 
-  test('has a header, is opened to what it was, and is no longer than that and its header', () => {
+  test('a chunk is opened to its content, and has at most the length of content and header', () => {
     expect(toHex(whole.bytes.subarray(0, 5))).toBe(`4c474601${toHex(Uint8Array.of(chunk.codec))}`);
     expect(whole.bytes.length).toBeLessThanOrEqual(HEADER_BYTES + chunk.canonical.length);
     expect(opened(whole.bytes, whole)).toBe(toHex(chunk.canonical));
   });
 
-  test('is refused wherever it ends too early', () => {
+  test('a truncated chunk is refused', () => {
     for (const beginning of truncations(whole.bytes)) expect(opened(beginning, whole)).toBe('corrupt');
   });
 
-  test('is refused where anything follows', () => {
+  test('a chunk with bytes after its end is refused', () => {
     for (const more of [[0], [1, 2, 3], [...whole.bytes], [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]]) {
       expect(opened(Uint8Array.from([...whole.bytes, ...more]), whole)).toBe('corrupt');
     }
   });
 
-  test('is refused or the same, whichever bit is turned', () => {
+  test('a chunk with a flipped bit is refused or has the same content', () => {
     for (const altered of bitFlips(whole.bytes)) {
       expect([toHex(chunk.canonical), 'corrupt']).toContain(opened(altered, whole));
     }
   });
 
-  test('is refused or the same, whatever bytes are changed, removed or put in', () => {
+  test('a damaged chunk is refused or has the same content', () => {
     fc.assert(
       fc.property(damaged(whole.bytes), (altered) => {
         expect([toHex(chunk.canonical), 'corrupt']).toContain(opened(altered, whole));
@@ -79,7 +79,7 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
     );
   });
 
-  test('is refused under the id of another', () => {
+  test('a chunk under the id of another chunk is refused', () => {
     const other = chunkId(nativePlatform, Uint8Array.of(0xc0));
     expect(() => openChunk(nativePlatform, other, whole.bytes)).toThrow(/do not have the hash in its name/);
     expect(() => openChunk(nativePlatform, other, whole.bytes)).toThrow(ChunkCorruptError);
@@ -90,21 +90,25 @@ describe.each(chunks)('a chunk that is $name', (chunk) => {
     ['an older version', (bytes: Uint8Array) => withByte(bytes, 3, 0), /format version 0/],
     ['a newer version', (bytes: Uint8Array) => withByte(bytes, 3, 2), /format version 2/],
     ['an unknown codec', (bytes: Uint8Array) => withByte(bytes, 4, 2), /codec 2/],
-    ['one byte too many claimed', (bytes: Uint8Array) => claiming(bytes, chunk.canonical.length + 1), /claims/],
-    ['4 GB claimed', (bytes: Uint8Array) => claiming(bytes, 2 ** 32 - 1), /exceeds the limit/],
     [
-      'one byte over the limit claimed',
+      'a length that is one byte too large',
+      (bytes: Uint8Array) => claiming(bytes, chunk.canonical.length + 1),
+      /claims/,
+    ],
+    ['a length of 4 GB', (bytes: Uint8Array) => claiming(bytes, 2 ** 32 - 1), /exceeds the limit/],
+    [
+      'a length one byte above the limit',
       (bytes: Uint8Array) => claiming(bytes, MAX_CHUNK_BYTES + 1),
       /exceeds the limit/,
     ],
-  ])('is refused with %s', (_, alter, reason) => {
+  ])('a chunk with %s is refused', (_, alter, reason) => {
     expect(() => openChunk(nativePlatform, whole.id, alter(whole.bytes))).toThrow(ChunkCorruptError);
     expect(() => openChunk(nativePlatform, whole.id, alter(whole.bytes))).toThrow(reason);
   });
 });
 
 describe('opening a chunk', () => {
-  test('refuses any bytes at all that are not a chunk', () => {
+  test('any bytes that are not a chunk are refused', () => {
     const header = fc.constant(Uint8Array.of(0x4c, 0x47, 0x46, 1, 1, 0, 0));
     const anything = fc.oneof(
       fc.uint8Array({ maxLength: 100 }),
@@ -118,7 +122,7 @@ describe('opening a chunk', () => {
     );
   });
 
-  test('does not decompress what claims too much, has another version or other magic bytes', () => {
+  test('a chunk with a bad header is refused before decompression', () => {
     const untouched: ChunkPlatform = {
       ...nativePlatform,
       decompress: () => {
@@ -135,7 +139,7 @@ describe('opening a chunk', () => {
     for (const each of altered) expect(() => unpackChunk(untouched, each)).toThrow(ChunkCorruptError);
   });
 
-  test('gives up on a frame as soon as it holds more than was claimed', () => {
+  test('decompression stops at the claimed length', () => {
     const bomb = packChunk(nativePlatform, new Uint8Array(32 * 1024 * 1024));
     expect(bomb.length).toBeLessThan(10_000);
     const limits: number[] = [];
@@ -150,7 +154,7 @@ describe('opening a chunk', () => {
     expect(limits).toEqual([1000]);
   });
 
-  test('passes on what a platform says of its own limits', () => {
+  test('a limit of the platform is not reported as damage', () => {
     const small: ChunkPlatform = {
       ...nativePlatform,
       decompress: () => {
@@ -161,6 +165,6 @@ describe('opening a chunk', () => {
   });
 });
 
-test('what is over the limit is not packed', () => {
+test('bytes above the limit are not packed', () => {
   expect(() => packChunk(nativePlatform, new Uint8Array(MAX_CHUNK_BYTES + 1))).toThrow(/exceeds the limit/);
 });

@@ -10,11 +10,11 @@ import type { KeyKind } from '../../src/tree/key.ts';
 import { nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 
-/** Something of any type, as a program without types hands it over. */
-// biome-ignore lint/suspicious/noExplicitAny: that is what these tests are about
+/** A value of any type, as an untyped program may pass it. */
+// biome-ignore lint/suspicious/noExplicitAny: these tests pass values of wrong types
 type Untyped = any;
 
-/** A log with one entry, whose snapshot a reducer builds. */
+/** Builds the snapshot of a log with one entry. */
 async function built(fold: Reducer['fold']) {
   const log = await SheetLog.create();
   const entry = await log.append({ type: 'Change', version: 1 });
@@ -24,27 +24,27 @@ async function built(fold: Reducer['fold']) {
 const LONE_SURROGATE = '\udfff';
 const MEBIBYTE = 1024 * 1024;
 
-describe('an edit that no snapshot can hold stops the log at its entry', { tags: ['I2'] }, () => {
+describe('an edit that no snapshot can hold', { tags: ['I2'] }, () => {
   const weights: Untyped[] = [0, -1, 1.5, '3', 2 ** 60, Number.NaN, Number.POSITIVE_INFINITY, null, 2n];
-  test.each(weights)('a weight of %s', async (weight) => {
+  test.each(weights)('a weight of %s stops the log at its entry', async (weight) => {
     const { entry, result } = await built((draft) => draft.map('a', 'number').put(1, 'x', weight));
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'STATE_UNSUPPORTED', ...entry } });
   });
 
   const names: Untyped[] = [null, undefined, 7, { name: 'a' }, LONE_SURROGATE, 'x'.repeat(1025)];
-  test.each(names)('a map named %j', async (name) => {
+  test.each(names)('a map named %j stops the log at its entry', async (name) => {
     const { entry, result } = await built((draft) => draft.map(name, 'number').put(1, 'x'));
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'STATE_UNSUPPORTED', ...entry } });
   });
 
   const keys: Untyped[] = [-1, -0, 1.5, 2 ** 53, Number.NaN, '1', null, undefined, 1n, [1], LONE_SURROGATE];
-  test.each(keys)('a number key %s', async (key) => {
+  test.each(keys)('a number key %s stops the log at its entry', async (key) => {
     const { entry, result } = await built((draft) => draft.map('a', 'number').put(key, 'x'));
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'KEY_INVALID', ...entry } });
   });
 
   test.each<Untyped>([1, null, undefined, 1n, [1], LONE_SURROGATE, 'x'.repeat(1025)])(
-    'a string key %s',
+    'a string key %s stops the log at its entry',
     async (key) => {
       const { entry, result } = await built((draft) => draft.map('a', 'string').put(key, 'x'));
       expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'KEY_INVALID', ...entry } });
@@ -52,7 +52,7 @@ describe('an edit that no snapshot can hold stops the log at its entry', { tags:
   );
 
   const folds: [string, string, Reducer['fold']][] = [
-    ['a kind of keys that is none', 'STATE_UNSUPPORTED', (draft) => draft.map('a', 'date' as Untyped).put(1, 1)],
+    ['an invalid kind of keys', 'STATE_UNSUPPORTED', (draft) => draft.map('a', 'date' as Untyped).put(1, 1)],
     [
       'a weight in a map that buffers',
       'STATE_UNSUPPORTED',
@@ -73,19 +73,23 @@ describe('an edit that no snapshot can hold stops the log at its entry', { tags:
         draft.map('a', 'string').put('1', 'x');
       },
     ],
-    ['a range of other keys', 'KEY_INVALID', (draft) => draft.map('a', 'number').deleteRange({ from: 'a', to: 'b' })],
+    [
+      'a range with bounds of the other kind',
+      'KEY_INVALID',
+      (draft) => draft.map('a', 'number').deleteRange({ from: 'a', to: 'b' }),
+    ],
     [
       'a value over 64 MiB',
       'VALUE_UNSUPPORTED',
       (draft) => draft.map('a', 'number').put(1, new Uint8Array(64 * MEBIBYTE)),
     ],
-    ['a metadata name that is null', 'STATE_UNSUPPORTED', ({ meta }) => void meta.set(null as Untyped, 1)],
+    ['null as a metadata name', 'STATE_UNSUPPORTED', ({ meta }) => void meta.set(null as Untyped, 1)],
     ['a metadata name with a lone surrogate', 'STATE_UNSUPPORTED', ({ meta }) => void meta.set(LONE_SURROGATE, 1)],
-    ['metadata that is undefined', 'VALUE_UNSUPPORTED', ({ meta }) => void meta.set('a', undefined as Untyped)],
+    ['undefined as metadata', 'VALUE_UNSUPPORTED', ({ meta }) => void meta.set('a', undefined as Untyped)],
     ['metadata with a lone surrogate', 'VALUE_UNSUPPORTED', ({ meta }) => void meta.set('a', LONE_SURROGATE)],
-    ['metadata of a class', 'VALUE_UNSUPPORTED', ({ meta }) => void meta.set('a', new Map() as Untyped)],
+    ['an instance of a class as metadata', 'VALUE_UNSUPPORTED', ({ meta }) => void meta.set('a', new Map() as Untyped)],
     [
-      'metadata that is nested too deep for a root',
+      'metadata nested too deep for a root',
       'VALUE_UNSUPPORTED',
       ({ meta }) =>
         void meta.set(
@@ -101,20 +105,20 @@ describe('an edit that no snapshot can hold stops the log at its entry', { tags:
       },
     ],
   ];
-  test.each(folds)('%s', async (_, code, fold) => {
+  test.each(folds)('%s stops the log at its entry', async (_, code, fold) => {
     const { entry, result } = await built(fold);
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code, ...entry } });
   });
 });
 
-describe('what a snapshot can hold is built', () => {
+describe('an edit that a snapshot can just hold', () => {
   const folds: [string, Reducer['fold']][] = [
     ['a value of 64 MiB', (draft) => draft.map('a', 'number').put(1, new Uint8Array(64 * MEBIBYTE - 5))],
     ['a map with an empty name', (draft) => draft.map('', 'string').put('', '')],
     ['a map named __proto__', (draft) => draft.map('__proto__', 'string').put('__proto__', { ['__proto__']: 1 })],
     ['metadata named __proto__', ({ meta }) => void meta.set('__proto__', 1)],
     ['the greatest weight', (draft) => draft.map('a', 'number').put(1, 'x', MAX_MAP_WEIGHT)],
-    ['as much metadata as there may be', ({ meta }) => void meta.set('', new Uint8Array(MAX_META_SIZE - 5))],
+    ['the largest metadata record', ({ meta }) => void meta.set('', new Uint8Array(MAX_META_SIZE - 5))],
     [
       'metadata nested as deep as a root allows',
       ({ meta }) =>
@@ -124,19 +128,19 @@ describe('what a snapshot can hold is built', () => {
         ),
     ],
   ];
-  test.each(folds)('%s', async (_, fold) => {
+  test.each(folds)('%s is built', async (_, fold) => {
     expect((await built(fold)).result).toMatchObject({ outcome: 'built' });
   });
 });
 
-/** Does what a reducer does for one entry. */
+/** Edits a draft as a reducer does for one entry. */
 async function during(draft: Draft, work: () => void): Promise<void> {
   work();
   await draft.checkEntry();
 }
 
-describe('a draft that has folded entries is as one that was just loaded', () => {
-  test('an empty map takes keys of the other kind, in the same entry or a later one', { tags: ['I9'] }, async () => {
+describe('a draft that has folded entries', () => {
+  test('an empty map accepts keys of the other kind, in the same entry or a later one', { tags: ['I9'] }, async () => {
     const draft = new Draft(nodeStore({ shape: SMALL_SHAPE }));
     const kinds: KeyKind[] = ['number', 'string', 'number'];
     for (const kind of kinds) {
@@ -154,7 +158,7 @@ describe('a draft that has folded entries is as one that was just loaded', () =>
     expect(await Array.fromAsync(draft.map('a', 'string').items())).toEqual([{ key: '1', value: 'y' }]);
   });
 
-  test('a map is used with exact counts again once one that deferred edits was used', { tags: ['I9'] }, async () => {
+  test('a map has exact counts again after a use that buffers edits', { tags: ['I9'] }, async () => {
     const draft = new Draft(nodeStore({ shape: SMALL_SHAPE }));
     for (let key = 0; key < 100; key++) draft.map('a', 'number', { buffers: true }).put(key, `value ${key}`);
     await draft.state();
@@ -164,13 +168,13 @@ describe('a draft that has folded entries is as one that was just loaded', () =>
     draft.map('a', 'number', { buffers: true }).put(8, 'another');
     draft.map('a', 'number').put(9, 'heavy', 5);
     expect(await draft.map('a', 'number').weight()).toBe(104);
-    // Format: edits never wait in a map with weights.
+    // The format does not allow buffered edits in a map with weights.
     draft.map('a', 'number', { buffers: true }).put(10, 'another');
     expect(isStateFlushed(await draft.state())).toBe(true);
     await expect(draft.map('a', 'number', { buffers: true }).count()).rejects.toThrow('no exact count');
   });
 
-  test('a weight that was too great in between only is not looked at', async () => {
+  test('a sum of weights may exceed the limit between two entries', async () => {
     const draft = new Draft(nodeStore());
     const map = draft.map('a', 'number');
     for (let entry = 0; entry < 3; entry++) {
@@ -182,7 +186,7 @@ describe('a draft that has folded entries is as one that was just loaded', () =>
     await expect(during(draft, () => map.put(9, 'x', 2))).rejects.toThrow(StateUnsupportedError);
   });
 
-  test('metadata is a copy in canonical form, in order of name', { tags: ['I9'] }, () => {
+  test('metadata is a canonical copy in order of name', { tags: ['I9'] }, () => {
     const { meta } = new Draft(nodeStore());
     const value = { b: 5n, a: [Buffer.from('x'), new Date(0)] };
     meta.set('b', value).set('10', -0).set('9', 'x').set('a', value);

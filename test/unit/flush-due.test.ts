@@ -11,7 +11,7 @@ interface Sizes {
   readonly children?: number;
 }
 
-/** A tree of so many items: its top alone, as a root carries it. */
+/** A tree of this many items: only its top, as in a root. */
 function treeOf({ items, level = 0, children = 1 }: Sizes): Tree {
   return { kind: 'number', top: items === 0 ? undefined : topOf(items, level, children) };
 }
@@ -35,39 +35,44 @@ function topOf(count: number, level: number, children: number): Node {
 }
 
 function stateOf(maps: Readonly<Record<string, { readonly tree: Sizes; readonly buffer: Sizes }>>): State {
-  const layers = Object.entries(maps).map(
+  const buffered = Object.entries(maps).map(
     ([name, { tree, buffer }]) => [name, { kind: 'number', tree: treeOf(tree), buffer: treeOf(buffer) }] as const,
   );
-  return { meta: {}, maps: new Map(layers) };
+  return { meta: {}, maps: new Map(buffered) };
 }
 
 const MILLION = { items: 1_000_000, level: 1, children: 70 };
 const EIGHTH = MILLION.items / ITEMS_PER_BUFFERED_EDIT;
 
-describe('settling', () => {
+describe('a flush', () => {
   test.each<[string, Sizes, Sizes, string | undefined]>([
-    ['nothing waits', MILLION, { items: 0 }, undefined],
-    ['what waits travels in the root', MILLION, { items: 500 }, undefined],
-    ['one item in eight waits', MILLION, { items: EIGHTH, level: 1, children: 10 }, undefined],
-    ['one more than that waits', MILLION, { items: EIGHTH + 1, level: 1, children: 10 }, 'buffer share'],
-    ['more waits than is left of the map', { items: 3 }, { items: 5 }, 'buffer share'],
-    ['nothing is left but what waits', { items: 0 }, { items: 1 }, 'buffer share'],
-    ['below the top wait leaves', MILLION, { items: 50_000, level: 1, children: 5 }, undefined],
-    ['below the top wait two levels', MILLION, { items: 50_000, level: 2, children: 5 }, 'buffer depth'],
-    ['as many chunks wait as may', MILLION, { items: 64_000, level: 1, children: MAX_BUFFER_CHUNKS }, undefined],
-    ['one more waits', MILLION, { items: 65_000, level: 1, children: MAX_BUFFER_CHUNKS + 1 }, 'buffer chunks'],
-  ])('where %s', (_where, tree, buffer, reason) => {
+    ['an empty buffer', MILLION, { items: 0 }, undefined],
+    ['a buffer that the root contains', MILLION, { items: 500 }, undefined],
+    ['one buffered edit per eight items', MILLION, { items: EIGHTH, level: 1, children: 10 }, undefined],
+    ['one more buffered edit than that', MILLION, { items: EIGHTH + 1, level: 1, children: 10 }, 'buffer share'],
+    ['more buffered edits than items', { items: 3 }, { items: 5 }, 'buffer share'],
+    ['buffered edits and no items', { items: 0 }, { items: 1 }, 'buffer share'],
+    ['one buffer level below the top', MILLION, { items: 50_000, level: 1, children: 5 }, undefined],
+    ['two buffer levels below the top', MILLION, { items: 50_000, level: 2, children: 5 }, 'buffer depth'],
+    ['the maximum of buffer chunks', MILLION, { items: 64_000, level: 1, children: MAX_BUFFER_CHUNKS }, undefined],
+    [
+      'one buffer chunk more than the maximum',
+      MILLION,
+      { items: 65_000, level: 1, children: MAX_BUFFER_CHUNKS + 1 },
+      'buffer chunks',
+    ],
+  ])('flushDue gives the right reason for %s', (_case, tree, buffer, reason) => {
     const quiet = { tree: MILLION, buffer: { items: 0 } };
     const state = stateOf({ axis: quiet, cells: { tree, buffer }, more: quiet });
     expect(flushDue(state)).toEqual(reason === undefined ? undefined : { map: 'cells', reason });
     expect(bufferedEdits(state)).toBe(buffer.items);
   });
 
-  test('of a state without maps is not due', () => {
+  test('a state without maps is not due', () => {
     expect(flushDue(stateOf({}))).toBeUndefined();
   });
 
-  test('looks at each map by itself', () => {
+  test('flushDue looks at each map separately', () => {
     const some = { tree: { items: 80 }, buffer: { items: 11 } };
     const state = stateOf({ a: { tree: MILLION, buffer: { items: 100 } }, b: some, c: some });
     expect(flushDue(state)).toEqual({ map: 'b', reason: 'buffer share' });

@@ -19,7 +19,7 @@ import { LOG } from '../support/logs.ts';
 const AT_ONCE = 16;
 const BATCH_BYTES = 1_000_000;
 
-/** A page of entries, of which some have their bodies in a bucket; each body is the entry's number. */
+/** A page of entries, some with external bodies. Each body is the entry's number. */
 async function pageOf(length: number, isExternal: (entry: number) => boolean) {
   const blobs = new MemoryBlobStore();
   const page: Entry[] = [];
@@ -54,7 +54,7 @@ async function fold(
   return foldEntries(draft, each(), { reducer, blobs, types: RESERVED_TYPES, keepBounded });
 }
 
-test('few bodies are held at once however many a page has, each until it is folded, and all are folded in order', async () => {
+test('a fold holds 16 external bodies at a time, each until it is folded, and folds all entries in order', async () => {
   const { blobs, page } = await pageOf(100, (entry) => entry % 3 !== 0);
   let fetched = 0;
   const counted = aroundBlobStore(blobs, async (_, effect) => {
@@ -78,13 +78,13 @@ test('few bodies are held at once however many a page has, each until it is fold
   expect(fetched).toBe(2 * 66);
 });
 
-test('as many bodies as are held at once are on their way at once, though entries between them have theirs inside', async () => {
+test('a fold fetches 16 external bodies in parallel, even with inline bodies between them', async () => {
   const { blobs, page } = await pageOf(96, (entry) => entry % 2 === 1);
-  let waiting: PromiseWithResolvers<void>[] = [];
+  let pending: PromiseWithResolvers<void>[] = [];
   const rounds: number[] = [];
   const gated = aroundBlobStore(blobs, async (_, effect) => {
     const gate = Promise.withResolvers<void>();
-    waiting.push(gate);
+    pending.push(gate);
     await gate.promise;
     return effect();
   });
@@ -94,21 +94,21 @@ test('as many bodies as are held at once are on their way at once, though entrie
   });
   while (folded < page.length) {
     await setImmediate();
-    if (waiting.length === 0) continue;
-    rounds.push(waiting.length);
-    for (const gate of waiting) gate.resolve();
-    waiting = [];
+    if (pending.length === 0) continue;
+    rounds.push(pending.length);
+    for (const gate of pending) gate.resolve();
+    pending = [];
   }
   await folding;
   expect(rounds).toEqual([AT_ONCE, AT_ONCE, AT_ONCE]);
 });
 
-test.each([1, 20])('a body that is missing fails its own entry, %i after the first, and none before it', async (at) => {
+test.each([1, 20])('a missing body fails only its own entry, %i after the first', async (at) => {
   const { blobs, page } = await pageOf(50, () => true);
   await blobs.delete([`bodies/${at}`]);
   const folded: Value[] = [];
   const folding = fold(blobs, [page], async (body) => {
-    // Long enough for the loads that fail meanwhile to count as unhandled, were they.
+    // Give loads that fail meanwhile time to become unhandled rejections.
     for (let i = 0; i < 5; i++) await setImmediate();
     folded.push(body);
   });
@@ -116,7 +116,7 @@ test.each([1, 20])('a body that is missing fails its own entry, %i after the fir
   expect(folded).toEqual(page.slice(0, at).map(({ position }) => position.entry));
 });
 
-test('a body that is missing is nothing to a fold that fails before its entry', async () => {
+test('a missing body has no effect on a fold that fails before its entry', async () => {
   const { blobs, page } = await pageOf(5, () => true);
   await blobs.delete(['bodies/2']);
   const folding = fold(blobs, [page], () => {
@@ -126,7 +126,7 @@ test('a body that is missing is nothing to a fold that fails before its entry', 
   await setImmediate();
 });
 
-test('what large bodies leave behind is written out before their page is at its end', async () => {
+test('edits from large external bodies are written before the end of their page', async () => {
   const { blobs, page } = await pageOf(50, (entry) => entry % 2 === 1);
   const nodes = nodeStore();
   const text = 'x'.repeat(BATCH_BYTES / 5);
@@ -146,7 +146,7 @@ test('what large bodies leave behind is written out before their page is at its 
   expect(nodes.counts.written).toBeGreaterThan(20);
 });
 
-/** Looks like an error of logfold's, and throws wherever it is touched. */
+/** A proxy of a LogfoldError that throws on every access. */
 function hostile(): unknown {
   const fail = (): never => {
     throw new TypeError('touched');
@@ -176,9 +176,9 @@ const THROWN: readonly (readonly [string, unknown, string])[] = [
   ['an object whose getters throw', hostile(), 'an object without a text'],
   ['an error with itself as its cause', cyclic(), 'a cycle'],
   ['a very long text', 'x'.repeat(1e6), 'xxx'],
-  ['an object that claims to be one of these errors', Object.create(BodyInvalidError.prototype), ''],
-  ['a frozen error of these', Object.freeze(new BodyInvalidError('frozen')), 'frozen'],
-  ['an error that may pass, and that no store threw', new StoreUnavailableError('made up'), 'made up'],
+  ['an object with the prototype of a LogfoldError', Object.create(BodyInvalidError.prototype), ''],
+  ['a frozen LogfoldError', Object.freeze(new BodyInvalidError('frozen')), 'frozen'],
+  ['a transient LogfoldError that no store threw', new StoreUnavailableError('made up'), 'made up'],
 ];
 
 test.each(THROWN)('a reducer that throws %s stops its log with a code', async (_, thrown, text) => {
@@ -192,12 +192,12 @@ test.each(THROWN)('a reducer that throws %s stops its log with a code', async (_
   );
   expect(error).toMatchObject({ code: 'FOLD_FAILED', stopsLog: true, log: LOG, segment: 3, entry: 1 });
   expect(error).toMatchObject({ message: expect.stringContaining(text) });
-  // Loggers walk through these.
+  // Loggers print these.
   expect(inspect(error, { depth: 10 }).length).toBeLessThan(100_000);
   expect(JSON.stringify(error)).toContain('FOLD_FAILED');
 });
 
-test('an error of these that names another place is placed at the entry that was folded', async () => {
+test('a LogfoldError of a reducer gets the place of the folded entry', async () => {
   const { blobs, page } = await pageOf(3, () => false);
   const folding = fold(blobs, [page], (body) => {
     if (body === 2) throw new BodyInvalidError('no', { segment: 99, entry: 99 });
@@ -206,11 +206,11 @@ test('an error of these that names another place is placed at the entry that was
 });
 
 const LEFT: readonly (readonly [string, (draft: Draft) => Promise<void> | void])[] = [
-  ['an operation under way', (draft) => void draft.map('numbers', 'number').firstKey(0)],
+  ['a running operation', (draft) => void draft.map('numbers', 'number').firstKey(0)],
   ['an edit after an operation', (draft) => void editAfter(draft, draft.map('numbers', 'number').count())],
-  ['an edit of a map for later', (draft) => void editAfter(draft, setImmediate())],
-  ['metadata for later', (draft) => void setImmediate().then(() => draft.meta.set('late', 1))],
-  ['reading for later', (draft) => void setImmediate().then(() => draft.map('numbers', 'number').get(1))],
+  ['a later edit of a map', (draft) => void editAfter(draft, setImmediate())],
+  ['a later edit of metadata', (draft) => void setImmediate().then(() => draft.meta.set('late', 1))],
+  ['a later read', (draft) => void setImmediate().then(() => draft.map('numbers', 'number').get(1))],
 ];
 
 async function editAfter(draft: ReducerDraft, before: Promise<unknown>): Promise<void> {
@@ -231,7 +231,7 @@ test.each(LEFT)('a reducer that leaves %s behind stops its log', { tags: ['I7'] 
   await expect(folding).rejects.toThrow('left work behind');
 });
 
-test('an edit that comes late is in no state, and a check before publishing finds it', async () => {
+test('a late edit has no effect, and the check before publishing finds it', async () => {
   const { blobs, page } = await pageOf(1, () => false);
   const draft = new Draft(nodeStore());
   const reducer: Reducer = { name: 'late', version: 1, fold: (handed) => void editAfter(handed, setImmediate()) };
@@ -246,7 +246,7 @@ test('an edit that comes late is in no state, and a check before publishing find
   expect(() => draft.use.check()).toThrow('left work behind');
 });
 
-test('an error of the store reaches the job also if the reducer catches it, or throws another one for it', async () => {
+test('an error of the store reaches the job even if the reducer catches or replaces it', async () => {
   const { blobs, page } = await pageOf(1, () => false);
   const unavailable = new StoreUnavailableError('a slow day');
   let isDown = false;
@@ -284,34 +284,31 @@ test.each([
   [3_000_000, 11, 20],
   [20_000_000, 3, 6],
   [50_000_000, 2, 6],
-])(
-  'of bodies of %i bytes, few enough are held at once, and each is decoded in its turn',
-  async (bytes, atMost, bodies) => {
-    const blobs = new MemoryBlobStore();
-    const stored = encodeBody('x'.repeat(bytes));
-    const page: Entry[] = [];
-    for (let entry = 0; entry < bodies; entry++) {
-      await blobs.put(`bodies/${entry}`, stored);
-      const external = `bodies/${entry}`;
-      page.push({ log: LOG, position: { segment: 0, entry }, created: 1, type: 'Set', version: 1, external });
-    }
-    // Parts of large objects are small: only whole objects are counted.
-    let [given, folded, most] = [0, 0, 0];
-    const counted = aroundBlobStore(blobs, async (name, effect) => {
-      if (name === 'get' || stored.length <= 131_072) most = Math.max(most, ++given - folded);
-      return effect();
-    });
-    await fold(counted, [page], async () => {
-      for (let i = 0; i < 5; i++) await setImmediate();
-      folded++;
-    });
-    expect(given).toBe(bodies);
-    expect(most).toBeLessThanOrEqual(atMost);
-    expect(most).toBeGreaterThan(0);
-  },
-);
+])('a fold of bodies of %i bytes holds at most %i of them at a time', async (bytes, atMost, bodies) => {
+  const blobs = new MemoryBlobStore();
+  const stored = encodeBody('x'.repeat(bytes));
+  const page: Entry[] = [];
+  for (let entry = 0; entry < bodies; entry++) {
+    await blobs.put(`bodies/${entry}`, stored);
+    const external = `bodies/${entry}`;
+    page.push({ log: LOG, position: { segment: 0, entry }, created: 1, type: 'Set', version: 1, external });
+  }
+  // Count whole objects only, since parts of large objects are small.
+  let [given, folded, most] = [0, 0, 0];
+  const counted = aroundBlobStore(blobs, async (name, effect) => {
+    if (name === 'get' || stored.length <= 131_072) most = Math.max(most, ++given - folded);
+    return effect();
+  });
+  await fold(counted, [page], async () => {
+    for (let i = 0; i < 5; i++) await setImmediate();
+    folded++;
+  });
+  expect(given).toBe(bodies);
+  expect(most).toBeLessThanOrEqual(atMost);
+  expect(most).toBeGreaterThan(0);
+});
 
-test('a body that is too large is refused before it is fetched', async () => {
+test('a body above the limit is refused before it is fetched', async () => {
   const { page } = await pageOf(3, (entry) => entry === 1);
   class Huge extends MemoryBlobStore {
     override getRange = async () => ({ bytes: new Uint8Array(131_072), size: MAX_BODY_BYTES + 1 });
@@ -322,7 +319,7 @@ test('a body that is too large is refused before it is fetched', async () => {
   await expect(folding).rejects.toMatchObject({ code: 'BODY_UNDECODABLE', log: LOG, segment: 3, entry: 1 });
 });
 
-test('maps count in what a draft holds, and there is a limit to their number', async () => {
+test('maps count towards the memory of a draft, and their number is limited', async () => {
   const draft = new Draft(nodeStore());
   for (let i = 0; i < MAX_MAPS; i++) draft.map(`map ${i}`, 'number').put(1, 1);
   expect(draft.heldBytes).toBeGreaterThan(MAX_MAPS * 2000);

@@ -16,7 +16,7 @@ let sheet: SheetLog;
 let good: Position;
 let position: Position;
 
-/** A log with a completed snapshot, edits after it, and a Snapshot entry that nobody has completed. */
+/** A log with a complete snapshot, edits after it, and a pending snapshot. */
 async function preparedSheet(): Promise<{ sheet: SheetLog; good: Position; position: Position }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(20, 3);
@@ -35,15 +35,15 @@ async function itemAt(of: SheetLog, { segment, entry }: Position): Promise<Item>
   return item;
 }
 
-/** Changes attributes of the Snapshot entry, as another program may. */
+/** Changes attributes of the Snapshot entry as another program may. */
 async function give(attributes: { readonly B?: Item['B']; readonly E?: Item['E'] }): Promise<void> {
   const { B: _, E: __, ...bare } = await itemAt(sheet, position);
   await sheet.tables.putItems([{ ...bare, ...attributes } as Item]);
 }
 
-/** Makes of the Snapshot entry, and of the bucket, what somebody else might. */
+/** Changes of the Snapshot entry and the bucket that another program may make. */
 const FOREIGN: readonly (readonly [string, 'B' | 'E', () => Promise<void>])[] = [
-  ['bytes that are no root', 'B', () => give({ B: { B: Uint8Array.of(1, 2, 3) } })],
+  ['bytes that are not a root', 'B', () => give({ B: { B: Uint8Array.of(1, 2, 3) } })],
   ['a text', 'B', () => give({ B: { S: '[]' } })],
   ['a native value', 'B', () => give({ B: { L: [{ N: '1' }] } })],
   ['the root of another snapshot', 'B', async () => give({ B: { B: await storedRootOf(sheet, good) } })],
@@ -52,9 +52,9 @@ const FOREIGN: readonly (readonly [string, 'B' | 'E', () => Promise<void>])[] = 
     'E',
     () => give({ E: { S: rootKey(sheet.log, position, '0'.repeat(64)) } }),
   ],
-  ['a text that is no key', 'E', () => give({ E: { S: '../root' } })],
+  ['a text that is not a key', 'E', () => give({ E: { S: '../root' } })],
   [
-    'the key of an object that is something else',
+    'the key of an object that is not a root',
     'E',
     async () => {
       const key = bodyKey(sheet.log, '0'.repeat(64), '0'.repeat(12));
@@ -63,7 +63,7 @@ const FOREIGN: readonly (readonly [string, 'B' | 'E', () => Promise<void>])[] = 
     },
   ],
   [
-    'a root of this snapshot whose chunks are not there',
+    'a root of this snapshot without its chunks',
     'B',
     async () => {
       const other = await preparedSheet();
@@ -72,7 +72,7 @@ const FOREIGN: readonly (readonly [string, 'B' | 'E', () => Promise<void>])[] = 
     },
   ],
   [
-    'a root of this snapshot of which one chunk of the lowest level is missing',
+    'a root of this snapshot without one of its leaves',
     'B',
     async () => {
       const other = await preparedSheet();
@@ -96,8 +96,8 @@ async function loadedRows(): Promise<string[][]> {
   return readRows((await loadState(sheet.deps, sheet.log)).draft);
 }
 
-describe('a Snapshot entry that carries', () => {
-  test.each(FOREIGN)('%s stops no log once its segment is archived', async (_, _attribute, plant) => {
+describe('a Snapshot entry with a foreign root', () => {
+  test.each(FOREIGN)('%s has no effect after its segment is archived', async (_, _attribute, plant) => {
     await sheet.completed();
     await plant();
     await sheet.covered();
@@ -122,60 +122,53 @@ describe('a Snapshot entry that carries', () => {
     expect(stop?.message).toContain(sheet.log);
     expect(stop?.message).toContain(`Remove attribute '${attribute}'`);
     expect(await loadedRows()).toEqual(rows);
-    // It holds for later snapshots too, until somebody has looked at the entry.
+    // The stop blocks later snapshots too, until a person corrects the entry.
     expect(await sheet.complete(await sheet.snapshot())).toMatchObject({ outcome: 'stopped' });
   });
 
-  test.each(FOREIGN)(
-    '%s is completed once that is removed, and its log goes on',
-    { tags: ['I2'] },
-    async (_, __, plant) => {
-      const rows = await loadedRows();
-      await plant();
-      await sheet.complete(position);
-      await give({});
-      expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
-      expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
-      expect(await sheet.lastSnapshot()).toBe(position.entry);
-      expect(await sheet.rows(position)).toEqual(rows);
-      expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-    },
-  );
+  test.each(FOREIGN)('%s can be removed, and then the log continues', { tags: ['I2'] }, async (_, __, plant) => {
+    const rows = await loadedRows();
+    await plant();
+    await sheet.complete(position);
+    await give({});
+    expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+    expect(await sheet.lastSnapshot()).toBe(position.entry);
+    expect(await sheet.rows(position)).toEqual(rows);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
 
-  test.each(FOREIGN)('%s stops its log also if that came while the snapshot was built', async (_, __, plant) => {
+  test.each(FOREIGN)('%s that appears during the build stops its log', async (_, __, plant) => {
     const around: Around = async (name, effect) => {
       if (name === 'completeSnapshot') await plant();
       return effect();
     };
     const { outcome } = await sheet.complete(position, portsAround(sheet, around));
     if (outcome === 'stopped') expect(await sheet.lastSnapshot()).toBe(good.entry);
-    // The build itself may have written what was missing.
+    // The build itself may have written the missing chunks.
     else expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test.each(FOREIGN)(
-    '%s is given the right root when the log is rebuilt, if what is there may be one',
-    async (name, _, plant) => {
-      const rows = await loadedRows();
-      await plant();
-      await sheet.complete(position);
-      const rebuilt = await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log });
-      if (name === 'a text' || name === 'a native value') {
-        expect(rebuilt).toMatchObject({ outcome: 'stopped', stop: { code: 'ROOT_INVALID', ...position } });
-        expect(await sheet.lastSnapshot()).toBe(good.entry);
-        return;
-      }
-      expect(rebuilt).toMatchObject({ outcome: 'rebuilt' });
-      expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
-      expect(await sheet.lastSnapshot()).toBe(position.entry);
-      expect(await sheet.rows(position)).toEqual(rows);
-      expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-    },
-  );
+  test.each(FOREIGN)('%s is replaced by the right root in a rebuild, if it may be a root', async (name, _, plant) => {
+    const rows = await loadedRows();
+    await plant();
+    await sheet.complete(position);
+    const rebuilt = await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log });
+    if (name === 'a text' || name === 'a native value') {
+      expect(rebuilt).toMatchObject({ outcome: 'stopped', stop: { code: 'ROOT_INVALID', ...position } });
+      expect(await sheet.lastSnapshot()).toBe(good.entry);
+      return;
+    }
+    expect(rebuilt).toMatchObject({ outcome: 'rebuilt' });
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+    expect(await sheet.lastSnapshot()).toBe(position.entry);
+    expect(await sheet.rows(position)).toEqual(rows);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
 });
 
 describe('a rebuild', () => {
-  test('does not move Last Snapshot to a root that another program puts onto the entry meanwhile', async () => {
+  test('a rebuild does not move Last Snapshot to a root that another program writes meanwhile', async () => {
     let done = false;
     const around: Around = async (name, effect, ...rest) => {
       if (name === 'replaceRoot' && !done) {
@@ -191,8 +184,10 @@ describe('a rebuild', () => {
   });
 });
 
-describe('a root that another worker put onto the entry', () => {
-  test('is read whole before Last Snapshot moves, and not at all if it does not move', { tags: ['I2'] }, async () => {
+describe('a root that another worker wrote', () => {
+  test('a root is read whole before Last Snapshot moves, and not read if it does not move', {
+    tags: ['I2'],
+  }, async () => {
     const dies: Around = (name, effect) =>
       name === 'advanceLastSnapshot' ? Promise.reject(new Error('the process died')) : effect();
     await expect(sheet.complete(position, portsAround(sheet, dies))).rejects.toThrow('the process died');

@@ -7,7 +7,7 @@ import { encodeNode, type Inner, type Leaf, NodeRef } from '../../src/tree/node.
 import { ALL_IDS, Marks, partOf } from '../../src/workers/gc/mark.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 
-test('a value with the very bytes of a node keeps nobody from finding what is below that node', async () => {
+test('a value with the same bytes as a node does not hide the chunks below that node', async () => {
   const store = nodeStore();
   const leaves = Array.from({ length: 150 }, (_, key) => NodeRef.to(leafOf(key, encodeValue(`value ${key}`))));
   const inner: Inner = { level: 1, keys: leaves.map((_, key) => key), children: leaves, count: 150, weight: 150 };
@@ -25,7 +25,7 @@ test('a value with the very bytes of a node keeps nobody from finding what is be
   expect(leaves.filter((leaf) => leaf.id === undefined || !marks.has(leaf.id))).toEqual([]);
 });
 
-test.each([1, 4, 16, 64, 256])('each id is marked in just its own part of %i', async (of) => {
+test.each([1, 4, 16, 64, 256])('each id is marked only in its part of %i', async (of) => {
   const ids = Array.from({ length: 256 }, (_, i) => i.toString(16).padStart(2, '0') + 'c5'.repeat(31));
   const marked: string[] = [];
   for (let index = 0; index < of; index++) {
@@ -39,7 +39,7 @@ test.each([1, 4, 16, 64, 256])('each id is marked in just its own part of %i', a
   expect(marked).toEqual(ids);
 });
 
-describe('trees that share all leaves but one', () => {
+describe('trees that share all leaves except one', () => {
   const LEAVES = 150;
   const VERSIONS = 10;
 
@@ -63,16 +63,13 @@ describe('trees that share all leaves but one', () => {
     return { store, tops, ids: [...chunks.stored.keys()].sort(), marked };
   }
 
-  test.each([1, 4, 256])(
-    'are read once where there is room, each chunk, though it is of another part of %i',
-    async (of) => {
-      const { store, ids, marked } = await versions();
-      await marked(new Marks(store, { index: 0, of }, ids.length));
-      expect(store.counts.read).toBe(ids.length);
-    },
-  );
+  test.each([1, 4, 256])('each chunk is read once if there is room for all ids, in part 0 of %i', async (of) => {
+    const { store, ids, marked } = await versions();
+    await marked(new Marks(store, { index: 0, of }, ids.length));
+    expect(store.counts.read).toBe(ids.length);
+  });
 
-  test('are marked alike however little room there is', async () => {
+  test('the marks are the same with little room', async () => {
     const { store, ids, marked } = await versions();
     for (let index = 0; index < 256; index += 32) {
       const part = { index, of: 256 };
@@ -85,7 +82,7 @@ describe('trees that share all leaves but one', () => {
     }
   });
 
-  test('are not read to the end where they turn out to be too many for one part', async () => {
+  test('marking stops early if there are too many ids for one part', async () => {
     const { store, tops, ids, marked } = await versions();
     const marks = new Marks(store, ALL_IDS, 20);
     await marks.addBelow(at(tops, 0));

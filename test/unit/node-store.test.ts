@@ -9,7 +9,7 @@ function leaf(key: number): Leaf {
   return { level: 0, keys: [key], bytes, ends: Uint32Array.of(bytes.length), weights: undefined, count: 1, weight: 1 };
 }
 
-/** Chunks whose writes wait until they are let through, or fail. */
+/** A chunk store whose writes wait for a gate. */
 class GatedChunks extends MemoryChunks {
   readonly gate = Promise.withResolvers<void>();
 
@@ -24,7 +24,7 @@ async function keysOf(chunks: ChunkStore, refs: readonly NodeRef[], store = node
   return nodes.map((node) => (isLeaf(node) ? node.keys[0] : undefined));
 }
 
-test('a node that is on its way to the store can be read before it is there', async () => {
+test('a read finds a node whose write is in flight', async () => {
   const chunks = new GatedChunks();
   const store = nodeStore({ cacheBytes: 0 }, chunks);
   const refs = [1, 2, 3].map((key) => NodeRef.to(leaf(key)));
@@ -37,7 +37,7 @@ test('a node that is on its way to the store can be read before it is there', as
   expect(store.counts.written).toBe(3);
 });
 
-test('a node that did not get to the store fails the save, and is no missing chunk until then', async () => {
+test('a failed early write fails the save, and reads still find the node', async () => {
   const chunks = new GatedChunks();
   const store = nodeStore({ cacheBytes: 0 }, chunks);
   const refs = [NodeRef.to(leaf(1))];
@@ -47,7 +47,7 @@ test('a node that did not get to the store fails the save, and is no missing chu
   expect(await keysOf(chunks, refs, store)).toEqual([1]);
 });
 
-test('early writes wait for room, so that memory does not fill with what is on its way', async () => {
+test('early writes wait when too many bytes are in flight', async () => {
   const chunks = new GatedChunks();
   const store = nodeStore({}, chunks);
   const bytes = encodeValue(new Uint8Array(3_000_000));

@@ -18,7 +18,7 @@ const whole: [string, Value][] = [
   ['an inner node with weights', [2, ['a0', 'b'], TWO_IDS, [10, 1], [2 ** 32, 1]]],
 ];
 
-/** The node in its canonical bytes, or 'corrupt'. Any other error is the test's to show. */
+/** The canonical bytes of the decoded node, or 'corrupt'. The test fails on any other error. */
 function reencoded(bytes: Uint8Array): string {
   try {
     return toHex(encodeNode(decodeNode(bytes)));
@@ -31,15 +31,15 @@ function reencoded(bytes: Uint8Array): string {
 describe.each(whole)('%s', (_, parts) => {
   const bytes = encodeValue(parts);
 
-  test('is read and written as it was', () => {
+  test('a decoded node has the same bytes again', () => {
     expect(reencoded(bytes)).toBe(toHex(bytes));
   });
 
-  test('is corrupt wherever it ends too early', () => {
+  test('a truncated node is corrupt', () => {
     for (const beginning of truncations(bytes)) expect(reencoded(beginning)).toBe('corrupt');
   });
 
-  test('is corrupt or a node, whatever bytes are changed', () => {
+  test('damaged bytes are corrupt or a node', () => {
     for (const altered of bitFlips(bytes)) reencoded(altered);
     fc.assert(
       fc.property(damaged(bytes), (altered) => reencoded(altered).length > 0),
@@ -49,22 +49,22 @@ describe.each(whole)('%s', (_, parts) => {
 });
 
 test.each<[string, Value]>([
-  ['no array', { level: 0 }],
+  ['a map instead of an array', { level: 0 }],
   ['a leaf with too few parts', [0, [1]]],
   ['a leaf with too many parts', [0, [1], [1], [1], [1]]],
   ['an inner node with too few parts', [1, [1], ID]],
   ['an inner node with too many parts', [1, [1], ID, [1], [1], [1]]],
   ['a level below 0', [-1, [1], [1]]],
-  ['a level that is no whole number', [0.5, [1], [1]]],
-  ['no keys', [0, [], []]],
+  ['a fractional level', [0.5, [1], [1]]],
+  ['a leaf without keys', [0, [], []]],
   ['an inner node without children', [1, [], new Uint8Array(), []]],
   ['a key twice', [0, [1, 0], [1, 2]]],
   ['descending number keys', [0, [5, -1], [1, 2]]],
   ['descending string keys', [0, ['b', 'a'], [1, 2]]],
   ['keys of both kinds', [0, ['a', 1], [1, 2]]],
-  ['keys of both kinds, the other way', [0, [1, 'a'], [1, 2]]],
+  ['keys of both kinds in reverse order', [0, [1, 'a'], [1, 2]]],
   ['a key below 0', [0, [-1], [1]]],
-  ['a key that is no whole number', [0, [1.5], [1]]],
+  ['a fractional key', [0, [1.5], [1]]],
   ['a key beyond 2^53', [0, [2 ** 53 - 1, 1], [1, 2]]],
   ['a key that is neither number nor string', [0, [null], [1]]],
   ['fewer values than keys', [0, [1, 1], [1]]],
@@ -72,13 +72,13 @@ test.each<[string, Value]>([
   ['fewer weights than keys', [0, [1, 1], [1, 2], [1]]],
   ['a weight below 0', [0, [1], [1], [-1]]],
   ['fewer ids than keys', [1, [1, 1], ID, [1, 1]]],
-  ['ids that are no bytes', [1, [1], 'id', [1]]],
-  ['a count that is no number', [1, [1], ID, ['1']]],
-])('%s is no node', (_, parts) => {
+  ['ids that are not bytes', [1, [1], 'id', [1]]],
+  ['a count that is not a number', [1, [1], ID, ['1']]],
+])('%s is refused', (_, parts) => {
   expect(() => decodeNode(encodeValue(parts))).toThrow(ChunkCorruptError);
 });
 
-test('keys that claim to be 4 billion are no node, and nothing is allocated for them', () => {
+test('an array that claims 4 billion keys is refused without allocating them', () => {
   expect(() => decodeNode(Uint8Array.of(0x93, 0, 0xdd, 0xff, 0xff, 0xff, 0xff, 1))).toThrow(ChunkCorruptError);
   expect(() => decodeNode(Uint8Array.of(0x93, 0, 0x91, 1, 0xdd, 0xff, 0xff, 0xff, 0xff))).toThrow(ChunkCorruptError);
 });

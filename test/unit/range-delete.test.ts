@@ -11,7 +11,7 @@ import { sheetEntry } from '../support/sheet-model.ts';
 
 const shape = SMALL_SHAPE;
 
-/** A saved state with one map of these keys. */
+/** A saved state with one map that has these keys. */
 async function saved(store: NodeStore, keys: Iterable<number>, value: Value = 'value'): Promise<State> {
   const draft = new Draft(store);
   const map = draft.map('cells', 'number', { buffers: true });
@@ -30,7 +30,7 @@ async function flushedHash(store: NodeStore, draft: Draft): Promise<string> {
 const KEYS = 20_000;
 const all = (): number[] => Array.from({ length: KEYS }, (_, key) => key);
 
-test('deleting a range of a thousand leaves reads a few nodes of each level, and the result is canonical', async () => {
+test('deleting a range of a thousand leaves reads a few nodes per level and gives a canonical tree', async () => {
   const chunks = new MemoryChunks();
   const state = await saved(nodeStore({ shape }, chunks), all());
   expect(chunks.stored.size).toBeGreaterThan(500);
@@ -39,7 +39,7 @@ test('deleting a range of a thousand leaves reads a few nodes of each level, and
   const draft = new Draft(store, state);
   draft.map('cells', 'number', { buffers: true }).deleteRange({ from: 1001, to: KEYS - 1001 });
   await draft.state();
-  // Two nodes at the borders, and those behind them up to where nodes end as they ended.
+  // Two nodes at the borders, and the nodes after them up to an old chunk boundary.
   expect(store.counts.read).toBeLessThanOrEqual(6 * levels);
 
   const fresh = nodeStore({ shape });
@@ -47,7 +47,7 @@ test('deleting a range of a thousand leaves reads a few nodes of each level, and
   expect(await flushedHash(store, draft)).toBe(await flushedHash(fresh, new Draft(fresh, await saved(fresh, rest))));
 });
 
-test('deleting a whole map reads one node of each level, and no node that goes is needed', async () => {
+test('deleting a whole map reads one node per level, and needs no removed node', async () => {
   const chunks = new MemoryChunks();
   const state = await saved(nodeStore({ shape }, chunks), all());
   const levels = state.maps.get('cells')?.tree.top?.level ?? 0;
@@ -65,7 +65,7 @@ test('deleting a whole map reads one node of each level, and no node that goes i
   expect((await again.state()).maps.size).toBe(0);
 });
 
-test('a range takes the edits that wait in it along, and leaves no deletions behind', async () => {
+test('a range delete removes buffered edits in its range and leaves no tombstones', async () => {
   const store = nodeStore({ shape });
   const draft = new Draft(
     store,
@@ -75,7 +75,7 @@ test('a range takes the edits that wait in it along, and leaves no deletions beh
     ),
   );
   const map = draft.map('cells', 'number', { buffers: true });
-  for (let key = 1; key < 2 * KEYS; key += 500) map.put(key, 'waits');
+  for (let key = 1; key < 2 * KEYS; key += 500) map.put(key, 'buffered');
   expect((await draft.state()).maps.get('cells')?.buffer.top?.count).toBe(80);
   map.deleteRange({ from: 0, to: 2 * KEYS - 1000 });
   const cells = (await draft.state()).maps.get('cells');
@@ -84,7 +84,7 @@ test('a range takes the edits that wait in it along, and leaves no deletions beh
   expect(await Array.fromAsync(map.items())).toHaveLength(502);
 });
 
-test('deleting rows of a sheet takes one range, however many stripes of columns there are', async () => {
+test('deleting rows of a sheet takes one range for any number of stripes', async () => {
   const chunks = new MemoryChunks();
   const stripes = 2000;
   const state = await saved(
@@ -102,7 +102,7 @@ test('deleting rows of a sheet takes one range, however many stripes of columns 
   expect((await sheetOf(draft).usedRange()).rows).toBe(108);
 });
 
-test('deleting a column of every row holds few keys at once, and what is deleted twice is gone once', async () => {
+test('deleting a column of all rows holds few keys at a time, and deletes may overlap', async () => {
   const store = nodeStore();
   const state = await saved(
     store,
@@ -124,7 +124,7 @@ test('deleting a column of every row holds few keys at once, and what is deleted
   expect(stateHash(store.platform, cellsOnly(left))).toBe(stateHash(fresh.platform, expected));
 });
 
-test('a batch counts the ranges that it holds, and a long one is applied before a key is asked for', async () => {
+test('a batch counts the memory of its ranges, and a long batch is applied before a lookup', async () => {
   const store = nodeStore({ shape });
   const draft = new Draft(store, await saved(store, all()));
   const map = draft.map('cells', 'number', { buffers: true });
@@ -136,7 +136,7 @@ test('a batch counts the ranges that it holds, and a long one is applied before 
   expect(draft.heldBytes).toBe(0);
 });
 
-test('a draft counts nodes and large values that a reader by order had applied, until they are saved', async () => {
+test('a draft counts unsaved nodes and large values after a read by order has applied its edits', async () => {
   const store = nodeStore({ shape });
   const draft = new Draft(store);
   const map = draft.map('cells', 'number', { buffers: true });
@@ -150,14 +150,14 @@ test('a draft counts nodes and large values that a reader by order had applied, 
   expect(draft.heldBytes).toBe(0);
 });
 
-test('a batch counts the keys that it deletes, long ones by their length', () => {
+test('a batch counts the length of deleted keys', () => {
   const draft = new Draft(nodeStore());
   const map = draft.map('texts', 'string');
   for (let i = 0; i < 1000; i++) map.delete(`${i}`.padEnd(1000));
   expect(draft.heldBytes).toBeGreaterThan(1_000_000);
 });
 
-test('a range with bounds or a period that the map cannot have is refused', () => {
+test('a range with wrong bounds or a wrong period is refused', () => {
   const draft = new Draft(nodeStore());
   const numbers = draft.map('numbers', 'number');
   const texts = draft.map('texts', 'string');

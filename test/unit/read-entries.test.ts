@@ -16,7 +16,7 @@ beforeEach(() => {
   log = newLogId();
 });
 
-/** Segments of so many entries each; all but the last end with End Segment, which counts. */
+/** Segments of these lengths. All except the last end with an End Segment entry, which counts. */
 async function build(store: LogStore, lengths: readonly number[], missing: readonly Position[] = []): Promise<void> {
   for (const [segment, length] of lengths.entries()) {
     for (let entry = 0; entry < length; entry++) {
@@ -82,21 +82,24 @@ describe('reading entries', () => {
     [3, 5],
     [8, 2],
     [100, 4],
-  ])('gives every run in order, %d entries a request, %d requests at once', async (rangeEntries, concurrency) => {
-    const store = new MemoryLogStore({ pageItems: 3 });
-    await build(store, lengths);
-    const options = { rangeEntries, concurrency };
-    for (const [i, first] of all.entries()) {
-      const [segment = 0, entry = 0] = first.split('/').map(Number);
-      expect(await read(store, { from: at(segment, entry), to: 'end' }, options)).toEqual(all.slice(i));
-      expect(await read(store, { from: at(0, 0), to: at(segment, entry) }, options)).toEqual(all.slice(0, i));
-      expect(await read(store, { from: at(segment, entry), to: at(3, 5) }, options).catch(() => 'refused')).toEqual(
-        i <= all.indexOf('3/5') ? all.slice(i, all.indexOf('3/5')) : 'refused',
-      );
-    }
-  });
+  ])(
+    'every range is read in order with %d entries per request and %d concurrent requests',
+    async (rangeEntries, concurrency) => {
+      const store = new MemoryLogStore({ pageItems: 3 });
+      await build(store, lengths);
+      const options = { rangeEntries, concurrency };
+      for (const [i, first] of all.entries()) {
+        const [segment = 0, entry = 0] = first.split('/').map(Number);
+        expect(await read(store, { from: at(segment, entry), to: 'end' }, options)).toEqual(all.slice(i));
+        expect(await read(store, { from: at(0, 0), to: at(segment, entry) }, options)).toEqual(all.slice(0, i));
+        expect(await read(store, { from: at(segment, entry), to: at(3, 5) }, options).catch(() => 'refused')).toEqual(
+          i <= all.indexOf('3/5') ? all.slice(i, all.indexOf('3/5')) : 'refused',
+        );
+      }
+    },
+  );
 
-  test('gives nothing at the end of the log', async () => {
+  test('the end of the log has no entries', async () => {
     const store = new MemoryLogStore();
     await build(store, [3, 5]);
     expect(await read(store, { from: at(1, 5), to: 'end' })).toEqual([]);
@@ -105,7 +108,7 @@ describe('reading entries', () => {
     expect(await read(store, { from: at(0, 0), to: at(1, 5) })).toEqual([...places(0, 0, 3), ...places(1, 0, 5)]);
   });
 
-  test('reads a short tail in one request where the newest segment is known, and in two where not', async () => {
+  test('a short tail takes one request if the newest segment is known, otherwise two', async () => {
     const requests: string[] = [];
     const store = recordRequests(new MemoryLogStore(), requests);
     await build(store, [3]);
@@ -117,7 +120,7 @@ describe('reading entries', () => {
     expect(requests).toEqual(['newestSegments', 'entries']);
   });
 
-  test('has no more requests under way than allowed, and reads ahead of a slow reader no further', async () => {
+  test('the number of requests is limited, even with a slow reader', async () => {
     let open = 0;
     let most = 0;
     let started = 0;
@@ -145,7 +148,7 @@ describe('reading entries', () => {
     expect(started).toBe(40);
   });
 
-  test('a reader who stops early, or meets an error, leaves nothing behind', async () => {
+  test('a reader that stops early or fails leaves no rejection behind', async () => {
     const store = new MemoryLogStore();
     await build(store, [40], [at(0, 30), at(0, 35)]);
     for await (const page of readEntries({ store, types: RESERVED_TYPES, rangeEntries: 5 }, log, {
@@ -156,22 +159,22 @@ describe('reading entries', () => {
       break;
     }
     await expect(read(store, { from: at(0, 20), to: at(0, 40) })).rejects.toMatchObject({ entry: 30 });
-    // Ranges that were under way have failed by now too; vitest reports a rejection that nobody handled.
+    // Other ranges have failed by now too. Vitest reports unhandled rejections.
     await new Promise((resolve) => setImmediate(resolve));
   });
 });
 
 describe('gaps', () => {
   test.each<[string, Position, EntryRange]>([
-    ['in the first range', at(1, 2), { from: at(1, 0), to: 'end' }],
-    ['in a later range', at(1, 9), { from: at(1, 0), to: 'end' }],
-    ['at the start of a run', at(1, 5), { from: at(1, 5), to: at(1, 8) }],
-    ['at the end of a run', at(1, 7), { from: at(1, 5), to: at(1, 8) }],
-    ['at the end of a range', at(1, 3), { from: at(1, 0), to: at(1, 12) }],
-    ['at the start of a segment', at(1, 1), { from: at(0, 0), to: 'end' }],
-    ['in an earlier segment', at(0, 6), { from: at(0, 0), to: at(1, 3) }],
-    ['right before the start', at(1, 4), { from: at(1, 5), to: 'end' }],
-  ])('%s are errors that name the entry', async (_where, gap, range) => {
+    ['a gap in the first range', at(1, 2), { from: at(1, 0), to: 'end' }],
+    ['a gap in a later range', at(1, 9), { from: at(1, 0), to: 'end' }],
+    ['a gap at the start of a run', at(1, 5), { from: at(1, 5), to: at(1, 8) }],
+    ['a gap at the end of a run', at(1, 7), { from: at(1, 5), to: at(1, 8) }],
+    ['a gap at the end of a range', at(1, 3), { from: at(1, 0), to: at(1, 12) }],
+    ['a gap at the start of a segment', at(1, 1), { from: at(0, 0), to: 'end' }],
+    ['a gap in an earlier segment', at(0, 6), { from: at(0, 0), to: at(1, 3) }],
+    ['a gap right before the start', at(1, 4), { from: at(1, 5), to: 'end' }],
+  ])('%s is an error that names the entry', async (_where, gap, range) => {
     const store = new MemoryLogStore();
     await build(store, [8, 14], [gap]);
     const reading = read(store, range);
@@ -179,13 +182,13 @@ describe('gaps', () => {
     await expect(reading).rejects.toMatchObject({ log, segment: gap.segment, entry: gap.entry });
   });
 
-  test('outside of what is read do not matter', async () => {
+  test('gaps outside the range do not matter', async () => {
     const store = new MemoryLogStore();
     await build(store, [8, 14], [at(0, 2), at(1, 9)]);
     expect(await read(store, { from: at(0, 4), to: at(1, 9) })).toEqual([...places(0, 4, 8), ...places(1, 0, 9)]);
   });
 
-  test('are entries beyond the end', async () => {
+  test('a range beyond the end of the log is a gap', async () => {
     const store = new MemoryLogStore();
     await build(store, [3, 5]);
     const gap = async (range: EntryRange, place: object) => {
@@ -201,7 +204,7 @@ describe('gaps', () => {
     await gap({ from: at(7, 0), to: 'end' }, { segment: 7, entry: 0 });
   });
 
-  test('are segments that are not the newest and have no End Segment entry', async () => {
+  test('a segment without End Segment entry is a gap unless it is the newest', async () => {
     const store = new MemoryLogStore();
     await build(store, [8, 5], [at(0, 7)]);
     for (const to of ['end', at(1, 2)] as const) {
@@ -211,7 +214,7 @@ describe('gaps', () => {
     }
   });
 
-  test('are segments that are missing as a whole', async () => {
+  test('a missing segment is a gap', async () => {
     const store = new MemoryLogStore();
     await build(store, [8]);
     await store.createLog({ log, segment: 2, created: NOON }, entryAt(log, at(2, 0)));
@@ -228,7 +231,7 @@ describe('stale reads', () => {
     ['the end of a segment', ({ segment, entry }) => segment === 0 && entry > 4],
     ['a whole segment', ({ segment }) => segment === 1],
     ['everything', () => true],
-  ])('that do not show %s are repeated consistently', async (_what, hidden) => {
+  ])('stale reads without %s are repeated consistently', async (_what, hidden) => {
     const store = new StaleStore({ pageItems: 3 });
     await build(store, [10, 2, 6]);
     store.hidden = hidden;
@@ -240,7 +243,7 @@ describe('stale reads', () => {
     expect(store.consistentReads).toBeGreaterThan(0);
   });
 
-  test('that show everything are not repeated', async () => {
+  test('reads without gaps are not repeated', async () => {
     const store = new StaleStore();
     await build(store, [10, 2, 6]);
     await read(store, { from: at(0, 0), to: at(2, 6) });
@@ -248,28 +251,28 @@ describe('stale reads', () => {
     expect(store.consistentReads).toBe(0);
   });
 
-  test('may miss the newest entries, which are no gap', async () => {
+  test('stale reads may miss the newest entries', async () => {
     const store = new StaleStore();
     await build(store, [3, 20]);
     store.hidden = ({ segment, entry }) => segment === 1 && entry > 9;
     expect(await read(store, { from: at(1, 0), to: 'end' })).toEqual(places(1, 0, 10));
   });
 
-  test('follow into a segment that was started while they went on', async () => {
+  test('a read continues into a segment that was started meanwhile', async () => {
     const store = new MemoryLogStore();
     await build(store, [3, 5]);
     expect(await read(store, { from: at(0, 0), to: 'end', newestSegment: 0 })).toHaveLength(8);
   });
 });
 
-test('what lies backwards or in no log is refused', async () => {
+test('a range that goes backwards or has no log is refused', async () => {
   const store = new MemoryLogStore();
   await expect(read(store, { from: at(0, 0), to: 'end' })).rejects.toThrow(LogNotFoundError);
   await build(store, [3, 5]);
   await expect(read(store, { from: at(1, 0), to: at(0, 2) })).rejects.toThrow(PositionInvalidError);
 });
 
-test('of large entries, a page of each range at most is read ahead', async () => {
+test('at most one page of each range is read ahead', async () => {
   const pageItems = 3;
   let given = 0;
   class CountedStore extends MemoryLogStore {
@@ -295,6 +298,6 @@ test('of large entries, a page of each range at most is read ahead', async () =>
     read += page.length;
   }
   expect(read).toBe(400);
-  // The page that was just handed out is one of them.
+  // The count includes the page that was just yielded.
   expect(ahead).toBe(concurrency * pageItems);
 });

@@ -33,7 +33,7 @@ const store = nodeStore();
 const root = rootOfState(await savedSheet(store, SMALL_SHEET));
 const { id, stored } = encodeRoot(nativePlatform, root);
 
-/** What a reader finds: the state hash of a root of this place, or which of the two errors. */
+/** The state hash that a reader finds in a root of this place, or 'refused'. */
 function found(bytes: Uint8Array, expectedId?: string): string {
   try {
     const read = decodeRoot(nativePlatform, bytes, { ...PLACE, id: expectedId });
@@ -45,7 +45,7 @@ function found(bytes: Uint8Array, expectedId?: string): string {
   }
 }
 
-/** The fields of a root as stored, from which tests make roots that no writer makes. */
+/** The fields of a stored root, for roots that no writer makes. */
 function fields(): Record<string, Value> {
   return {
     format: 1,
@@ -62,7 +62,7 @@ function pack(value: Value): Uint8Array {
   return packChunk(nativePlatform, encodeValue(value));
 }
 
-/** A root that agrees with itself, whatever its map is. */
+/** A root with any map and the hash that fits it. */
 function packWithMap(name: Value, kind: Value, top: Value): Uint8Array {
   const topId = top instanceof Uint8Array ? chunkId(nativePlatform, top) : top;
   const hash = nativePlatform.sha256(encodeValue([{}, [[name, kind, topId]]]));
@@ -70,33 +70,33 @@ function packWithMap(name: Value, kind: Value, top: Value): Uint8Array {
 }
 
 describe('a root', () => {
-  test('is read back, and the sheet with it', async () => {
+  test('a root is read back with its sheet', async () => {
     const read = decodeRoot(nativePlatform, stored, { ...PLACE, id });
     expect(read).toEqual(root);
     expect(await sheetRows(store, read.state)).toEqual(await sheetRows(store, root.state));
     expect((await sheetRows(store, read.state))[4]?.[1]).toBe('large '.repeat(1000));
   });
 
-  test('made by hand of the same fields is the same', () => {
+  test('a root made by hand from the same fields has the same bytes', () => {
     expect(found(pack(fields()))).toBe(stateHash(nativePlatform, EMPTY_STATE));
     expect(pack(fields())).toEqual(encodeRoot(nativePlatform, rootOfState(EMPTY_STATE)).stored);
   });
 
-  test('is refused wherever it ends too early', () => {
+  test('a truncated root is refused', () => {
     for (const beginning of truncations(stored)) {
       expect(found(beginning, id)).toBe('refused');
       expect(found(beginning)).toBe('refused');
     }
   });
 
-  test('is refused or says the same of the state, whichever bit is turned, also where no id is known', () => {
+  test('a root with a flipped bit is refused or has the same state, with and without a known id', () => {
     for (const altered of bitFlips(stored)) {
       expect(['refused', root.stateHash]).toContain(found(altered, id));
       expect(['refused', root.stateHash]).toContain(found(altered));
     }
   });
 
-  test('is refused or says the same of the state, whatever bytes are changed, compressed or not', () => {
+  test('a damaged root is refused or has the same state, compressed or not', () => {
     const hash = stateHash(nativePlatform, EMPTY_STATE);
     const plain = encodeValue(fields());
     fc.assert(
@@ -108,13 +108,13 @@ describe('a root', () => {
     );
   });
 
-  test('of another log is refused, with the place where it was found', () => {
+  test('a root of another log is refused with the place of its entry', () => {
     const read = () => decodeRoot(nativePlatform, stored, { log: OTHER_LOG, position: POSITION, id });
     expect(read).toThrow(RootInvalidError);
     expect(read).toThrow(`[log ${OTHER_LOG}, segment 2, entry 7]`);
   });
 
-  test('of another position is refused', () => {
+  test('a root of another position is refused', () => {
     for (const position of [
       { segment: 2, entry: 8 },
       { segment: 1, entry: 7 },
@@ -123,67 +123,67 @@ describe('a root', () => {
     }
   });
 
-  test('under the id of another is refused', () => {
+  test('a root under the id of another root is refused', () => {
     const other = encodeRoot(nativePlatform, rootOfState(EMPTY_STATE)).id;
     expect(() => decodeRoot(nativePlatform, stored, { ...PLACE, id: other })).toThrow(ChunkCorruptError);
   });
 
-  test('that lies about the hash of its state is refused', () => {
+  test('a root with a wrong state hash is refused', () => {
     const lying = packChunk(nativePlatform, encodeValue({ ...fields(), meta: { another: 1 } }));
     expect(() => decodeRoot(nativePlatform, lying, PLACE)).toThrow(RootInvalidError);
     expect(() => decodeRoot(nativePlatform, lying, PLACE)).toThrow(/does not have the hash/);
   });
 
   test.each<[string, Value]>([
-    ['of a newer form', { ...fields(), format: 2 }],
-    ['that is no record', [1, 2, 3]],
+    ['with a newer format', { ...fields(), format: 2 }],
+    ['with an array instead of a record', [1, 2, 3]],
     ...Object.keys(fields()).map((name): [string, Value] => [`without ${name}`, { ...fields(), [name]: null }]),
     ['whose log id is too short', { ...fields(), log: Uint8Array.of(1, 2) }],
-    ['whose log id is no UUID', { ...fields(), log: new Uint8Array(16).fill(0x11) }],
-    ['whose segment is no number', { ...fields(), position: [Number.NaN, POSITION.entry] }],
-    ['whose entry is no whole number', { ...fields(), position: [POSITION.segment, POSITION.entry + 0.5] }],
+    ['whose log id is not a UUID', { ...fields(), log: new Uint8Array(16).fill(0x11) }],
+    ['whose segment is not a number', { ...fields(), position: [Number.NaN, POSITION.entry] }],
+    ['whose entry is not a whole number', { ...fields(), position: [POSITION.segment, POSITION.entry + 0.5] }],
     ['whose reducer has no version', { ...fields(), reducer: ['spreadsheet'] }],
-    ['whose maps are no arrays', { ...fields(), maps: [1] }],
-  ])('%s is refused', (_, value) => {
+    ['whose maps are not arrays', { ...fields(), maps: [1] }],
+  ])('a root %s is refused', (_, value) => {
     expect(() => decodeRoot(nativePlatform, pack(value), PLACE)).toThrow(RootInvalidError);
   });
 
   test.each<[string, Value, Value, Value]>([
     ['without a name', 1, 'number', encodeValue([0, [1], [1]])],
-    ['of an unknown kind', 'cells', 'date', encodeValue([0, [1], [1]])],
-    ['whose top is no bytes', 'cells', 'number', 'top'],
+    ['with an unknown kind', 'cells', 'date', encodeValue([0, [1], [1]])],
+    ['whose top is not bytes', 'cells', 'number', 'top'],
     ['whose top is empty', 'cells', 'number', new Uint8Array()],
-    ['whose top is no node', 'cells', 'number', encodeValue([0, [], []])],
-    ['of number keys that are strings', 'cells', 'number', encodeValue([0, ['a'], [1]])],
-    ['of string keys that are numbers', 'rows', 'string', encodeValue([0, [1], [1]])],
-  ])('with a map %s is refused though it agrees with itself', (_, name, kind, top) => {
+    ['whose top is not a node', 'cells', 'number', encodeValue([0, [], []])],
+    ['with strings as number keys', 'cells', 'number', encodeValue([0, ['a'], [1]])],
+    ['with numbers as string keys', 'rows', 'string', encodeValue([0, [1], [1]])],
+  ])('a root with a map %s is refused although its hash is right', (_, name, kind, top) => {
     expect(found(packWithMap('cells', 'number', encodeValue([0, [1], [1]])))).not.toBe('refused');
     expect(found(packWithMap(name, kind, top))).toBe('refused');
   });
 });
 
-describe('a root that nobody could read is not made', { tags: ['I2'] }, () => {
+describe('an unreadable root', { tags: ['I2'] }, () => {
   const leaf = (weight: number, value: Uint8Array): Leaf => {
     const ends = new Uint32Array([value.length]);
     return { level: 0, keys: [1], bytes: value, ends, weights: [weight], count: 1, weight };
   };
   const stateOf = (top: Leaf, maps: number): State => {
-    const layers = withoutBuffer({ kind: 'number', top });
-    return { meta: {}, maps: new Map(Array.from({ length: maps }, (_, i) => [String(1000 + i), layers])) };
+    const map = withoutBuffer({ kind: 'number', top });
+    return { meta: {}, maps: new Map(Array.from({ length: maps }, (_, i) => [String(1000 + i), map])) };
   };
   const refusal = { code: 'STATE_UNSUPPORTED', stopsLog: true, log: LOG, segment: 2, entry: 6 };
 
-  test.each([-1, 1.5, 2 ** 60])('with a weight of %d', (weight) => {
+  test.each([-1, 1.5, 2 ** 60])('the encoder refuses a weight of %d', (weight) => {
     const rooted = { ...PLACE, reducer: root.reducer, state: stateOf(leaf(weight, encodeValue('x')), 1) };
     expect(() => encodeRoot(nativePlatform, rooted)).toThrow(expect.objectContaining(refusal));
   });
 
-  test('by a reducer whose version is no number', () => {
+  test('the encoder refuses a reducer version that is not a number', () => {
     const rooted = { ...PLACE, reducer: { name: 'spreadsheet', version: Number.NaN }, state: EMPTY_STATE };
     expect(() => encodeRoot(nativePlatform, rooted)).toThrow(expect.objectContaining(refusal));
   });
 
-  test('over the limit of a chunk', () => {
+  test('the encoder refuses a root above the limit of a chunk', () => {
     const state = stateOf(leaf(1, encodeValue(new Uint8Array(1024 * 1024))), 64);
     expect(() => encodeRoot(nativePlatform, { ...PLACE, reducer: root.reducer, state })).toThrow(
       expect.objectContaining({ ...refusal, message: expect.stringContaining('64 maps') }),
@@ -191,11 +191,11 @@ describe('a root that nobody could read is not made', { tags: ['I2'] }, () => {
   });
 });
 
-describe('a root travels', () => {
+describe('a saved root', () => {
   const blobs = new MemoryBlobStore();
   const encoded = (bytes: number) => ({ id, stored: new Uint8Array(bytes) });
 
-  test('in its entry up to the limit, in an object beyond', async () => {
+  test('a root is inline up to the limit, and an object above it', async () => {
     expect(await saveRoot(blobs, PLACE, encoded(INLINE_ROOT_BYTES))).toEqual({
       inline: new Uint8Array(INLINE_ROOT_BYTES),
     });
@@ -204,7 +204,7 @@ describe('a root travels', () => {
     expect((await blobs.get(key))?.length).toBe(INLINE_ROOT_BYTES + 1);
   });
 
-  test('and is found again, or missed', async () => {
+  test('a saved root is loaded, and a missing or wrong object is an error', async () => {
     const key = rootKey(LOG, POSITION, id);
     await blobs.put(key, stored);
     const stores = { blobs, platform: nativePlatform };

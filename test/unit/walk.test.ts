@@ -15,32 +15,32 @@ import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 const AT_ONCE = 16;
 const KEYS = 6_000;
 
-/** Chunks that are read in rounds: all that is asked for meanwhile is let through together. */
+/** A chunk store that answers reads in rounds: all reads requested so far together. */
 class RoundsOfChunks implements ChunkStore {
   readonly rounds: number[] = [];
   readonly #inner: ChunkStore;
-  #waiting: PromiseWithResolvers<void>[] = [];
+  #pending: PromiseWithResolvers<void>[] = [];
 
   constructor(inner: ChunkStore) {
     this.#inner = inner;
   }
 
   async get(id: ChunkId): Promise<Uint8Array | undefined> {
-    const turn = Promise.withResolvers<void>();
-    this.#waiting.push(turn);
-    await turn.promise;
+    const read = Promise.withResolvers<void>();
+    this.#pending.push(read);
+    await read.promise;
     return this.#inner.get(id);
   }
 
   put(): Promise<void> {
-    throw new Error('nobody writes here');
+    throw new Error('a walk does not write');
   }
 
   get reads(): number {
     return this.rounds.reduce((sum, round) => sum + round, 0);
   }
 
-  /** Lets reads through until something is done. */
+  /** Answers reads until a promise resolves or rejects. */
   async until<T>(done: Promise<T>): Promise<T> {
     let isDone = false;
     const noted = done.finally(() => {
@@ -48,16 +48,16 @@ class RoundsOfChunks implements ChunkStore {
     });
     noted.catch(() => undefined);
     for (;;) {
-      // Whoever waits for nothing but these has come as far as that now.
+      // Let all code run that does not wait for a read.
       for (let i = 0; i < 3; i++) await setImmediate();
       if (isDone) return noted;
-      if (this.#waiting.length > 0) this.rounds.push(this.#waiting.length);
-      for (const turn of this.#waiting.splice(0)) turn.resolve();
+      if (this.#pending.length > 0) this.rounds.push(this.#pending.length);
+      for (const read of this.#pending.splice(0)) read.resolve();
     }
   }
 }
 
-/** A tree of several levels, saved, in which some values are chunks of their own. */
+/** A saved tree of several levels with some large values. */
 async function largeTree(): Promise<{ readonly chunks: MemoryChunks; readonly top: Inner }> {
   const chunks = new MemoryChunks();
   const store = nodeStore({ shape: SMALL_SHAPE, cacheBytes: 0 }, chunks);
@@ -79,7 +79,7 @@ function reader(chunks: ChunkStore): NodeStore {
   return nodeStore({ shape: SMALL_SHAPE, cacheBytes: 0 }, chunks);
 }
 
-/** The chunks below a node, told plainly. */
+/** The chunks below a node, by a simple recursion. */
 async function* plainWalk(store: NodeStore, node: Node): AsyncGenerator<ReachedChunk> {
   if (isLeaf(node)) {
     for (let i = 0; i < node.keys.length; i++) {
@@ -95,7 +95,7 @@ async function* plainWalk(store: NodeStore, node: Node): AsyncGenerator<ReachedC
   }
 }
 
-/** What is yielded, and the error that it ends with. */
+/** The yielded chunks and the final error. */
 async function outcomeOf(walk: AsyncIterable<ReachedChunk>) {
   const reached: ReachedChunk[] = [];
   try {
@@ -106,7 +106,7 @@ async function outcomeOf(walk: AsyncIterable<ReachedChunk>) {
   }
 }
 
-test('a walk has 16 chunks on their way at once, reads each node once, and tells what one at a time would', async () => {
+test('a walk fetches 16 chunks in parallel, reads each node once, and gives the result of a simple recursion', async () => {
   const { chunks, top } = await largeTree();
   const plain = await Array.fromAsync(plainWalk(reader(chunks), top));
   const nodes = plain.filter(({ holds }) => holds !== 'value').length;
@@ -119,7 +119,7 @@ test('a walk has 16 chunks on their way at once, reads each node once, and tells
   expect(gated.rounds.length).toBeLessThan(nodes / 8);
 });
 
-test('a walk of what two trees do not share has many on their way though these lie far apart', async () => {
+test('a walk that skips shared chunks fetches distant chunks in parallel', async () => {
   const { chunks, top } = await largeTree();
   const leaves = (await Array.fromAsync(plainWalk(reader(chunks), top))).filter(({ holds }) => holds === 'leaf');
   const wanted = new Set(leaves.filter((_, i) => i % 20 === 0).map(({ id }) => id));
@@ -131,20 +131,20 @@ test('a walk of what two trees do not share has many on their way though these l
   expect(gated.rounds.length).toBeLessThan(gated.reads / 4);
 });
 
-test('a walk reads no further ahead than a few chunks of each level, however slowly it is followed', async () => {
+test('a walk reads only a few chunks per level ahead of a slow consumer', async () => {
   const { chunks, top } = await largeTree();
   const gated = new RoundsOfChunks(chunks);
   const walk = walkChunks(reader(gated), top, { values: true });
   let followed = 0;
   for (let next = await gated.until(walk.next()); next.done !== true; next = await gated.until(walk.next())) {
-    // Nobody asks for more meanwhile.
+    // Check that the walk does not read on without a request.
     await gated.until(setImmediate());
     followed++;
     expect(gated.reads).toBeLessThanOrEqual(followed + (AT_ONCE + 1) * top.level);
   }
 });
 
-test('a walk that comes to a missing node tells all before it, whatever was on its way behind it', async () => {
+test('a walk yields all chunks before a missing node, and then fails', async () => {
   const { chunks, top } = await largeTree();
   const nodes = (await Array.fromAsync(plainWalk(reader(chunks), top))).filter(({ holds }) => holds !== 'value');
   for (let i = 0; i < nodes.length; i += 7) {
@@ -158,7 +158,7 @@ test('a walk that comes to a missing node tells all before it, whatever was on i
   }
 });
 
-test('a walk misses nothing below a node whose level is another than its parent has it', async () => {
+test('a walk visits all chunks below a node with a wrong level', async () => {
   const { chunks, top } = await largeTree();
   const ref = NodeRef.to(top);
   const odd: Inner = { level: 1, keys: [0], children: [ref], count: top.count, weight: top.weight };

@@ -18,7 +18,10 @@ const INSERTIONS = 100;
 /** Columns of 1,000 stripes, one in each. */
 const columns = Array.from({ length: STRIPES }, (_, stripe) => stripe * 128 + 5);
 
-/** A saved sheet with a cell of row 0 in each of these columns, and below it many runs of rows that hold nothing. */
+/**
+ * A saved sheet with a cell of row 0 in each of these columns, and many runs of empty rows below
+ * it.
+ */
 async function wideSheet(more: readonly SheetEdit[] = []): Promise<{ draft: Draft; chunks: number; store: NodeStore }> {
   const chunks = new MemoryChunks();
   const writer = nodeStore({ shape: SMALL_SHAPE }, chunks);
@@ -38,7 +41,7 @@ async function wideSheet(more: readonly SheetEdit[] = []): Promise<{ draft: Draf
   return { draft: new Draft(store, state), chunks: chunks.stored.size, store };
 }
 
-/** Reads cells, and counts the nodes that were looked at and the walks that were begun. */
+/** Reads cells, and counts visited nodes and started walks. */
 async function counted(cells: AsyncIterable<Cell>): Promise<{ cells: Cell[]; nodes: number; walks: number }> {
   const loads = vi.spyOn(NodeStore.prototype, 'load');
   const walks = vi.spyOn(DraftMap.prototype, 'items');
@@ -46,17 +49,17 @@ async function counted(cells: AsyncIterable<Cell>): Promise<{ cells: Cell[]; nod
   return { cells: found, nodes: loads.mock.calls.length, walks: walks.mock.calls.length };
 }
 
-test('reading rows without cells looks at each node a few times, however many stripes and runs there are', async () => {
+test('reading empty rows visits each node a few times, for any number of stripes and runs', async () => {
   const { draft, chunks, store } = await wideSheet();
   const { cells, nodes, walks } = await counted(sheetOf(draft).cells({ from: 1, to: MAX_ROWS }));
   expect(cells).toEqual([]);
   expect(nodes).toBeLessThan(8 * chunks);
   expect(store.counts.read).toBeLessThanOrEqual(chunks);
-  // The runs of both axes are two walks; no stripe is walked.
+  // The two walks are the runs of both axes. No stripe is walked.
   expect(walks).toBeLessThanOrEqual(2);
 });
 
-test('reading a wide sheet walks only where there are cells', async () => {
+test('reading a wide sheet walks only stripes and runs with cells', async () => {
   const set: SheetEdit = { type: 'Set', cells: [120, 60, 9].map((row) => [row, row * 1000, 'deep']) };
   const { draft } = await wideSheet([set]);
   const { cells, walks } = await counted(sheetOf(draft).cells());
@@ -70,7 +73,7 @@ test('reading a wide sheet walks only where there are cells', async () => {
   expect(await sheetOf(draft).usedRange()).toEqual({ rows: 121, columns: STRIPES * 128 - 122 });
 });
 
-test('inserting rows into a wide sheet reads nothing until the rows that moved are dropped, and then each node once', async () => {
+test('deleting rows of a wide sheet reads nothing until the edits are applied, and then each node once', async () => {
   const { draft, chunks, store } = await wideSheet();
   const loads = vi.spyOn(NodeStore.prototype, 'load');
   for (let i = 0; i < INSERTIONS; i++) {
@@ -82,7 +85,7 @@ test('inserting rows into a wide sheet reads nothing until the rows that moved a
   expect(store.counts.read).toBeLessThanOrEqual(chunks);
 });
 
-test('the used range is told without reading large values', async () => {
+test('the used range is found without reading large values', async () => {
   const { draft, store } = await wideSheet([{ type: 'Set', cells: [[3, 3, 'x'.repeat(10_000)]] }]);
   const values = vi.spyOn(store, 'loadValue');
   expect(await sheetOf(draft).usedRange()).toEqual({ rows: 4, columns: STRIPES * 128 - 122 });

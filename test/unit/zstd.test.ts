@@ -18,7 +18,7 @@ import { SMALL_SHEET, savedSheet, sheetRows } from '../support/saved-sheet.ts';
 const wasmPlatform = await loadWasmPlatform();
 const MB = 1024 * 1024;
 
-/** From nothing to a few hundred kilobytes, of little or much repetition. */
+/** Contents of 0 to a few hundred kilobytes, with little or much repetition. */
 const contents = fc
   .record({ part: fc.uint8Array({ maxLength: 3000 }), times: fc.oneof(fc.constant(1), fc.nat({ max: 100 })) })
   .map(({ part, times }) => {
@@ -33,8 +33,8 @@ const pairs = [
   { from: 'WebAssembly', to: 'WebAssembly', writer: wasmPlatform, reader: wasmPlatform },
 ] as const;
 
-describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader }) => {
-  test('frame by frame', () => {
+describe.each(pairs)('chunks from $from code to $to code', ({ writer, reader }) => {
+  test('every frame is read back', () => {
     fc.assert(
       fc.property(contents, (bytes) => {
         const read = reader.decompress(writer.compress(bytes), bytes.length);
@@ -44,7 +44,7 @@ describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader
     );
   });
 
-  test('chunk by chunk, under the same ids', () => {
+  test('every chunk is read back under the same id', () => {
     fc.assert(
       fc.property(contents, (bytes) => {
         const id = chunkId(writer, bytes);
@@ -55,7 +55,7 @@ describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader
     );
   });
 
-  test('a whole snapshot', async () => {
+  test('a whole snapshot is read back', async () => {
     const chunks = new MemoryChunks();
     const written = new NodeStore(chunks, writer, { shape: SMALL_SHAPE });
     const state = await savedSheet(written, SMALL_SHEET);
@@ -71,7 +71,7 @@ describe.each(pairs)('what $from code writes, $to code reads', ({ writer, reader
   });
 });
 
-// Magic number, a window but no content size, and one raw block of three bytes.
+// Magic number, a window but no content size, and a raw block of three bytes.
 const WITHOUT_SIZE = Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 0x19, 0, 0, 1, 2, 3);
 
 test.each([
@@ -98,7 +98,7 @@ describe('Zstandard in WebAssembly', () => {
     }
   }
 
-  test('refuses chunks that are cut off or altered, or reads them to the same bytes', () => {
+  test('a damaged chunk is refused or has the same content', () => {
     for (const beginning of truncations(stored)) expect(opened(beginning)).toBe('corrupt');
     for (const altered of bitFlips(stored)) expect([toHex(bytes), 'corrupt']).toContain(opened(altered));
     fc.assert(
@@ -110,13 +110,13 @@ describe('Zstandard in WebAssembly', () => {
     expect(opened(stored)).toBe(toHex(bytes));
   });
 
-  test('refuses a frame that states more than the limit before it makes room for it', () => {
+  test('a frame that states more than the limit is refused', () => {
     const bomb = nativePlatform.compress(new Uint8Array(MB));
     expect(() => wasmPlatform.decompress(bomb, MB - 1)).toThrow(/states 1048576 bytes, over the limit/);
     expect(wasmPlatform.decompress(bomb, MB)).toHaveLength(MB);
   });
 
-  test('refuses a frame that states a size and holds another', () => {
+  test('a frame that states a wrong size is refused', () => {
     const frame = nativePlatform.compress(bytes);
     // A frame header of one segment and a content size of 2 bytes, which counts from 256.
     expect(toHex(frame.subarray(4, 7))).toBe('608001');
@@ -127,7 +127,7 @@ describe('Zstandard in WebAssembly', () => {
     }
   });
 
-  test('says so where something is too large for its memory, and goes on', () => {
+  test('content that is too large for the memory is an error, and later chunks are read', () => {
     const large = new Uint8Array(3 * MB);
     const frame = nativePlatform.compress(large);
     expect(() => wasmPlatform.decompress(frame, large.length)).toThrow(TooLargeError);
@@ -139,7 +139,7 @@ describe('Zstandard in WebAssembly', () => {
   });
 });
 
-test('a frame that exactly fills the output buffers of Node is a single one like any other', () => {
+test('a frame that exactly fills the output buffers of Node is a single frame', () => {
   const noise = new Uint8Array(16_416);
   for (let i = 0, block = nativePlatform.sha256(noise); i < noise.length; i += block.length) {
     noise.set(block, i);
