@@ -83,7 +83,7 @@ function itemKey(entry: number) {
   return { S: { B: segment }, N: { N: String(entry) }, C: { N: String(NOON) }, V: { N: '1' } };
 }
 
-test('tables in memory are billed as the same requests to DynamoDB are', async () => {
+test('tables in memory are billed like the same requests to DynamoDB', async () => {
   const metered = { requests: 0, readUnits: 0, writeUnits: 0 };
   const real = new DynamoDbLogStore({
     client: engine.client,
@@ -113,7 +113,7 @@ test('tables in memory are billed as the same requests to DynamoDB are', async (
   expect(bills).toEqual(meters);
 });
 
-test('a scan goes over the bytes of all segments', async () => {
+test('a scan is billed for the bytes of all segments', async () => {
   const inner = new MemoryLogStore();
   const billed = new BilledLogStore(inner, () => {});
   await billed.createLog(segmentOf(0), small(0, 0, 'Snapshot'));

@@ -109,7 +109,7 @@ describe.each(backends)('blob store: $name', (backend) => {
   });
   afterAll(() => backend.close());
 
-  test('what was put is there, byte for byte, and listed with its size', async () => {
+  test('an object is stored byte for byte, and listed with its size', async () => {
     const bytes = randomBytes(1000);
     await store.put('a/b/c', bytes);
     expect(hash(await store.get('a/b/c'))).toBe(hash(bytes));
@@ -144,20 +144,20 @@ describe.each(backends)('blob store: $name', (backend) => {
     }
   });
 
-  test('a missing key is undefined, also where it is the folder of another', async () => {
+  test('a missing key is undefined, also if it is the folder of another', async () => {
     await store.put('folder/object', Uint8Array.of(1));
     expect(await store.get('nowhere')).toBeUndefined();
     expect(await store.get('folder')).toBeUndefined();
     expect(await store.get('folder/object/below')).toBeUndefined();
   });
 
-  test('an empty object is an object', async () => {
+  test('an empty object exists', async () => {
     await store.put('empty', new Uint8Array());
     expect((await store.get('empty'))?.byteLength).toBe(0);
     expect(await list(store, 'empty')).toMatchObject([{ key: 'empty', bytes: 0 }]);
   });
 
-  test('5 MB', async () => {
+  test('an object of 5 MB comes back exactly', async () => {
     const bytes = randomBytes(5_000_000);
     await store.put('large', bytes);
     expect(hash(await store.get('large'))).toBe(hash(bytes));
@@ -183,7 +183,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await list(store, 'raced')).toHaveLength(1);
   });
 
-  test('a reader beside writers sees whole values only', async () => {
+  test('a reader beside writers sees only whole values', async () => {
     const values = [Buffer.alloc(300_000, 1), Buffer.alloc(200_000, 2)];
     await store.put('torn', Buffer.alloc(300_000, 1));
     const writes = Promise.all(Array.from({ length: 10 }, (_, i) => store.put('torn', values[i % 2] ?? Buffer.of())));
@@ -191,7 +191,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     await writes;
   });
 
-  test('deleting removes what is there and forgives what is not', async () => {
+  test('delete removes present keys and ignores missing ones', async () => {
     await store.put('doomed/1', Uint8Array.of(1));
     await store.put('doomed/2', Uint8Array.of(2));
     await store.delete(['doomed/1', 'doomed/never', 'nowhere/at/all']);
@@ -207,7 +207,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await store.get('kept/inside')).toEqual(expect.anything());
   });
 
-  test('every allowed character in a key', async () => {
+  test('every allowed character may be in a key', async () => {
     const keys = PRINTABLE.map((char) => `odd/x${char}y/${char}z`);
     for (const [i, key] of keys.entries()) await store.put(key, Uint8Array.of(i));
     for (const [i, key] of keys.entries()) expect([...((await store.get(key)) ?? [])], key).toEqual([i]);
@@ -219,7 +219,7 @@ describe.each(backends)('blob store: $name', (backend) => {
   });
 
   test.each(['', '/', '/absolute', 'a//b', 'a/', '..', '../up', 'a/../../b', 'a/..', '.', './a', 'a\\b', 'a\0b', 'ä'])(
-    'key %j is refused, but for reading where others may have written under it',
+    'key %j is refused, except for reads of keys that others may have written',
     async (key) => {
       if (!backend.foreignKeys) await expect(store.get(key)).rejects.toBeInstanceOf(BlobKeyInvalidError);
       else if (key !== '') expect(await store.get(key)).toBeUndefined();
@@ -232,7 +232,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     },
   );
 
-  test('parts of an object', async () => {
+  test('parts of an object can be read', async () => {
     const bytes = Uint8Array.from({ length: 100 }, (_, i) => i);
     await store.put('parts/100', bytes);
     const part = async (key: string, range: Parameters<BlobStore['getRange']>[1]) => {
@@ -256,13 +256,13 @@ describe.each(backends)('blob store: $name', (backend) => {
     }
   });
 
-  test('a part does not change what is stored', async () => {
+  test('a part does not change the stored bytes', async () => {
     await store.put('parts/alias', Uint8Array.of(1, 2, 3));
     (await store.getRange('parts/alias', { from: 1, to: 3 }))?.bytes.fill(9);
     expect([...((await store.get('parts/alias')) ?? [])]).toEqual([1, 2, 3]);
   });
 
-  test('any streamed parts come back as one object, in place of what was there', async () => {
+  test('streamed parts replace an object as a whole', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.uint8Array({ maxLength: 300 })), async (parts) => {
         await store.putStream('streamed/any', streamOf(parts));
@@ -274,7 +274,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await uploads(store, '')).toEqual([]);
   });
 
-  test('a stream of 20 MiB', async () => {
+  test('a stream of 20 MiB comes back exactly', async () => {
     const bytes = randomBytes(20 * MIB);
     const cuts = [0, 5, 5, 9 * MIB, 9 * MIB + 1, 18 * MIB, bytes.byteLength];
     await store.putStream('streamed/large', streamOf(cuts.map((cut, i) => bytes.subarray(cut, cuts[i + 1] ?? cut))));
@@ -285,7 +285,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     );
   });
 
-  test.each([0, 1000, 20 * MIB])('a stream that fails after %i bytes leaves what was there', async (length) => {
+  test.each([0, 1000, 20 * MIB])('a stream that fails after %i bytes leaves the object before it', async (length) => {
     async function* failing(): AsyncGenerator<Uint8Array> {
       for (let left = length; left > 0; left -= 3 * MIB) yield randomBytes(Math.min(left, 3 * MIB));
       throw new Error('the source is gone');
@@ -298,7 +298,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await uploads(store, 'failing/')).toEqual([]);
   });
 
-  test('what is unchanged since it was listed goes, and what was written anew stays', async () => {
+  test('deleteUnchanged removes objects that are as listed, and leaves those that were written again', async () => {
     for (const name of ['same', 'other-bytes', 'other-size', 'gone', 'streamed']) {
       await store.put(`listed/${name}`, Uint8Array.of(1));
     }
@@ -316,7 +316,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await store.deleteUnchanged([])).toBe(0);
   });
 
-  test('what was written anew with the same bytes stays, also where only size and date of the listing were kept', async () => {
+  test('an object that was written again with the same bytes stays, also if only size and date of the listing were kept', async () => {
     await store.put('kept/renewed', Uint8Array.of(1));
     await store.put('kept/untouched', Uint8Array.of(1));
     const listed = (await list(store, 'kept/')).filter(({ key }) => key.endsWith('ed'));
@@ -330,7 +330,7 @@ describe.each(backends)('blob store: $name', (backend) => {
   });
 
   test.skipIf(backend.emulated)(
-    'an object that is put while it is deleted as unchanged is there afterwards',
+    'an object that is put while it is deleted as unchanged exists afterwards',
     async () => {
       for (let i = 0; i < 400; i++) {
         await store.put('vying/unchanged', Uint8Array.of(1));
@@ -344,7 +344,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     },
   );
 
-  test.skipIf(backend.emulated)('what is being streamed is listed until it is finished or given up', async () => {
+  test.skipIf(backend.emulated)('an upload is listed until it is finished or aborted', async () => {
     const before = Date.now();
     const given = heldStream(Uint8Array.of(1));
     const finished = heldStream(Uint8Array.of(2));
@@ -392,7 +392,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await keys(`${roots[0]}/`)).toEqual([]);
   });
 
-  test('a listing that starts after a key holds the keys behind it, whatever folder they are in', async () => {
+  test('a listing that starts after a key has the keys after it, in any folder', async () => {
     const keys = ['after/a-', 'after/a.b', 'after/a/x/1', 'after/a/x/2', 'after/a0', 'after/b/1', 'after/c'];
     for (const key of keys) await store.put(key, Uint8Array.of(1));
     const others = [
@@ -441,7 +441,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await store.get('updated/thrown')).toEqual(Uint8Array.of(2));
   });
 
-  test('of concurrent updates of one object none is lost, whoever creates it', async () => {
+  test('no concurrent update of one object is lost, whoever creates it', async () => {
     const add = (number: number) =>
       store.update('updated/raced', (bytes) => Uint8Array.from(new Set([...(bytes ?? []), number])));
     const numbers = Array.from({ length: 8 }, (_, i) => i);
@@ -449,7 +449,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect([...((await store.get('updated/raced')) ?? [])].sort()).toEqual(numbers);
   });
 
-  test('more than 1,000 keys list in order of bytes and are deleted', async () => {
+  test('more than 1,000 keys are listed in order of bytes and deleted', async () => {
     const fresh = await backend.open();
     const keys = Array.from({ length: 2345 }, (_, i) => chunkKey(LOG, hash(Uint8Array.of(i >> 8, i))));
     for (let start = 0; start < keys.length; start += 100) {
@@ -464,7 +464,7 @@ describe.each(backends)('blob store: $name', (backend) => {
 });
 
 describe('filesystem blob store', () => {
-  test('what a crashed writer left is neither listed nor read', async () => {
+  test('files of a crashed writer are neither listed nor read', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'logfold-blobs-'));
     try {
       const store = new FilesystemBlobStore(directory, { fsync: false });
@@ -492,7 +492,7 @@ describe('filesystem blob store', () => {
     }
   });
 
-  test('what another process began is listed and given up, and leaves nothing behind', async () => {
+  test('uploads of another process are listed and aborted, and leave nothing behind', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'logfold-blobs-'));
     try {
       const writer = new FilesystemBlobStore(directory, { fsync: false });
@@ -527,7 +527,7 @@ describe('S3 blob store', () => {
   });
   afterAll(() => aws.stop());
 
-  test('a missing bucket is named, whatever is asked of it', async () => {
+  test('every method names a missing bucket', async () => {
     const store = new S3BlobStore({ client: aws.s3, bucket: 'no-such-bucket' });
     const calls = [
       () => store.get('a'),
@@ -549,7 +549,7 @@ describe('S3 blob store', () => {
   });
 
   test.each(['/absolute', 'a//b', 'a/', 'a\\b', 'ä/Ω 😀', 'a?b#c%2Fd+e&f', `long/${'ä'.repeat(500)}`])(
-    'what other software wrote under %j is read',
+    'an object that other software wrote under %j is read',
     async (key) => {
       aws.server.createBucket('foreign');
       const store = new S3BlobStore({ client: aws.s3, bucket: 'foreign' });
@@ -564,7 +564,7 @@ describe('S3 blob store', () => {
     await expect(store.get(key)).rejects.toBeInstanceOf(BlobKeyInvalidError);
   });
 
-  test('no credentials', async () => {
+  test('every method reports missing credentials', async () => {
     const client = new S3Client({
       endpoint: aws.server.address,
       region: 'us-east-1',
@@ -579,7 +579,7 @@ describe('S3 blob store', () => {
   });
 
   // The emulator lists no uploads, so their ids are taken from what the client sends.
-  test('what failed to be streamed is no upload any more, and what is given up cannot be finished', async () => {
+  test('a failed stream is no upload any more, and an aborted one cannot be finished', async () => {
     aws.server.createBucket('streams');
     const store = new S3BlobStore({ client: aws.s3, bucket: 'streams' });
     const ids: string[] = [];
@@ -625,7 +625,7 @@ describe('S3 blob store', () => {
     );
   });
 
-  test('all pages of uploads', async () => {
+  test('uploads of all pages are listed', async () => {
     const page = (inner: string) => ({
       xml: `<ListMultipartUploadsResult><Bucket>b</Bucket>${inner}</ListMultipartUploadsResult>`,
     });
@@ -660,7 +660,7 @@ describe('S3 blob store', () => {
     ]);
   });
 
-  test('where a bucket keeps versions, just the version that was looked at is deleted', async () => {
+  test('in a bucket with versioning, only the checked version is deleted', async () => {
     const bodies: string[] = [];
     await withServer(
       (request, body) => {
@@ -684,7 +684,7 @@ describe('S3 blob store', () => {
     expect(objects).toEqual(['<Key>versioned</Key><VersionId>v7</VersionId>', '<Key>plain</Key>']);
   });
 
-  test('where S3 refuses to tell about an object, that is said', async () => {
+  test('an object that S3 denies access to is reported', async () => {
     await withServer(
       () => ({ status: 403 }),
       async (store) => {
@@ -726,7 +726,7 @@ async function withServer(
 }
 
 describe('metered blob store', () => {
-  test('counts requests and bytes', async () => {
+  test('it counts requests and bytes', async () => {
     const store = new MeteredBlobStore(new MemoryBlobStore());
     for (let i = 0; i < 2001; i++) await store.put(`k/${i}`, Uint8Array.of(1, 2));
     await store.get('k/0');
@@ -745,7 +745,7 @@ describe('metered blob store', () => {
     });
   });
 
-  test('counts streams by their parts, looks before deletions, and uploads', async () => {
+  test('it counts streams by their parts, checks before deletions, and uploads', async () => {
     const store = new MeteredBlobStore(new MemoryBlobStore());
     await store.putStream('a', streamOf([Uint8Array.of(1, 2), Uint8Array.of(3)]));
     await store.putStream('b', streamOf([new Uint8Array(8 * MIB), Uint8Array.of(1)]));

@@ -92,11 +92,11 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(message.sentMs).toBeGreaterThanOrEqual(before);
   });
 
-  test('an empty queue gives nothing', async () => {
+  test('an empty queue returns nothing', async () => {
     expect(await receive()).toEqual([]);
   });
 
-  test('a group comes in order, and nothing of it while something of it is in flight', async () => {
+  test('a group arrives in order, and no message of it while another is in flight', async () => {
     for (const body of ['1', '2', '3']) await send('g', body);
     const seen: string[] = [];
     while (seen.length < 3) {
@@ -118,13 +118,13 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect((await receive()).map((message) => message.group).sort()).toEqual(['b', 'c']);
   });
 
-  test('a receive gives at most what was asked for', async () => {
+  test('a receive returns at most the requested number of messages', async () => {
     for (const group of ['a', 'b', 'c']) await send(group, '1');
     expect(await receive(queue, 2)).toHaveLength(2);
     expect(await receive(queue, 2)).toHaveLength(1);
   });
 
-  test('a message that is not deleted comes again, before the rest of its group, and is counted', async () => {
+  test('a message that is not deleted is delivered again, before the rest of its group, and is counted', async () => {
     await send('g', '1');
     await send('g', '2');
     const first = await receiveOne();
@@ -147,7 +147,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(bodies(await receive(deadLetters))).toEqual(['1']);
   });
 
-  test('the depth counts messages that wait and those that were given out, and no dead letters', async () => {
+  test('the depth counts waiting and delivered messages, and no dead letters', async () => {
     expect(await queue.depth()).toBe(0);
     for (const body of ['1', '2', '3']) await send('g', body);
     await send('h', '1');
@@ -169,7 +169,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(await queue.depth()).toBe(before - 1);
   });
 
-  test('deleting once more is no error', async () => {
+  test('a second deletion is no error', async () => {
     await send('g', '1');
     const { receipt } = await receiveOne();
     await queue.delete(receipt);
@@ -187,7 +187,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     await queue.delete(receipt);
   });
 
-  test('a message can be given back at once', async () => {
+  test('a message can be made visible immediately', async () => {
     await send('g', '1');
     await send('g', '2');
     const { receipt } = await receiveOne();
@@ -195,7 +195,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(await receiveOne()).toMatchObject({ body: '1', receiveCount: 2 });
   });
 
-  test('a message received too often dies with its group and body, and its group goes on', async () => {
+  test('a message that was received too often dies with its group and body, and its group goes on', async () => {
     await send('g', '1');
     await send('g', '2');
     const { id } = await receiveOne();
@@ -213,7 +213,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(await receive(deadLetters)).toEqual([]);
   });
 
-  test('the same deduplication id is taken once, also after the message is gone; another id is a new message', async () => {
+  test('a deduplication id is accepted once, even after the message was deleted; another id is a new message', async () => {
     await queue.send({ group: 'g', body: 'job', deduplicationId: 'one' });
     await queue.send({ group: 'g', body: 'job', deduplicationId: 'one' });
     await queue.delete((await receiveOne()).receipt);
@@ -224,7 +224,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     expect(bodies(await receive())).toEqual(['job']);
   });
 
-  test('a dead message keeps its deduplication id taken', async () => {
+  test('a dead message keeps its deduplication id', async () => {
     await send('g', '1');
     for (let i = 0; i < MAX_RECEIVES; i++) await queue.changeVisibility((await receiveOne()).receipt, 0);
     expect(await receive()).toEqual([]);
@@ -238,13 +238,13 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
       return queue.receive({ max: 1, visibilityMs: VISIBILITY_MS, waitMs: 15_000, signal });
     };
 
-    test('wakes when something is sent', async () => {
+    test('it wakes when a message is sent', async () => {
       const waiting = wait();
       await send('g', '1');
       expect(bodies(await waiting)).toEqual(['1']);
     });
 
-    test('wakes when what its group waits for is deleted', async () => {
+    test('it wakes when the message that blocks its group is deleted', async () => {
       await send('g', '1');
       await send('g', '2');
       const { receipt } = await receiveOne();
@@ -253,24 +253,24 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
       expect(bodies(await waiting)).toEqual(['2']);
     });
 
-    test('wakes when a message becomes visible again', async () => {
+    test('it wakes when a message becomes visible again', async () => {
       await send('g', '1');
       await receiveOne();
       expect(await wait()).toMatchObject([{ body: '1', receiveCount: 2 }]);
     });
 
-    test('gives nothing once its time is over', async () => {
+    test('it returns nothing after its wait', async () => {
       expect(await queue.receive({ max: 1, visibilityMs: VISIBILITY_MS, waitMs: 1000 })).toEqual([]);
     });
 
-    test('ends when it is aborted, and takes nothing', async () => {
+    test('it ends when it is aborted, and takes nothing', async () => {
       const abort = new AbortController();
       const waiting = wait(abort.signal);
       abort.abort();
       expect(await waiting).toEqual([]);
     });
 
-    test('of several, each message goes to one', async () => {
+    test('each message goes to one of several', async () => {
       const waitLong = async (): Promise<ReceivedMessage[]> => {
         let messages: ReceivedMessage[] = [];
         while (messages.length === 0) messages = await wait();
@@ -301,7 +301,7 @@ describe('job queue: memory, where the emulator differs from SQS', () => {
     }
   }
 
-  test('one receive gives several messages of a group, in order, and fills up with other groups', async () => {
+  test('one receive returns several messages of a group, in order, and fills up with other groups', async () => {
     const { queue } = open();
     await sendAll(queue, ['a1', 'b1', 'a2', 'b2', 'a3']);
     const messages = await queue.receive({ max: 4, visibilityMs: 1000 });
@@ -309,7 +309,7 @@ describe('job queue: memory, where the emulator differs from SQS', () => {
     expect(await queue.receive({ max: 4, visibilityMs: 1000 })).toEqual([]);
   });
 
-  test('a group stays closed until the last of what was given out is settled', async () => {
+  test('a group stays closed until its last delivered message is deleted or visible', async () => {
     const { queue, clock } = open();
     await sendAll(queue, ['a1', 'a2', 'a3']);
     const [first, second] = await queue.receive({ max: 2, visibilityMs: 1000 });
@@ -343,7 +343,7 @@ describe('job queue: memory, where the emulator differs from SQS', () => {
     expect(queue.stats()).toEqual({ waiting: 1, inFlight: 0, dead: 0 });
   });
 
-  test('a deduplication id is free again after five minutes, counted from when it was taken', async () => {
+  test('a deduplication id is free again five minutes after it was accepted', async () => {
     const { queue, clock } = open();
     await sendAll(queue, ['a1']);
     clock.now += DEDUPLICATION_MS - 1;
@@ -354,7 +354,7 @@ describe('job queue: memory, where the emulator differs from SQS', () => {
     expect(queue.stats().waiting).toBe(2);
   });
 
-  test('stats tell what waits, what is in flight and what died', async () => {
+  test('stats count waiting, delivered and dead messages', async () => {
     const { queue, clock } = open();
     await sendAll(queue, ['a1', 'a2', 'b1']);
     await queue.receive({ max: 1, visibilityMs: 1000 });
@@ -377,7 +377,7 @@ describe('SQS job queue', () => {
   });
   afterAll(() => aws.stop());
 
-  test('a missing queue is named, whatever is asked of it', async () => {
+  test('every method names a missing queue', async () => {
     const queueUrl = `${aws.server.address}/000000000000/none.fifo`;
     const queue = new SqsJobQueue({ client: aws.sqs, queueUrl });
     const calls: (() => Promise<unknown>)[] = [
@@ -394,7 +394,7 @@ describe('SQS job queue', () => {
     }
   });
 
-  test('no credentials', async () => {
+  test('every method reports missing credentials', async () => {
     const client = new SQSClient({
       endpoint: aws.server.address,
       region: 'us-east-1',

@@ -79,7 +79,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     store = await open();
   });
 
-  test('knows nothing of a log that does not exist', async () => {
+  test('it finds nothing of a log that does not exist', async () => {
     const log = newLogId();
     expect(await store.newestSegments(log, 2, CONSISTENT)).toEqual([]);
     expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
@@ -89,7 +89,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await allEntries(store.entries(log, { segment: 0, from: 0, to: 10 }, CONSISTENT))).toEqual([]);
   });
 
-  test('creates a log once, with its first segment and entry', async () => {
+  test('it creates a log once, with its first segment and entry', async () => {
     const log = await createLog(store);
     expect(await store.newestSegments(log, 2, CONSISTENT)).toEqual([segmentOf(log, 0)]);
     expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(headOf(snapshotAt(log, 0, 0)));
@@ -97,14 +97,14 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     await expect(store.createLog(segmentOf(log, 0), snapshotAt(log, 0, 0))).rejects.toThrow(EntryExistsError);
   });
 
-  test('creates nothing at all where only the first entry exists', async () => {
+  test('it creates nothing if only the first entry exists', async () => {
     const log = newLogId();
     await store.putEntries([entryAt(log, { segment: 0, entry: 0 })]);
     await expect(store.createLog(segmentOf(log, 0), snapshotAt(log, 0, 0))).rejects.toThrow(EntryExistsError);
     expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
   });
 
-  test('keeps every attribute of an entry', async () => {
+  test('it keeps every attribute of an entry', async () => {
     const log = await createLog(store);
     const bodies: readonly Partial<Entry>[] = [
       { body: { format: 'bytes', bytes: Uint8Array.of(0, 255, 128) } },
@@ -126,7 +126,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await allEntries(store.entries(log, { segment: 0, from: 1, to: 100 }, CONSISTENT))).toEqual(entries);
   });
 
-  test('writes an entry only where there is none', async () => {
+  test('it writes an entry only if there is none', async () => {
     const log = await createLog(store);
     const first = entryAt(log, { segment: 0, entry: 1 });
     await store.putEntries([first]);
@@ -139,7 +139,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   const OTHER_ID = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 9);
 
   test.each([1, 3])(
-    'recognizes %i entries that an earlier sending of the same request wrote',
+    'it recognizes %i entries that an earlier sending of the same request wrote',
     { tags: ['I8'] },
     async (count) => {
       const log = await createLog(store);
@@ -155,7 +155,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     },
   );
 
-  test('takes no equal entry for its own: neither one with another id nor one without an id', {
+  test('it takes no equal entry for its own: neither one with another id nor one without an id', {
     tags: ['I8'],
   }, async () => {
     for (const [there, given] of [
@@ -175,7 +175,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
-  test('shows where a segment ends, whatever is wrong with the newest entry', async () => {
+  test('it finds the end of a segment, whatever is wrong with the newest entry', async () => {
     for (const [fault, type] of MALFORMED) {
       const log = await createLog(store);
       const position = { segment: 0, entry: 1 };
@@ -187,7 +187,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
-  test('takes no attribute of another program for an id', async () => {
+  test('it takes no attribute of another program for an id', async () => {
     const log = await createLog(store);
     const entry = entryAt(log, { segment: 0, entry: 1 });
     await store.putItems([{ ...encodeEntry(entry), I: { S: 'theirs' } }]);
@@ -196,7 +196,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await itemsOf(log)).at(-1)?.I).toEqual({ S: 'theirs' });
   });
 
-  test('recognizes its own log and its own segment, and no equal ones of another writer', {
+  test('it recognizes its own log and its own segment, and no equal ones of another writer', {
     tags: ['I8'],
   }, async () => {
     const log = newLogId();
@@ -218,7 +218,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await numbersOf(log, 1)).toEqual([0]);
   });
 
-  test('writes several entries all or nothing', async () => {
+  test('it writes several entries all or nothing', async () => {
     const log = await createLog(store);
     const entries = [1, 2, 3].map((entry) => entryAt(log, { segment: 0, entry }));
     await store.putEntries(entries);
@@ -227,7 +227,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(entries[2] && headOf(entries[2]));
   });
 
-  test('takes 100 entries at once and refuses more, or larger ones', async () => {
+  test('it accepts 100 entries and refuses more, or larger ones', async () => {
     const log = await createLog(store);
     const entries = Array.from({ length: 101 }, (_, i) => entryAt(log, { segment: 0, entry: i + 1 }));
     await expect(store.putEntries(entries)).rejects.toThrow(TooLargeError);
@@ -242,7 +242,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.newestEntry(log, 0, CONSISTENT))?.position.entry).toBe(100);
   });
 
-  test('reads ranges in order, page by page, and no other segment', async () => {
+  test('it reads ranges in order, page by page, and no other segment', async () => {
     const log = await createLog(store);
     const entries = Array.from({ length: 30 }, (_, i) =>
       entryAt(log, { segment: 0, entry: i + 1 }, { body: { format: 'bytes', bytes: new Uint8Array(60_000).fill(i) } }),
@@ -257,7 +257,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await collect(store.entries(log, { segment: 0, from: 31, to: 2 ** 32 }, CONSISTENT))).toEqual([]);
   });
 
-  test('orders numbers as numbers up to the largest', async () => {
+  test('it orders numbers as numbers up to the largest', async () => {
     const log = newLogId();
     const numbers = [9, 10, 100, 2 ** 32 - 1];
     for (const entry of numbers) await store.putEntries([entryAt(log, { segment: 2 ** 32 - 1, entry })]);
@@ -266,7 +266,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.newestEntry(log, 2 ** 32 - 1, CONSISTENT))?.position.entry).toBe(2 ** 32 - 1);
   });
 
-  test('starts a segment all or nothing', async () => {
+  test('it starts a segment all or nothing', async () => {
     const log = await createLog(store);
     const items = { end: endAt(log, 0, 1), segment: segmentOf(log, 1), first: snapshotAt(log, 1, 0) };
     await store.startSegment(items);
@@ -284,7 +284,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.newestEntry(log, 2, CONSISTENT)).toBeUndefined();
   });
 
-  test('lists the segments of one log and of all logs', async () => {
+  test('it lists the segments of one log and of all logs', async () => {
     const log = await createLog(store);
     for (const segment of [1, 2, 10]) {
       await store.startSegment({
@@ -304,7 +304,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     ['an inline root', { inline: Uint8Array.of(1, 2, 3) }, { inline: Uint8Array.of(9) }],
     ['a key, then an inline root', { key: 'logs/x/roots/y' }, { inline: Uint8Array.of(9) }],
     ['an inline root, then a key', { inline: Uint8Array.of(1, 2, 3) }, { key: 'other' }],
-  ])('completes a snapshot once: %s', async (_what, root, late) => {
+  ])('it completes a snapshot once: %s', async (_what, root, late) => {
     const log = await createLog(store);
     const position = { segment: 0, entry: 0 };
     expect(await store.completeSnapshot(log, position, root)).toEqual(root);
@@ -313,7 +313,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), ...expected });
   });
 
-  test('completes no snapshot where there is no entry, or one with a body of its own', async () => {
+  test('it completes no snapshot without an entry, or on an entry with a body', async () => {
     const log = await createLog(store);
     const place = { segment: 0, entry: 7 };
     await expect(store.completeSnapshot(log, place, { key: 'k' })).rejects.toThrow(EntryNotFoundError);
@@ -322,7 +322,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     await expect(store.completeSnapshot(log, place, { key: 'k' })).rejects.toThrow(ItemInvalidError);
   });
 
-  test('completes no snapshot with a root that does not fit the item', async () => {
+  test('it completes no snapshot with a root that does not fit the item', async () => {
     const log = await createLog(store);
     const root = { inline: new Uint8Array(400 * 1024) };
     await expect(store.completeSnapshot(log, { segment: 0, entry: 0 }, root)).rejects.toThrow(TooLargeError);
@@ -337,7 +337,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   ];
   const PAIRS = ROOTS.flatMap(([a, from]) => ROOTS.filter(([b]) => b !== a).map(([b, to]) => ({ a, b, from, to })));
 
-  test.each(PAIRS)('replaces $a by $b, and nothing else of the entry', async ({ from, to }) => {
+  test.each(PAIRS)('it replaces $a by $b, and nothing else of the entry', async ({ from, to }) => {
     const log = await createLog(store);
     const position = { segment: 0, entry: 0 };
     await store.completeSnapshot(log, position, from);
@@ -349,7 +349,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   });
 
   test.each(PAIRS)(
-    'replaces no root but $a by $b, and says whether the entry carries it',
+    'it replaces no root except $a by $b, and says whether the entry carries it',
     { tags: ['I2'] },
     async ({ from, to }) => {
       const log = await createLog(store);
@@ -371,7 +371,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     },
   );
 
-  test('replaces no root where there is no entry, or by one that does not fit the item', async () => {
+  test('it replaces no root without an entry, or by one that does not fit the item', async () => {
     const log = await createLog(store);
     const [from, to] = [{ key: 'old' }, { inline: new Uint8Array(400 * 1024) }];
     const place = { segment: 0, entry: 7 };
@@ -383,7 +383,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), external: 'old' });
   });
 
-  test('lets one of many clients replace a root', async () => {
+  test('it lets one of many clients replace a root', async () => {
     const log = await createLog(store);
     const position = { segment: 0, entry: 0 };
     await store.completeSnapshot(log, position, { key: 'old' });
@@ -393,7 +393,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.getEntry(log, position, CONSISTENT))?.external).toBe(keys[replaced.indexOf(true)]);
   });
 
-  test('moves Last Snapshot forward only', { tags: ['I2'] }, async () => {
+  test('it moves Last Snapshot forward only', { tags: ['I2'] }, async () => {
     const log = await createLog(store);
     const lastSnapshot = async () => (await store.getSegment(log, 0, CONSISTENT))?.lastSnapshot;
     expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 5 })).toBe(true);
@@ -433,13 +433,13 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       (each) => each.position.entry,
     );
 
-  test('shows a segment in a consistent list as soon as it is written', async () => {
+  test('it returns a segment in a consistent list after its write', async () => {
     const log = await createLog(store);
     expect(await store.putSegment(segmentOf(log, 1))).toBe(true);
     expect(await collect(store.segments(log, CONSISTENT))).toEqual([segmentOf(log, 0), segmentOf(log, 1)]);
   });
 
-  test.each([1, 3, 7])('gives every segment in exactly one of %d parts of a scan', async (of) => {
+  test.each([1, 3, 7])('it returns every segment in exactly one of %d parts of a scan', async (of) => {
     const logs = await Promise.all(Array.from({ length: 12 }, () => createLog(store)));
     await store.putSegment(segmentOf(logs[0] ?? newLogId(), 1));
     const parts = await Promise.all(
@@ -450,7 +450,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(names(parts.flat())).toEqual(expect.arrayContaining(logs.map((log) => `${log}/0`)));
   });
 
-  test.each([1, 3])('goes on with a scan in %d parts behind any segment that it gave', async (of) => {
+  test.each([1, 3])('it continues a scan in %d parts after any segment', async (of) => {
     const logs = await Promise.all(Array.from({ length: 6 }, () => createLog(store)));
     for (const log of logs) await store.putSegment(segmentOf(log, 1));
     for (let index = 0; index < of; index++) {
@@ -464,7 +464,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   test.each<[string, RootRef]>([
     ['a key', ROOT],
     ['an inline root', { inline: Uint8Array.of(1, 2, 3) }],
-  ])('names an archive once, beside a snapshot with %s', async (_what, root) => {
+  ])('it names an archive once, beside a snapshot with %s', async (_what, root) => {
     const log = await createSnapshotLog(root);
     const segment = await segmentNow(log);
     expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
@@ -477,13 +477,13 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await segmentNow(log)).toEqual(archived);
   });
 
-  test('names an archive of a segment without a snapshot', async () => {
+  test('it names an archive of a segment without a snapshot', async () => {
     const log = await createLog(store);
     expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(true);
     expect(await segmentNow(log)).toEqual({ ...segmentOf(log, 0), archive: ARCHIVE.key, archiveHash: HASH });
   });
 
-  test('names no archive where Last Snapshot is another', async () => {
+  test('it names no archive if Last Snapshot differs', async () => {
     const log = await createSnapshotLog();
     const segment = await segmentNow(log);
     expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(false);
@@ -497,7 +497,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   test.each<[string, RootRef]>([
     ['another key', { key: 'logs/x/roots/1' }],
     ['an inline root', { inline: Uint8Array.of(9) }],
-  ])('names no archive where the root has been replaced by %s', async (_what, to) => {
+  ])('it names no archive if the root was replaced by %s', async (_what, to) => {
     const log = await createSnapshotLog();
     const segment = await segmentNow(log);
     await store.replaceRoot(log, FIRST, ROOT, to);
@@ -506,7 +506,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.setArchive(segment, { ...ARCHIVE, root: to })).toBe(true);
   });
 
-  test('names no archive where there is no segment, or no entry that carries the root', async () => {
+  test('it names no archive without a segment, or without an entry that carries the root', async () => {
     const log = newLogId();
     expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(false);
     expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
@@ -516,7 +516,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await segmentNow(log)).toEqual(segment);
   });
 
-  test('keeps Last Snapshot and root of an archived segment as they are', async () => {
+  test('it keeps Last Snapshot and root of an archived segment unchanged', async () => {
     const log = await createSnapshotLog();
     await store.setArchive(await segmentNow(log), ARCHIVE);
     const archived = await segmentNow(log);
@@ -529,7 +529,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.getEntry(log, FIRST, CONSISTENT))?.external).toBe(ROOT.key);
   });
 
-  test('lets either the archive be named or the root be replaced', async () => {
+  test('it either names the archive or replaces the root', async () => {
     for (let round = 0; round < 8; round++) {
       const log = await createSnapshotLog();
       const segment = await segmentNow(log);
@@ -542,7 +542,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
-  test('names another archive in the place of one, with another root on the entry of Last Snapshot', async () => {
+  test('it replaces an archive, with another root on the entry of Last Snapshot', async () => {
     const to: RootRef = { inline: Uint8Array.of(9, 9) };
     const other = { key: 'logs/x/archives/2', hash: OTHER_HASH };
     const log = await createSnapshotLog();
@@ -580,7 +580,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await segmentNow(log)).toEqual(renamed);
   });
 
-  test('writes when entries go, step by step and back again', async () => {
+  test('it writes the expiry of a segment, step by step and back again', async () => {
     const log = await createSnapshotLog();
     await store.setArchive(await segmentNow(log), ARCHIVE);
     const kept = await segmentNow(log);
@@ -593,7 +593,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
-  test('writes when entries go only where the segment is as it was, or says so already', async () => {
+  test('it writes the expiry only if the segment has the state before or the new one', async () => {
     const log = await createSnapshotLog();
     const before = await segmentNow(log);
     const expiring = { ...before, expires: NOON };
@@ -620,13 +620,13 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await segmentNow(log)).toEqual(archived);
   });
 
-  test('writes no expiration where there is no segment', async () => {
+  test('it writes no expiry without a segment', async () => {
     const log = newLogId();
     expect(await store.setExpiration(segmentOf(log, 0), { expires: NOON })).toBe(false);
     expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
   });
 
-  test('gives an entry its expiry and takes it away', async () => {
+  test('it stamps an entry and removes the stamp', async () => {
     const log = await createLog(store);
     const entry = entryAt(log, { segment: 0, entry: 1 });
     await store.putEntries([entry]);
@@ -637,13 +637,13 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual(entry);
   });
 
-  test.each([NOON, undefined])('makes no entry where one is given the expiry %s', async (expires) => {
+  test.each([NOON, undefined])('it creates no entry when it stamps a missing one with %s', async (expires) => {
     const log = await createLog(store);
     expect(await store.setEntryExpiry(log, { segment: 0, entry: 1 }, expires)).toBe(false);
     expect(await numbersOf(log)).toEqual([0]);
   });
 
-  describe('lets entries go together', () => {
+  describe('expiring entries in batches', () => {
     async function leavingLog() {
       const log = await createLog(store);
       await store.putEntries([1, 2, 3, 4].map((entry) => entryAt(log, { segment: 0, entry })));
@@ -654,7 +654,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const expiries = async (log: LogId) =>
       (await itemsOf(log)).map(({ X }) => (X !== undefined && 'N' in X ? X.N : ''));
 
-    test('by their expiry, or at once', async () => {
+    test('it stamps or deletes them', async () => {
       const { log, leaving } = await leavingLog();
       expect(await store.expireEntries(leaving, [1, 2, 2], 'ttl')).toBe(true);
       expect(await store.expireEntries(leaving, [2, 3], 'ttl')).toBe(true);
@@ -664,7 +664,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       expect(await numbersOf(log)).toEqual([0, 2, 3]);
     });
 
-    test('not minding those that are gone, and making none', async () => {
+    test('it ignores missing entries, and creates none', async () => {
       const { log, leaving } = await leavingLog();
       await store.deleteEntries(log, 0, [2, 4]);
       expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
@@ -675,7 +675,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       expect(await numbersOf(log)).toEqual([1]);
     });
 
-    test('or keeps them again', async () => {
+    test('it removes their stamps', async () => {
       const { log, leaving } = await leavingLog();
       const items = await itemsOf(log);
       expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
@@ -689,7 +689,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       await expect(store.unexpireEntries(leaving, numbers)).rejects.toThrow(TooLargeError);
     });
 
-    test('not once the segment says otherwise', async () => {
+    test('it expires none if the segment has changed', async () => {
       const { log, leaving } = await leavingLog();
       const items = await itemsOf(log);
       const other = { ...leaving, expires: NOON + 1 };
@@ -704,7 +704,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       expect(await itemsOf(log)).toEqual(items);
     });
 
-    test('in full batches of large items, and not in larger ones', async () => {
+    test('its batches are full if items are large, but not larger', async () => {
       const { log, leaving } = await leavingLog();
       const numbers = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => i);
       for (const how of ['ttl', 'delete'] as const) {
@@ -718,7 +718,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     });
   });
 
-  test('gives back items just as they were put, whatever they hold', async () => {
+  test('it returns items as they were put, whatever they hold', async () => {
     const log = await createLog(store);
     const foreign = (entry: number): Item => ({
       ...encodeEntry(entryAt(log, { segment: 0, entry })),
@@ -737,7 +737,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await collect(store.items(log, { segment: 0, from: 5, to: 9 }, CONSISTENT))).toEqual([]);
   });
 
-  test('keeps attributes of others when it changes an item', async () => {
+  test('it keeps attributes of other programs when it changes an item', async () => {
     const log = await createLog(store);
     const snapshot = { ...encodeEntry(snapshotAt(log, 0, 0)), other: { S: 'theirs' } };
     await store.putItems([snapshot]);
@@ -747,7 +747,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await itemsOf(log)).toEqual([{ ...snapshot, E: { S: ROOT.key }, X: { N: String(NOON) } }]);
   });
 
-  test('puts items over others, without a trace of those', async () => {
+  test('it replaces items completely', async () => {
     const log = await createLog(store);
     const old = entryAt(log, { segment: 0, entry: 1 }, { expires: NOON });
     await store.putEntries([old]);
@@ -757,7 +757,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.newestEntry(log, 1, CONSISTENT))?.position.entry).toBe(8);
   });
 
-  test('deletes entries, and knows the newest of those that are left', async () => {
+  test('it deletes entries, and finds the newest of the others', async () => {
     const log = await createLog(store);
     const numbers = [1, 2, 3, 4, 5, 6];
     await store.putEntries(numbers.map((entry) => entryAt(log, { segment: 0, entry })));
@@ -774,7 +774,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.newestEntry(log, 0, CONSISTENT))?.position.entry).toBe(3);
   });
 
-  test('takes a full batch and refuses a larger one', async () => {
+  test('it accepts a full batch and refuses a larger one', async () => {
     const log = await createLog(store);
     const items = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => {
       const body = { format: 'bytes', bytes: new Uint8Array(200 * 1024).fill(i) } as const;
@@ -792,7 +792,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await numbersOf(log)).toEqual([0]);
   });
 
-  test('puts nothing of a batch with an item that is larger than DynamoDB allows', async () => {
+  test('it puts no item of a batch with an item that is too large for DynamoDB', async () => {
     const log = await createLog(store);
     const body = { format: 'bytes', bytes: new Uint8Array(400 * 1024) } as const;
     const large = encodeEntry(entryAt(log, { segment: 0, entry: 2 }, { body }));
@@ -801,7 +801,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await numbersOf(log)).toEqual([0]);
   });
 
-  test('writes a segment only where there is none of its number', async () => {
+  test('it writes a segment only if its number is free', async () => {
     const log = newLogId();
     const segment = {
       ...segmentOf(log, 4),
@@ -817,7 +817,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await store.getSegment(log, 4, CONSISTENT)).toEqual(segment);
   });
 
-  test('gives many clients that append to one log dense numbers, and loses nothing', async () => {
+  test('it gives many clients that append to one log dense numbers, and loses nothing', async () => {
     const clients = Array.from({ length: 8 }, () => testLogClient({ store, retries: LONG }).client);
     const log = await testLogClient({ store }).client.createLog();
     const added = await Promise.all(
@@ -836,7 +836,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(new Set(bodies).size).toBe(80);
   });
 
-  test('lets one of many clients start the next segment while others append', async () => {
+  test('it lets one of many clients start the next segment while others append', async () => {
     const log = await testLogClient({ store }).client.createLog();
     await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
     const appending = Array.from({ length: 4 }, async (_, c) => {
@@ -858,7 +858,7 @@ const LONG = { attempts: 200, baseMs: 1, capMs: 1 };
 describe('the dynamodb log store alone', () => {
   const missing = { entryTable: 'no-entries', segmentTable: 'no-segments' };
 
-  test('writes the items that the format says', async () => {
+  test('it writes the items of the format', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
     const log = newLogId();
     const entry = entryAt(log, { segment: 0, entry: 3 }, { expires: NOON + 1 });
@@ -869,7 +869,7 @@ describe('the dynamodb log store alone', () => {
     expect(stored.Item).toEqual(encodeEntry(entry));
   });
 
-  test('keeps attributes of others when it changes a segment', async () => {
+  test('it keeps attributes of other programs when it changes a segment', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
     const segment = { ...segmentOf(newLogId(), 0), lastSnapshot: 3 };
     const item = { ...encodeSegment(segment), other: { S: 'theirs' } };
@@ -913,7 +913,7 @@ describe('the dynamodb log store alone', () => {
   });
   const isBatch = (input: object): input is { RequestItems: Record<string, unknown[]> } => 'RequestItems' in input;
 
-  test('sends again what DynamoDB left over of a batch, and that alone', async () => {
+  test('it sends the unprocessed items of a batch again, and only those', async () => {
     const { store, sent, close } = partialStore(3);
     const log = newLogId();
     const entries = Array.from({ length: 8 }, (_, entry) => entryAt(log, { segment: 0, entry }));
@@ -926,7 +926,7 @@ describe('the dynamodb log store alone', () => {
     close();
   });
 
-  test('gives up where DynamoDB keeps on leaving something over', async () => {
+  test('it gives up if DynamoDB leaves items unprocessed each time', async () => {
     const { store, sent, close } = partialStore(0);
     const put = store.deleteEntries(newLogId(), 0, [1, 2]);
     await expect(put).rejects.toThrow(AttemptsExhaustedError);
@@ -935,7 +935,7 @@ describe('the dynamodb log store alone', () => {
     close();
   });
 
-  test('names an item that another program left malformed', async () => {
+  test('it names an item that another program left malformed', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
     const log = newLogId();
     const item = { ...encodeEntry(entryAt(log, { segment: 2, entry: 3 })), T: { N: '5' } };
@@ -944,7 +944,7 @@ describe('the dynamodb log store alone', () => {
     await expect(read).rejects.toMatchObject({ code: 'ITEM_INVALID', log, segment: 2, entry: 3 });
   });
 
-  test('does not guess where a segment ends if the newest entry has no whole number', async () => {
+  test('it does not guess the end of a segment if the newest entry has no whole number', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...tables });
     const log = await createLog(store);
     const item = { ...encodeEntry(entryAt(log, { segment: 0, entry: 1 })), N: { N: '1.5' } };
@@ -953,7 +953,7 @@ describe('the dynamodb log store alone', () => {
     await expect(added).rejects.toMatchObject({ code: 'ITEM_INVALID', log, segment: 0 });
   });
 
-  test('names a table that does not exist', async () => {
+  test('it names a table that does not exist', async () => {
     const store = new DynamoDbLogStore({ client: engine.client, ...missing });
     const log = newLogId();
     const requests = [
@@ -970,7 +970,7 @@ describe('the dynamodb log store alone', () => {
     await expect(put).rejects.toThrow(/'no-entries'/);
   });
 
-  test('says where there are no credentials', async () => {
+  test('it reports missing credentials', async () => {
     const client = testClient(engine.endpoint);
     client.config.credentials = async () => {
       throw Object.assign(new Error('Could not load credentials from any providers'), {
@@ -982,7 +982,7 @@ describe('the dynamodb log store alone', () => {
     client.destroy();
   });
 
-  test('reports what each request consumed', async () => {
+  test('it reports the consumed capacity of each request', async () => {
     const metered: [string, { readUnits: number; writeUnits: number }][] = [];
     const meter = (op: string, units: { readUnits: number; writeUnits: number }) => metered.push([op, units]);
     const store = new DynamoDbLogStore({ client: engine.client, ...tables, meter });
@@ -1066,7 +1066,7 @@ describe('the dynamodb log store alone', () => {
   }
 
   test.each(WRITES)(
-    'writes %s once if the answer is lost and the SDK sends it again',
+    'it writes %s once if the answer is lost and the SDK sends it again',
     { tags: ['I8'] },
     async (what, write) => {
       for (const forgetful of [false, true]) {
@@ -1087,7 +1087,7 @@ describe('the dynamodb log store alone', () => {
     },
   );
 
-  test('creates a log once if the answer is lost and the SDK sends it again', async () => {
+  test('it creates a log once if the answer is lost and the SDK sends it again', async () => {
     for (const forgetful of [false, true]) {
       const { store, next, close } = resendingStore({ forgetful });
       next.sending = answerLost;
@@ -1097,32 +1097,36 @@ describe('the dynamodb log store alone', () => {
     }
   });
 
-  test.each(WRITES)('tells one of two clients that %s is its own, not both', { tags: ['I8'] }, async (what, write) => {
-    const { store, next, close } = resendingStore();
-    const log = await snapshotLog(store);
-    const slow = testLogClient({ store });
-    const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
-    await slow.client.addEntry(log, { ...set, type: 'First' });
-    // The first sending never arrives. Before the second one, another client writes the very same there.
-    let taken: Position | undefined;
-    next.sending = async () => {
-      taken = await write(other.client, log);
-      throw lost();
-    };
-    const own = write(slow.client, log);
-    if (what === 'a new segment') {
-      await expect(own).rejects.toThrow(SegmentWithoutSnapshotError);
-    } else {
-      const mine = await own;
-      expect(mine).not.toEqual(taken);
-      const { entries } = await slow.client.query(log, { from: 'start' });
-      const numbers = (await allEntries(entries)).map(({ position }) => position.entry);
-      expect(numbers).toEqual(Array.from({ length: what === 'several entries' ? 6 : 4 }, (_, i) => i));
-    }
-    close();
-  });
+  test.each(WRITES)(
+    'it tells one of two clients that %s is its own, not both',
+    { tags: ['I8'] },
+    async (what, write) => {
+      const { store, next, close } = resendingStore();
+      const log = await snapshotLog(store);
+      const slow = testLogClient({ store });
+      const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
+      await slow.client.addEntry(log, { ...set, type: 'First' });
+      // The first sending never arrives. Before the second one, another client writes the very same there.
+      let taken: Position | undefined;
+      next.sending = async () => {
+        taken = await write(other.client, log);
+        throw lost();
+      };
+      const own = write(slow.client, log);
+      if (what === 'a new segment') {
+        await expect(own).rejects.toThrow(SegmentWithoutSnapshotError);
+      } else {
+        const mine = await own;
+        expect(mine).not.toEqual(taken);
+        const { entries } = await slow.client.query(log, { from: 'start' });
+        const numbers = (await allEntries(entries)).map(({ position }) => position.entry);
+        expect(numbers).toEqual(Array.from({ length: what === 'several entries' ? 6 : 4 }, (_, i) => i));
+      }
+      close();
+    },
+  );
 
-  test('refuses to add after an entry that an equal one of another client follows', { tags: ['I8'] }, async () => {
+  test('it refuses to add after an entry that an equal one of another client follows', { tags: ['I8'] }, async () => {
     const { store, next, close } = resendingStore();
     const log = await snapshotLog(store);
     const slow = testLogClient({ store });
@@ -1152,13 +1156,13 @@ describe('the dynamodb log store alone', () => {
     expect(isRetryable(error)).toBe(expected);
   });
 
-  test('no retrying where the SDK sent the request twice: the first may have been carried out', () => {
+  test('it does not retry if the SDK sent the request twice, because the first may have succeeded', () => {
     const rejected = (attempts: number) =>
       Object.assign(new Error('no'), { name: 'ThrottlingException', $metadata: { attempts } });
     expect([1, 2].map((attempts) => isRetryable(rejected(attempts)))).toEqual([true, false]);
   });
 
-  test('knows an item that is too large from a transaction that was cancelled for it', () => {
+  test('it recognizes an item that is too large from a cancelled transaction', () => {
     const Message = 'Item size to update has exceeded the maximum allowed size';
     const CancellationReasons = [{ Code: 'ValidationError', Message }, { Code: 'None' }];
     const error = Object.assign(new Error('no'), { name: 'TransactionCanceledException', CancellationReasons });
@@ -1172,7 +1176,7 @@ describe('the dynamodb log store alone', () => {
     "1 validation error detected: Value 'E2' at 'tableName' failed to satisfy constraint: Member must have length greater than or equal to 3",
     'TableName must be at least 3 characters long and at most 255 characters long',
     "Invalid table/index name.  Table/index names must be between 3 and 255 characters long, and may contain only the characters a-z, A-Z, 0-9, '_', '-', and '.'",
-  ])('knows a name that no table can have: %s', (message) => {
+  ])('it rejects a name that no table can have: %s', (message) => {
     const error = Object.assign(new Error(message), { name: 'ValidationException' });
     const translated = translateDynamoDbError(error, ['E2']);
     expect(translated).toMatchObject({ code: 'USAGE', reason: expect.stringContaining("'E2'"), cause: error });
@@ -1192,7 +1196,7 @@ describe('the memory log store alone', () => {
       ({ position }) => position.entry,
     );
 
-  test('removes the entries whose expiry is over, and tells which', async () => {
+  test('it removes entries whose expiry is over, and returns them', async () => {
     const { store, log } = await expiringLog();
     const removed = store.expireNow(NOON + 2);
     expect(removed).toHaveLength(3);
@@ -1208,7 +1212,7 @@ describe('the memory log store alone', () => {
     expect(store.expireNow(NOON + 2)).toEqual([]);
   });
 
-  test('removes only those that are chosen', async () => {
+  test('it removes only the selected entries', async () => {
     const { store, log } = await expiringLog();
     const removed = store.expireNow(NOON + 100, ({ position }) => position.entry === 4);
     expect(removed).toEqual([{ log, position: { segment: 0, entry: 4 } }]);
@@ -1216,7 +1220,7 @@ describe('the memory log store alone', () => {
     expect((await store.newestEntry(log, 0))?.position.entry).toBe(3);
   });
 
-  test('gives and takes copies', async () => {
+  test('it stores and returns copies', async () => {
     const store = new MemoryLogStore();
     const log = await createLog(store);
     const bytes = Uint8Array.of(1);

@@ -123,12 +123,12 @@ async function onPath(command: string): Promise<boolean> {
 
 const zstdcat = await onPath('zstdcat');
 
-test.skipIf(!zstdcat)('zstdcat gives the lines that DynamoDB imports', async () => {
+test.skipIf(!zstdcat)('zstdcat prints the lines that DynamoDB imports', async () => {
   const { stdout } = await run('zstdcat', [file], { maxBuffer: 64 * 1024 * 1024 });
   expectImportable(stdout);
 });
 
-test.skipIf(!zstdcat)('zstd finds nothing wrong with the file', async () => {
+test.skipIf(!zstdcat)('zstd finds no error in the file', async () => {
   await run('zstdcat', ['--test', file]);
 });
 
@@ -166,7 +166,7 @@ function readByThePage(bytes: Buffer): { readonly text: string; readonly index: 
   return { text, index };
 }
 
-test('another reader, made by the page on the format, gives the lines that DynamoDB imports', async () => {
+test('another reader, written from docs/format.md, prints the lines that DynamoDB imports', async () => {
   const { text, index } = readByThePage(await readFile(file));
   expectImportable(text);
   expect(Object.keys(index)).toEqual(['bytes', 'entries', 'firsts', 'format', 'hashes', 'log', 'segment']);

@@ -39,7 +39,7 @@ const FUNCTIONS = [...deployedFunctions(readTemplate().expand()).keys()];
 const use: Map<string, boolean>[] = [];
 
 // The tests of a deployment are its life: each goes on where the one before has ended.
-describe('a stack with tables and a bucket of its own', () => {
+describe('a stack with its own tables and bucket', () => {
   let world: DeployedWorld;
   let deployment: Deployment;
   let log: LogId;
@@ -52,7 +52,7 @@ describe('a stack with tables and a bucket of its own', () => {
 
   afterAll(() => world.stop());
 
-  test('has bundles that are small, have source maps, and need nothing that is not there', () => {
+  test('its bundles are small, have source maps, and need no missing module', () => {
     expect([...deployment.bundles.keys()]).toEqual(FUNCTIONS);
     for (const [id, { bytes, mapBytes, sources, imports }] of deployment.bundles) {
       expect(bytes, id).toBeLessThan(1_500_000);
@@ -69,14 +69,14 @@ describe('a stack with tables and a bucket of its own', () => {
     }
   });
 
-  test('turns edits in several segments into snapshots that clients load', async () => {
+  test('it turns edits in several segments into snapshots that clients load', async () => {
     ({ log, sheet } = await world.addLog(4));
     const newest = { lastSnapshot: { segment: 3, entry: 9 }, lagEntries: 5, stopped: null };
     expect(await world.status(log)).toMatchObject(newest);
     expect(await world.rows(log)).toEqual(sheet.trimmed());
   });
 
-  test('archives what is old, lets it expire, collects what nothing reaches, and replays it all', {
+  test('it archives old segments, expires them, collects garbage, and replays it all', {
     tags: ['I5'],
   }, async () => {
     const closed = [0, 1, 2];
@@ -102,7 +102,7 @@ describe('a stack with tables and a bucket of its own', () => {
     for (const id of FUNCTIONS) expect(await readdir(deployment.temporaryDirectory(id)), id).toEqual([]);
   });
 
-  test('brings a snapshot that takes too long to its end in several turns, settles it, and makes it anew', async () => {
+  test('it completes a snapshot that takes several runs, flushes it, and rebuilds it', async () => {
     const large = await world.client.createLog();
     const table = new SheetModel();
     const cells = Array.from({ length: 12_000 }, (_, i) => [Math.floor(i / 10), i % 10] as const);
@@ -134,7 +134,7 @@ describe('a stack with tables and a bucket of its own', () => {
     ]);
   });
 
-  test('sweeps many logs in several runs, each going on where the one before had no more time', async () => {
+  test('it sweeps many logs in several runs, each of which continues the one before', async () => {
     for (let count = 0; count < 12; count++) await world.client.createLog();
     await deployment.settle();
     const [first] = await deployment.runSchedules(NO_TIME);
@@ -147,7 +147,7 @@ describe('a stack with tables and a bucket of its own', () => {
     expect((logs[0] ?? 0) + (logs[1] ?? 0)).toBe(14);
   });
 
-  test('gives up an upload that nobody has ended', async () => {
+  test('it aborts an unfinished upload', async () => {
     const { BucketName: Bucket } = deployment.stack.outputs;
     const Key = archiveKey(log, 3, '0'.repeat(32));
     await deployment.aws.s3.send(new CreateMultipartUploadCommand({ Bucket: String(Bucket), Key }));
@@ -157,14 +157,14 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(await Array.fromAsync(world.blobs.uploads(LOGS_PREFIX))).toEqual([]);
   });
 
-  test('has no dead letters and has given up nothing, so far', async () => {
+  test('it has no dead letters and has given up nothing, so far', async () => {
     expect(await deployment.messages('DeadSnapshotJobs')).toEqual([]);
     expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
     expect(deployment.discarded).toEqual([]);
     expect(world.output().log.filter(({ level }) => level !== 'INFO')).toEqual([]);
   });
 
-  test('brings messages that are no jobs, or whose jobs fail, to the dead letters, and says why', {
+  test('it moves messages that are no jobs, or whose jobs fail, to the dead letters, and logs the reason', {
     tags: ['I7'],
   }, async () => {
     const job = (format: number, archived: LogId) =>
@@ -213,12 +213,12 @@ describe('a stack with tables and a bucket of its own', () => {
     expect([failed, retried]).toEqual([4 * MAX_RECEIVES, 4 * (MAX_RECEIVES - 1)]);
   });
 
-  test('names places in the sources where something fails', async () => {
+  test('its stack traces name places in the sources', async () => {
     const invoked = deployment.invoke('ReplayFunction', { log: 'no id' });
     await expect(invoked).rejects.toThrow(/\/src\/functions\/replay-function\.ts:\d+/);
   });
 
-  test('gives up a stream record that makes no sense, and routes those around it', { tags: ['I7'] }, async () => {
+  test('it gives up a malformed stream record, and routes the others', { tags: ['I7'] }, async () => {
     const { EntryTableName } = deployment.stack.outputs;
     const before = await world.client.createLog();
     await deployment.aws.dynamodb.send(
@@ -241,7 +241,7 @@ describe('a stack with tables and a bucket of its own', () => {
     expect(JSON.stringify(said[0]?.error)).toMatch(/MESSAGE_INVALID|ITEM_INVALID/);
   });
 
-  test('logs what it does, with log, place, job and correlation id in each line, and nothing else', {
+  test('it logs with log, place, job and correlation id in each line, and nothing else', {
     tags: ['I7'],
   }, () => {
     const { log: lines } = world.output();
@@ -265,7 +265,7 @@ describe('a stack with tables and a bucket of its own', () => {
     }
   });
 
-  test('reports metrics that say what the log lines say', () => {
+  test('its metrics agree with its log lines', () => {
     const { log: lines, metrics } = world.output();
     const valuesOf = (name: string) => metrics.filter((metric) => metric.name === name).map(({ value }) => value);
     const sumOf = (name: string) => valuesOf(name).reduce((sum, value) => sum + value, 0);
@@ -292,13 +292,13 @@ describe('a stack with tables and a bucket of its own', () => {
     );
   });
 
-  test('has rights to all that its functions have asked for', () => {
+  test('it has rights to all requests of its functions', () => {
     use.push(useOfRights(deployment.functions, deployment.needed));
     expect(notAllowed(deployment.functions, deployment.needed)).toEqual([]);
   });
 });
 
-describe('a stack beside a log that exists already, whose entries expire by TTL', () => {
+describe('a stack beside an existing log, whose entries expire by TTL', () => {
   let world: DeployedWorld;
   let deployment: Deployment;
 
@@ -321,7 +321,7 @@ describe('a stack beside a log that exists already, whose entries expire by TTL'
 
   afterAll(() => world.stop());
 
-  test('folds the log, archives it, and gives entries their time to live', async () => {
+  test('it folds the log, archives it, and gives entries a TTL', async () => {
     const { log, sheet } = await world.addLog(2);
     const chunks = await world.keys(chunkPrefix(log));
     for (let times = 0; times < 4; times++) await world.sweepAfter(GRACE_SECONDS);
@@ -336,7 +336,7 @@ describe('a stack beside a log that exists already, whose entries expire by TTL'
     expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
   });
 
-  test('deletes the entries of a log that wants no archive, some days later', async () => {
+  test('it deletes the entries of a log without archives, some days later', async () => {
     const { log, sheet } = await world.addLog(2);
     const changes = { archive: false, expire: 'delete', keepDays: 2 } as const;
     await writePolicy(world.blobs, DEFAULT_POLICY, { log, change: () => changes });
@@ -352,13 +352,13 @@ describe('a stack beside a log that exists already, whose entries expire by TTL'
     expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
   });
 
-  test('has rights to all that its functions have asked for', () => {
+  test('it has rights to all requests of its functions', () => {
     use.push(useOfRights(deployment.functions, deployment.needed));
     expect(notAllowed(deployment.functions, deployment.needed)).toEqual([]);
   });
 });
 
-test('no function of either stack has a right that it has no use for', () => {
+test('no function of either stack has an unused right', () => {
   expect(use).toHaveLength(2);
   const rights = new Set(use.flatMap((each) => [...each.keys()]));
   const unused = [...rights].filter((right) => !use.some((each) => each.get(right) === true));

@@ -71,12 +71,12 @@ async function streamOf(TableName: string): Promise<string> {
 }
 
 describe('the check of a deployment', () => {
-  test('finds nothing where all is right', async () => {
+  test('it finds no error in a correct deployment', async () => {
     await checkDeployment(right);
     expect(unknown).toEqual([]);
   });
 
-  test('names the table that is missing', async () => {
+  test('it names a missing table', async () => {
     await expectInvalid({ entryTable: 'nowhere' }, 'EntryTableName', "is 'nowhere', a table that does not exist");
     await expectInvalid({ segmentTable: 'nowhere' }, 'SegmentTableName', "is 'nowhere', a table that does not exist");
   });
@@ -86,7 +86,7 @@ describe('the check of a deployment', () => {
     ['an id that is text', ['S S', 'N N'], 'S (HASH, S), N (RANGE, N) instead of'],
     ['a number that is text', ['S B', 'N S'], 'S (HASH, B), N (RANGE, S) instead of'],
     ['other names', ['id B', 'number N'], 'id (HASH, B), number (RANGE, N) instead of'],
-  ])('names the table that has %s', async (_what, keys, reason) => {
+  ])('it names a table that has %s', async (_what, keys, reason) => {
     const named = keys.map((key) => key.split(' '));
     const schema: Partial<CreateTableCommandInput> = {
       KeySchema: named.map(([name], i) => ({ AttributeName: name, KeyType: i === 0 ? 'HASH' : 'RANGE' })),
@@ -106,17 +106,17 @@ describe('the check of a deployment', () => {
       'a stream of KEYS_ONLY, which does not carry new images',
     ],
     ['old images', { StreamEnabled: true, StreamViewType: 'OLD_IMAGE' }, 'a stream of OLD_IMAGE'],
-  ])('names the Entry table whose stream carries %s', async (_what, StreamSpecification, reason) => {
+  ])('it names an Entry table whose stream carries %s', async (_what, StreamSpecification, reason) => {
     const entryTable = await table(entryTableInput('t'), { StreamSpecification });
     await expectInvalid({ entryTable }, 'EntryTableName', reason);
   });
 
-  test('takes a stream that carries old images beside the new ones', async () => {
+  test('it accepts a stream that carries old images beside the new ones', async () => {
     const StreamSpecification = { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' } as const;
     await checkDeployment({ ...right, ...(await entryTableWith({ StreamSpecification })) });
   });
 
-  test('names the stream that was switched off and on again, and the one that there is instead', async () => {
+  test('it names a stream that was turned off and on again, and the current one', async () => {
     const made = await entryTableWith({});
     await checkDeployment({ ...right, ...made });
     const switchStream = async (StreamSpecification: StreamSpecification): Promise<void> => {
@@ -131,12 +131,12 @@ describe('the check of a deployment', () => {
     await checkDeployment({ ...right, ...made, streamArn });
   });
 
-  test("names the stream that is another table's", async () => {
+  test('it names a stream of another table', async () => {
     const { streamArn } = await entryTableWith({});
     await expectInvalid({ streamArn }, 'EntryTableStreamArn', `the stream of table '${right.entryTable}' is`);
   });
 
-  test('asks for TTL on the right attribute where entries are to expire by it, and only there', async () => {
+  test('it requires TTL on the right attribute only if entries expire by TTL', async () => {
     const made = await entryTableWith({});
     await checkDeployment({ ...right, ...made });
     await expectInvalid({ ...made, ttl: true }, 'Expire', `table '${made.entryTable}' has no TTL`);
@@ -151,7 +151,7 @@ describe('the check of a deployment', () => {
     await expectInvalid({ ...other, ttl: true }, 'Expire', "has its TTL on attribute 'C'");
   });
 
-  test('names the bucket that is missing', async () => {
+  test('it names a missing bucket', async () => {
     await expectInvalid({ bucket: 'nowhere' }, 'BucketName', "is 'nowhere', a bucket that does not exist");
   });
 
@@ -160,17 +160,17 @@ describe('the check of a deployment', () => {
     ['in another region, as S3 says of one', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'in region eu-west-1'],
     ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'but the functions run in us-east-1'],
     ['somewhere else', 301, {}, 'a bucket in another region'],
-  ])('names the bucket that is %s', async (_what, status, headers, reason) => {
+  ])('it names a bucket that is %s', async (_what, status, headers, reason) => {
     // The server for tests knows one region and no permissions, so here the answer is S3's, word for word.
     await withAnswer({ status, headers }, (s3) => expectInvalid({ s3 }, 'BucketName', reason));
   });
 
-  test('takes a bucket of which S3 says that it is here', async () => {
+  test('it accepts a bucket if S3 reports its region', async () => {
     const here = { status: 200, headers: { 'x-amz-bucket-region': 'us-east-1' } };
     await withAnswer(here, (s3) => checkDeployment({ ...right, s3 }));
   });
 
-  test('lets work go on if DynamoDB cannot be asked, and still asks the rest', async () => {
+  test('work goes on if DynamoDB does not answer the check, and the rest is checked', async () => {
     const unreachable = testClient('http://127.0.0.1:9');
     await checkDeployment({ ...right, dynamodb: unreachable, ttl: true });
     expect(unknown).toMatchObject(Array(3).fill({ code: 'STORE_UNAVAILABLE' }));
@@ -181,7 +181,7 @@ describe('the check of a deployment', () => {
     ['refuses', 400, 'AccessDeniedException'],
     ['throttles', 400, 'ThrottlingException'],
     ['fails', 500, 'InternalServerError'],
-  ])('lets work go on while DynamoDB %s requests about tables', async (_what, status, name) => {
+  ])('work goes on while DynamoDB %s requests about tables', async (_what, status, name) => {
     const answer = JSON.stringify({ __type: `com.amazonaws.dynamodb.v20120810#${name}`, message: 'not now' });
     const server = await startServer((_, response) => {
       response.writeHead(status, { 'content-type': 'application/x-amz-json-1.0' }).end(answer);
@@ -195,13 +195,13 @@ describe('the check of a deployment', () => {
   test.each([
     ['refuses', 403],
     ['fails', 500],
-  ])('lets work go on while S3 %s the request for the bucket', async (_what, status) => {
+  ])('work goes on while S3 %s the request for the bucket', async (_what, status) => {
     const headers = { 'x-amz-bucket-region': 'us-east-1' };
     await withAnswer({ status, headers }, (s3) => checkDeployment({ ...right, s3 }));
     expect(unknown).toHaveLength(1);
   });
 
-  test('lets work go on if nobody answers in time', async () => {
+  test('work goes on if no service answers in time', async () => {
     const server = await startServer(() => {});
     await checkDeployment({ ...right, dynamodb: testClient(server.address), ttl: true, limitMs: 50 });
     // The time is up for all: the bucket is not asked for either.
@@ -210,7 +210,7 @@ describe('the check of a deployment', () => {
   });
 });
 
-describe("a reducer of one's own", () => {
+describe('a custom reducer', () => {
   const FOLD = 'fold: async (draft) => { draft }';
   let directory: string;
 
@@ -226,7 +226,7 @@ describe("a reducer of one's own", () => {
     return path;
   }
 
-  test('is the default export of a module', async () => {
+  test('it is the default export of a module', async () => {
     const path = await module('right', `export default { name: 'own', version: 3, ${FOLD} };`);
     expect(await loadReducer(path)).toMatchObject({ name: 'own', version: 3, fold: expect.any(Function) });
   });
@@ -248,13 +248,13 @@ describe("a reducer of one's own", () => {
     ['without a version', `export default { name: 'own', ${FOLD} };`, 'a name, a version of 1 or more'],
     ['of version 0', `export default { name: 'own', version: 0, ${FOLD} };`, 'a version of 1 or more'],
     ['without a function', "export default { name: 'own', version: 1, fold: 7 };", 'and a function fold'],
-  ])('that is %s is refused', async (what, text, reason) => {
+  ])('it is refused if it is %s', async (what, text, reason) => {
     const loaded = loadReducer(await module(what, text));
     await expect(loaded).rejects.toMatchObject({ code: 'REDUCER_INVALID' });
     await expect(loaded).rejects.toThrow(reason);
   });
 
-  test('that is named by no absolute path is refused', async () => {
+  test('it is refused if its path is not absolute', async () => {
     await expect(loadReducer('reducer.mjs')).rejects.toThrow('is not an absolute path');
   });
 });

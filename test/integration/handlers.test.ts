@@ -141,7 +141,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     }
   }
 
-  test('turn the stream into snapshots that clients load', async () => {
+  test('they turn the stream into snapshots that clients load', async () => {
     const client = newClient();
     const log = await client.createLog();
     for (let row = 0; row < 30; row++) {
@@ -169,7 +169,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(rows).toEqual(Array.from({ length: 30 }, (_, row) => [`row ${row}`]));
   });
 
-  test('settle a snapshot in which many edits wait, in a job that the snapshot function sends', async () => {
+  test('they flush a snapshot with many buffered edits, in a job that the snapshot function sends', async () => {
     const client = newClient();
     const log = await client.createLog();
     const cells = (nth: number, value: (i: number) => string) =>
@@ -191,7 +191,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(status).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
   });
 
-  test('report a malformed record and route the others', async () => {
+  test('they report a malformed record and route the others', async () => {
     const log = await newClient().createLog();
     const event = await streamEvent(engine.client, entryTable, log);
     const [good] = event.Records;
@@ -206,7 +206,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     });
   });
 
-  test('give a foreign message back to the queue, at once, each time that it comes', async () => {
+  test('they return a foreign message to the queue immediately, each time that it comes', async () => {
     await queues.maintenance.send({ group: 'g', deduplicationId: 'foreign', body: '{"kind":"something else"}' });
     for (const receiveCount of [1, 2, 3]) {
       const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 30_000 });
@@ -219,7 +219,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     }
   });
 
-  test('have a job that failed wait before it is given out again', async () => {
+  test('they delay a failed job before its next delivery', async () => {
     const job: Job = { kind: 'archive', log: parseLogId(randomUUID()), segment: 0 };
     await queues.maintenance.send({ group: job.log, deduplicationId: 'failing', body: encodeJob(job) });
     const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 0 });
@@ -229,7 +229,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     for (const { receipt } of messages) await queues.maintenance.delete(receipt);
   });
 
-  test('hide a message from others until a minute after their end', async () => {
+  test('they hide a message from others until a minute after their end', async () => {
     const job: Job = { kind: 'collect', log: await newClient().createLog() };
     await queues.maintenance.send({ group: job.log, deduplicationId: job.log, body: encodeJob(job) });
     const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 10_000 });
@@ -241,7 +241,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await queues.maintenance.delete(receipt);
   });
 
-  test('have a job fail as long as the deployment is not as it must be, and do it once that is mended', async () => {
+  test('they fail a job while the deployment is wrong, and run it after that was fixed', async () => {
     vi.resetModules();
     vi.stubEnv('BUCKET', 'forgotten');
     const { handler } = await import('../../handlers/snapshot.ts');
@@ -263,7 +263,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(status).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
   });
 
-  test('have a job wait while the function is deployed with what makes no sense', async () => {
+  test('they retry a job while the function is deployed with invalid settings', async () => {
     vi.resetModules();
     vi.stubEnv('KEEP_SEGMENTS', '1.5');
     const { handler } = await import('../../handlers/maintain.ts');
@@ -278,7 +278,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     vi.stubEnv('KEEP_SEGMENTS', SETTINGS.KEEP_SEGMENTS);
   });
 
-  test('bring a log that is too long for one invocation to its end in several', { tags: ['I5'] }, async () => {
+  test('they complete a log that is too long for one invocation in several', { tags: ['I5'] }, async () => {
     const client = newClient();
     const log = await client.createLog();
     const edits = Array.from({ length: 1_200 }, (_, row) => {
@@ -300,7 +300,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     expect(rows).toEqual(Array.from({ length: 1_200 }, (_, row) => [`row ${row}`]));
   });
 
-  test('sweep a log until its old segment is archived and gone, and replay it from the archive', async () => {
+  test('they sweep a log until its old segment is archived and expired, and replay it from the archive', async () => {
     const client = newClient();
     const log = await client.createLog();
     for (let row = 0; row < 40; row++) {
@@ -324,7 +324,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
   });
 });
 
-describe('a function whose environment is wrong says at start what is', () => {
+describe('a function with a wrong environment reports the error at its start', () => {
   const environment = {
     AWS_REGION: 'us-east-1',
     POWERTOOLS_LOG_LEVEL: 'SILENT',

@@ -81,12 +81,12 @@ test('a reducer that hangs or misbehaves stops its own log within a time limit, 
   expect(status).toMatchObject({ lagEntries: 0 });
 });
 
-test('a limit that makes no sense is refused', async () => {
+test('an invalid limit is refused', async () => {
   const { code, stderr } = await runCli(['status', ...place.words], { environment: { LOGFOLD_FOLD_SECONDS: '0' } });
   expect([code, stderr]).toEqual([2, expect.stringContaining('LOGFOLD_FOLD_SECONDS')]);
 });
 
-test('the snapshot function interrupts an endless loop, stops the log, and does the next job', async () => {
+test('the snapshot function interrupts an endless loop, stops the log, and runs the next job', async () => {
   const engine = await startTestEngine();
   const aws = await startLocalAws();
   const restoreDns = interceptLocalhostDns();

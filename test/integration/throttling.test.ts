@@ -51,7 +51,7 @@ async function open(options: Partial<LifeOptions> = {}): Promise<Stage> {
   return { life, http, set };
 }
 
-describe('the life of two logs where AWS throttles, fails and loses answers', () => {
+describe('the life of two logs while AWS throttles, fails and loses answers', () => {
   const met = new Set<string>();
   /** Of a life in which nothing goes wrong. */
   let plain: EndState;
@@ -94,7 +94,7 @@ describe('the life of two logs where AWS throttles, fails and loses answers', ()
   }
 
   test.each([0.05, 0.25, 0.5])(
-    'ends the same where %d of all requests meet a fault',
+    'it ends the same if %d of all requests meet a fault',
     { tags: ['I5'] },
     async (share) => {
       const stage = await open();
@@ -106,7 +106,7 @@ describe('the life of two logs where AWS throttles, fails and loses answers', ()
     },
   );
 
-  test('ends the same where clients give up soon, so that jobs fail and are delivered again', async () => {
+  test('it ends the same if clients give up soon, so that jobs fail and are delivered again', async () => {
     const retries = { ...QUICK, attempts: 3 };
     const stage = await open({ retries, maxReceives: 100 });
     stage.set(atRandom(8, 0.2));
@@ -115,13 +115,13 @@ describe('the life of two logs where AWS throttles, fails and loses answers', ()
     check(stage, await stage.life.endState(), retries);
   });
 
-  test('has met everything that can go wrong', () => {
+  test('it has met every kind of fault', () => {
     // Archives of more than 8 MiB are below.
     expect(FAULTS.map(({ name }) => name).filter((name) => !met.has(name))).toEqual(['S3: error in a success']);
   });
 });
 
-describe('one thing that goes wrong', () => {
+describe('a single fault', () => {
   test('an entry whose answer was lost before the table throttled is not appended twice', {
     tags: ['I5', 'I8'],
   }, async () => {
@@ -136,7 +136,7 @@ describe('one thing that goes wrong', () => {
     expect((await life.client.addEntry(log, SET)).position).toEqual({ segment: 0, entry: 2 });
   });
 
-  test('a conflict of transactions is not the end of an append', async () => {
+  test('a transaction conflict does not fail an append', async () => {
     const { life, http, set } = await open();
     const [log] = LOGS;
     await life.create(log);
@@ -160,7 +160,7 @@ describe('one thing that goes wrong', () => {
     ['DynamoDB: throughput', 'ProvisionedThroughputExceededException'],
     ['DynamoDB: internal error', 'InternalServerError'],
     ['connection reset', 'StoreUnavailableError'],
-  ])('a job that meets nothing but this fails after one bounded call, and stops nothing: %s', async (fault, name) => {
+  ])('a job that meets only this fault fails after one bounded call, and stops nothing: %s', async (fault, name) => {
     const { life, http, set } = await open();
     const [log] = LOGS;
     await life.create(log);
@@ -173,7 +173,7 @@ describe('one thing that goes wrong', () => {
     expect(await completeSnapshot(life.deps, job)).toMatchObject({ outcome: 'built' });
   });
 
-  test('a stream in parts is stored whole', async () => {
+  test('a stream in parts is stored completely', async () => {
     const { life, http, set } = await open();
     set(
       firstOf(
@@ -194,7 +194,7 @@ describe('one thing that goes wrong', () => {
     ).toEqual(['CompleteMultipartUpload 3', 'CreateMultipartUpload 3', 'GetObject 1', 'UploadPart 3', 'UploadPart 3']);
   });
 
-  test('an object that breaks off again and again is out of reach, not damaged', async () => {
+  test('an object that always breaks off is unavailable, not damaged', async () => {
     const { life, http, set } = await open();
     await life.blobs.put('a', randomBytes(1000));
     set(always('S3: object breaks off'));
@@ -203,7 +203,7 @@ describe('one thing that goes wrong', () => {
     expect(http.sent).toHaveLength(2 * QUICK.attempts);
   });
 
-  test('keys that S3 is too busy to delete are asked for until they are gone', async () => {
+  test('keys that S3 is too busy to delete are deleted in retries', async () => {
     const { life, http, set } = await open();
     const keys = Array.from({ length: 20 }, (_, i) => `k/${i}`);
     for (const key of keys) await life.blobs.put(key, Uint8Array.of(1));
@@ -220,7 +220,7 @@ describe('one thing that goes wrong', () => {
     expect(http.sent).toHaveLength(QUICK.attempts);
   });
 
-  test('a server that accepts a request and then is silent is asked again', async () => {
+  test('a request is sent again if the server accepts it and stays silent', async () => {
     let requests = 0;
     const server = createServer((_, response) => {
       requests++;

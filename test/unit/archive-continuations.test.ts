@@ -122,8 +122,8 @@ async function replaceRoot(sheet: SheetLog, position: Position): Promise<void> {
   expect(await sheet.tables.replaceRoot(sheet.log, position, from, to)).toBe(true);
 }
 
-describe('an archive of several turns', () => {
-  test('equals that of one turn byte for byte, wherever turns are cut', { tags: ['I3'] }, async () => {
+describe('an archive in several runs', () => {
+  test('it equals the archive of one run byte for byte, wherever the runs end', { tags: ['I3'] }, async () => {
     const { sheet: whole } = await coveredSheet();
     await whole.archive(0, { frames: FRAMES });
     const expected = await archiveBytes(whole);
@@ -145,7 +145,7 @@ describe('an archive of several turns', () => {
     expect(counts).toContain(1);
   });
 
-  test('writes a frame in each turn at least, and the message names the parts', async () => {
+  test('each run writes at least one frame, and the message names the parts', async () => {
     const { sheet } = await coveredSheet();
     const job = await begun(sheet, 3);
     expect(job).toMatchObject({ continuation: 3, parts: [{ to: 1 }, { to: 2 }, { to: 3 }] });
@@ -155,7 +155,7 @@ describe('an archive of several turns', () => {
     await expectArchived(sheet);
   });
 
-  test('counts no more of a part than was compared with the table', { tags: ['I3'] }, async () => {
+  test('a run counts only the entries of a part that were compared with the table', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     let now = 0;
     const deps = depsAround(sheet, async (name, effect) => {
@@ -175,13 +175,13 @@ describe('an archive of several turns', () => {
     await expectArchived(sheet);
   });
 
-  test('needs no deadline any more once it has begun', async () => {
+  test('a continuation needs no deadline', async () => {
     const { sheet } = await coveredSheet();
     expect(await turnsOf(sheet, await begun(sheet, 3), { frames: FRAMES })).toBe(1);
     await expectArchived(sheet);
   });
 
-  test('is made, and its parts are collected, wherever a turn died', async () => {
+  test('the archive is written and its parts are collected, wherever a run died', async () => {
     const { sheet: other } = await coveredSheet();
     const entries = (await other.items()).length;
     for (const turns of [1, entries]) {
@@ -201,7 +201,7 @@ describe('an archive of several turns', () => {
     }
   });
 
-  test('is one, though every message is delivered twice and old ones come late', async () => {
+  test('there is one archive, although every message is delivered twice and old ones come late', async () => {
     const { sheet } = await coveredSheet();
     const done: Job[] = [];
     const waiting: Job[] = [first(sheet)];
@@ -216,7 +216,7 @@ describe('an archive of several turns', () => {
     await expectArchived(sheet);
   });
 
-  test('survives a collection between turns within the grace period, and is written again after it', async () => {
+  test('it survives a collection between runs within the grace period, and is written again after it', async () => {
     for (const graceSeconds of [DEFAULT_POLICY.graceSeconds, 0]) {
       const { sheet } = await coveredSheet();
       const job = await begun(sheet, 4);
@@ -256,7 +256,7 @@ describe('a part is written again', () => {
       },
     ],
     ['has another root at Last Snapshot', 4, (sheet) => replaceRoot(sheet, { segment: 0, entry: 4 })],
-  ])('that %s', { tags: ['I3'] }, async (_, index, harm) => {
+  ])('it is written again if it %s', { tags: ['I3'] }, async (_, index, harm) => {
     const { sheet, last } = await coveredSheet();
     expect(last.entry).toBe(4);
     const job = await begun(sheet, 6);
@@ -273,7 +273,7 @@ describe('a part is written again', () => {
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
-  test('that holds an older Last Snapshot without the new root', async () => {
+  test('it is written again if it holds an older Last Snapshot without the new root', async () => {
     const sheet = await SheetLog.create();
     await sheet.completed();
     await sheet.fill(5, 2);
@@ -286,7 +286,7 @@ describe('a part is written again', () => {
     await expectArchived(sheet);
   });
 
-  test('if the root changes while the parts are joined', async () => {
+  test('it is written again if the root changes while the parts are joined', async () => {
     const { sheet, last } = await coveredSheet();
     const job = await begun(sheet, (await sheet.items()).length);
     let replaced = false;
@@ -302,7 +302,7 @@ describe('a part is written again', () => {
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([(await sheet.segmentItem()).archive]);
   });
 
-  test('if a frame is damaged that only joining reads: then the job fails once', async () => {
+  test('it is written again after one failure if a frame is damaged that only the join reads', async () => {
     const { sheet } = await coveredSheet();
     // One part of many frames, of which only the last is read before.
     let now = 0;
@@ -325,8 +325,8 @@ describe('a part is written again', () => {
   });
 });
 
-describe('an archive job is refused and leaves nothing behind', () => {
-  test('if one turn is too short to join the parts', async () => {
+describe('a refused archive job leaves nothing behind', () => {
+  test('the job is refused if one run is too short to join the parts', async () => {
     const { sheet } = await coveredSheet();
     const job = await begun(sheet, (await sheet.items()).length);
     const { result, next } = await turn(sheet, job, { ...NO_TIME, frames: { bytes: 1, atLeast: 3 } });
@@ -337,7 +337,7 @@ describe('an archive job is refused and leaves nothing behind', () => {
     await expectArchived(sheet);
   });
 
-  test('if its message has as many parts as it may have', async () => {
+  test('the job is refused if its message has the largest number of parts', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < MAX_ARCHIVE_PARTS; i++) await sheet.edit(set(0, 0, ''));
     await sheet.completed();
@@ -348,7 +348,7 @@ describe('an archive job is refused and leaves nothing behind', () => {
   });
 });
 
-test('an archive of one turn makes no more requests with a deadline than without', async () => {
+test('an archive of one run makes no more requests with a deadline than without', async () => {
   const requests = async (deadline: number | undefined): Promise<string[]> => {
     const { sheet } = await coveredSheet();
     const names: string[] = [];

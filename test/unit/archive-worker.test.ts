@@ -55,7 +55,7 @@ async function expectNotArchived(sheet: SheetLog): Promise<void> {
 }
 
 describe('a segment that cannot be archived', () => {
-  test('is one that is open', async () => {
+  test('it is open', async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(3, 3);
     await sheet.completed();
@@ -65,7 +65,7 @@ describe('a segment that cannot be archived', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('is one whose follower has no completed snapshot', async () => {
+  test('its next segment has no complete snapshot', async () => {
     const sheet = await SheetLog.create();
     await sheet.completed();
     const next = await sheet.segment();
@@ -76,14 +76,14 @@ describe('a segment that cannot be archived', () => {
     expect(await sheet.archive(0)).toMatchObject({ outcome: 'archived', segment: 0 });
   });
 
-  test('is one that does not exist', async () => {
+  test('it does not exist', async () => {
     const { sheet } = await coveredSheet();
     const before = await sheet.contents();
     await expect(sheet.archive(7)).rejects.toThrow(SegmentNotFoundError);
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('is one whose entries are leaving already', async () => {
+  test('its entries are expiring already', async () => {
     const { sheet } = await coveredSheet();
     await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
     const before = await sheet.contents();
@@ -91,7 +91,7 @@ describe('a segment that cannot be archived', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('is one that has lost an entry', async () => {
+  test('it has lost an entry', async () => {
     const { sheet } = await coveredSheet();
     await sheet.tables.deleteEntries(sheet.log, 0, [4]);
     await expect(sheet.archive(0)).rejects.toThrow(EntryGapError);
@@ -103,7 +103,7 @@ describe('a segment that cannot be archived', () => {
     ['leaving', async (sheet) => sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 })],
     ['not whole', (sheet) => sheet.tables.deleteEntries(sheet.log, 0, [4])],
     ['without the last snapshot', (sheet, last) => sheet.tables.deleteEntries(sheet.log, 0, [last.entry])],
-  ])('is not planned to be either: entries that are %s', async (_, harm) => {
+  ])('no plan is made of entries that are %s', async (_, harm) => {
     const { sheet, last } = await coveredSheet();
     await harm(sheet, last);
     const failed = await sheet.archive(0).catch((error: unknown) => error);
@@ -113,7 +113,7 @@ describe('a segment that cannot be archived', () => {
 });
 
 describe('an archive', () => {
-  test('holds every entry just as it is, and is named on the segment', { tags: ['I3'] }, async () => {
+  test('it holds every entry unchanged, and the segment names it', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     const items = await sheet.items();
     const [item] = items.splice(3, 1);
@@ -132,7 +132,7 @@ describe('an archive', () => {
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive]);
   });
 
-  test('is not made by a plan, which says just what it would be', async () => {
+  test('a plan describes the archive and does not write it', async () => {
     const { sheet } = await coveredSheet();
     const before = await sheet.contents();
     const plan = await planArchive(sheet.deps, { log: sheet.log, segment: 0 });
@@ -141,7 +141,7 @@ describe('an archive', () => {
     expect(await planArchive(sheet.deps, { log: sheet.log, segment: 0 })).toBeUndefined();
   });
 
-  test('is made once, however often it is asked for', async () => {
+  test('one archive is written, however many jobs there are', async () => {
     const { sheet } = await coveredSheet();
     const first = await sheet.archive(0);
     const before = await sheet.contents();
@@ -149,7 +149,7 @@ describe('an archive', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('is one, though several are made side by side', async () => {
+  test('one archive is written, although several jobs run concurrently', async () => {
     const { sheet } = await coveredSheet();
     const results = await Promise.all([sheet.archive(0), sheet.archive(0), sheet.archive(0)]);
     expect(results.map(({ outcome }) => outcome).sort()).toEqual(['archived', 'present', 'present']);
@@ -159,7 +159,7 @@ describe('an archive', () => {
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
-  test('is the segment for good: neither Last Snapshot nor a root changes any more', { tags: ['I3'] }, async () => {
+  test('it freezes the segment: neither Last Snapshot nor a root changes any more', { tags: ['I3'] }, async () => {
     const { sheet, last } = await coveredSheet();
     const root = await sheet.ref(last);
     if (root === undefined) throw new Error('no root');
@@ -172,7 +172,7 @@ describe('an archive', () => {
 });
 
 describe('while an archive is written', () => {
-  test('a root may come onto an older Snapshot entry', async () => {
+  test('an older Snapshot entry may get a root', async () => {
     for (const operation of ['items', 'putStream', 'uploadPart', 'finishUpload', 'getRange', 'setArchive']) {
       const sheet = await SheetLog.create();
       await sheet.fill(5, 2);
@@ -190,7 +190,7 @@ describe('while an archive is written', () => {
     }
   });
 
-  test('Last Snapshot may move on: it is written once more, with that', async () => {
+  test('Last Snapshot may move: the archive is written once more with it', async () => {
     for (const operation of ['items', 'putStream', 'uploadPart', 'finishUpload', 'getRange', 'setArchive']) {
       const sheet = await SheetLog.create();
       await sheet.completed();
@@ -231,7 +231,7 @@ describe('while an archive is written', () => {
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
-  test('no entry may go', async () => {
+  test('no entry may disappear', async () => {
     for (const entry of [2, 4, 8]) {
       const { sheet } = await coveredSheet();
       expect(await sheet.items()).toHaveLength(9);
@@ -243,7 +243,7 @@ describe('while an archive is written', () => {
     }
   });
 
-  test('no entry may change, and none may come behind the end', async () => {
+  test('no entry may change, and none may follow the end', async () => {
     const changes: ((items: readonly Item[]) => Item)[] = [
       (items) => ({ ...items[3], foreign: { S: 'new' } }),
       (items) => ({ ...items[3], N: { N: String(items.length) } }),
@@ -262,7 +262,7 @@ describe('while an archive is written', () => {
     }
   });
 
-  test('what was stored may not be another thing than what was sent', { tags: ['I3'] }, async () => {
+  test('the stored object may not differ from what was sent', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     const around = once('after', 'finishUpload', async () => {
       const [key = ''] = await sheet.keys(archivePrefix(sheet.log));
@@ -275,7 +275,7 @@ describe('while an archive is written', () => {
   });
 });
 
-test('an archive is made, and nothing else is left, wherever the one before died', async () => {
+test('an archive is written and nothing else is left, wherever the job before died', async () => {
   const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => archiveSegment(deps, { log: sheet.log, segment: 0 });
   const reference = await coveredSheet();
   const deaths = await deathsOf(reference.sheet, job(reference.sheet));
@@ -298,7 +298,7 @@ test('an archive is made, and nothing else is left, wherever the one before died
   }
 });
 
-test('whoever archives a segment, and dies right behind it, leaves word that the log is to be collected', async () => {
+test('a job that dies after it archived a segment has requested a collection', async () => {
   const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => archiveSegment(deps, { log: sheet.log, segment: 0 });
   const { sheet: other } = await coveredSheet();
   const deaths = await deathsOf(other, job(other));

@@ -30,7 +30,7 @@ async function otherObjects(sheet: SheetLog) {
   return (await objectsIn(sheet.blobs)).filter(({ key }) => key !== collectedKey(sheet.log));
 }
 
-test('what is not kept any more goes at once where nobody is granted a grace period', async () => {
+test('a dropped snapshot is removed immediately if there is no grace period', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   for (const text of ['a', 'b']) {
     await refill(sheet, text);
@@ -41,7 +41,7 @@ test('what is not kept any more goes at once where nobody is granted a grace per
   expect(await sheet.keys()).toEqual(await neededKeys(sheet, 'last'));
 });
 
-test('what one policy dropped is not asked for by a later one that keeps more', async () => {
+test('a later policy that keeps more does not need snapshots that an earlier one dropped', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   for (const text of ['a', 'b', 'c']) {
     await refill(sheet, text);
@@ -68,7 +68,7 @@ test('what one policy dropped is not asked for by a later one that keeps more', 
   expect(await attempt(sheet)).toMatchObject({ outcome: 'refused', error: { code: 'CHUNK_MISSING' } });
 });
 
-describe('what is to be kept and cannot be read', () => {
+describe('a kept object that cannot be read', () => {
   /** A log in which something is to be removed now, were it not for what is wrong. */
   async function dueLog(): Promise<SheetLog> {
     const { sheet } = await logWithDebris();
@@ -84,7 +84,7 @@ describe('what is to be kept and cannot be read', () => {
     expect(await otherObjects(sheet)).toEqual(before);
   }
 
-  test('is each single node: then nothing is removed', { tags: ['I4'] }, async () => {
+  test('if a node is damaged, nothing is removed', { tags: ['I4'] }, async () => {
     const sheet = await dueLog();
     const needed = (await neededKeys(sheet)).filter((key) => key.startsWith(chunkPrefix(sheet.log)));
     let values = 0;
@@ -107,7 +107,7 @@ describe('what is to be kept and cannot be read', () => {
     expect(needed.length).toBeGreaterThan(LARGE_VALUES + 8);
   });
 
-  test('is a root, in its entry or out of it', async () => {
+  test('a collection is refused if a root is damaged, inline or in an object', async () => {
     const sheet = await dueLog();
     const elsewhere = { key: `${logPrefix(sheet.log)}roots/elsewhere` };
     const at = { segment: 1, entry: 0 };
@@ -119,7 +119,7 @@ describe('what is to be kept and cannot be read', () => {
     await expectRefused(sheet, 'CHUNK_CORRUPT');
   });
 
-  test('is an entry that Last Snapshot names and that is gone, or its archive', async () => {
+  test('a collection is refused if the entry of Last Snapshot or its archive is missing', async () => {
     const sheet = await dueLog();
     const newest = (await sheet.lastSnapshot(1)) ?? 0;
     await sheet.tables.deleteEntries(sheet.log, 1, [newest]);
@@ -130,7 +130,7 @@ describe('what is to be kept and cannot be read', () => {
     await expectRefused(sheet, 'ARCHIVE_MISSING');
   });
 
-  test('is each single node, though a build that was abandoned reaches it too', async () => {
+  test('if a node is damaged, nothing is removed, although an abandoned build reaches it too', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await refill(sheet, 'only');
     await sheet.completed();
@@ -150,7 +150,7 @@ describe('what is to be kept and cannot be read', () => {
     expect(outcomes.length).toBeGreaterThan(8);
   });
 
-  test('does not matter of a build that was abandoned', async () => {
+  test('damage of an abandoned build does not matter', async () => {
     const { sheet, debris } = await logWithDebris();
     await sheet.blobs.put(debris.progress, Uint8Array.of(1));
     await collectAfterEachGrace(sheet, 4);
@@ -158,24 +158,27 @@ describe('what is to be kept and cannot be read', () => {
     await expectWhole(sheet);
   });
 
-  test.each([condemnedKey, collectedKey])('is the record of the collection before: %o', async (keyOf) => {
-    const sheet = await dueLog();
-    const key = keyOf(sheet.log);
-    for (const text of ['', '{', '[]', '{"format":2}', '{"format":1,"condemned":[["a"]],"dropped":[]}']) {
-      await sheet.blobs.put(key, new TextEncoder().encode(text));
-      const before = await objectsIn(sheet.blobs);
-      const collecting = collect(sheet);
-      await expect(collecting).rejects.toThrow(ObjectInvalidError);
-      await expect(collecting).rejects.toMatchObject({ log: sheet.log, message: expect.stringContaining(key) });
-      expect(await objectsIn(sheet.blobs)).toEqual(before);
-    }
-    // As the error advises.
-    await sheet.blobs.delete([condemnedKey(sheet.log), collectedKey(sheet.log)]);
-    await collectAfterEachGrace(sheet, 4);
-    expect(await sheet.keys()).toEqual(await neededKeys(sheet));
-  });
+  test.each([condemnedKey, collectedKey])(
+    'a collection is refused if the record before it is invalid: %o',
+    async (keyOf) => {
+      const sheet = await dueLog();
+      const key = keyOf(sheet.log);
+      for (const text of ['', '{', '[]', '{"format":2}', '{"format":1,"condemned":[["a"]],"dropped":[]}']) {
+        await sheet.blobs.put(key, new TextEncoder().encode(text));
+        const before = await objectsIn(sheet.blobs);
+        const collecting = collect(sheet);
+        await expect(collecting).rejects.toThrow(ObjectInvalidError);
+        await expect(collecting).rejects.toMatchObject({ log: sheet.log, message: expect.stringContaining(key) });
+        expect(await objectsIn(sheet.blobs)).toEqual(before);
+      }
+      // As the error advises.
+      await sheet.blobs.delete([condemnedKey(sheet.log), collectedKey(sheet.log)]);
+      await collectAfterEachGrace(sheet, 4);
+      expect(await sheet.keys()).toEqual(await neededKeys(sheet));
+    },
+  );
 
-  test('is a log that does not exist', async () => {
+  test('a log that does not exist cannot be collected', async () => {
     const { sheet } = await logWithDebris();
     const options = { graceSeconds: 0, keepSnapshots: 'all' } as const;
     const before = await objectsIn(sheet.blobs);

@@ -80,7 +80,7 @@ const RACES: Readonly<Record<string, () => Promise<Race>>> = {
   },
 };
 
-describe.each(Object.entries(RACES))('a build that began from a snapshot which is not kept since %s', (_, begin) => {
+describe.each(Object.entries(RACES))('a build that began from a snapshot which was dropped since %s', (_, begin) => {
   /** Runs it with the snapshot dropped before an operation, and collections before and after the grace period is over. */
   async function race(operation: number, graceSeconds?: number): Promise<Race & { readonly operations: number }> {
     const given = await begin();
@@ -101,7 +101,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which i
     return { ...given, operations: names.length };
   }
 
-  test('is completed and whole, whenever that was', { tags: ['I4'] }, async () => {
+  test('its snapshot is complete and readable, whenever the build ended', { tags: ['I4'] }, async () => {
     const { operations } = await race(0);
     expect(operations).toBeGreaterThan(12);
     for (let operation = 1; operation <= operations; operation++) {
@@ -118,7 +118,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which i
     }
   });
 
-  test('may be lost where there is no grace period', async () => {
+  test('it may be lost if there is no grace period', async () => {
     const { operations } = await race(0);
     let lost = 0;
     for (let operation = 1; operation <= operations; operation++) {
@@ -131,7 +131,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which i
   });
 });
 
-test('a build that takes its turns for longer than a grace period keeps what it has', { tags: ['I4'] }, async () => {
+test('a build whose runs take longer than a grace period keeps its chunks', { tags: ['I4'] }, async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await refill(sheet, 'first', 8);
   for (let row = 0; row < 7; row++) await sheet.edit(set(row, 1, `edit ${row}`));
@@ -148,7 +148,7 @@ test('a build that takes its turns for longer than a grace period keeps what it 
   await expectWhole(sheet);
 });
 
-test('a build that comes in between writes what is being removed, and has it', async () => {
+test('a concurrent build writes the objects that are being removed, and keeps them', async () => {
   const options = { keepSnapshots: 'last' } as const;
   const due = async (): Promise<{ readonly sheet: SheetLog; readonly target: Position }> => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -209,7 +209,7 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
     return { names, contents: await contentsOf(blobs) };
   }
 
-  test('ends as ever when it comes again, wherever the one before died', { tags: ['I5'] }, async () => {
+  test('it has the same result when it runs again, wherever the one before died', { tags: ['I5'] }, async () => {
     const given = await dueLog();
     const { names, contents } = await undisturbed(given);
     const { sheet, bucket } = given;
@@ -229,7 +229,7 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
     }
   });
 
-  test('ends as ever beside another one', async () => {
+  test('it has the same result beside another collection', async () => {
     const given = await dueLog();
     const { names, contents } = await undisturbed(given);
     const { sheet, bucket } = given;

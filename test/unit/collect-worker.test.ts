@@ -29,8 +29,8 @@ import {
 import { newLogId, recordRequests, unarchived } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
-describe('what nothing reaches', () => {
-  test('is condemned first, and removed a grace period later; what is reached stays whole', {
+describe('an unreachable object', () => {
+  test('it is condemned first and removed a grace period later; reachable objects stay', {
     tags: ['I4'],
   }, async () => {
     const { sheet, debris } = await logWithDebris();
@@ -56,7 +56,7 @@ describe('what nothing reaches', () => {
     expect([...gone.keys()].filter((key) => parseKey(key)?.kind === 'chunk').length).toBeGreaterThan(4);
   });
 
-  test('stays until a grace period has passed to the millisecond since it was condemned, and that since it was written', async () => {
+  test('it stays until a grace period has passed to the millisecond, both since it was condemned and since it was written', async () => {
     const { sheet, debris } = await logWithDebris();
     const { chunk, archive, body, progress } = debris;
     const all = [chunk, archive, body, progress].sort();
@@ -73,7 +73,7 @@ describe('what nothing reaches', () => {
     expect((await sheet.keys()).filter((key) => all.includes(key))).toEqual([]);
   });
 
-  test('is an upload that was begun a grace period ago: it is given up at once', async () => {
+  test('an upload that was started a grace period ago is aborted immediately', async () => {
     const sheet = await livedLog();
     const key = `${logPrefix(sheet.log)}archives/one`;
     beginUpload(sheet.blobs, key);
@@ -85,7 +85,7 @@ describe('what nothing reaches', () => {
     expect(await Array.fromAsync(sheet.blobs.uploads(''))).toEqual([]);
   });
 
-  test('goes at once where there is no grace period', async () => {
+  test('it is removed immediately if there is no grace period', async () => {
     const { sheet } = await logWithDebris();
     const needed = await neededKeys(sheet);
     expect(await collect(sheet, { graceSeconds: 0 })).toMatchObject({ condemned: { objects: 0 }, aborted: 1 });
@@ -95,7 +95,7 @@ describe('what nothing reaches', () => {
     await expectWhole(sheet);
   });
 
-  test('stays where it is written again after it was condemned', { tags: ['I4'] }, async () => {
+  test('it stays if it is written again after it was condemned', { tags: ['I4'] }, async () => {
     const { sheet, debris } = await logWithDebris();
     await collectAfterEachGrace(sheet, 1);
     sheet.nowMs += GRACE / 2;
@@ -108,7 +108,7 @@ describe('what nothing reaches', () => {
     expect(await sheet.keys()).not.toContain(debris.chunk);
   });
 
-  test('is a body until an entry names it, and then never', async () => {
+  test('a body is unreachable until an entry names it, and never after that', async () => {
     const { sheet, debris } = await logWithDebris();
     await collectAfterEachGrace(sheet, 1);
     const end = await sheet.edit(set(0, 0, 'before'));
@@ -118,7 +118,7 @@ describe('what nothing reaches', () => {
     expect(await sheet.keys()).toContain(debris.body);
   });
 
-  test('is a body that lost its entry, with a segment that left the table without an archive', async () => {
+  test('a body is unreachable if its entry expired with a segment without an archive', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await refill(sheet, 'first');
     await sheet.completed();
@@ -133,7 +133,7 @@ describe('what nothing reaches', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('is not what another log has', async () => {
+  test('objects of another log stay', async () => {
     const { sheet } = await logWithDebris();
     const others = [logPrefix(newLogId()), 'unrelated/'].map((prefix) => `${prefix}chunks/${'cd'.repeat(32)}`);
     for (const key of others) await sheet.blobs.put(key, Uint8Array.of(1));
@@ -143,7 +143,7 @@ describe('what nothing reaches', () => {
 });
 
 describe('a body', () => {
-  test('that an archived entry names stays, though it was put back from a backup long after', async () => {
+  test('a body that an archived entry names stays, although it was restored from a backup much later', async () => {
     const sheet = await livedLog();
     const bodies = await sheet.keys(bodyPrefix(sheet.log));
     await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1, expired: 1 });
@@ -157,28 +157,31 @@ describe('a body', () => {
     await expectWhole(sheet);
   });
 
-  test.each([0, 1])('of segment %i stays, though whoever began that has a clock that is days ahead', async (ahead) => {
-    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
-    if (ahead === 0) sheet.nowMs -= 5 * GRACE;
-    for (const segment of [0, 1]) {
-      await refill(sheet, `in segment ${segment}`);
-      await sheet.completed();
-      if (ahead === segment + 1) sheet.nowMs += 5 * GRACE;
-      const next = await sheet.segment();
-      if (ahead === segment + 1) sheet.nowMs -= 5 * GRACE;
-      await sheet.complete(next);
-      await sheet.archive(segment);
-    }
-    const bodies = await sheet.keys(bodyPrefix(sheet.log));
-    expect(bodies).toHaveLength(2);
-    // Entries that were archived more lately are looked at for their snapshots, and so for their bodies.
-    sheet.nowMs += 2.5 * GRACE;
-    await collectAfterEachGrace(sheet, 4);
-    expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);
-    await expectWhole(sheet);
-  });
+  test.each([0, 1])(
+    'a body of segment %i stays, although the clock of the client that created it is days ahead',
+    async (ahead) => {
+      const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+      if (ahead === 0) sheet.nowMs -= 5 * GRACE;
+      for (const segment of [0, 1]) {
+        await refill(sheet, `in segment ${segment}`);
+        await sheet.completed();
+        if (ahead === segment + 1) sheet.nowMs += 5 * GRACE;
+        const next = await sheet.segment();
+        if (ahead === segment + 1) sheet.nowMs -= 5 * GRACE;
+        await sheet.complete(next);
+        await sheet.archive(segment);
+      }
+      const bodies = await sheet.keys(bodyPrefix(sheet.log));
+      expect(bodies).toHaveLength(2);
+      // Entries that were archived more lately are looked at for their snapshots, and so for their bodies.
+      sheet.nowMs += 2.5 * GRACE;
+      await collectAfterEachGrace(sheet, 4);
+      expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);
+      await expectWhole(sheet);
+    },
+  );
 
-  test('that nobody names costs a look into archives; one that is named costs none once it was found', async () => {
+  test('a body without a name costs a read of archives; a named body costs none after it was found', async () => {
     const sheet = await livedLog();
     await collectAfterEachGrace(sheet, 3);
     const reads: string[] = [];
@@ -198,7 +201,7 @@ describe('a body', () => {
   });
 });
 
-test('bodies of which an earlier collection knows that they stay are not held in memory', async () => {
+test('the collection holds no bodies in memory that an earlier collection found named', async () => {
   const sheet = await livedLog();
   const names = Array.from({ length: 1000 }, (_, i) => i.toString(16).padStart(12, '0'));
   for (const name of names) await sheet.blobs.put(bodyKey(sheet.log, name.padEnd(64, '0'), name), Uint8Array.of(1));
@@ -234,7 +237,7 @@ describe('time', () => {
   afterEach(() => void vi.useRealTimers());
 
   test.each([-10_000, 10_000])(
-    'is that of the bucket, though the clock here is %i days off',
+    'the collection uses the clock of the bucket, although the local clock is %i days off',
     { tags: ['I4'] },
     async (days) => {
       const { sheet, debris } = await logWithDebris();
@@ -254,7 +257,7 @@ describe('time', () => {
 });
 
 describe('snapshots', () => {
-  test('of segments in the table are all kept, or only the last of each', async () => {
+  test('all snapshots of segments in the table are kept, or only the last of each', async () => {
     const sheet = await livedLog();
     await collectAfterEachGrace(sheet, 4, { keepSnapshots: 'all' });
     expect(await sheet.keys()).toEqual(await neededKeys(sheet, 'all'));
@@ -265,7 +268,7 @@ describe('snapshots', () => {
     await expectWhole(sheet, 'last');
   });
 
-  test('that are kept no longer count as kept for a grace period more', { tags: ['I4'] }, async () => {
+  test('dropped snapshots count as kept for one more grace period', { tags: ['I4'] }, async () => {
     const sheet = await livedLog();
     await refill(sheet, 'third');
     await sheet.completed();
@@ -288,8 +291,8 @@ describe('snapshots', () => {
   });
 });
 
-describe('objects that are none of its own', () => {
-  test('are named and left alone, however many parts a log is gone through in', async () => {
+describe('foreign objects', () => {
+  test('they are named and left alone, however many parts a log is collected in', async () => {
     const { sheet } = await logWithDebris();
     const foreign = ['chunks/notes.txt', 'roots/elsewhere', 'zzz'].map((name) => logPrefix(sheet.log) + name);
     for (const key of foreign) await sheet.blobs.put(key, Uint8Array.of(1));
@@ -305,7 +308,7 @@ describe('objects that are none of its own', () => {
   });
 });
 
-test('chunks are read many at once, and each once however many snapshots share it', async () => {
+test('chunks are read concurrently, and each once however many snapshots share it', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(300, 5);
   await sheet.completed();
@@ -329,7 +332,7 @@ test('chunks are read many at once, and each once however many snapshots share i
 });
 
 describe('a collection in parts', () => {
-  test.each([2, 10])('ends as one does that holds everything in memory: %i marks', async (maxMarks) => {
+  test.each([2, 10])('it equals a collection that holds everything in memory: %i marks', async (maxMarks) => {
     const { sheet } = await logWithDebris();
     const copy = await copyOfBucket(sheet.blobs, () => sheet.nowMs);
     let [gets, whole] = [0, 0];
@@ -349,7 +352,7 @@ describe('a collection in parts', () => {
 });
 
 describe('a dry run', () => {
-  test('writes nothing, and says what the run does that follows', async () => {
+  test('it writes nothing, and its result equals that of the run that follows', async () => {
     const { sheet } = await logWithDebris();
     let [removed, condemned] = [0, 0];
     for (let graces = 0; graces < 8; graces++) {
@@ -374,7 +377,7 @@ describe('a dry run', () => {
     expect([removed > 8, condemned > 8]).toEqual([true, true]);
   });
 
-  test('of a log that was never collected does not even leave the note', async () => {
+  test('it does not even write the note of a log that was never collected', async () => {
     const { sheet } = await logWithDebris();
     const before = await sheet.contents();
     await collect(sheet, { dryRunAt: sheet.nowMs + GRACE });

@@ -41,7 +41,7 @@ function summary(outcomes: readonly ConsumeOutcome[]): string[] {
 }
 
 describe('consume', () => {
-  test('handles every message once, each group in order, and leaves nothing behind', async () => {
+  test('it handles every message once and each group in order, and leaves nothing behind', async () => {
     const queue = new MemoryJobQueue();
     await send(queue, 'a1', 'b1', 'a2', 'b2', 'a3', 'c1');
     const handled: string[] = [];
@@ -58,7 +58,7 @@ describe('consume', () => {
     expect(queue.stats()).toEqual({ waiting: 0, inFlight: 0, dead: 0 });
   });
 
-  test('works on as many groups at once as it may, and never on two messages of one', async () => {
+  test('it works on as many groups concurrently as allowed, and never on two messages of one', async () => {
     const queue = new MemoryJobQueue();
     await send(queue, 'a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'd1', 'd2');
     const busy: string[] = [];
@@ -77,7 +77,7 @@ describe('consume', () => {
     expect(most).toBe(3);
   });
 
-  test('a poisoned group delays no other, and its message dies after as many deliveries as it may have', {
+  test('a failing group delays no other, and its message moves to the dead letters after the last delivery', {
     tags: ['I6'],
   }, async () => {
     const queue = new MemoryJobQueue({ maxReceives: 3 });
@@ -98,7 +98,7 @@ describe('consume', () => {
     expect(await queue.deadLetters?.receive({ max: 1, visibilityMs: 1 })).toMatchObject([{ group: 'x', body: 'x1' }]);
   });
 
-  test('others go on while a failed message waits for its next delivery', { tags: ['I6'] }, async () => {
+  test('other groups go on while a failed message waits for its next delivery', { tags: ['I6'] }, async () => {
     const queue = new MemoryJobQueue();
     await send(queue, 'x1', 'x2', 'a1', 'a2', 'a3');
     const stop = new AbortController();
@@ -123,7 +123,7 @@ describe('consume', () => {
     expect(queue.stats()).toEqual({ waiting: 1, inFlight: 1, dead: 0 });
   });
 
-  test('a consumer that dies without a word: its message comes again', async () => {
+  test('the message of a consumer that died is delivered again', async () => {
     const clock = { now: 0 };
     const queue = new MemoryJobQueue({ now: () => clock.now });
     await send(queue, 'a1');
@@ -179,7 +179,7 @@ describe('consume', () => {
     expect(queue.stats()).toEqual({ waiting: 1, inFlight: 0, dead: 0 });
   });
 
-  test('at shutdown, a handler that finishes is done and one that gives up releases its message at once', async () => {
+  test('at shutdown, a handler that finishes is done and one that gives up releases its message immediately', async () => {
     const queue = new MemoryJobQueue();
     await send(queue, 'a1', 'b1', 'b2');
     const stop = new AbortController();
@@ -203,7 +203,7 @@ describe('consume', () => {
     expect(queue.stats()).toEqual({ waiting: 2, inFlight: 0, dead: 0 });
   });
 
-  test('a queue that fails ends it with that error, after the work at hand', async () => {
+  test('if the queue fails, it ends with that error after the running handlers', async () => {
     const queue = new MemoryJobQueue();
     await send(queue, 'a1');
     const outage = new Error('queue unreachable');

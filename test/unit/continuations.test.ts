@@ -43,7 +43,7 @@ const several: Reducer = {
 };
 
 describe('a job whose time is up', () => {
-  test('settles a map in each turn, and ends with the same root as one that has all the time', async () => {
+  test('a flush job flushes one map in each run, and ends with the same root as a job without a deadline', async () => {
     const settled = async (deadline: number | undefined) => {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
       const deps = { reducer: several };
@@ -71,7 +71,7 @@ describe('a job whose time is up', () => {
     expect(cut.stateHash).toBe(whole.stateHash);
   });
 
-  describe('collects in turns', () => {
+  describe('a collection in several runs', () => {
     const policyOf = () => ({ ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSnapshots: 'last' as const });
 
     /** Collects a log in another bucket, in as many turns as the deadline asks for; each is delivered so many times. */
@@ -104,7 +104,7 @@ describe('a job whose time is up', () => {
       return { turns, done };
     }
 
-    test('wherever it is cut, and leaves the same as one that has all the time', { tags: ['I4'] }, async () => {
+    test('it leaves the same objects as one without a deadline, wherever its runs end', { tags: ['I4'] }, async () => {
       const { sheet } = await logWithDebris();
       let cuts = 0;
       for (let deadline = 0, most = 2; most > 1; deadline += 1 + Math.floor(deadline / 4)) {
@@ -125,7 +125,9 @@ describe('a job whose time is up', () => {
       expect(cuts).toBeGreaterThan(10);
     });
 
-    test('though each is delivered twice, or again long after', { tags: ['I4'] }, async () => {
+    test('it leaves the same objects if each message is delivered twice, or again long after', {
+      tags: ['I4'],
+    }, async () => {
       const { sheet } = await logWithDebris();
       const [whole, twice] = [await copyOf(sheet), await copyOf(sheet)];
       const all: Job[] = [];
@@ -145,7 +147,7 @@ describe('a job whose time is up', () => {
       expect(all.length).toBeGreaterThan(30);
     });
 
-    test('and asks for another collection if one was asked for between two turns', async () => {
+    test('it requests another collection if one was requested between two runs', async () => {
       const { sheet } = await logWithDebris();
       for (const asks of [false, true]) {
         const { bucket, clock } = await copyOf(sheet);
@@ -174,7 +176,7 @@ describe('a job whose time is up', () => {
       }
     });
 
-    test('unless one turn is too short to read the kept snapshots: then it is refused', async () => {
+    test('it is refused if one run is too short to read the kept snapshots', async () => {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
       await sheet.fill(400, 1);
       await sheet.completed();

@@ -29,13 +29,13 @@ test.each([
   ['nothing', 200, ''],
   ['other JSON', 200, '{"status":"ok"}'],
   ['a number', 200, '7'],
-])('%s is none', async (_, status, body) => {
+])('%s is not an answer of DynamoDB', async (_, status, body) => {
   const checking = check((_request, response) => response.writeHead(status).end(body));
   await expect(checking).rejects.toThrow(StoreUnavailableError);
   await expect(checking).rejects.toThrow('not as DynamoDB does');
 });
 
-test('a server that accepts a request and stays silent is given up', async () => {
+test('a client gives up a server that accepts a request and stays silent', async () => {
   const checking = check(() => {}, 50);
   await expect(checking).rejects.toThrow(StoreUnavailableError);
   await expect(checking).rejects.toThrow('no answer within 0.05 seconds');

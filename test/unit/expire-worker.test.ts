@@ -94,7 +94,7 @@ function actBefore(operation: string, nth: number, act: () => Promise<unknown>):
 }
 
 describe('entries stay', () => {
-  test('where the segment is open, not covered, or not there', { tags: ['I3'] }, async () => {
+  test('they stay if the segment is open, not covered, or missing', { tags: ['I3'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(2, 2);
     await sheet.completed();
@@ -112,7 +112,7 @@ describe('entries stay', () => {
     await expect(expire(sheet, TTL, { job: { segment: 5 } })).rejects.toThrow(SegmentNotFoundError);
   });
 
-  test('where they are not archived, and the policy archives', { tags: ['I3'] }, async () => {
+  test('they stay if they are not archived and the policy archives', { tags: ['I3'] }, async () => {
     for (const policy of BOTH) {
       const sheet = await closedSheet();
       const contents = await sheet.contents();
@@ -123,7 +123,7 @@ describe('entries stay', () => {
     }
   });
 
-  test('where the policy lets none go, or keeps the segment again', async () => {
+  test('they stay if the policy expires none, or keeps the segment again', async () => {
     const sheet = await archivedSheet();
     const contents = await sheet.contents();
     for (const policy of [
@@ -137,14 +137,14 @@ describe('entries stay', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('but for those that a person asks for, whatever the policy keeps', async () => {
+  test('they expire if an operator requests it, whatever the policy keeps', async () => {
     const sheet = await archivedSheet();
     expect(await expire(sheet, { ...TTL, keepSegments: 9 }, { options: { byHand: true } })).toMatchObject({
       outcome: 'expired',
     });
   });
 
-  test('in a dry run, which says what would be done', async () => {
+  test('they stay in a dry run, which describes the expiry', async () => {
     for (const policy of [TTL, DELETE, UNARCHIVED]) {
       const sheet = await announcedSheet(policy);
       const contents = await sheet.contents();
@@ -160,7 +160,7 @@ describe('entries stay', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('where there is one behind the end, with an archive and without', async () => {
+  test('they stay if there is an entry after the end, with an archive and without', async () => {
     for (const pageItems of [1, 3, 4, 9, 1000]) {
       for (const [policy, deadline] of [
         [TTL, undefined],
@@ -192,7 +192,7 @@ async function turns(sheet: SheetLog, policy: RetentionPolicy, deps: Partial<Exp
 }
 
 describe('entries expire', () => {
-  test('all of them a grace period from now, with their time on the segment', async () => {
+  test('all of them expire a grace period from now, and the segment has the time', async () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
     expect(await expire(sheet, TTL)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
@@ -207,13 +207,13 @@ describe('entries expire', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('without an archive too, where the policy does not archive', async () => {
+  test('they expire without an archive too, if the policy does not archive', async () => {
     const sheet = await closedSheet();
     expect(await expire(sheet, UNARCHIVED)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
     expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(G)));
   });
 
-  test('once: a second job finds that it is done', async () => {
+  test('they expire once: a second job finds nothing to do', async () => {
     const sheet = await archivedSheet();
     await expire(sheet, TTL);
     const contents = await sheet.contents();
@@ -222,7 +222,7 @@ describe('entries expire', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('just so beside a twin', async () => {
+  test('a duplicate job has the same result', async () => {
     for (const policy of BOTH) {
       const [alone, together] = [await announcedSheet(policy), await announcedSheet(policy)];
       await expire(alone, policy);
@@ -233,7 +233,7 @@ describe('entries expire', () => {
     }
   });
 
-  test('at the pace that was asked for: what writing each costs, and nothing for those that have it', async () => {
+  test('stamps keep to the rate limit: each write costs its units, and stamped entries cost none', async () => {
     const sheet = await archivedSheet();
     const units = (await sheet.items()).reduce((sum, item) => sum + writeUnits(item), 0);
     const taken: number[] = [];
@@ -248,7 +248,7 @@ describe('entries expire', () => {
 });
 
 describe('entries are deleted', () => {
-  test('once the time on the segment has come, and not before', { tags: ['I3'] }, async () => {
+  test('they are deleted after the time on the segment, and not before', { tags: ['I3'] }, async () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
     expect(await expire(sheet, DELETE)).toEqual({ outcome: 'waiting', segment: 0, expires: G });
@@ -270,7 +270,7 @@ describe('entries are deleted', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('at the pace that was asked for, in batches', async () => {
+  test('deletions keep to the rate limit, in batches', async () => {
     const sheet = await archivedSheet(1000);
     for (let i = 0; i < 60; i++) await sheet.edit(set(i, 1, 'x'));
     await sheet.covered();
@@ -289,7 +289,7 @@ describe('entries are deleted', () => {
   });
 
   test.each([DELETE, UNARCHIVED_DELETE])(
-    'in smaller batches where they are large, archived: $archive',
+    'batches are smaller if entries are large, archived: $archive',
     async (policy) => {
       const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems: 1000 }));
       for (let i = 0; i < 9; i++) await sheet.edit(set(i, 0, 'x'));
@@ -311,8 +311,8 @@ describe('entries are deleted', () => {
   );
 });
 
-describe('right before they go', () => {
-  test.each(BOTH)('entries are compared with the archive, page by page: $expire', { tags: ['I3'] }, async (policy) => {
+describe('before entries expire', () => {
+  test.each(BOTH)('they are compared with the archive, page by page: $expire', { tags: ['I3'] }, async (policy) => {
     const sheet = await announcedSheet(policy);
     const item = (await sheet.items())[6];
     await sheet.tables.putItems([{ ...item, foreign: { S: 'altered' } }]);
@@ -328,7 +328,7 @@ describe('right before they go', () => {
     expect((await sheet.segmentItem()).expired).toBeUndefined();
   });
 
-  test.each(BOTH)('the archive is found to be missing or damaged: $expire', async (policy) => {
+  test.each(BOTH)('the job finds that the archive is missing or damaged: $expire', async (policy) => {
     for (const [code, damage] of [
       ['ARCHIVE_MISSING', (sheet: SheetLog, key: string) => sheet.blobs.delete([key])],
       ['ARCHIVE_CORRUPT', flipByte],
@@ -341,7 +341,7 @@ describe('right before they go', () => {
     }
   });
 
-  test.each(BOTH)('the archive is found to be missing between two turns: $expire', async (policy) => {
+  test.each(BOTH)('the job finds that the archive is missing between two runs: $expire', async (policy) => {
     const sheet = await announcedSheet(policy);
     expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ outcome: 'progress', reached: 4 });
     const items = await sheet.items();
@@ -352,7 +352,7 @@ describe('right before they go', () => {
     expect(await sheet.items()).toEqual(items);
   });
 
-  test.each(BOTH)('a Snapshot entry that is not the last may have got a root by now: $expire', async (policy) => {
+  test.each(BOTH)('an older Snapshot entry may have got a root: $expire', async (policy) => {
     const sheet = await SheetLog.create();
     const older = await sheet.snapshot();
     await sheet.fill(2, 2);
@@ -373,7 +373,7 @@ async function flipByte(sheet: SheetLog, key: string): Promise<void> {
 }
 
 describe('an expire job', () => {
-  test.each(BOTH)('ends in the middle of a page where its time is up there, after a batch: $expire', async (policy) => {
+  test.each(BOTH)('it ends in the middle of a page, after a batch, if its time is up: $expire', async (policy) => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 60; i++) await sheet.edit(set(i, 0, `${i}`));
     await sheet.completed();
@@ -395,7 +395,7 @@ describe('an expire job', () => {
     expect(await expire(sheet, policy, { job })).toMatchObject({ outcome: 'expired', entries: 63 });
   });
 
-  test.each(ALL)('goes on from where its last turn ended: $expire, archived: $archive', async (policy) => {
+  test.each(ALL)('it goes on from the end of its last run: $expire, archived: $archive', async (policy) => {
     const [slow, quick] = [await announcedSheet(policy), await announcedSheet(policy)];
     const results = await turns(slow, policy, { deadline: 0 });
     expect(results).toEqual([
@@ -409,7 +409,7 @@ describe('an expire job', () => {
   });
 
   test.each(ALL)(
-    'ends as ever, wherever the one before died: $expire, archived: $archive',
+    'it has the same result, wherever the job before died: $expire, archived: $archive',
     { tags: ['I3'] },
     async (policy) => {
       const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => expire(sheet, policy, { deps });
@@ -439,7 +439,7 @@ describe('an expire job', () => {
     },
   );
 
-  test.each(BOTH)('ends where the segment is restored in the middle: $expire', async (policy) => {
+  test.each(BOTH)('it ends if the segment is restored in the middle: $expire', async (policy) => {
     const sheet = await announcedSheet(policy);
     const operation = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
     const restore = () => restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
@@ -459,7 +459,7 @@ describe('an expire job', () => {
   test.each([
     ['restored', restoreFirst],
     ['taken back', unexpireFirst],
-  ])('begins anew where the segment was %s between its turns', { tags: ['I3'] }, async (_, takeBack) => {
+  ])('it starts over if the segment was %s between its runs', { tags: ['I3'] }, async (_, takeBack) => {
     for (const policy of [TTL, UNARCHIVED].filter(({ archive }) => archive || takeBack === unexpireFirst)) {
       const sheet = await announcedSheet(policy);
       expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ reached: 4 });
@@ -474,7 +474,7 @@ describe('an expire job', () => {
     }
   });
 
-  test('goes on where somebody would take the expiry back in the middle, which is refused', async () => {
+  test('it goes on if an undo in the middle is refused', async () => {
     const sheet = await announcedSheet(DELETE);
     const place = { log: sheet.log, segment: 0 };
     const unexpire = async (): Promise<void> => {
@@ -488,7 +488,7 @@ describe('an expire job', () => {
     expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
   });
 
-  test('does not begin where somebody changes the segment first', async () => {
+  test('it does not begin if another process changes the segment first', async () => {
     const sheet = await archivedSheet();
     const around = actBefore('setExpiration', 1, async () => {
       await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 7 });
@@ -512,7 +512,7 @@ describe('undoExpiry', () => {
   const unexpire = (sheet: SheetLog, options?: { readonly dryRun: boolean }) =>
     undoExpiry(sheet.deps, { log: sheet.log, segment: 0 }, options);
 
-  test('takes the expiry from all entries: everything is as before', async () => {
+  test('it removes the expiry from all entries and restores the state before', async () => {
     for (const policy of [TTL, UNARCHIVED]) {
       const sheet = await announcedSheet(policy);
       const contents = await sheet.contents();
@@ -531,14 +531,14 @@ describe('undoExpiry', () => {
     }
   });
 
-  test('finds nothing to do in a segment that is open', async () => {
+  test('it finds nothing to do in an open segment', async () => {
     const sheet = await closedSheet();
     const contents = await sheet.contents();
     expect(await undoExpiry(sheet.deps, { log: sheet.log, segment: 1 })).toEqual({ segment: 1, entries: 0 });
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('fails where there is no such segment', async () => {
+  test('it fails if the segment does not exist', async () => {
     const sheet = await closedSheet();
     const unexpiring = undoExpiry(sheet.deps, { log: sheet.log, segment: 9 });
     await expect(unexpiring).rejects.toThrow(SegmentNotFoundError);
@@ -548,7 +548,7 @@ describe('undoExpiry', () => {
     ['first', 0],
     ['middle', 5],
     ['last', 8],
-  ])('fails where the %s entry is gone, and changes nothing', async (_, gone) => {
+  ])('it fails if the %s entry is missing, and changes nothing', async (_, gone) => {
     const sheet = await archivedSheet();
     await expire(sheet, TTL);
     sheet.tables.expireNow(G, ({ position }) => position.entry === gone);
@@ -557,7 +557,7 @@ describe('undoExpiry', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('works beside an expire job that is stamping: no entry is left with an expiry', { tags: ['I5'] }, async () => {
+  test('it works beside an expire job that stamps: no entry keeps an expiry', { tags: ['I5'] }, async () => {
     for (let nth = 1; nth <= 9; nth++) {
       const sheet = await archivedSheet();
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
@@ -568,7 +568,7 @@ describe('undoExpiry', () => {
     }
   });
 
-  test('works beside an expire job whose time is up', async () => {
+  test('it works beside an expire job whose time is up', async () => {
     for (let nth = 1; nth <= 8; nth++) {
       const sheet = await archivedSheet(8);
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
@@ -579,7 +579,7 @@ describe('undoExpiry', () => {
   });
 
   test.each([UNARCHIVED, UNARCHIVED_DELETE])(
-    'has the last word on entries without an archive: $expire',
+    'it has the last word on entries without an archive: $expire',
     { tags: ['I5'] },
     async (policy) => {
       for (let nth = 1; nth <= (policy.expire === 'ttl' ? 3 : 1); nth++) {
@@ -599,7 +599,7 @@ describe('undoExpiry', () => {
     },
   );
 
-  test('is refused where a job lets the segment go again in the middle, and none of its entries stays', async () => {
+  test('it is refused if a job expires the segment again in the middle, and no entry stays', async () => {
     for (const policy of [TTL, UNARCHIVED]) {
       const sheet = await closedSheet();
       if (policy.archive) await sheet.archive(0);
@@ -614,7 +614,7 @@ describe('undoExpiry', () => {
     }
   });
 
-  test.each(BOTH)('that died in the middle does not keep a segment for ever: $expire', async (policy) => {
+  test.each(BOTH)('an undo that died does not keep a segment for ever: $expire', async (policy) => {
     const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => undoExpiry(deps, { log: sheet.log, segment: 0 });
     const reference = await archivedSheet();
     await expire(reference, policy);
@@ -636,7 +636,7 @@ describe('undoExpiry', () => {
     }
   });
 
-  test('goes on where it died', async () => {
+  test('it continues after it died', async () => {
     const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => undoExpiry(deps, { log: sheet.log, segment: 0 });
     const reference = await archivedSheet();
     const contents = await reference.contents();
@@ -651,7 +651,7 @@ describe('undoExpiry', () => {
   });
 });
 
-test('no segment is given a time before 1970, whatever the clock shows', async () => {
+test('no segment gets a time before 1970, whatever the clock shows', async () => {
   const expiring = await archivedSheet();
   const gone = await announcedSheet(DELETE);
   const segmentOf = ({ tables, log }: SheetLog) => tables.getSegment(log, 0);

@@ -35,7 +35,7 @@ describe('withFileLock', () => {
     expect(await withFileLock(path, async () => 1)).toBe(1);
   });
 
-  test('a directory in which no lock can be made is an error of its own, and nobody is waited for', async () => {
+  test('a directory in which no lock can be created fails immediately with its own error', async () => {
     const locking = withFileLock(join(directory, 'missing', 'one.lock'), async () => 1);
     await expect(locking).rejects.toMatchObject({ code: 'ENOENT' });
   });

@@ -47,8 +47,8 @@ async function chunkKeys(sheet: SheetLog): Promise<Set<string>> {
   return new Set(Object.keys((await sheet.contents()).objects));
 }
 
-describe('a compaction', () => {
-  test('settles the newest snapshot: the same rows, and the state hash of a fold from the beginning', {
+describe('a flush', () => {
+  test('it keeps the rows and the state hash of a fold from the beginning', {
     tags: ['I1'],
   }, async () => {
     const { sheet, position } = await waitingSheet();
@@ -66,7 +66,7 @@ describe('a compaction', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('deletes nothing, so that whoever has read the old reference reads on', { tags: ['I4'] }, async () => {
+  test('it deletes nothing, so that readers of the old root can go on', { tags: ['I4'] }, async () => {
     const { sheet, position } = await largeSheet(0);
     const [old, rows, before] = [await sheet.ref(position), await sheet.rows(position), await sheet.contents()];
     await sheet.compact(position);
@@ -75,7 +75,7 @@ describe('a compaction', () => {
     expect(await readRows(new Draft(nodeStore(sheet.deps, sheet.log), root.state))).toEqual(rows);
   });
 
-  test('is what the next snapshot is built from', async () => {
+  test('the next snapshot is built from it', async () => {
     const { sheet, position } = await waitingSheet();
     await sheet.compact(position);
     await sheet.edit(set(50, 2, 'later'));
@@ -85,7 +85,7 @@ describe('a compaction', () => {
     expect((await sheet.rows(next))[50]?.[2]).toBe('later');
   });
 
-  test('is written in an order in which each thing has what it needs: chunks, root, entry', {
+  test('it writes chunks, then the root, then the entry', {
     tags: ['I2'],
   }, async () => {
     const { sheet, position } = await largeSheet(1_000);
@@ -109,7 +109,7 @@ describe('a compaction', () => {
     expect(await sheet.ref(position)).toHaveProperty('key');
   });
 
-  test('brings a root into the entry that is small enough for it once it is settled', async () => {
+  test('it moves a root into the entry if the root is small enough after the flush', async () => {
     const { sheet, position } = await largeSheet(0);
     const rows = await sheet.rows(position);
     expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed', flushedEdits: 2 });
@@ -118,10 +118,10 @@ describe('a compaction', () => {
   });
 
   test.each([
-    ['writes nothing where no edits wait', 'empty'],
-    ['writes nothing where a newer snapshot is complete', 'passed'],
-    ['writes nothing where another version of the reducer made the snapshot', 'foreign'],
-    ['writes nothing where the log is stopped before the snapshot', 'stopped'],
+    ['it writes nothing if no edits are buffered', 'empty'],
+    ['it writes nothing if a newer snapshot is complete', 'passed'],
+    ['it writes nothing if another version of the reducer made the snapshot', 'foreign'],
+    ['it writes nothing if the log is stopped before the snapshot', 'stopped'],
   ])('%s', async (_what, outcome) => {
     const { sheet, position } = await waitingSheet();
     const reducer = versionedSheet(outcome === 'foreign' ? 2 : 1);
@@ -138,7 +138,7 @@ describe('a compaction', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('of a log that is stopped behind the snapshot is done, and the stop stays', async () => {
+  test('a flush before the stop of a log is done, and the stop stays', async () => {
     const { sheet, position } = await waitingSheet();
     await sheet.append({ type: 'Pivot', version: 1 });
     await sheet.complete(await sheet.snapshot());
@@ -148,7 +148,7 @@ describe('a compaction', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toEqual(stop);
   });
 
-  test('of a snapshot that is not completed, or of no Snapshot entry, fails, and stops nothing', async () => {
+  test('a flush of a pending snapshot, or of another entry, fails and stops nothing', async () => {
     const { sheet } = await waitingSheet();
     const edit = await sheet.edit(set(0, 0, 'a'));
     const open = await sheet.snapshot();
@@ -160,8 +160,8 @@ describe('a compaction', () => {
   });
 });
 
-describe('a compaction that comes again', () => {
-  test('ends as the first time would have, wherever that one died', { tags: ['I5'] }, async () => {
+describe('a flush that runs again', () => {
+  test('it has the same result, wherever the first run died', { tags: ['I5'] }, async () => {
     const reference = await waitingSheet();
     const operations: string[] = [];
     const whole = await contentsAfter(reference, async (name, effect) => {
@@ -182,7 +182,7 @@ describe('a compaction that comes again', () => {
     }
   });
 
-  test('fails, to be tried again, where a store does not answer', async () => {
+  test('it fails and is retried if a store does not answer', async () => {
     const { sheet, position } = await waitingSheet();
     for (const failing of ['newestSegments', 'getEntry', 'get', 'put', 'replaceRoot']) {
       const around: Around = (name, effect) => (name === failing ? Promise.reject(new Error('no answer')) : effect());
@@ -192,7 +192,7 @@ describe('a compaction that comes again', () => {
     expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed' });
   });
 
-  test('agrees with a twin that was faster', async () => {
+  test('it agrees with a duplicate that was faster', async () => {
     const { sheet, position } = await waitingSheet();
     const ports = besideTwin(sheet, () => sheet.compact(position));
     // Both write the same root, so the entry carries what this one wanted.
@@ -201,7 +201,7 @@ describe('a compaction that comes again', () => {
     expect((await sheet.root(position)).stateHash).toBe(await sheet.stateHash(position));
   });
 
-  test('leaves the root of a twin with the same state alone', { tags: ['I5'] }, async () => {
+  test('it leaves the root of a duplicate with the same state alone', { tags: ['I5'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const twin = async (): Promise<void> => {
       await sheet.compact(position);
@@ -211,7 +211,7 @@ describe('a compaction that comes again', () => {
     expect(await sheet.ref(position)).toEqual({ key: elsewhere(sheet) });
   });
 
-  test('stops the log where its twin has another state', { tags: ['I1'] }, async () => {
+  test('it stops the log if its duplicate has another state', { tags: ['I1'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const first = await sheet.root({ segment: 0, entry: 3 });
     const twin = () => moveRoot(sheet, position, { ...first, position });
@@ -248,8 +248,8 @@ async function contentsAfter(
   return sheet.contents();
 }
 
-describe('what is wrong with the log', () => {
-  test('a chunk that is missing stops it, and is named', { tags: ['I7'] }, async () => {
+describe('an error of the log', () => {
+  test('a missing chunk stops the log, and the stop names it', { tags: ['I7'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const { objects } = await sheet.contents();
     const chunks = Object.keys(objects).filter((key) => parseKey(key)?.kind === 'chunk');
@@ -259,7 +259,7 @@ describe('what is wrong with the log', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toMatchObject({ message: expect.stringContaining(sheet.log) });
   });
 
-  test('a root that is damaged stops it', async () => {
+  test('a damaged root stops the log', async () => {
     const { sheet, position } = await largeSheet(0);
     const ref = await sheet.ref(position);
     await sheet.blobs.put(ref !== undefined && 'key' in ref ? ref.key : '', Uint8Array.of(1, 2, 3));
@@ -267,7 +267,7 @@ describe('what is wrong with the log', () => {
   });
 });
 
-describe('a snapshot after which settling is due', () => {
+describe('a snapshot after which a flush is due', () => {
   /** Works on jobs as a worker does, until none is left. */
   async function drain(sheet: SheetLog, queue: MemoryJobQueue): Promise<string[]> {
     const done: string[] = [];
@@ -292,7 +292,7 @@ describe('a snapshot after which settling is due', () => {
     return { sheet, queue: new MemoryJobQueue(), job: { kind: 'snapshot', log: sheet.log, position } };
   }
 
-  test('is followed by the job that settles it', async () => {
+  test('a flush job follows it', async () => {
     const { sheet, queue, job } = await dueSheet();
     const result = await runJob({ ...sheet.deps, queue }, job);
     expect(result).toMatchObject({ outcome: 'built', flushDue: { map: 'cells', reason: 'buffer share' } });
@@ -304,7 +304,7 @@ describe('a snapshot after which settling is due', () => {
     expect(await drain(sheet, queue)).toEqual([]);
   });
 
-  test('is followed by it also where the worker died before it could say so', { tags: ['I5'] }, async () => {
+  test('a flush job follows it if the first worker died before it could send one', { tags: ['I5'] }, async () => {
     const { sheet, queue, job } = await dueSheet();
     const broken = { send: () => Promise.reject(new Error('no answer')) };
     await expect(runJob({ ...sheet.deps, queue: broken }, job)).rejects.toThrow('no answer');
@@ -312,13 +312,13 @@ describe('a snapshot after which settling is due', () => {
     expect(await drain(sheet, queue)).toEqual([`flush flushed ${job.position.entry}`]);
   });
 
-  test('is followed by one job, however often it is found due', async () => {
+  test('one flush job follows it, however often the flush is found due', async () => {
     const { sheet, queue, job } = await dueSheet();
     for (let times = 0; times < 3; times++) await runJob({ ...sheet.deps, queue }, job);
     expect(queue.stats()).toMatchObject({ waiting: 1 });
   });
 
-  test('is left as it is where a newer snapshot is complete by then', async () => {
+  test('it is not flushed if a newer snapshot is complete by then', async () => {
     const { sheet, queue, job } = await dueSheet();
     await runJob({ ...sheet.deps, queue }, job);
     const newer = await sheet.snapshot();
@@ -328,7 +328,7 @@ describe('a snapshot after which settling is due', () => {
     expect(await runJob({ ...sheet.deps, queue }, job)).toEqual({ outcome: 'present', position: job.position });
   });
 
-  test('is not followed by it where nothing is due', async () => {
+  test('no flush job follows it if no flush is due', async () => {
     const { sheet, position } = await waitingSheet();
     const queue = new MemoryJobQueue();
     await sheet.edit(set(1, 1, 'one more'));

@@ -118,7 +118,7 @@ class Deployment {
 }
 
 describe('the stream function', () => {
-  test('makes jobs of records, and says of each which', async () => {
+  test('it turns records into jobs, and reports each', async () => {
     const deployment = await Deployment.create();
     expect(await deployment.stream([snapshotRecord(0), snapshotRecord(7)])).toEqual({ batchItemFailures: [] });
     expect(deployment.events).toMatchObject([
@@ -127,7 +127,7 @@ describe('the stream function', () => {
     ]);
   });
 
-  test('turns a record into what workers take and back, but for its body', () => {
+  test('it converts a record for the workers and back, without its body', () => {
     const record: StreamRecord = {
       eventId: 'e',
       eventName: 'INSERT',
@@ -141,7 +141,7 @@ describe('the stream function', () => {
     expect(fromLambdaRecord(toLambdaRecord(withBody))).toEqual(record);
   });
 
-  test('fails every malformed record by itself, whatever it is, and routes those around it', async () => {
+  test('it fails every malformed record alone, and routes the others', async () => {
     const anything = fc.oneof(
       fc.jsonValue(),
       fc.record({
@@ -172,7 +172,7 @@ describe('the stream function', () => {
 });
 
 describe('jobs go to one of two queues', () => {
-  test('by their kind', async () => {
+  test('the kind of a job selects its queue', async () => {
     const { queues, send } = await Deployment.create().then((deployment) => ({
       queues: deployment.queues,
       send: deployment.send.bind(deployment),
@@ -194,7 +194,7 @@ describe('jobs go to one of two queues', () => {
     await expect(jobQueues(queues).send(foreign)).rejects.toMatchObject({ code: 'MESSAGE_INVALID' });
   });
 
-  test('and the function of either does all of them', async () => {
+  test('the function of either queue runs all kinds', async () => {
     const deployment = await Deployment.create();
     await deployment.queues.maintenance.send({
       group: LOG,
@@ -206,8 +206,8 @@ describe('jobs go to one of two queues', () => {
   });
 });
 
-describe('a function that does jobs', () => {
-  test('does those of duplicate and reordered deliveries once', async () => {
+describe('a function that runs jobs', () => {
+  test('it runs duplicate and reordered jobs once', async () => {
     const deployment = await Deployment.create();
     const { sheet } = deployment;
     const records = [snapshotRecord(0)];
@@ -226,7 +226,7 @@ describe('a function that does jobs', () => {
     expect(await sheet.rows({ segment: 0, entry: 8 })).toEqual([['row 0'], ['row 1'], ['row 2'], ['row 3']]);
   });
 
-  test('gives back what failed and all behind it, and no more', async () => {
+  test('it returns the failed message and all after it, and no more', async () => {
     const deployment = await Deployment.create();
     const [good, missing, behind] = [START, { segment: 0, entry: 99 }, START].map(
       (position): Job => ({ kind: 'snapshot', log: LOG, position }),
@@ -245,7 +245,7 @@ describe('a function that does jobs', () => {
     expect(deployment.waits).toEqual([120_000, 0]);
   });
 
-  test('waits four times as long after each failure, then leaves the job to the dead-letter queue', async () => {
+  test('it waits four times as long after each failure, then leaves the job to the dead-letter queue', async () => {
     const deployment = await Deployment.create();
     const job: Job = { kind: 'snapshot', log: LOG, position: { segment: 3, entry: 1 } };
     await deployment.send(job, 'd');
@@ -259,24 +259,21 @@ describe('a function that does jobs', () => {
     ['foreign', '{"Records":[]}'],
     ['with a field of a newer sender', JSON.stringify({ format: 1, kind: 'collect', log: LOG, gently: true })],
     ['of a kind of a newer sender', JSON.stringify({ format: 1, kind: 'polish', log: LOG })],
-  ])(
-    'has a message that is %s end in the dead-letter queue, with the reason, and the log go on',
-    async (_what, body) => {
-      const deployment = await Deployment.create();
-      await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'bad', body });
-      await deployment.send({ kind: 'snapshot', log: LOG, position: START }, 'good');
-      await deployment.drain();
-      const failed = { kind: 'failed', job: undefined, error: { code: 'MESSAGE_INVALID' } };
-      expect(deployment.jobEvents()).toMatchObject([
-        ...Array.from({ length: MAX_RECEIVES }, (_, i) => ({ ...failed, delivery: { receiveCount: i + 1 } })),
-        { kind: 'job', result: { outcome: 'built' } },
-      ]);
-      expect(deployment.waits).toEqual(Array(MAX_RECEIVES).fill(0));
-      expect(await deployment.dead('snapshot')).toEqual([body]);
-    },
-  );
+  ])('a message that is %s ends in the dead-letter queue with the reason, and the log goes on', async (_what, body) => {
+    const deployment = await Deployment.create();
+    await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'bad', body });
+    await deployment.send({ kind: 'snapshot', log: LOG, position: START }, 'good');
+    await deployment.drain();
+    const failed = { kind: 'failed', job: undefined, error: { code: 'MESSAGE_INVALID' } };
+    expect(deployment.jobEvents()).toMatchObject([
+      ...Array.from({ length: MAX_RECEIVES }, (_, i) => ({ ...failed, delivery: { receiveCount: i + 1 } })),
+      { kind: 'job', result: { outcome: 'built' } },
+    ]);
+    expect(deployment.waits).toEqual(Array(MAX_RECEIVES).fill(0));
+    expect(await deployment.dead('snapshot')).toEqual([body]);
+  });
 
-  test('has a message of a newer format wait, since the version that knows it may be on its way', async () => {
+  test('it retries a message of a newer format, because the newer version may be on its way', async () => {
     const deployment = await Deployment.create();
     const body = JSON.stringify({ format: 2, kind: 'snapshot', log: LOG, segment: 0, entry: 0 });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'newer', body });
@@ -287,7 +284,7 @@ describe('a function that does jobs', () => {
     expect(await deployment.dead('snapshot')).toEqual([body]);
   });
 
-  test('understands a message of the first release, which lacks what was added since', async () => {
+  test('it understands a message of the first release, which has no later fields', async () => {
     const deployment = await Deployment.create();
     const body = JSON.stringify({ format: 1, kind: 'snapshot', log: LOG, segment: 0, entry: 0 });
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'old', body });
@@ -295,7 +292,7 @@ describe('a function that does jobs', () => {
     expect(deployment.jobEvents()).toMatchObject([{ kind: 'job', result: { outcome: 'built' } }]);
   });
 
-  test('leaves off a minute before its end, and another invocation goes on', async () => {
+  test('it ends a minute before its limit, and another invocation goes on', async () => {
     const deployment = await Deployment.create();
     const { sheet } = deployment;
     for (let i = 0; i < 5; i++) await sheet.edit(set(i, 0, `row ${i}`));
@@ -310,7 +307,7 @@ describe('a function that does jobs', () => {
     ]);
   });
 
-  test('tells how far a snapshot was behind when it was completed', async () => {
+  test('it reports how far a snapshot was behind when it was completed', async () => {
     const deployment = await Deployment.create();
     const { sheet } = deployment;
     for (let i = 0; i < 3; i++) await sheet.edit(set(i, 0, 'x'));
@@ -320,7 +317,7 @@ describe('a function that does jobs', () => {
     expect(deployment.jobEvents()).toMatchObject([{ lag: { entries: 3, seconds: 90 } }]);
   });
 
-  test('has jobs fail and wait while its check fails, and asks no more once it holds', async () => {
+  test('its jobs fail and wait while its check fails, and it checks no more after success', async () => {
     const deployment = await Deployment.create();
     const job: Job = { kind: 'snapshot', log: LOG, position: START };
     let checks = 0;
@@ -343,7 +340,7 @@ describe('a function that does jobs', () => {
     expect(checks).toBe(3);
   });
 
-  test('does not lay at the door of its check that a message is not a job', async () => {
+  test('it does not blame its check if a message is not a job', async () => {
     const deployment = await Deployment.create();
     deployment.check = () => Promise.reject(new Error('the bucket is missing'));
     await deployment.queues.snapshot.send({ group: 'g', deduplicationId: 'bad', body: 'no JSON' });
@@ -352,7 +349,7 @@ describe('a function that does jobs', () => {
     expect(deployment.waits).toEqual([0]);
   });
 
-  test('loses nothing where the queue cannot be told when a message is to come again', async () => {
+  test('it loses nothing if the queue cannot change the visibility of a message', async () => {
     const deployment = await Deployment.create();
     await deployment.send({ kind: 'snapshot', log: newLogId(), position: START }, 'd');
     deployment.queues.snapshot.changeVisibility = () => Promise.reject(new Error('no answer'));
@@ -364,7 +361,7 @@ describe('a function that does jobs', () => {
     ]);
   });
 
-  test('does a job though its message cannot be hidden for so long', async () => {
+  test('it runs a job although its message cannot be hidden for so long', async () => {
     const deployment = await Deployment.create();
     await deployment.send({ kind: 'snapshot', log: LOG, position: START }, 'd');
     deployment.queues.snapshot.changeVisibility = () => Promise.reject(new Error('throttled'));
@@ -375,7 +372,7 @@ describe('a function that does jobs', () => {
     ]);
   });
 
-  test('hides all messages of its batch until a minute after its end, before it begins', async () => {
+  test('it hides all messages of its batch until a minute after its end, before it begins', async () => {
     const deployment = await Deployment.create();
     const log = newLogId();
     for (const segment of [0, 1]) await deployment.send({ kind: 'archive', log, segment }, String(segment));
@@ -425,7 +422,7 @@ describe('a deployed function writes', () => {
     return { logs: lines.filter((line) => !isMetric(line)), metrics: lines.filter(isMetric) };
   }
 
-  test('a line for each record and each job, with log, place, kind and correlation id', async () => {
+  test('it writes a line for each record and each job, with log, place, kind and correlation id', async () => {
     const { logs } = await written(async (deployment) => {
       await deployment.stream([snapshotRecord(0), { ...snapshotRecord(3), dynamodb: { SequenceNumber: '9' } }]);
       await deployment.send({ kind: 'archive', log: LOG, segment: 0 }, 'd');
@@ -444,7 +441,7 @@ describe('a deployed function writes', () => {
     for (const line of logs) expect(line).toMatchObject({ service: 'of-test', function_request_id: id });
   });
 
-  test('its metrics once, at the end of an invocation, in the embedded format', async () => {
+  test('it writes its metrics once, at the end of an invocation, in the embedded format', async () => {
     const { metrics } = await written(async (deployment) => {
       const { sheet } = deployment;
       await deployment.stream([snapshotRecord(0), {}]);
@@ -474,7 +471,7 @@ describe('a deployed function writes', () => {
     });
   });
 
-  test('that a log is stopped, as an error and as a metric', async () => {
+  test('it reports a stopped log as an error and as a metric', async () => {
     const { logs, metrics } = await written(async (deployment) => {
       await deployment.sheet.append({ type: FAULTY, version: 1 });
       const position = await deployment.sheet.snapshot();
@@ -485,7 +482,7 @@ describe('a deployed function writes', () => {
     expect(metrics).toMatchObject([{ LogsStopped: 1 }]);
   });
 
-  test('what its check found wrong, fails, and asks again with the next invocation but not after that', async () => {
+  test('it reports what its check found, fails, and checks again with the next invocation but not after success', async () => {
     const checks: string[] = [];
     const run = instrumented(
       () => async () => 'done',

@@ -108,7 +108,7 @@ async function queueOf(logs: number): Promise<Queue> {
 
 describe('a job', () => {
   test.each([6, 12])(
-    'outlasts an outage of %i hours, and is done within 15 minutes of its end',
+    'it outlasts an outage of %i hours, and is done within 15 minutes of its end',
     { tags: ['I5'] },
     async (hours) => {
       const queue = await queueOf(10);
@@ -120,7 +120,7 @@ describe('a job', () => {
     },
   );
 
-  test('that always fails is a dead letter after 14 hours and 26 minutes, and delays no other log', {
+  test('a job that always fails is a dead letter after 14 hours and 26 minutes, and delays no other log', {
     tags: ['I6'],
   }, async () => {
     const queue = await queueOf(2);
@@ -134,7 +134,7 @@ describe('a job', () => {
     expect(queue.events.filter(({ kind }) => kind === 'failed')).toHaveLength(RedrivePolicy.maxReceiveCount);
   });
 
-  test('that kills its function each time is tried every 16 minutes, and is a dead letter after 16 hours', async () => {
+  test('a job that kills its function each time runs every 16 minutes, and is a dead letter after 16 hours', async () => {
     const queue = await queueOf(2);
     const [deadly, other] = [...queue.logs];
     const fate = (log: LogId): Fate => (log === deadly ? 'dies' : 'well');
@@ -147,14 +147,14 @@ describe('a job', () => {
     expect([...queue.done]).toEqual([[other, 0]]);
   });
 
-  test('that kills its function is delayed by 16 minutes for each death, and then done', async () => {
+  test('a job that kills its function is delayed by 16 minutes for each death, and then done', async () => {
     const queue = await queueOf(1);
     await queue.pass(MINUTE_MS, () => 'dies');
     await queue.pass(16 * MINUTE_MS, () => 'well');
     expect([...queue.done.values()]).toEqual([16 * MINUTE_MS]);
   });
 
-  test('of one log that kills its function each time raises FailingJobs', async () => {
+  test('a job of one log that kills its function each time raises FailingJobs', async () => {
     const alarm = z
       .object({ EvaluationPeriods: z.number(), Threshold: z.literal(0), Metrics: z.array(z.unknown()) })
       .parse(stack.nested('MonitoringStack').resources.get('FailingJobsAlarm')?.properties);
@@ -175,7 +175,7 @@ describe('a job', () => {
   });
 });
 
-test('docs/operations.md says for how long a job is tried', () => {
+test('docs/operations.md says for how long a job is retried', () => {
   const text = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8').replaceAll(/\s+/g, ' ');
   const receives = RedrivePolicy.maxReceiveCount;
   const fixed = 30 + 120 + 480;

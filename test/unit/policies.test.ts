@@ -18,18 +18,18 @@ async function stored(blobs: MemoryBlobStore): Promise<unknown> {
 }
 
 describe('merge', () => {
-  test('changes what is given and leaves the rest', () => {
+  test('it changes the given settings and leaves the others', () => {
     const changes = { archive: false, keepDays: 0, expire: undefined };
     expect(merge(DEFAULT_POLICY, changes)).toEqual({ ...DEFAULT_POLICY, archive: false, keepDays: 0 });
   });
 });
 
 describe('Policies', () => {
-  test('refuses a policy of the deployment that makes no sense', () => {
+  test('it refuses an invalid policy of the deployment', () => {
     expect(() => new Policies({ ...DEFAULT_POLICY, keepSegments: 0 })).toThrow(PolicyInvalidError);
   });
 
-  test("gives the deployment's policy to a log that has nothing of its own", async () => {
+  test("it returns the deployment's policy for a log without its own", async () => {
     const policies = await readPolicies(new MemoryBlobStore(), DEFAULT_POLICY);
     expect(policies.of(LOG)).toEqual(DEFAULT_POLICY);
     expect(policies.ownOf(LOG)).toEqual({});
@@ -38,7 +38,7 @@ describe('Policies', () => {
 });
 
 describe('writePolicy', () => {
-  test('what is written is what is read, for each log its own', async () => {
+  test('each log reads its own policy as it was written', async () => {
     const blobs = new MemoryBlobStore();
     const [one, other, none] = [newLogId(), newLogId(), newLogId()];
     const all = {
@@ -64,7 +64,7 @@ describe('writePolicy', () => {
     }
   });
 
-  test("only the changes are written, so that the deployment's policy may change under them", async () => {
+  test("it stores only the changes, so that the deployment's policy may change under them", async () => {
     const blobs = new MemoryBlobStore();
     await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) });
     expect(await stored(blobs)).toEqual({ format: 1, logs: { [LOG]: { keepDays: 3 } } });
@@ -72,14 +72,14 @@ describe('writePolicy', () => {
     expect(policies.of(LOG)).toMatchObject({ keepDays: 3, keepSegments: 9 });
   });
 
-  test('replaces what the log had of its own', async () => {
+  test('it replaces the earlier policy of the log', async () => {
     const blobs = new MemoryBlobStore();
     await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) });
     await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepSegments: 4 }) });
     expect((await readPolicies(blobs, DEFAULT_POLICY)).ownOf(LOG)).toEqual({ keepSegments: 4 });
   });
 
-  test('takes away what the log had of its own, and leaves the other logs theirs', async () => {
+  test('it removes the policy of the log, and leaves those of other logs', async () => {
     const blobs = new MemoryBlobStore();
     const other = newLogId();
     await writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepDays: 3 }) });
@@ -92,7 +92,7 @@ describe('writePolicy', () => {
     }
   });
 
-  test('changes only the settings that are given, however many change policies at once', async () => {
+  test('it changes only the given settings, although others change policies concurrently', async () => {
     const blobs = new MemoryBlobStore();
     const logs = Array.from({ length: 8 }, () => newLogId());
     const changes: PolicyChanges[] = logs.flatMap(() => [{ keepDays: 3 }, { keepSegments: 4 }]);
@@ -106,7 +106,7 @@ describe('writePolicy', () => {
     for (const log of logs) expect(policies.ownOf(log)).toEqual({ keepDays: 3, keepSegments: 4 });
   });
 
-  test("refuses what contradicts the deployment's policy only, names the log and writes nothing", async () => {
+  test("it refuses a policy that contradicts the deployment's, names the log and writes nothing", async () => {
     const blobs = new MemoryBlobStore();
     const everywhere = { ...DEFAULT_POLICY, keepDays: 0, expire: 'ttl' } as const;
     await writePolicy(blobs, everywhere, { log: LOG, change: () => ({ keepSegments: 4 }) });
@@ -123,14 +123,14 @@ describe('writePolicy', () => {
     await expect(reading).rejects.toMatchObject({ code: 'POLICY_INVALID', log: LOG });
   });
 
-  test('refuses a change that makes no sense by itself, and writes nothing', async () => {
+  test('it refuses an invalid change and writes nothing', async () => {
     const blobs = new MemoryBlobStore();
     const writing = writePolicy(blobs, DEFAULT_POLICY, { log: LOG, change: () => ({ keepSegments: 0 }) });
     await expect(writing).rejects.toThrow(PolicyInvalidError);
     expect(await stored(blobs)).toBeUndefined();
   });
 
-  test('what is stored beyond all bounds is no policy of that log, and leaves the others theirs', async () => {
+  test("a stored policy out of range makes only its own log's policy invalid", async () => {
     const blobs = await storing(JSON.stringify({ format: 1, logs: { [LOG]: { graceSeconds: 86_399_999_913_600 } } }));
     const policies = await readPolicies(blobs, DEFAULT_POLICY);
     expect(() => policies.of(LOG)).toThrow(PolicyInvalidError);
@@ -150,7 +150,7 @@ describe('an object that cannot be read', () => {
     ['a setting out of range', own({ keepSegments: 0 })],
     ['a setting of the wrong kind', own({ expire: 'soon' })],
     ['a log id that is none', JSON.stringify({ format: 1, logs: { mine: {} } })],
-  ])('%s: says what to do, and is not written over', async (_, text) => {
+  ])('%s: the error has advice, and nothing overwrites the object', async (_, text) => {
     const blobs = await storing(text);
     const before = await blobs.get(POLICIES_KEY);
     for (const trying of [
@@ -164,7 +164,7 @@ describe('an object that cannot be read', () => {
     expect(await blobs.get(POLICIES_KEY)).toEqual(before);
   });
 
-  test('takes a log id in capitals for the log that it is', async () => {
+  test('it accepts a log id in capital letters', async () => {
     const blobs = await storing(JSON.stringify({ format: 1, logs: { [LOG.toUpperCase()]: { keepDays: 3 } } }));
     expect((await readPolicies(blobs, DEFAULT_POLICY)).of(LOG).keepDays).toBe(3);
   });
@@ -177,7 +177,7 @@ test.each([
   [`{"format":1,"logs":{"${LOG}":{"keepDays":"7"}}}`, `'logs.${LOG}.keepDays' is wrong`],
   [`{"format":1,"logs":{"${LOG}":{"expire":"soon","archive":1}}}`, `'logs.${LOG}.archive' is wrong`],
   [`{"format":1,"logs":{"${LOG}":{"keepDay":7}}}`, 'keepDay'],
-])('%s is refused in one sentence that names the object, the key and what to do', async (text, about) => {
+])('%s is refused in one sentence that names the object and the key and gives advice', async (text, about) => {
   const refusal = await readPolicies(await storing(text), DEFAULT_POLICY).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(ObjectInvalidError);
   const { message } = refusal as ObjectInvalidError;

@@ -22,7 +22,7 @@ function paced(perSecond: number, startMs = 0): PacedClock {
 
 describe('RateLimiter', () => {
   test.each([0, 5_000_000])(
-    "gives the first second's worth at once, then waits (clock begins at %i)",
+    "it grants the first second's worth immediately, then waits (clock begins at %i)",
     async (startMs) => {
       const { pace, slept, clock } = paced(10, startMs);
       for (let i = 0; i < 10; i++) await pace.take(1);
@@ -33,21 +33,21 @@ describe('RateLimiter', () => {
     },
   );
 
-  test('lets whoever takes more than a second has wait until it is paid for', async () => {
+  test('a caller that takes more than a second has waits until it is paid for', async () => {
     const { pace, slept } = paced(10);
     await pace.take(50);
     await pace.take(1);
     expect(slept).toEqual([4000, 100]);
   });
 
-  test('keeps the rate over a long run', async () => {
+  test('it keeps the rate over a long run', async () => {
     const { pace, clock } = paced(40);
     for (let i = 0; i < 4000; i++) await pace.take(i % 3);
     // 3999 units, of which the first 40 need no time.
     expect(clock.ms).toBeCloseTo(((3999 - 40) / 40) * 1000, 3);
   });
 
-  test('saves up no more than a second of idle time', async () => {
+  test('it saves no more than a second of idle time', async () => {
     const { pace, slept, clock } = paced(10);
     await pace.take(10);
     clock.ms += 3_600_000;
@@ -55,7 +55,7 @@ describe('RateLimiter', () => {
     expect(slept).toEqual([100]);
   });
 
-  test('saves up the idle time there was, where that is less than a second', async () => {
+  test('it saves the actual idle time if that is less than a second', async () => {
     const { pace, slept, clock } = paced(10);
     await pace.take(10);
     clock.ms += 300;
@@ -63,7 +63,7 @@ describe('RateLimiter', () => {
     expect(slept).toEqual([100]);
   });
 
-  test('lets those who take at the same moment wait one after the other', async () => {
+  test('callers that take at the same moment wait one after the other', async () => {
     const slept: number[] = [];
     const sleep = async (ms: number) => {
       slept.push(ms);
@@ -73,7 +73,7 @@ describe('RateLimiter', () => {
     expect(slept).toEqual([500, 2500, 2600]);
   });
 
-  test('is not paid off sooner by a sleep that ends too early', async () => {
+  test('a sleep that ends too early pays nothing off sooner', async () => {
     const clock = { ms: 0 };
     const slept: number[] = [];
     const sleep = async (ms: number) => {
@@ -86,7 +86,7 @@ describe('RateLimiter', () => {
     expect(slept).toEqual([1000, 1500]);
   });
 
-  test("in no stretch of time more is taken than it has room for and a second's worth", async () => {
+  test("it grants in no period more than the period's worth and a second's worth", async () => {
     const step = fc.record({
       idleMs: fc.oneof(fc.constant(0), fc.nat({ max: 4000 })),
       units: fc.integer({ min: 0, max: 30 }),

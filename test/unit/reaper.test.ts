@@ -48,7 +48,7 @@ async function condemned(): Promise<{ readonly bucket: Bucket; readonly before: 
 }
 
 describe('Reaper', () => {
-  test('keeps what is younger than the grace period', async () => {
+  test('it keeps objects that are younger than the grace period', async () => {
     const bucket = new Bucket();
     await bucket.put('a');
     bucket.ms += GRACE - 1;
@@ -62,7 +62,7 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual(['a']);
   });
 
-  test('tells whether there was something too young, that nothing reaches', async () => {
+  test('it reports whether an unreachable object was too young', async () => {
     const bucket = new Bucket();
     await bucket.put('a', 'b');
     bucket.ms += GRACE;
@@ -75,7 +75,7 @@ describe('Reaper', () => {
     expect(keeping.foundYoung).toBe(false);
   });
 
-  test('condemns at first what is old enough, and removes nothing', async () => {
+  test('it condemns old objects first, and removes nothing', async () => {
     const bucket = new Bucket();
     await bucket.put('a', 'b');
     bucket.ms += GRACE;
@@ -90,7 +90,7 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual(['a', 'b', 'c']);
   });
 
-  test('removes nothing before a grace period has passed since it was condemned', async () => {
+  test('it removes nothing before a grace period has passed since an object was condemned', async () => {
     const { bucket, before } = await condemned();
     bucket.ms += GRACE - 1;
     const { reaper, record } = await bucket.reap({ before });
@@ -99,7 +99,7 @@ describe('Reaper', () => {
     expect(reaper.tallies.removed.objects).toBe(0);
   });
 
-  test('removes what was condemned a grace period ago', async () => {
+  test('it removes objects that were condemned a grace period ago', async () => {
     const { bucket, before } = await condemned();
     bucket.ms += GRACE;
     const { reaper, record } = await bucket.reap({ before });
@@ -113,7 +113,7 @@ describe('Reaper', () => {
     });
   });
 
-  test('removes it a grace period after it was condemned, however often it is collected meanwhile', async () => {
+  test('it removes an object a grace period after it was condemned, however many collections run meanwhile', async () => {
     const { bucket, before } = await condemned();
     let record = before;
     for (let times = 0; times < 4; times++) {
@@ -124,7 +124,7 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual([]);
   });
 
-  test('only condemns what nothing reaches since then, beside what it removes', async () => {
+  test('it only condemns objects that became unreachable since then, beside those that it removes', async () => {
     const bucket = new Bucket();
     await bucket.put('a', 'b');
     bucket.ms += GRACE;
@@ -135,7 +135,7 @@ describe('Reaper', () => {
     expect(keysOf(record)).toEqual(['b']);
   });
 
-  test('condemns anew what was written again after it was condemned', async () => {
+  test('it condemns an object again that was written again after it was condemned', async () => {
     const { bucket, before } = await condemned();
     bucket.ms += 1;
     await bucket.put('a');
@@ -145,7 +145,7 @@ describe('Reaper', () => {
     expect(keysOf(record)).toEqual(['a']);
   });
 
-  test('takes what was written in the very moment in which it was condemned for written again', async () => {
+  test('an object that was written when it was condemned counts as written again', async () => {
     const { bucket, before } = await condemned();
     await bucket.put('a');
     bucket.ms += GRACE;
@@ -153,7 +153,7 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual(['a']);
   });
 
-  test('leaves what is written again between its listing and its removal', { tags: ['I4'] }, async () => {
+  test('it leaves an object that is written again between its listing and its removal', { tags: ['I4'] }, async () => {
     const { bucket, before } = await condemned();
     bucket.ms += GRACE;
     const reaper = bucket.reaper({ before });
@@ -164,7 +164,7 @@ describe('Reaper', () => {
     expect(reaper.tallies.removed.objects).toBe(1);
   });
 
-  test('leaves what was condemned and is needed again', async () => {
+  test('it leaves a condemned object that is needed again', async () => {
     const { bucket, before } = await condemned();
     bucket.ms += GRACE;
     const reaper = bucket.reaper({ before });
@@ -177,7 +177,7 @@ describe('Reaper', () => {
     expect(reaper.tallies).toMatchObject({ kept: { objects: 1, bytes: 10 }, removed: { objects: 1, bytes: 10 } });
   });
 
-  test('removes at once where there is no grace period', async () => {
+  test('it removes objects immediately if there is no grace period', async () => {
     const bucket = new Bucket();
     await bucket.put('a', 'b');
     const { record } = await bucket.reap({ graceMs: 0 });
@@ -185,7 +185,7 @@ describe('Reaper', () => {
     expect(keysOf(record)).toEqual([]);
   });
 
-  test('removes nothing in a dry run, and names what it would remove and condemn', async () => {
+  test('it removes nothing in a dry run, and names the keys to remove and condemn', async () => {
     const { bucket, before } = await condemned();
     await bucket.put('c');
     bucket.ms += GRACE;
@@ -196,7 +196,7 @@ describe('Reaper', () => {
     expect(reaper.tallies.removed).toEqual({ objects: 2, bytes: 20 });
   });
 
-  test('removes many without being told to flush, but for the last ones', async () => {
+  test('it removes full batches without a flush', async () => {
     const bucket = new Bucket();
     await bucket.put(...Array.from({ length: 2500 }, (_, i) => `object-${String(i).padStart(4, '0')}`));
     const reaper = bucket.reaper({ graceMs: 0 });
@@ -207,7 +207,7 @@ describe('Reaper', () => {
     expect(await bucket.keys()).toEqual([]);
   });
 
-  test('condemns a bounded number of objects; the others stay for the next collection', async () => {
+  test('it condemns a limited number of objects; the others stay for the next collection', async () => {
     const bucket = new Bucket();
     const modified = bucket.ms;
     bucket.ms += GRACE;

@@ -56,7 +56,7 @@ async function expectWhole(sheet: SheetLog): Promise<void> {
   expect((await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).equal).toBe(true);
 }
 
-test('a turn that comes late, when what the one before made anew was collected, begins anew and stops no log', async () => {
+test('a continuation that comes late, after the snapshot of the run before was collected, starts over and stops no log', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   for (const text of ['a', 'b', 'c']) {
     await refill(sheet, text);
@@ -74,8 +74,8 @@ test('a turn that comes late, when what the one before made anew was collected, 
   await expectWhole(sheet);
 });
 
-describe('a log that is rebuilt', () => {
-  test('is the same as before, byte for byte, where nothing was wrong', async () => {
+describe('a rebuilt log', () => {
+  test('it is the same as before, byte for byte, if nothing was wrong', async () => {
     const { sheet, positions } = await builtSheet();
     const before = await sheet.contents();
     const result = await rebuild(sheet);
@@ -91,7 +91,7 @@ describe('a log that is rebuilt', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('has the same states where its snapshots were built in another order, or settled', async () => {
+  test('its states are equal if its snapshots were built in another order or flushed', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     const positions: Position[] = [];
     for (let i = 0; i < 4; i++) {
@@ -110,7 +110,7 @@ describe('a log that is rebuilt', () => {
     expect(await sheet.contents()).toEqual(again);
   });
 
-  test('has all of its snapshots completed, and Last Snapshot where it belongs', async () => {
+  test('all of its snapshots are complete, and Last Snapshot is right', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const [first, last] = [await sheet.snapshot(), await sheet.snapshot()];
@@ -126,7 +126,7 @@ describe('a log that is rebuilt', () => {
     expect(await sheet.lastSnapshot()).toBe(late.entry);
   });
 
-  test('takes nothing of what unfinished builds left behind', async () => {
+  test('it uses no progress of unfinished builds', async () => {
     const { sheet } = await builtSheet();
     for (let i = 0; i < 10; i++) await sheet.edit(set(i, 0, `late ${i}`));
     const position = await sheet.snapshot();
@@ -139,7 +139,7 @@ describe('a log that is rebuilt', () => {
     await expectWhole(sheet);
   });
 
-  test('that does not exist is an error', async () => {
+  test('a rebuild of a log that does not exist fails', async () => {
     const { sheet } = await builtSheet();
     const before = await sheet.contents();
     const log = newLogId();
@@ -159,12 +159,12 @@ function fickle(text: string): Reducer {
   };
 }
 
-describe('what was wrong is mended', () => {
+describe('a rebuild repairs', () => {
   test.each([
     ['is lost', undefined],
     ['is damaged', (bytes: Uint8Array) => withByte(bytes, bytes.length >> 1, (bytes[bytes.length >> 1] ?? 0) ^ 1)],
     ['is cut off', (bytes: Uint8Array) => bytes.slice(0, 3)],
-  ])('where any one object of a snapshot %s', async (_, damage) => {
+  ])('it repairs a snapshot if any one of its objects %s', async (_, damage) => {
     const { sheet } = await builtSheet();
     const before = await sheet.contents();
     const keys = await sheet.keys(chunkPrefix(sheet.log));
@@ -179,7 +179,7 @@ describe('what was wrong is mended', () => {
     }
   });
 
-  test('where the object of a root is lost or damaged', async () => {
+  test('it writes a missing or damaged root object again', async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const position = await sheet.completed();
@@ -195,7 +195,7 @@ describe('what was wrong is mended', () => {
     expect(await sheet.ref(position)).toEqual({ key });
   });
 
-  test('where a root in its entry is damaged, or names an object that nobody knows', async () => {
+  test('it replaces a damaged root in an entry, and one that names an unknown object', async () => {
     const { sheet, positions } = await builtSheet();
     const before = await sheet.contents();
     const position = positions[1] ?? { segment: 0, entry: 0 };
@@ -208,7 +208,7 @@ describe('what was wrong is mended', () => {
     }
   });
 
-  test('where a snapshot has another state than its log, and that is said', async () => {
+  test('it replaces a snapshot that has another state than its log, and reports it', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'right'));
     const wrong = await sheet.completed({ reducer: fickle('wrong') });
@@ -223,7 +223,7 @@ describe('what was wrong is mended', () => {
     expect(await rebuild(sheet)).toMatchObject({ replaced: 0, differed: [] });
   });
 
-  test('where the log was stopped and can be folded now', async () => {
+  test('it completes the snapshots of a stopped log that can be folded now', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const [item] = (await sheet.items()).slice(1);
@@ -237,7 +237,7 @@ describe('what was wrong is mended', () => {
     expect(await sheet.rows(position)).toEqual([['a']]);
   });
 
-  test('but a log that lacks an entry is stopped, and its snapshots stay', async () => {
+  test('it stops a log that lacks an entry, and its snapshots stay', async () => {
     const { sheet, positions } = await builtSheet();
     const before = await hashes(sheet, positions);
     await sheet.tables.deleteEntries(sheet.log, 0, [1]);
@@ -249,7 +249,7 @@ describe('what was wrong is mended', () => {
   });
 });
 
-test('a new version of the reducer makes all snapshots its own, and finds none of them wrong', async () => {
+test('a new version of the reducer replaces all snapshots and reports none as wrong', async () => {
   const sheet = await SheetLog.create();
   await sheet.edit(set(0, 0, 'a'));
   const first = await sheet.completed();
@@ -261,8 +261,8 @@ test('a new version of the reducer makes all snapshots its own, and finds none o
   expect((await sheet.root(first)).reducer).toMatchObject({ version: 2 });
 });
 
-describe('a log whose old segments are archived', () => {
-  test.each(['in the table too', 'in their archives only'])('is rebuilt, its entries being %s', async (where) => {
+describe('a log with archived segments', () => {
+  test.each(['in the table too', 'in their archives only'])('it is rebuilt if its entries are %s', async (where) => {
     const { sheet, positions } = await builtSheet();
     const before = await hashes(sheet, positions);
     await sheet.archive(0);
@@ -280,7 +280,7 @@ describe('a log whose old segments are archived', () => {
     await expectWhole(sheet);
   });
 
-  test('keeps the roots of those as they are, with a new reducer too', async () => {
+  test('their roots stay unchanged, with a new reducer too', async () => {
     const { sheet, positions } = await builtSheet();
     await sheet.archive(0);
     const before = await sheet.items(0);
@@ -290,7 +290,7 @@ describe('a log whose old segments are archived', () => {
     expect(await Promise.all(versions)).toEqual([1, 1, 2, 2]);
   });
 
-  test('is stopped where the archive is lost and the entries are gone', async () => {
+  test('it is stopped if an archive is missing and its entries have expired', async () => {
     const { sheet } = await builtSheet();
     const { key } = await sheet.archive(0);
     await expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
@@ -300,7 +300,7 @@ describe('a log whose old segments are archived', () => {
   });
 });
 
-describe('what an archived segment lost', () => {
+describe('a lost part of an archived segment', () => {
   const GONE = 'its entries being in the archive only';
   const where = ['its entries being in the table too', GONE] as const;
 
@@ -359,24 +359,28 @@ describe('what an archived segment lost', () => {
     }
   }
 
-  test.each(where)('is made again byte for byte if a build makes the same, %s', { tags: ['I2'] }, async (entries) => {
-    const { sheet, own } = await archivedSheet(entries);
-    const before = await sheet.contents();
-    for (const key of own) {
-      await sheet.blobs.delete([key]);
-      expect((await verify(sheet.deps, sheet.log)).problems.length).toBeGreaterThan(0);
-      await expect(collect(sheet)).rejects.toMatchObject({ code: 'CHUNK_MISSING' });
-      expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', differed: [] });
-      const { objects, ...tables } = await sheet.contents();
-      expect(tables).toEqual({ entries: before.entries, segments: before.segments });
-      expect(objects[key]).toBe(before.objects[key]);
-      await expectWhole(sheet);
-    }
-    await expectMended(sheet);
-  });
+  test.each(where)(
+    'it is written again byte for byte if a build makes the same, %s',
+    { tags: ['I2'] },
+    async (entries) => {
+      const { sheet, own } = await archivedSheet(entries);
+      const before = await sheet.contents();
+      for (const key of own) {
+        await sheet.blobs.delete([key]);
+        expect((await verify(sheet.deps, sheet.log)).problems.length).toBeGreaterThan(0);
+        await expect(collect(sheet)).rejects.toMatchObject({ code: 'CHUNK_MISSING' });
+        expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', differed: [] });
+        const { objects, ...tables } = await sheet.contents();
+        expect(tables).toEqual({ entries: before.entries, segments: before.segments });
+        expect(objects[key]).toBe(before.objects[key]);
+        await expectWhole(sheet);
+      }
+      await expectMended(sheet);
+    },
+  );
 
   test.each(where)(
-    'is the chunk of a snapshot with waiting edits: the segment gets another archive, %s',
+    'if it is a chunk of a snapshot with buffered edits, the segment gets another archive, %s',
     { tags: ['I2'] },
     async (entries) => {
       const { sheet, own, last } = await archivedSheet(entries, 'waiting');
@@ -392,17 +396,20 @@ describe('what an archived segment lost', () => {
     },
   );
 
-  test.each(where)('is the chunk of a snapshot that an older reducer made, %s', async (entries) => {
-    const { sheet, own, last } = await archivedSheet(entries, 'older reducer');
-    await sheet.blobs.delete([own[0] ?? '']);
-    const reducer = versionedSheet(2);
-    expect(await rebuild(sheet, { reducer })).toMatchObject({ outcome: 'rebuilt', differed: [] });
-    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-    const replaying = replay({ ...sheet.deps, reducer, scratch: new MemoryChunks() }, sheet.log, { at: last });
-    expect(await replaying).toMatchObject({ equal: true, snapshot: last });
-    await collectAfterEachGrace(sheet, 3);
-    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-  });
+  test.each(where)(
+    'if it is a chunk of a snapshot of an older reducer, the segment gets another archive, %s',
+    async (entries) => {
+      const { sheet, own, last } = await archivedSheet(entries, 'older reducer');
+      await sheet.blobs.delete([own[0] ?? '']);
+      const reducer = versionedSheet(2);
+      expect(await rebuild(sheet, { reducer })).toMatchObject({ outcome: 'rebuilt', differed: [] });
+      expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+      const replaying = replay({ ...sheet.deps, reducer, scratch: new MemoryChunks() }, sheet.log, { at: last });
+      expect(await replaying).toMatchObject({ equal: true, snapshot: last });
+      await collectAfterEachGrace(sheet, 3);
+      expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+    },
+  );
 
   test.each(['removed', 'damaged'])(
     'is its archive, %s, and all entries are in the table: it is written again',
@@ -418,7 +425,7 @@ describe('what an archived segment lost', () => {
     },
   );
 
-  test('is said if it cannot be made again: an archive whose entries have left the table, an external body', async () => {
+  test('the rebuild fails if it cannot be restored: an archive of expired entries, an external body', async () => {
     const { sheet } = await archivedSheet(GONE);
     const { archive = '' } = await sheet.segmentItem();
     await sheet.blobs.delete([archive]);
@@ -434,7 +441,7 @@ describe('what an archived segment lost', () => {
     expect(stopped).toMatchObject({ outcome: 'stopped', stop: { code: 'EXTERNAL_MISSING', ...position } });
   });
 
-  test('is mended wherever a rebuild before died', async () => {
+  test('it is repaired wherever a rebuild before died', async () => {
     const prepared = async (): Promise<SheetLog> => {
       const { sheet, own } = await archivedSheet(where[0], 'waiting');
       for (const key of own.slice(0, 3)) await sheet.blobs.delete([key]);
@@ -475,7 +482,7 @@ describe('what an archived segment lost', () => {
     return { replayed, stored };
   }
 
-  test('comes to its end in turns of one page each, archived segments included', async () => {
+  test('a rebuild in runs of one page each ends, with archived segments too', async () => {
     const { sheet, own } = await archivedSheet(GONE, 'waiting');
     await sheet.blobs.delete([own[0] ?? '']);
     let job: Partial<RebuildJob> = {};
@@ -490,7 +497,7 @@ describe('what an archived segment lost', () => {
   });
 });
 
-describe('a log whose old segments leave without an archive', () => {
+describe('a log with segments that expire without an archive', () => {
   const policy: RetentionPolicy = { ...TTL, archive: false, keepDays: 1 };
 
   async function leaving(): Promise<SheetLog> {
@@ -500,7 +507,7 @@ describe('a log whose old segments leave without an archive', () => {
     return sheet;
   }
 
-  test('is not rebuilt: it is said why, nothing is changed, and its snapshots go on', async () => {
+  test('its rebuild is refused with a reason and changes nothing, and its snapshots go on', async () => {
     const sheet = await leaving();
     sheet.tables.expireNow(sheet.nowMs / 1000);
     expect(await sheet.items(0)).toEqual([]);
@@ -517,7 +524,7 @@ describe('a log whose old segments leave without an archive', () => {
     expect(await sheet.complete(position)).toMatchObject({ outcome: 'built' });
   });
 
-  test('is rebuilt once that was taken back', async () => {
+  test('it is rebuilt after the expiry was undone', async () => {
     const sheet = await leaving();
     await expect(rebuild(sheet)).rejects.toThrow("0 --undo'");
     await undoExpiry(sheet.deps, { log: sheet.log, segment: 0 });
@@ -526,8 +533,8 @@ describe('a log whose old segments leave without an archive', () => {
   });
 });
 
-describe('a rebuild in several turns', () => {
-  test('comes to the same end, each turn being a page further', async () => {
+describe('a rebuild in several runs', () => {
+  test('it has the same result, and each run gets a page further', async () => {
     const { sheet } = await builtSheet();
     const before = await sheet.contents();
     const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
@@ -546,7 +553,7 @@ describe('a rebuild in several turns', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('goes on from a snapshot that was rebuilt, by a reducer that was deployed meanwhile too', async () => {
+  test('it goes on from a rebuilt snapshot, also of a reducer that was deployed meanwhile', async () => {
     const { sheet, positions } = await builtSheet();
     const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
     await rebuild(sheet, deps);
@@ -574,7 +581,7 @@ async function brokenSheet(): Promise<SheetLog> {
   return sheet;
 }
 
-test('a rebuild is done all the same, wherever the one before died', async () => {
+test('a rebuild has the same result, wherever the one before died', async () => {
   const reference = await brokenSheet();
   const run = (sheet: SheetLog) => (deps: SheetLog['deps']) => rebuild(sheet, deps);
   const deaths = await deathsOf(reference, run(reference));
@@ -601,7 +608,7 @@ test('a rebuild is done all the same, wherever the one before died', async () =>
 });
 
 describe('beside a rebuild', () => {
-  test('another one may run', async () => {
+  test('another rebuild may run', async () => {
     const reference = await brokenSheet();
     await rebuild(reference);
     const sheet = await brokenSheet();

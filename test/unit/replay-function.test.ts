@@ -26,7 +26,7 @@ async function replayable(remainingMs = 900_000) {
 }
 
 describe('the replay function', () => {
-  test('replays to the newest snapshot, or to a place, and writes nothing', async () => {
+  test('it replays to the newest snapshot or to a position, and writes nothing', async () => {
     const { sheet, position, run, events } = await replayable();
     const before = await sheet.contents();
     expect(await run({ log: LOG })).toMatchObject({ log: LOG, position, equal: true, entries: 3 });
@@ -36,7 +36,7 @@ describe('the replay function', () => {
     expect(events).toMatchObject([{ kind: 'replayed', run: 'request', log: LOG }, { replayed: { entries: 4 } }]);
   });
 
-  test('says that nothing is stored to compare with, which is neither equal nor a difference', async () => {
+  test('it reports that there is no stored snapshot, which is neither equal nor a difference', async () => {
     const { run, events } = await replayable();
     expect(await run({ log: LOG, at: '0/2' })).toMatchObject({ equal: null, stored: null, snapshot: null, entries: 2 });
     const [event] = events;
@@ -48,7 +48,7 @@ describe('the replay function', () => {
     expect(metricsOf(event)).toEqual([{ name: 'ReplaysDiffered', unit: 'Count', value: 0 }]);
   });
 
-  test('says aloud that a snapshot is not the fold of its log', async () => {
+  test('it reports as an error that a snapshot is not the fold of its log', async () => {
     const { sheet, position, run, events } = await replayable();
     await sheet.edit(set(0, 0, 'another'));
     const forged = await sheet.snapshot();
@@ -74,17 +74,17 @@ describe('the replay function', () => {
     ['no snapshot', { log: LOG, from: '0/1' }],
     ['no snapshot before', { log: LOG, from: '0/3' }],
     ['another setting', { log: LOG, to: '0/1' }],
-  ])('refuses %s for an event', async (_what, event) => {
+  ])('it refuses %s for an event', async (_what, event) => {
     const { run } = await replayable();
     await expect(run(event)).rejects.toThrow(UsageError);
   });
 
-  test('refuses a place that the log does not have', async () => {
+  test('it refuses a position that the log does not have', async () => {
     const { run } = await replayable();
     await expect(run({ log: LOG, at: '0/9' })).rejects.toThrow('the log has no position 0/9');
   });
 
-  test('ends before its time is up, says how far it came, and leaves nothing behind', async () => {
+  test('it ends before its time is up, reports its progress, and leaves nothing behind', async () => {
     const { sheet, run, events } = await replayable(30_000);
     const before = await sheet.contents();
     const error = await run({ log: LOG }).catch((caught: unknown) => caught);

@@ -82,26 +82,22 @@ function whole(sheet: SheetLog) {
   return replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log);
 }
 
-describe('a replay in turns', () => {
-  test.each([5, 6, 9, 14])(
-    'of %d seconds gives the answer of a replay without turns',
-    { tags: ['I1'] },
-    async (seconds) => {
-      const { sheet } = await longLog();
-      const before = await sheet.contents();
-      const { from: _from, entries, ...expected } = await whole(sheet);
-      expect(expected.equal).toBe(true);
-      const answers = await turns(sheet, seconds);
-      expect(answers.length).toBeGreaterThan(1);
-      const [last, previous] = answers.toReversed();
-      if (previous?.outcome !== 'partial') throw new Error('the turn before the last one is not partial');
-      expect(last).toMatchObject({ ...expected, from: previous.equalUpTo });
-      expect(last?.entries).toBeLessThan(entries);
-      expect(await sheet.contents()).toEqual(before);
-    },
-  );
+describe('a replay in several runs', () => {
+  test.each([5, 6, 9, 14])('runs of %d seconds give the answer of a single run', { tags: ['I1'] }, async (seconds) => {
+    const { sheet } = await longLog();
+    const before = await sheet.contents();
+    const { from: _from, entries, ...expected } = await whole(sheet);
+    expect(expected.equal).toBe(true);
+    const answers = await turns(sheet, seconds);
+    expect(answers.length).toBeGreaterThan(1);
+    const [last, previous] = answers.toReversed();
+    if (previous?.outcome !== 'partial') throw new Error('the turn before the last one is not partial');
+    expect(last).toMatchObject({ ...expected, from: previous.equalUpTo });
+    expect(last?.entries).toBeLessThan(entries);
+    expect(await sheet.contents()).toEqual(before);
+  });
 
-  test('compares snapshots in which edits wait', async () => {
+  test('it compares snapshots with buffered edits', async () => {
     const { sheet, snapshots } = await longLog();
     const roots = await Promise.all(snapshots.slice(5, 9).map((position) => sheet.root(position)));
     expect(roots.map(({ state }) => bufferedEdits(state) > 0)).toContain(true);
@@ -110,7 +106,7 @@ describe('a replay in turns', () => {
     expect(passed).toEqual(expect.arrayContaining(waiting));
   });
 
-  test('says how far the fold was found equal, and with which event it goes on', async () => {
+  test('it reports how far the fold was found equal, and the event that continues it', async () => {
     const { sheet, snapshots } = await longLog();
     const [, second] = snapshots;
     const newest = snapshots.at(-1);
@@ -132,7 +128,7 @@ describe('a replay in turns', () => {
   });
 
   test.each([4, 5, 6, 11])(
-    'of %d seconds finds the wrong snapshot on which the others were built',
+    'runs of %d seconds find the wrong snapshot on which the others were built',
     { tags: ['I1'] },
     async (seconds) => {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -152,7 +148,7 @@ describe('a replay in turns', () => {
     },
   );
 
-  test('makes no request for snapshots on the way while its time is not short', async () => {
+  test('it makes no request for snapshots on the way if it has enough time', async () => {
     const { sheet } = await longLog();
     const requests: string[] = [];
     const counting = depsAround(sheet, (name, effect) => {
@@ -165,7 +161,7 @@ describe('a replay in turns', () => {
     expect(requests.toSorted()).toEqual(alone.toSorted());
   });
 
-  test('looks at no more than sixteen snapshots, and folds no entry twice', async () => {
+  test('it looks at no more than sixteen snapshots, and folds no entry twice', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 40; i++) {
       await sheet.edit(set(i, 0, `edit ${i}`));
@@ -193,7 +189,7 @@ describe('a replay in turns', () => {
     expect(builds).toBeLessThanOrEqual(16);
   });
 
-  test('cannot start from snapshots that are no longer kept: the time is up then', async () => {
+  test('it cannot start from dropped snapshots: the time is up then', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     for (let i = 0; i < 4; i++) {
       await sheet.edit(set(i, 0, `edit ${i}`));
@@ -207,7 +203,7 @@ describe('a replay in turns', () => {
     });
   });
 
-  test('cannot start from snapshots of another version of the reducer', async () => {
+  test('it cannot start from snapshots of another version of the reducer', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 3; i++) {
       await sheet.edit(set(i, 0, `edit ${i}`));
@@ -222,7 +218,7 @@ describe('a replay in turns', () => {
     });
   });
 
-  test('passes over snapshots that are damaged', async () => {
+  test('it skips damaged snapshots', async () => {
     const { sheet, snapshots } = await longLog();
     const { objects } = await sheet.contents();
     const chunks = Object.keys(objects).filter((key) => key.includes('/chunks/'));
@@ -233,7 +229,7 @@ describe('a replay in turns', () => {
     expect(await turn(sheet, { log: sheet.log }, 60)).toMatchObject({ answer: { equal: true, position: newest } });
   });
 
-  test('advises a replay from the same snapshot where it comes no further than that', async () => {
+  test('if it gets no further than its start, it advises a replay from the same snapshot', async () => {
     const { sheet, snapshots } = await longLog();
     const [first] = snapshots;
     if (first === undefined) throw new Error('the log has no snapshots');
@@ -246,7 +242,7 @@ describe('a replay in turns', () => {
 });
 
 describe('a replay from a snapshot', () => {
-  test('folds only what follows, and says so', async () => {
+  test('it folds only the entries after the snapshot, and says so', async () => {
     const { sheet, snapshots } = await longLog();
     const from = snapshots[6];
     const { entries, ...all } = await whole(sheet);
@@ -255,7 +251,7 @@ describe('a replay from a snapshot', () => {
     expect(part.entries).toBeLessThan(entries);
   });
 
-  test('is refused where it cannot start, or would compare a snapshot with itself', async () => {
+  test('it is refused if it cannot start, or would compare a snapshot with itself', async () => {
     const { sheet, snapshots } = await longLog();
     const newest = snapshots.at(-1);
     if (newest === undefined) throw new Error('the log has no snapshots');

@@ -34,7 +34,7 @@ async function forge(sheet: SheetLog, position: Position, by: Position): Promise
 }
 
 describe('replay', () => {
-  test('agrees with the newest snapshot, from the first entry on', async () => {
+  test('it agrees with the newest snapshot, from the first entry on', async () => {
     const { sheet, second } = await twoSnapshots();
     const stateHash = await sheet.stateHash(second);
     expect(await replayed(sheet)).toEqual({
@@ -50,14 +50,14 @@ describe('replay', () => {
     });
   });
 
-  test('agrees at any position, with what the snapshot before it and the entries since give', async () => {
+  test('it agrees at any position with the snapshot before it and the entries since', async () => {
     const { sheet, first, second, end } = await twoSnapshots();
     expect(await replayed(sheet, first)).toMatchObject({ position: first, equal: true, snapshot: first, entries: 2 });
     const after = { segment: end.segment, entry: end.entry + 1 };
     expect(await replayed(sheet, after)).toMatchObject({ position: after, equal: true, snapshot: second, entries: 7 });
   });
 
-  test('compares with the snapshot that is stored at the position, also where Last Snapshot is past it', async () => {
+  test('it compares with the stored snapshot at the position, also if Last Snapshot is past it', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
     const good = await sheet.completed();
@@ -72,7 +72,7 @@ describe('replay', () => {
     expect(await replayed(sheet, bad)).toMatchObject({ equal: false, stored: stateHash, snapshot: bad });
   });
 
-  test('does not ask for a snapshot that the policy let go: its objects may have been collected', async () => {
+  test('it does not need a dropped snapshot, whose objects may have been collected', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     const positions: Position[] = [];
     for (const text of ['a', 'b']) {
@@ -87,7 +87,7 @@ describe('replay', () => {
     expect(await replayed(sheet, second)).toMatchObject({ position: second, equal: true, snapshot: second });
   });
 
-  test('shows a snapshot that is not the fold of its log, and those that were built on it', {
+  test('it finds a snapshot that is not the fold of its log, and those that were built on it', {
     tags: ['I1'],
   }, async () => {
     const sheet = await SheetLog.create();
@@ -108,7 +108,7 @@ describe('replay', () => {
     });
   });
 
-  test('writes nothing to the bucket or the tables', async () => {
+  test('it writes nothing to the bucket or the tables', async () => {
     const { sheet, end } = await twoSnapshots();
     const before = await sheet.contents();
     const blobs = new MeteredBlobStore(sheet.blobs);
@@ -121,14 +121,14 @@ describe('replay', () => {
     expect(Object.keys(before.objects).every((key) => key.startsWith(logPrefix(sheet.log)))).toBe(true);
   });
 
-  test('does not need the chunks that are stored: they may be damaged', async () => {
+  test('it does not need the stored chunks, which may be damaged', async () => {
     const { sheet } = await twoSnapshots();
     const { objects } = await sheet.contents();
     await sheet.blobs.delete(Object.keys(objects));
     expect(await replayed(sheet)).toMatchObject({ equal: true });
   });
 
-  test('says so where there is no snapshot yet, and that a replay to a position compares with nothing', async () => {
+  test('it fails if there is no snapshot yet, and a replay to a position compares with nothing', async () => {
     const sheet = await SheetLog.create();
     const end = await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
     await expect(replayed(sheet)).rejects.toMatchObject({ code: 'SEGMENT_WITHOUT_SNAPSHOT' });
@@ -141,7 +141,7 @@ describe('replay', () => {
     });
   });
 
-  test('says so where another version of the reducer made the snapshot: different states would prove nothing', async () => {
+  test('it fails if another version of the reducer made the snapshot, because different states would prove nothing', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
     await sheet.completed();
@@ -149,7 +149,7 @@ describe('replay', () => {
     await expect(replay(newer, sheet.log)).rejects.toThrow('the snapshot was made by reducer spreadsheet 1');
   });
 
-  test('does not name a snapshot of another version of the reducer that it passed over as what it compared with', async () => {
+  test('it does not name a skipped snapshot of another version of the reducer as the compared one', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit({ type: 'Set', cells: [[0, 0, 'a']] });
     await sheet.completed();
@@ -158,14 +158,14 @@ describe('replay', () => {
     expect(await replay(newer, sheet.log, { at: end })).toMatchObject({ position: end, equal: null, snapshot: null });
   });
 
-  test('names an entry that cannot be folded', async () => {
+  test('it names an entry that cannot be folded', async () => {
     const sheet = await SheetLog.create();
     const poison = await sheet.append({ type: NOTE, version: 1 });
     const at = await sheet.snapshot();
     await expect(replayed(sheet, at)).rejects.toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN', log: sheet.log, ...poison });
   });
 
-  test('names a position that lies beyond the end of the log', async () => {
+  test('it names a position beyond the end of the log', async () => {
     const { sheet, end } = await twoSnapshots();
     const beyond = { segment: end.segment, entry: end.entry + 3 };
     await expect(replayed(sheet, beyond)).rejects.toMatchObject({ code: 'ENTRY_GAP', entry: end.entry + 1 });

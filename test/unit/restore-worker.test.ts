@@ -90,7 +90,7 @@ describe('a segment is restored', () => {
     ['every third', (entry: number) => entry % 3 === 0, 4],
     ['a frame', (entry: number) => entry >= 5 && entry < 10, 5],
     ['none', () => false, 0],
-  ])('of which %s of the entries are gone, and the others have their expiry', async (_, gone, restored) => {
+  ])('it is restored if %s of its entries are deleted and the others have their expiry', async (_, gone, restored) => {
     const { sheet, items } = await expiredSheet(gone);
     const contents = await sheet.contents();
     const result = { segment: 0, entries: ENTRIES, restored, unexpired: ENTRIES - restored };
@@ -103,7 +103,7 @@ describe('a segment is restored', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('of which only some have their expiry', async () => {
+  test('if only some entries have their expiry, a restore completes it', async () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
     await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: G });
@@ -113,7 +113,7 @@ describe('a segment is restored', () => {
     expect(await sheet.items()).toEqual(items);
   });
 
-  test('which was never to leave, and of which somebody deleted entries', async () => {
+  test('a segment that never expired is restored if somebody deleted entries', async () => {
     const sheet = await archivedSheet();
     const contents = await sheet.contents();
     await sheet.tables.deleteEntries(sheet.log, 0, [4, 5]);
@@ -123,7 +123,7 @@ describe('a segment is restored', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('though an entry goes right before it loses its expiry', async () => {
+  test('a segment is restored although an entry is deleted right before it loses its expiry', async () => {
     const { sheet, items } = await expiredSheet(() => false);
     const tables = aroundLogStore(sheet.tables, async (name, effect) => {
       if (name === 'setEntryExpiry') sheet.tables.expireNow(G, ({ position }) => position.entry === 7);
@@ -134,7 +134,7 @@ describe('a segment is restored', () => {
     expect(await sheet.items()).toEqual(items);
   });
 
-  test('in batches, at the pace that was asked for', async () => {
+  test('a restore keeps to the rate limit, in batches', async () => {
     const sheet = await SheetLog.create();
     await sheet.completed();
     for (let i = 0; i < 60; i++) await sheet.edit(set(i, 0, 'x'.repeat(i * 40)));
@@ -155,7 +155,7 @@ describe('a segment is restored', () => {
 });
 
 describe('a segment is restored into other tables', () => {
-  test('with its item, and nothing changes where it came from', async () => {
+  test('its item is restored too, and the source does not change', async () => {
     const { sheet, items } = await expiredSheet((entry) => entry % 2 === 0);
     const into = new MemoryLogStore();
     const contents = await sheet.contents();
@@ -171,7 +171,7 @@ describe('a segment is restored into other tables', () => {
     expect(await restore(sheet, { into })).toEqual({ ...result, restored: 0 });
   });
 
-  test('where a segment of this number is left alone', async () => {
+  test('an existing segment of this number stays unchanged', async () => {
     const { sheet } = await expiredSheet(() => true);
     const into = new MemoryLogStore();
     const { archive, archiveHash, created } = await sheet.segmentItem();
@@ -182,7 +182,7 @@ describe('a segment is restored into other tables', () => {
     expect(await itemsOf(into, sheet)).toHaveLength(ENTRIES);
   });
 
-  test('where it has expired, and stays as long as was asked for', async () => {
+  test('an expired segment is restored and stays as long as requested', async () => {
     const { sheet, items } = await expiredSheet(() => true);
     const into = new MemoryLogStore();
     await into.putSegment(await sheet.segmentItem());
@@ -194,7 +194,7 @@ describe('a segment is restored into other tables', () => {
 });
 
 describe('a segment cannot be restored', () => {
-  test('that is not there, or has no archive', async () => {
+  test('it does not exist, or has no archive', async () => {
     const sheet = await archivedSheet();
     const contents = await sheet.contents();
     const deps = sheet.deps;
@@ -204,7 +204,7 @@ describe('a segment cannot be restored', () => {
     expect(await sheet.contents()).toEqual(contents);
   });
 
-  test('over an entry in the table that is another one', { tags: ['I3'] }, async () => {
+  test('a restore refuses an entry in the table that differs from the archive', { tags: ['I3'] }, async () => {
     const { sheet, items } = await expiredSheet((entry) => entry !== 7);
     const altered = { ...items[7], foreign: { S: 'altered' } };
     await sheet.tables.putItems([altered]);
@@ -214,7 +214,7 @@ describe('a segment cannot be restored', () => {
     expect(await sheet.items()).toEqual([...items.slice(0, 5), altered]);
   });
 
-  test('below an entry behind the end of the archive', async () => {
+  test('a restore refuses an entry after the end of the archive', async () => {
     const { sheet, items } = await expiredSheet(() => true);
     const behind: Item = { ...items[3], N: { N: String(ENTRIES) } };
     await sheet.tables.putItems([behind]);
@@ -225,7 +225,7 @@ describe('a segment cannot be restored', () => {
     await expect(restore(sheet, { dryRun: true })).rejects.toThrow(ArchiveDiffersError);
   });
 
-  test('from an archive that is gone or cut off', async () => {
+  test('a restore refuses an archive that is missing or truncated', async () => {
     for (const keep of [0, 1, 100, 'all but one'] as const) {
       const { sheet } = await expiredSheet(() => true);
       const contents = await sheet.contents();
@@ -242,7 +242,7 @@ describe('a segment cannot be restored', () => {
     }
   });
 
-  test('from a damaged frame: nothing of that is written', async () => {
+  test('a damaged frame is not restored, not even in part', async () => {
     const { sheet, items } = await expiredSheet(() => true);
     const key = (await sheet.segmentItem()).archive ?? '';
     const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
@@ -255,7 +255,7 @@ describe('a segment cannot be restored', () => {
   });
 });
 
-test('a segment is restored as ever, wherever the job before died', async () => {
+test('a segment is restored, wherever the job before died', async () => {
   const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => restore(sheet, {}, deps);
   const prepared = async (): Promise<SheetLog> => (await expiredSheet((entry) => entry % 3 !== 0)).sheet;
   const reference = await prepared();
@@ -273,8 +273,8 @@ test('a segment is restored as ever, wherever the job before died', async () => 
   }
 });
 
-describe('what was restored', () => {
-  test('stays until the time that was asked for, where the policy deletes', async () => {
+describe('a restored segment', () => {
+  test('it stays until the requested time if the policy deletes', async () => {
     const { sheet, items } = await expiredSheet(() => true);
     await restore(sheet);
     const plan = async () =>
@@ -290,7 +290,7 @@ describe('what was restored', () => {
     expect(await sheet.items()).toEqual([]);
   });
 
-  test('is not said to have expired by a job that came before all was back', { tags: ['I5'] }, async () => {
+  test('a job that ran before all entries were restored does not mark it as expired', { tags: ['I5'] }, async () => {
     for (const policy of [TTL, DELETE]) {
       const { sheet } = await expiredSheet(() => true);
       const place = { log: sheet.log, segment: 0 };
@@ -312,7 +312,7 @@ describe('what was restored', () => {
     }
   });
 
-  test('goes as a whole where a job had a turn before all was back, and has the next one after that', async () => {
+  test('it expires completely if one run of a job came before all entries were restored and the next after that', async () => {
     const { sheet } = await expiredSheet(() => false, new MemoryLogStore({ pageItems: 4 }));
     const place = { log: sheet.log, segment: 0 };
     let turn: ExpireResult | undefined;
@@ -330,7 +330,7 @@ describe('what was restored', () => {
     expect(stamps).toEqual(Array.from({ length: ENTRIES }, () => String(expires)));
   });
 
-  test('stays as long where it is given its expiry at once', async () => {
+  test('it stays as long if it gets its expiry immediately', async () => {
     const { sheet } = await expiredSheet(() => true);
     await restore(sheet);
     const expiring = expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
@@ -340,7 +340,7 @@ describe('what was restored', () => {
   });
 });
 
-test('a segment is restored beside a job that deletes: at most the batch that is on its way is missed', async () => {
+test('a segment is restored beside a job that deletes: at most the running batch is missed', async () => {
   const sheet = await SheetLog.create();
   for (let i = 0; i < 120; i++) await sheet.edit(set(i, 0, `edit ${i}`));
   await sheet.completed();
@@ -362,7 +362,7 @@ test('a segment is restored beside a job that deletes: at most the batch that is
   expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
 });
 
-test('a segment is not restored while somebody takes back that it expires, so that nobody mistakes the hold', async () => {
+test('a segment is not restored while somebody undoes its expiry, so that nobody misreads the hold', async () => {
   const { sheet } = await expiredSheet((entry) => entry === 0);
   let reads = 0;
   const tables = aroundLogStore(sheet.tables, async (name, effect) => {

@@ -47,7 +47,7 @@ function old(overrides: Partial<Segment> = {}): Segment[] {
   return [segment(0, overrides), segment(1)];
 }
 
-describe('planRetention: which segments may go', () => {
+describe('planRetention: segments that may expire', () => {
   const cases: Case[] = [
     { name: 'no segment', segments: [], jobs: [] },
     { name: 'the only segment, which is open', segments: [segment(0)], jobs: [] },
@@ -160,18 +160,18 @@ describe('dueSince: a job is due', () => {
     return jobs.map((job) => dueSince(of, job, policy(changes)) / 1000);
   };
 
-  test('since its segment was closed so many days ago', () => {
+  test('it is due so many days after its segment was closed', () => {
     const changes = { keepSegments: 1, keepDays: 3 };
     expect(since(segments, changes, NOON + 13 * DAY - minute)).toEqual([]);
     expect(since(segments, changes, NOON + 13 * DAY)).toEqual([NOON + 13 * DAY]);
     expect(since(segments, changes, NOON + 99 * DAY)).toEqual([NOON + 13 * DAY, NOON + 23 * DAY]);
   });
 
-  test('since there are newer segments enough, if they came later', () => {
+  test('it is due after enough newer segments, if they came later', () => {
     expect(since(segments, { keepSegments: 2, keepDays: 3 }, NOON + 99 * DAY)).toEqual([NOON + 20 * DAY]);
   });
 
-  test('since the time that was announced, if it is to delete entries', () => {
+  test('it is due at the announced time if it deletes entries', () => {
     const leaving = segments.map((each) => ({ ...each, ...ARCHIVED, expires: NOON + 30 * DAY }));
     expect(since(leaving, { expire: 'delete' }, NOON + 99 * DAY)).toEqual([NOON + 30 * DAY, NOON + 30 * DAY]);
     expect(since(leaving, { expire: 'ttl' }, NOON + 99 * DAY)).toEqual([NOON + 10 * DAY, NOON + 20 * DAY]);
@@ -276,7 +276,7 @@ describe('checkPolicy', () => {
     { expire: 'delete', keepDays: 0 },
     { expire: 'never', archive: false, keepDays: 0 },
     { expire: 'ttl', archive: false, keepDays: 1 },
-  ])('takes %o', (changes) => {
+  ])('it accepts %o', (changes) => {
     const given = { ...DEFAULT_POLICY, ...changes };
     expect(checkPolicy(given)).toBe(given);
   });
@@ -295,13 +295,13 @@ describe('checkPolicy', () => {
     [{ graceSeconds: 366 * DAY + 1 }, 'graceSeconds is 31622401'],
     [{ expire: 'ttl', archive: false, keepDays: 0 }, 'without an archive'],
     [{ expire: 'delete', archive: false, keepDays: 0 }, 'without an archive'],
-  ])('refuses %o', (changes, reason) => {
+  ])('it refuses %o', (changes, reason) => {
     const check = () => checkPolicy({ ...DEFAULT_POLICY, ...changes });
     expect(check).toThrow(PolicyInvalidError);
     expect(check).toThrow(reason);
   });
 
-  test('names the log whose policy it is', () => {
+  test('it names the log whose policy it is', () => {
     expect(() => checkPolicy({ ...DEFAULT_POLICY, keepDays: -1 }, LOG)).toThrow(`[log ${LOG}]`);
   });
 });
@@ -319,14 +319,14 @@ describe('keepsSnapshot', () => {
     { entry: 9, archived: false, keep: 'last', kept: true },
     { entry: 9, archived: false, keep: 'all', kept: true },
     { entry: 9, archived: true, keep: 'last', kept: false },
-  ] as const)('of entry $entry, where 7 is the last: archived $archived, keep $keep: $kept', (given) => {
+  ] as const)('it decides on entry $entry, if 7 is the last: archived $archived, keep $keep: $kept', (given) => {
     const { entry, archived, keep, kept } = given;
     expect(keepsSnapshot(segment(0, archived ? ARCHIVED : {}), entry, keep)).toBe(kept);
   });
 });
 
 describe('isCovered', () => {
-  test('by a completed snapshot of the next segment, be it at its entry 0', () => {
+  test('a complete snapshot of the next segment covers it, even one at its entry 0', () => {
     expect(isCovered(segment(3), segment(4, { lastSnapshot: 0 }))).toBe(true);
   });
 
@@ -335,7 +335,7 @@ describe('isCovered', () => {
     { name: 'a next segment without a snapshot', next: segment(4, { lastSnapshot: undefined }) },
     { name: 'a later segment than the next', next: segment(5) },
     { name: 'itself', next: segment(3) },
-  ])('not by $name', ({ next }) => {
+  ])('a segment is not covered: $name', ({ next }) => {
     expect(isCovered(segment(3), next)).toBe(false);
   });
 });
@@ -351,12 +351,12 @@ describe('expiringUnarchived', () => {
     segment(5),
   ];
 
-  test('are those that were announced, and neither archived nor done, while the policy archives', () => {
+  test('it returns segments that are announced, not archived and not done while the policy archives', () => {
     expect(expiringUnarchived(all, policy()).map((each) => each.segment)).toEqual([1, 4]);
     expect(expiringUnarchived(all, policy({ expire: 'ttl' }))).toEqual([all[1], all[4]]);
   });
 
-  test('are none where it does not', () => {
+  test('it returns none if the policy does not archive', () => {
     expect(expiringUnarchived(all, policy({ archive: false, expire: 'ttl', keepDays: 1 }))).toEqual([]);
   });
 });

@@ -75,7 +75,7 @@ describe('route', () => {
     expect(await jobsIn(deps.queue)).toEqual([job(0, 0), job(0, 7), job(1, 0), job(3, 5, B)]);
   });
 
-  test('everything else makes no job and is no error', async () => {
+  test('any other record makes no job and is no error', async () => {
     const deps = open();
     const records = [
       record({ type: 'Set', body: { format: 'json', text: '{}' } }),
@@ -90,7 +90,7 @@ describe('route', () => {
     expect(deps.reported).toEqual([]);
   });
 
-  test('a Snapshot entry with other faults is routed: they are for its own log to report', async () => {
+  test('a Snapshot entry with other faults is routed, because its own log reports them', async () => {
     const deps = open();
     const { newImage, ...rest } = snapshot(0, 7);
     expect(await route(deps, [{ ...rest, newImage: { T: newImage?.T ?? { S: '' } } }])).toEqual({
@@ -134,7 +134,7 @@ describe('route', () => {
     expect(await jobsIn(deps.queue)).toEqual([job(0, 1), job(0, 2), job(0, 3, B)]);
   });
 
-  test('where sending fails, that record is the first failure; given again, nothing is lost and nothing twice', {
+  test('if sending fails, that record is the first failure; after another delivery, nothing is lost or duplicated', {
     tags: ['I5'],
   }, async () => {
     const outage = new Error('queue unreachable');
@@ -158,7 +158,7 @@ describe('route', () => {
     expect(await jobsIn(queue)).toEqual([job(0, 1), job(0, 2), job(0, 3), job(0, 4)]);
   });
 
-  test('no records', async () => {
+  test('an empty batch succeeds', async () => {
     expect(await route(open(), [])).toEqual({ batchItemFailures: [] });
   });
 });

@@ -83,7 +83,7 @@ async function scatteredSheet(): Promise<{ sheet: SheetLog; position: Position }
 }
 
 describe('a snapshot job', () => {
-  test('is followed by nothing where it is done', async () => {
+  test('no job follows it if nothing is due', async () => {
     const { sheet } = await coveredSheet();
     const position = await sheet.snapshot();
     const { result, sent } = await ran(sheet, { kind: 'snapshot', log: LOG, position });
@@ -91,7 +91,7 @@ describe('a snapshot job', () => {
     expect(await ran(sheet, { kind: 'snapshot', log: LOG, position })).toMatchObject({ sent: [] });
   });
 
-  test('has as many turns as it takes, and no longer insists once it could begin', async () => {
+  test('it has as many continuations as it needs, and drops force after its start', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 5; i++) await sheet.edit(set(i, 0, `edit ${i}`));
     const position = await sheet.snapshot();
@@ -108,7 +108,7 @@ describe('a snapshot job', () => {
     expect((await sheet.rows(position)).flat()).toEqual(Array.from({ length: 5 }, (_, i) => `edit ${i}`));
   });
 
-  test('is followed by settling where that is due, also where it was done before', async () => {
+  test('a flush job follows it if a flush is due, also if the snapshot was complete before', async () => {
     const { sheet, position } = await scatteredSheet();
     const job: Job = { kind: 'snapshot', log: LOG, position };
     const compact: Job = { kind: 'flush', log: LOG, position };
@@ -122,7 +122,7 @@ describe('a snapshot job', () => {
     expect(await ranAll(sheet, job)).toEqual([['snapshot', 'present']]);
   });
 
-  test('of a log that is stopped is followed by nothing', async () => {
+  test('no job follows it if the log is stopped', async () => {
     const sheet = await SheetLog.create();
     await sheet.append({ type: FAULTY, version: 1, body: 1 });
     const position = await sheet.snapshot();
@@ -132,7 +132,7 @@ describe('a snapshot job', () => {
 });
 
 describe('an archive job', () => {
-  test('is followed by a collection, once', async () => {
+  test('one collect job follows it', async () => {
     const { sheet } = await coveredSheet();
     const job: Job = { kind: 'archive', log: LOG, segment: 0 };
     const collect: Job = { kind: 'collect', log: LOG };
@@ -145,7 +145,7 @@ describe('an archive job', () => {
 });
 
 describe('an expire job', () => {
-  test("goes by the log's policy, wherever that is read", async () => {
+  test("it reads the log's policy, wherever that is stored", async () => {
     const { sheet } = await coveredSheet();
     await sheet.archive(0);
     const asked: LogId[] = [];
@@ -160,7 +160,7 @@ describe('an expire job', () => {
     expect(asked).toEqual([LOG, LOG]);
   });
 
-  test('is followed by a collection where snapshots leave without an archive', async () => {
+  test('a collect job follows it if snapshots expire without an archive', async () => {
     const { sheet } = await coveredSheet();
     const policyOf = (): RetentionPolicy => ({ ...STRICT, archive: false, expire: 'delete', keepDays: 1 });
     const job: Job = { kind: 'expire', log: LOG, segment: 0 };
@@ -173,7 +173,7 @@ describe('an expire job', () => {
     expect(await ran(sheet, job, { policyOf })).toMatchObject({ result: { outcome: 'present' }, sent: [] });
   });
 
-  test('has as many turns as it takes', async () => {
+  test('it has as many continuations as it needs', async () => {
     const { sheet } = await coveredSheet(new MemoryLogStore({ pageItems: 4 }));
     await sheet.archive(0);
     const items = await sheet.items();
@@ -194,7 +194,7 @@ describe('an expire job', () => {
 });
 
 describe('a rebuild job', () => {
-  test('has as many turns as it takes', async () => {
+  test('it has as many continuations as it needs', async () => {
     const { sheet } = await coveredSheet();
     const before = await sheet.contents();
     const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
@@ -209,7 +209,7 @@ describe('a rebuild job', () => {
     expect((await sheet.contents()).segments).toEqual(before.segments);
   });
 
-  test('is followed by settling where the newest snapshot was settled before, and its state hash is the same', async () => {
+  test('a flush job follows it if the newest snapshot was flushed before, and its state hash is the same', async () => {
     const { sheet, position } = await scatteredSheet();
     await ranAll(sheet, { kind: 'snapshot', log: LOG, position });
     const before = await sheet.contents();
@@ -223,7 +223,7 @@ describe('a rebuild job', () => {
     expect(after.objects).toMatchObject(before.objects);
   });
 
-  test('is followed by settling of what it made before something stopped it', async () => {
+  test('a flush job follows it for the snapshots before the entry that stopped it', async () => {
     const { sheet, position } = await scatteredSheet();
     await ranAll(sheet, { kind: 'snapshot', log: LOG, position });
     await sheet.append({ type: 'Note', version: 1 });
@@ -235,7 +235,7 @@ describe('a rebuild job', () => {
   });
 });
 
-test('a segment goes its whole way: snapshot, archive, collection, expiry, collection', async () => {
+test('a segment passes through its life: snapshot, archive, collection, expiry, collection', async () => {
   const sheet = await SheetLog.create();
   await sheet.completed();
   await sheet.fill(20, 3);
@@ -261,7 +261,7 @@ test('a segment goes its whole way: snapshot, archive, collection, expiry, colle
   expect((await sheet.rows(position)).length).toBe(20);
 });
 
-describe('a job for what does not exist', () => {
+describe('a job for a missing object', () => {
   const log = newLogId();
   const jobs: [Job, string][] = [
     [{ kind: 'snapshot', log, position: START }, 'ENTRY_NOT_FOUND'],
@@ -271,7 +271,7 @@ describe('a job for what does not exist', () => {
     [{ kind: 'collect', log }, 'LOG_NOT_FOUND'],
     [{ kind: 'rebuild', log }, 'LOG_NOT_FOUND'],
   ];
-  test.each(jobs)('%o fails, naming the log, sends nothing and stops nothing', async (job, code) => {
+  test.each(jobs)('%o fails, names the log, sends nothing and stops nothing', async (job, code) => {
     const { sheet } = await coveredSheet();
     const before = await sheet.contents();
     let sent = 0;
@@ -284,7 +284,7 @@ describe('a job for what does not exist', () => {
     expect([after.entries, after.segments]).toEqual([before.entries, before.segments]);
   });
 
-  test('in a log that does fails, naming the place', async () => {
+  test('in an existing log it fails and names the position', async () => {
     const { sheet } = await coveredSheet();
     const before = await sheet.contents();
     const position = { segment: 4, entry: 2 };
@@ -296,14 +296,14 @@ describe('a job for what does not exist', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('is an entry of another type too', async () => {
+  test('it fails for an entry of another type too', async () => {
     const { sheet } = await coveredSheet();
     const position = { segment: 0, entry: 3 };
     await expect(ran(sheet, { kind: 'snapshot', log: LOG, position })).rejects.toThrow(MessageInvalidError);
   });
 });
 
-test('a malformed job ends among the dead letters as it came, and delays no job of another log', async () => {
+test('a malformed job becomes a dead letter unchanged, and delays no job of another log', async () => {
   const { sheet } = await coveredSheet();
   const position = await sheet.snapshot();
   const queue = new MemoryJobQueue({ now: () => sheet.nowMs, maxReceives: 2 });
@@ -346,7 +346,7 @@ describe('deduplication ids', () => {
     { kind: 'rebuild', log: LOG },
   ];
 
-  test('tell apart jobs, places, turns, and who asked', () => {
+  test('they differ by job, position, run and sender', () => {
     const others: Job[] = [
       { kind: 'snapshot', log: LOG, position: { segment: 12, entry: 2 } },
       { kind: 'archive', log: LOG, segment: 12 },
@@ -367,7 +367,7 @@ describe('deduplication ids', () => {
     for (const id of all) expect(id).toMatch(/^[\w:/.-]{1,128}$/);
   });
 
-  test('are the same for the same job', () => {
+  test('they are equal for the same job', () => {
     for (const job of jobs) {
       expect(dueDeduplicationId({ ...job })).toBe(dueDeduplicationId(job));
       expect(continuationDeduplicationId({ ...job }, position)).toBe(continuationDeduplicationId(job, position));
@@ -375,7 +375,7 @@ describe('deduplication ids', () => {
   });
 });
 
-describe('a line for a person', () => {
+describe('a line for an operator', () => {
   const position = { segment: 1, entry: 2 };
   const stop: Stop = {
     format: 1,
@@ -407,7 +407,7 @@ describe('a line for a person', () => {
   const collect: Job = { kind: 'collect', log: LOG };
   const rebuild: Job = { kind: 'rebuild', log: LOG };
 
-  test('says what a job is for', () => {
+  test('it says what a job is for', () => {
     expect(describeJob(snapshot)).toBe(`snapshot ${LOG} 1/2`);
     expect(describeJob({ kind: 'flush', log: LOG, position })).toBe(`flush ${LOG} 1/2`);
     expect([archive, expire, collect, rebuild].map(describeJob)).toEqual([
@@ -475,11 +475,11 @@ describe('a line for a person', () => {
       { ...rebuilt, differed: [START, position] },
       '4 snapshots from 9 entries, 1 replaced; 2 HAD A DIFFERENT STATE: 0/0, 1/2',
     ],
-  ])('says of %o how it ended', (job, result, line) => {
+  ])('it describes the result %o', (job, result, line) => {
     expect(describeJobResult(job, result)).toBe(`${describeJob(job)}: ${line}`);
   });
 
-  test('is left out where there was nothing to do, or more is to come', () => {
+  test('there is none if there was nothing to do, or if a continuation follows', () => {
     const quiet: JobResult[] = [
       { outcome: 'progress', segment: 3, reached: 4, expires: NOON },
       { outcome: 'present', segment: 3 },

@@ -48,7 +48,7 @@ async function contentsWith(withScratch: ReturnType<typeof scratchOf>): Promise<
 }
 
 describe('scratch chunks', () => {
-  test('of a killed invocation are gone when the next invocation in that Lambda environment begins', async () => {
+  test('chunks of a killed invocation are removed when the next invocation in that Lambda environment begins', async () => {
     await killHolder();
     expect(await readdir(directory)).toEqual(held);
     await mkdir(join(directory, 'of-an-extension'));
@@ -58,14 +58,14 @@ describe('scratch chunks', () => {
     expect(after).toEqual(['of-an-extension']);
   });
 
-  test('of another process stay on a machine that is not Lambda', async () => {
+  test('chunks of another process stay on a machine that is not Lambda', async () => {
     const { during, after } = await contentsWith(scratchOf({}));
     expect(during).toHaveLength(2);
     expect(after).toEqual(held);
     expect(await readdir(join(directory, held[0] ?? ''))).not.toEqual([]);
   });
 
-  test('of work under way in the same process stay', async () => {
+  test('chunks of running work in the same process stay', async () => {
     await killHolder();
     const withScratch = scratchOf(LAMBDA);
     const during = await withScratch(LOG, async () => (await contentsWith(withScratch)).after);
@@ -74,7 +74,7 @@ describe('scratch chunks', () => {
   });
 });
 
-test('only the replay function has code that makes files', async () => {
+test('only the replay function has code that creates files', async () => {
   const { outputs } = await buildFunctions(join(directory, 'build'));
   const bundles = Object.entries(outputs).filter(([file]) => file.endsWith('.mjs'));
   expect(bundles).toHaveLength(FUNCTIONS.length);

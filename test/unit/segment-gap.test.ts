@@ -66,12 +66,12 @@ async function expectNothingCollected(sheet: SheetLog, deps: SheetLog['deps'], s
 }
 
 describe('a segment that the Segment table lacks', () => {
-  test.each([0, 1, 2])('keeps all that the bucket has of the log, be it segment %i', async (segment) => {
+  test.each([0, 1, 2])('the collection keeps all objects of the log, if segment %i is missing', async (segment) => {
     const sheet = await archivedLog();
     await expectNothingCollected(sheet, await depsWithout(sheet, segment), segment);
   });
 
-  test('keeps it also where it was the newest one', async () => {
+  test('the collection keeps them also if it was the newest segment', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await refill(sheet, 'a');
     await sheet.completed();
@@ -82,7 +82,7 @@ describe('a segment that the Segment table lacks', () => {
     await expectNothingCollected(sheet, deps, 1);
   });
 
-  test('is not missing where it is begun while the log is collected', async () => {
+  test('a segment is not missing if it starts while the log is collected', async () => {
     const sheet = await archivedLog();
     let begun = false;
     const deps = depsAround(sheet, sheet.blobs, async (name, effect) => {
@@ -101,14 +101,14 @@ describe('a segment that the Segment table lacks', () => {
     await expectWhole(sheet);
   });
 
-  test.each([0, 1])('is none of those tables into which only segment %i was restored', async (segment) => {
+  test.each([0, 1])('a table into which only segment %i was restored is not affected', async (segment) => {
     const sheet = await archivedLog();
     const tables = new MemoryLogStore();
     await restoreSegment(sheet.deps, { log: sheet.log, segment }, { into: tables, holdSeconds: 3600 });
     await expectNothingCollected(sheet, depsOn(sheet, tables), segment === 0 ? 1 : 0);
   });
 
-  test('is reported by the sweep, which asks for its snapshots and for nothing else', async () => {
+  test('the sweep reports it, and requests its snapshots and nothing else', async () => {
     const sheet = await archivedLog();
     await refill(sheet, 'd');
     const position = await sheet.snapshot();

@@ -7,8 +7,8 @@ import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';
 import { type Contents, portsAround, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
 
-describe('a job that comes again', () => {
-  test('writes nothing where its snapshot is complete', { tags: ['I5'] }, async () => {
+describe('a job that runs again', () => {
+  test('it writes nothing if its snapshot is complete', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const position = await sheet.completed();
@@ -19,7 +19,7 @@ describe('a job that comes again', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('does not move Last Snapshot back where a newer one is complete', { tags: ['I2'] }, async () => {
+  test('it does not move Last Snapshot back if a newer snapshot is complete', { tags: ['I2'] }, async () => {
     const sheet = await SheetLog.create();
     const first = await sheet.completed();
     const second = await sheet.completed();
@@ -27,7 +27,7 @@ describe('a job that comes again', () => {
     expect(await sheet.lastSnapshot()).toBe(second.entry);
   });
 
-  test('moves Last Snapshot and nothing else where the root is on the entry already', { tags: ['I5'] }, async () => {
+  test('it moves Last Snapshot and nothing else if the entry carries the root already', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const position = await sheet.snapshot();
@@ -43,7 +43,7 @@ describe('a job that comes again', () => {
     expect(await sheet.lastSnapshot()).toBe(position.entry);
   });
 
-  test('ends as the first time would have, wherever that one died', { tags: ['I2', 'I5'] }, async () => {
+  test('it has the same result, wherever the first run died', { tags: ['I2', 'I5'] }, async () => {
     const prepared = async (): Promise<{ sheet: SheetLog; position: Position }> => {
       const sheet = await SheetLog.create();
       await sheet.fill(5, 5);
@@ -83,14 +83,14 @@ async function sheetAfter(
 }
 
 describe('a job that cannot be done', () => {
-  test('fails where its entry does not exist, and stops nothing', async () => {
+  test('it fails if its entry does not exist, and stops nothing', async () => {
     const sheet = await SheetLog.create();
     await expect(sheet.complete({ segment: 0, entry: 7 })).rejects.toThrow(EntryNotFoundError);
     await expect(sheet.complete({ segment: 3, entry: 0 })).rejects.toMatchObject({ segment: 3, entry: 0 });
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 
-  test('fails where its entry is of another type, and leaves that one alone', async () => {
+  test('it fails if its entry is of another type, and does not change that entry', async () => {
     const sheet = await SheetLog.create();
     const position = await sheet.edit(set(0, 0, 'a'));
     const before = await sheet.contents();
@@ -98,7 +98,7 @@ describe('a job that cannot be done', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('fails, to be tried again, where a store does not answer', { tags: ['I5'] }, async () => {
+  test('it fails and is retried if a store does not answer', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(40, 3);
     await sheet.completed();

@@ -16,7 +16,7 @@ import { portsAround, set } from '../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('a build whose time is always up', () => {
-  test('comes a page further with each turn, and ends with the state that one turn would have given', {
+  test('each run gets a page further, and the last ends with the state of a single run', {
     tags: ['I1'],
   }, async () => {
     const log = await HurriedLog.create();
@@ -41,7 +41,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('goes on across segments', async () => {
+  test('it goes on across segments', async () => {
     const log = await HurriedLog.create();
     await log.ask({ segment: 0, entry: 0 });
     await log.drain();
@@ -56,7 +56,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('is done in one turn where one page is all there is, and does not look for progress', async () => {
+  test('it takes one run if there is one page, and does not look for progress', async () => {
     const log = await HurriedLog.create();
     await log.edits(9);
     const operations: string[] = [];
@@ -71,7 +71,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('ends as ever, wherever a turn died', { tags: ['I5'] }, async () => {
+  test('it has the same result, wherever a run died', { tags: ['I5'] }, async () => {
     const prepared = async (): Promise<{ log: HurriedLog; target: Position }> => {
       const log = await HurriedLog.create();
       await log.edits(29);
@@ -104,7 +104,7 @@ describe('a build whose time is always up', () => {
     }
   });
 
-  test('removes the place where a turn ended once it has left behind the next one', { tags: ['I4'] }, async () => {
+  test('it removes the progress of a run after it saved the next', { tags: ['I4'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(34);
     const target = await log.ask();
@@ -127,7 +127,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('asks for one turn, however often the one before is given out', async () => {
+  test('it sends one continuation, however often the run before is delivered', async () => {
     const log = await HurriedLog.create();
     await log.edits(25);
     const position = await log.sheet.snapshot();
@@ -140,7 +140,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(position);
   });
 
-  test('has what a slow twin leaves behind removed by the next job for the same snapshot', async () => {
+  test('the next job for the same snapshot removes the progress of a slow duplicate', async () => {
     const log = await HurriedLog.create();
     await log.edits(25);
     const position = await log.ask();
@@ -161,7 +161,7 @@ describe('a build whose time is always up', () => {
 });
 
 describe('progress', () => {
-  test('is of use to the builds of later snapshots, and an earlier one is not thrown back by them', async () => {
+  test('builds of later snapshots use it, and do not set back an earlier one', async () => {
     const log = await HurriedLog.create();
     await log.edits(44);
     const earlier = await log.ask();
@@ -185,7 +185,7 @@ describe('progress', () => {
     await log.expectRight(earlier);
   });
 
-  test('takes no snapshot more turns than its log has pages, whatever the order of jobs', {
+  test('no snapshot takes more runs than its log has pages, whatever the order of jobs', {
     tags: ['I5'],
   }, async () => {
     for (let seed = 1; seed <= 25; seed++) {
@@ -209,7 +209,7 @@ describe('progress', () => {
     }
   });
 
-  test('does not throw an earlier snapshot back where every turn of it is followed by one of a later one', async () => {
+  test('an earlier snapshot is not set back if each of its runs is followed by one of a later snapshot', async () => {
     const log = await HurriedLog.create();
     await log.edits(29);
     const earlier = await log.ask();
@@ -229,7 +229,7 @@ describe('progress', () => {
     await log.expectRight(later);
   });
 
-  test('of another version of the reducer is of no use, and the result says so', { tags: ['I1'] }, async () => {
+  test('progress of another version of the reducer is ignored, and the result says so', { tags: ['I1'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(34);
     const target = await log.ask();
@@ -280,7 +280,7 @@ describe('progress', () => {
         await sheet.blobs.delete(keys.map(({ key }) => key));
       },
     ],
-  ])('that %s stops no log: it is left aside and removed', { tags: ['I5'] }, async (_, reason, damage) => {
+  ])('progress that %s stops no log: it is ignored and removed', { tags: ['I5'] }, async (_, reason, damage) => {
     const log = await HurriedLog.create();
     await log.edits(44);
     const target = await log.ask();
@@ -302,7 +302,7 @@ describe('progress', () => {
   test.each([
     ['is another one', 44],
     ['is not there', 34],
-  ])('of a history that the tables were put back from, whose Snapshot entry %s, is left aside', async (_, edits) => {
+  ])('progress of a history before a restore of the tables, whose Snapshot entry %s, is ignored', async (_, edits) => {
     const lost = await HurriedLog.create();
     await lost.edits(44);
     await lost.ask();
@@ -325,7 +325,7 @@ describe('progress', () => {
     await log.expectRight(target);
   });
 
-  test('is not given up where the store does not answer', { tags: ['I5'] }, async () => {
+  test('it is not given up if the store does not answer', { tags: ['I5'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(24);
     await log.ask();
@@ -338,7 +338,7 @@ describe('progress', () => {
     expect(await log.progress()).toEqual(before);
   });
 
-  test('lifts a stop only once it contains the entry that stopped the log', { tags: ['I7'] }, async () => {
+  test('it clears a stop only when it contains the entry that stopped the log', { tags: ['I7'] }, async () => {
     const log = await HurriedLog.create();
     await log.edits(24);
     await log.sheet.append({ type: NOTE, version: 1 });
@@ -361,7 +361,7 @@ describe('progress', () => {
   });
 });
 
-test('the id of a turn is none of the stream, says place and turn, and fits into a message', () => {
+test("a continuation's id is unlike those of the stream, has position and count, and fits into a message", () => {
   const largest = { segment: 2 ** 32 - 1, entry: 2 ** 32 - 1 };
   const id = continuationDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, continuation: 1e6 }, largest);
   expect(id).toBe(`turn:snapshot:${LOG}:4294967295/4294967295:1000000:4294967295/4294967295`);

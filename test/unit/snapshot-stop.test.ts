@@ -8,7 +8,9 @@ import { recordWrites, SheetLog, set } from '../support/sheet-log.ts';
 import { FAULTY, NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('an entry that cannot be folded', () => {
-  test('stops its log with its place and the reason, until a person has it go on', { tags: ['I7'] }, async () => {
+  test('it stops its log with its position and the reason, until an operator resumes the log', {
+    tags: ['I7'],
+  }, async () => {
     const sheet = await SheetLog.create();
     const good = await sheet.completed();
     const poison = await sheet.append({ type: 'Pivot', version: 1 });
@@ -36,7 +38,7 @@ describe('an entry that cannot be folded', () => {
     expect(writes).toEqual(['put']);
   });
 
-  test('does not hold up a snapshot before it, whichever is built first', { tags: ['I7'] }, async () => {
+  test('it does not hold up a snapshot before it, whichever is built first', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const before = await sheet.snapshot();
@@ -48,7 +50,7 @@ describe('an entry that cannot be folded', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
   });
 
-  test('is folded once a version of the reducer is deployed that knows it, and the stop is lifted', {
+  test('it is folded after a fixed version of the reducer is deployed, and the stop is cleared', {
     tags: ['I7'],
   }, async () => {
     const sheet = await SheetLog.create();
@@ -61,7 +63,7 @@ describe('an entry that cannot be folded', () => {
     expect(await sheet.rows(position)).toEqual([['A']]);
   });
 
-  test('stops its log where the reducer fails with an error of its own', { tags: ['I7'] }, async () => {
+  test('it stops its log if the reducer fails with its own error', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const poison = await sheet.append({ type: FAULTY, version: 1 });
     const result = await sheet.complete(await sheet.snapshot());
@@ -75,7 +77,7 @@ describe('an entry that cannot be folded', () => {
     ['a version that nobody knows', { version: 9 }, 'ENTRY_VERSION_UNKNOWN'],
     ['a missing object', { external: 'logs/x/bodies/y' }, 'EXTERNAL_MISSING'],
     ['a cell outside of the sheet', { body: { format: 'json', text: '[[4294967296,0,"a"]]' } }, 'SHEET_LIMIT'],
-  ] as const)('stops its log: %s', async (_, changes, code) => {
+  ] as const)('it stops its log: %s', async (_, changes, code) => {
     const sheet = await SheetLog.create();
     const position = { segment: 0, entry: 1 };
     await sheet.tables.putEntries([{ log: sheet.log, position, created: 1, type: 'Set', version: 1, ...changes }]);
@@ -84,7 +86,7 @@ describe('an entry that cannot be folded', () => {
     expect(result).toMatchObject({ stop: { message: expect.stringContaining(sheet.log) } });
   });
 
-  test('stops its log where it is not there at all', { tags: ['I7'] }, async () => {
+  test('it stops its log if it is missing', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const [missing, position] = [
       { segment: 0, entry: 1 },
@@ -99,7 +101,7 @@ describe('an entry that cannot be folded', () => {
   });
 });
 
-test('a chunk that is missing below the snapshot to start from stops the log, and is named', {
+test('a missing chunk below the base snapshot stops the log, and the stop names it', {
   tags: ['I7'],
 }, async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });

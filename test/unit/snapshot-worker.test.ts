@@ -16,7 +16,7 @@ import { portsAround, SheetLog, type SheetPorts, set } from '../support/sheet-lo
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('a snapshot', () => {
-  test('of a new log is that of the empty state', async () => {
+  test('the snapshot of a new log has the empty state', async () => {
     const sheet = await SheetLog.create();
     const start = { segment: 0, entry: 0 };
     expect(await sheet.complete(start)).toMatchObject({ outcome: 'built', base: undefined, entries: 0 });
@@ -24,7 +24,7 @@ describe('a snapshot', () => {
     expect(await sheet.lastSnapshot()).toBe(0);
   });
 
-  test('holds the entries before its own, and none after', { tags: ['I1'] }, async () => {
+  test('it holds the entries before its own, and none after', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'), set(1, 1, 'b'));
     const position = await sheet.snapshot();
@@ -34,7 +34,7 @@ describe('a snapshot', () => {
     expect(await sheet.lastSnapshot()).toBe(position.entry);
   });
 
-  test('is built from the one before it and only the entries since', { tags: ['I1'] }, async () => {
+  test('it is built from the one before it and only the entries since', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'), { type: 'Insert Rows', position: 0, count: 1 });
     const first = await sheet.completed();
@@ -44,7 +44,9 @@ describe('a snapshot', () => {
     expect(await sheet.rows(second)).toEqual([['b'], [], ['a']]);
   });
 
-  test('of a new segment is built from the last one of the segment before', { tags: ['I1'] }, async () => {
+  test('the first snapshot of a segment is built from the last one of the segment before', {
+    tags: ['I1'],
+  }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const first = await sheet.completed();
@@ -56,7 +58,7 @@ describe('a snapshot', () => {
     expect([await sheet.lastSnapshot(0), await sheet.lastSnapshot(1)]).toEqual([first.entry, 0]);
   });
 
-  test('has the same state whether it is built in order or after later ones', { tags: ['I1'] }, async () => {
+  test('it has the same state whether it is built in order or after later ones', { tags: ['I1'] }, async () => {
     const states: string[][] = [];
     for (const order of [
       [0, 1, 2],
@@ -79,7 +81,7 @@ describe('a snapshot', () => {
     expect(states[2]).toEqual(states[0]);
   });
 
-  test('has the same state however little memory its batches are given', { tags: ['I1'] }, async () => {
+  test('it has the same state however little memory its batches may use', { tags: ['I1'] }, async () => {
     const hashes: string[] = [];
     for (const batchBytes of [undefined, 1]) {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -92,7 +94,7 @@ describe('a snapshot', () => {
     expect(hashes[1]).toBe(hashes[0]);
   });
 
-  test('travels in its entry while it is small, and in an object once it is not', async () => {
+  test('its entry holds the root if it is small, and an object if it is not', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const small = await sheet.completed();
@@ -105,7 +107,7 @@ describe('a snapshot', () => {
     expect((await sheet.contents()).objects).toHaveProperty([key]);
   });
 
-  test('is written in an order in which each thing has what it needs: chunks, root, entry, Last Snapshot', {
+  test('it writes chunks, then the root, then the entry, then Last Snapshot', {
     tags: ['I2'],
   }, async () => {
     const sheet = await SheetLog.create();
@@ -133,7 +135,7 @@ describe('a snapshot', () => {
     expect(await sheet.ref(position)).toHaveProperty('key');
   });
 
-  test('shares every chunk that the edits since the one before did not touch', async () => {
+  test('it shares every chunk that the edits since the one before did not touch', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 60; i++)
       await sheet.fill(1_000, 1).then(() => sheet.edit({ type: 'Insert Rows', position: 0, count: 1_000 }));
@@ -176,7 +178,7 @@ function fail(): never {
 }
 
 describe('a new version of the reducer', () => {
-  test('starts again from the log, and says so', { tags: ['I1'] }, async () => {
+  test('it builds from the beginning of the log, and says so', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     await sheet.completed();
@@ -191,7 +193,7 @@ describe('a new version of the reducer', () => {
     expect(await sheet.rows(position)).toEqual([['A', 'B']]);
   });
 
-  test('leaves a snapshot alone that the old one completed while it was building the same', {
+  test('it keeps a snapshot that the old version completed during its build', {
     tags: ['I5'],
   }, async () => {
     const sheet = await SheetLog.create();
@@ -215,8 +217,8 @@ function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): SheetPorts {
   });
 }
 
-describe('a twin that was faster', () => {
-  test('is agreed with where it built the same state', { tags: ['I5'] }, async () => {
+describe('a faster duplicate', () => {
+  test('the build agrees with it if it built the same state', { tags: ['I5'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(10, 2);
     const position = await sheet.snapshot();
@@ -226,7 +228,7 @@ describe('a twin that was faster', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 
-  test('stops the log where the reducer gave it another state', { tags: ['I7'] }, async () => {
+  test('the log is stopped if the reducer gave it another state', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();
@@ -243,7 +245,7 @@ describe('a twin that was faster', () => {
   });
 });
 
-test('the counts of a result are what was written', async () => {
+test('the counts of a result equal what was written', async () => {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(40, 3);
   const blobs = new MeteredBlobStore(sheet.blobs);

@@ -18,7 +18,7 @@ function unexpected(error: Error): never {
 const cell = { type: 'Set', cells: [[0, 0, 'a']] } as const;
 
 describe('status', () => {
-  test('of a log that nobody has worked on: everything is lag', async () => {
+  test('a log without snapshots is all lag', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(cell, cell);
     expect(await logStatus(sheet.deps, sheet.log)).toEqual({
@@ -37,7 +37,7 @@ describe('status', () => {
     });
   });
 
-  test('counts the entries behind the newest snapshot as lag', async () => {
+  test('it counts the entries after the newest snapshot as lag', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(cell, cell);
     const position = await sheet.completed();
@@ -48,7 +48,7 @@ describe('status', () => {
     expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ entries: 8, lastSnapshot: position, lagEntries: 4 });
   });
 
-  test('counts over segments, whether or not the newest has a snapshot', async () => {
+  test('it counts over segments, whether or not the newest has a snapshot', async () => {
     const sheet = await SheetLog.create();
     const first = await sheet.completed();
     await sheet.edit(cell);
@@ -64,7 +64,7 @@ describe('status', () => {
     expect(await logStatus(sheet.deps, sheet.log)).toMatchObject(third);
   });
 
-  test('counts the chunks that are stored, with their bytes', async () => {
+  test('it counts the stored chunks, with their bytes', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(60, 3);
     await sheet.completed();
@@ -75,7 +75,7 @@ describe('status', () => {
     expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ chunks: chunks.length, bytes });
   });
 
-  test('says why and since when a log is stopped, until it goes on', { tags: ['I7'] }, async () => {
+  test('it says why and since when a log is stopped, until the log is resumed', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     const poison = await sheet.append({ type: 'Pivot', version: 1 });
     await sheet.complete(await sheet.snapshot());
@@ -93,7 +93,7 @@ describe('status', () => {
     expect(await logStatus(sheet.deps, sheet.log)).toMatchObject({ stopped: null });
   });
 
-  describe('of a log with archives', () => {
+  describe('a log with archives', () => {
     const DAY = 24 * 3600;
 
     /** Ten segments. The entries of the first five are gone, those of the sixth leave tomorrow. */
@@ -117,7 +117,7 @@ describe('status', () => {
       return { sheet, deps };
     }
 
-    test('opens none of them, and is not bothered by one that is missing', async () => {
+    test('the status opens no archive, and a missing one does not matter', async () => {
       const { sheet, deps } = await leaving();
       const usage = new MeteredBlobStore(sheet.blobs);
       const whole = await logStatus({ ...deps, blobs: usage }, sheet.log);
@@ -129,7 +129,7 @@ describe('status', () => {
       expect(whole).toMatchObject({ segments: 11, archived: 10, lagEntries: 0 });
     });
 
-    test('tells segments that leave from those that are gone', async () => {
+    test('it tells expiring segments from expired ones', async () => {
       const { sheet, deps } = await leaving();
       expect(await logStatus(deps, sheet.log)).toMatchObject({ expiring: 1, expired: 5 });
       const segments = await segmentStatuses(deps, sheet.log);
@@ -138,7 +138,7 @@ describe('status', () => {
       expect(await logStatus(deps, sheet.log)).toMatchObject({ expiring: 0, expired: 6 });
     });
 
-    test('counts what an archive has where entries are being put back', async () => {
+    test('it counts the entries of the archive while they are restored', async () => {
       const { sheet, deps } = await leaving();
       const { expires: _, expired: entries, ...restored } = await sheet.segmentItem(2);
       await sheet.tables.setExpiration(await sheet.segmentItem(2), { expires: NOON + DAY });
@@ -151,14 +151,14 @@ describe('status', () => {
     });
   });
 
-  test('says so where the log does not exist', async () => {
+  test('it fails if the log does not exist', async () => {
     const { deps } = await SheetLog.create();
     const another = parseLogId('0192f7a0-5b1c-7d3e-8f10-000000000000');
     await expect(logStatus(deps, another)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND', log: another });
   });
 });
 
-test('all logs are named once each, in order, however many segments they have', async () => {
+test('all logs are listed once each, in order, however many segments they have', async () => {
   const store = new MemoryLogStore();
   const ids = ['c', 'a', 'b'].map((letter) => parseLogId(`0192f7a0-0000-7000-8000-00000000000${letter}`));
   for (const log of ids) {
@@ -172,7 +172,7 @@ test('all logs are named once each, in order, however many segments they have', 
   expect(await allLogs(new MemoryLogStore())).toEqual([]);
 });
 
-test('logs are listed by when they were begun, the oldest first', async () => {
+test('logs are listed by creation time, the oldest first', async () => {
   const store = new MemoryLogStore();
   const log = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
   const older = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e80');
@@ -181,7 +181,7 @@ test('logs are listed by when they were begun, the oldest first', async () => {
   expect(await logsByAge(store, unexpected)).toEqual([older, log]);
 });
 
-test('one segment that cannot be read, whoever owns it, keeps no log from being listed', async () => {
+test('a malformed segment of any owner keeps no log from the list', async () => {
   const store = new MemoryLogStore();
   const [log, torn] = [newLogId(), newLogId()];
   await store.putSegment({ log: torn, segment: 0, created: -1 });
@@ -198,7 +198,7 @@ test('one segment that cannot be read, whoever owns it, keeps no log from being 
   expect(strangers).toEqual([stranger]);
 });
 
-test('a log is listed though one of its segments cannot be read', async () => {
+test('a log is listed although one of its segments is malformed', async () => {
   const store = new MemoryLogStore();
   const log = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
   await store.putSegment({ log, segment: 0, created: -1 });

@@ -81,7 +81,7 @@ class Swept {
 }
 
 describe('the sweep function', () => {
-  test('sends what is due to the queue, and says what it was', async () => {
+  test('it sends due jobs to the queue, and reports each', async () => {
     const swept = new Swept();
     const [log] = await swept.newLogs(1);
     swept.sheets.nowMs += 3600_000;
@@ -93,7 +93,7 @@ describe('the sweep function', () => {
     ]);
   });
 
-  test('leaves a young Snapshot entry to the stream, yet counts how long it waits', async () => {
+  test('it leaves a young Snapshot entry to the stream, but counts its age', async () => {
     const swept = new Swept();
     const [log] = await swept.newLogs(1);
     swept.sheets.nowMs += 899_000;
@@ -107,7 +107,7 @@ describe('the sweep function', () => {
     expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', ages: { unsnapshottedSeconds: 0 } });
   });
 
-  test('goes by the policy of the deployment, and by what a log has of its own', async () => {
+  test("it uses the policy of the deployment and the log's own policy", async () => {
     const swept = new Swept();
     const [log, kept] = [await swept.sheets.atRest(3), await swept.sheets.atRest(3)];
     swept.policy = EAGER;
@@ -119,7 +119,7 @@ describe('the sweep function', () => {
     ]);
   });
 
-  test('sends nothing twice if Lambda gives it the same event again, even without a note', async () => {
+  test('it sends nothing twice if Lambda delivers the same event again, even without a note', async () => {
     const swept = new Swept();
     await swept.newLogs(1);
     swept.sheets.nowMs += HOUR_MS;
@@ -130,7 +130,7 @@ describe('the sweep function', () => {
     expect(await swept.jobs()).toHaveLength(1);
   });
 
-  test('asks once for what is due, however many sweeps find it while its messages wait', async () => {
+  test('it requests a due job once, however many sweeps find it while its message waits', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     for (let count = 0; count < 20; count++) await swept.sheets.atRest(2);
@@ -145,7 +145,7 @@ describe('the sweep function', () => {
     ]);
   });
 
-  test('asks once where each sweep takes several runs', async () => {
+  test('it requests a due job once if each sweep takes several runs', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     for (let count = 0; count < 40; count++) await swept.sheets.atRest(2);
@@ -156,7 +156,7 @@ describe('the sweep function', () => {
     expect(swept.queues.maintenance.size).toBe(40);
   });
 
-  test('has a worker that is slower than the sweeps do everything, nothing twice, and starves no log', {
+  test('a worker that is slower than the sweeps does everything, nothing twice, and starves no log', {
     tags: ['I6'],
   }, async () => {
     const swept = new Swept();
@@ -182,7 +182,7 @@ describe('the sweep function', () => {
     for (const log of logs) expect(await swept.sheets.tables.getSegment(log, 1)).toHaveProperty('archive');
   });
 
-  test('asks again for a lost message: at the next sweep if the queue is empty, else a day later', {
+  test('it requests a lost job again: at the next sweep if the queue is empty, else a day later', {
     tags: ['I5'],
   }, async () => {
     const swept = new Swept();
@@ -203,7 +203,7 @@ describe('the sweep function', () => {
     expect(await swept.run({}, { id: 'the queue is empty' })).toMatchObject({ jobs: 2, waiting: 0 });
   });
 
-  test('asks for nothing again while a queue is long, until no message can be left in it', async () => {
+  test('it requests nothing again while a queue is long, until no message can be left in it', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     await swept.sheets.atRest(2);
@@ -223,7 +223,7 @@ describe('the sweep function', () => {
     expect(await swept.run({}, { id: 'day 14' })).toMatchObject({ jobs: 1, waiting: 0 });
   });
 
-  test('fills no queue beyond what SQS looks through, and sends the rest once there is room', async () => {
+  test('it fills no queue beyond the limit of SQS, and sends the rest when there is room', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     for (let count = 0; count < 5; count++) await swept.sheets.atRest(2);
@@ -241,7 +241,7 @@ describe('the sweep function', () => {
     expect(new Set((await swept.jobs()).map(({ log }) => log)).size).toBe(5);
   });
 
-  test('sends a thousand jobs of one log at the most, oldest first, and more as they are done', () => {
+  test('it sends at most a thousand jobs of one log, oldest first, and more as they are done', () => {
     const log = newLogId();
     let due = Array.from({ length: 1_200 }, (_, segment): Job => ({ kind: 'archive', log, segment }));
     let noted: readonly RequestedJobsNote[] = [];
@@ -261,7 +261,7 @@ describe('the sweep function', () => {
   test.each([
     ['2 seconds each', 2_000, 1],
     ['20 seconds each', 20_000, 5],
-  ])('has 60 segments of a log archived, %s, and collects every five minutes at the most', async (_what, ms, most) => {
+  ])('it archives 60 segments of a log, %s, and collects at most every five minutes', async (_what, ms, most) => {
     const swept = new Swept();
     swept.policy = EAGER;
     const { sheets, queues } = swept;
@@ -282,7 +282,7 @@ describe('the sweep function', () => {
     expect(done.length - 60).toBeLessThanOrEqual(most);
   });
 
-  test('remembers what it sent if it fails later', async () => {
+  test('it remembers the jobs that it sent if it fails later', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     for (let count = 0; count < 5; count++) await swept.sheets.atRest(2);
@@ -296,7 +296,7 @@ describe('the sweep function', () => {
     expect(swept.queues.maintenance.size).toBe(5);
   });
 
-  test('sends what a person asks for, whatever waits, and changes nothing that scheduled runs remember', async () => {
+  test('it sends all jobs that an operator requests, and does not change the note of scheduled runs', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     const log = await swept.sheets.atRest(2);
@@ -306,7 +306,7 @@ describe('the sweep function', () => {
     expect(await swept.sheets.blobs.get(SWEEP_KEY)).toEqual(note);
   });
 
-  test('forgets what is done, so that the note is empty once nothing is due', async () => {
+  test('it forgets jobs that are done, so that the note is empty if nothing is due', async () => {
     const swept = new Swept();
     swept.policy = EAGER;
     await swept.sheets.atRest(2);
@@ -318,7 +318,7 @@ describe('the sweep function', () => {
     expect(await readSweepNote(swept.sheets.blobs)).toBeUndefined();
   });
 
-  test('counts stopped logs in each run until they go on, and none of their entries as missed', async () => {
+  test('each run counts stopped logs until they are resumed, and none of their entries as missed', async () => {
     const swept = new Swept();
     const [log] = await swept.newLogs(2);
     const reducer = { name: 'spreadsheet', version: 1 };
@@ -330,7 +330,7 @@ describe('the sweep function', () => {
     expect(await swept.run({}, { id: 'third' })).toMatchObject({ stopped: 0, missed: 0 });
   });
 
-  test('reports no trouble by its metrics only if the run looked at all logs', async () => {
+  test('its metrics report no trouble only if the run looked at all logs', async () => {
     const swept = new Swept();
     const [log] = await swept.newLogs(1);
     const reported = (): string[] => {
@@ -348,7 +348,7 @@ describe('the sweep function', () => {
     expect(reported().filter((name) => trouble.includes(name))).toEqual(['LogsStopped']);
   });
 
-  test('counts what the stream missed, while the stream may have had it', async () => {
+  test('it counts snapshots that the stream missed, while the stream may have had them', async () => {
     const swept = new Swept();
     await swept.newLogs(1);
     swept.sheets.nowMs += 23 * HOUR_MS;
@@ -360,7 +360,7 @@ describe('the sweep function', () => {
     expect(await late.run()).toMatchObject({ jobs: 1, missed: 0 });
   });
 
-  test('that ends beside another one keeps what both sent', async () => {
+  test('a sweep that ends beside another one keeps the requested jobs of both', async () => {
     const blobs = new MemoryBlobStore();
     const note = (job: string, rest?: SweepRest) => ({
       rest,
@@ -378,7 +378,7 @@ describe('the sweep function', () => {
     expect(await readSweepNote(blobs)).toBeUndefined();
   });
 
-  test('tells for how long the oldest job has been due, whether it waits or not', async () => {
+  test('it reports for how long the oldest job has been due, whether it waits or not', async () => {
     const swept = new Swept();
     swept.policy = { ...EAGER, keepDays: 3 };
     await swept.sheets.atRest(2);
@@ -395,7 +395,7 @@ describe('the sweep function', () => {
     expect(await tell('both wait')).toMatchObject({ result: { waiting: 2 }, ages: { dueSeconds: 7200 } });
   });
 
-  test('tells for how long something is left over', async () => {
+  test('it reports for how long a gc candidate has been due', async () => {
     const swept = new Swept();
     const log = await swept.sheets.atRest(1);
     await swept.sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
@@ -404,7 +404,7 @@ describe('the sweep function', () => {
     expect(swept.events.at(-1)).toMatchObject({ result: { jobs: 1 }, ages: { dueSeconds: 60 } });
   });
 
-  test('notes where its time was up, and the next runs come to the end: no log is left out, and none is looked at twice', async () => {
+  test('if its time is up, the next runs look at the other logs: none is left out or visited twice', async () => {
     const swept = new Swept();
     const logs = await swept.newLogs(100);
     const [first] = logs;
@@ -435,7 +435,7 @@ describe('the sweep function', () => {
     expect(await swept.run({}, { id: 'last' })).toMatchObject({ logs: 100 });
   });
 
-  test('comes further even where its time is up before it begins', async () => {
+  test('it makes progress even if its time is up before it begins', async () => {
     const swept = new Swept();
     await swept.newLogs(40);
     let logs = 0;
@@ -447,7 +447,7 @@ describe('the sweep function', () => {
     expect(logs).toBe(40);
   });
 
-  test('gives a person who asks for more what is left, to be given back, and leaves the note alone', async () => {
+  test('an operator gets the rest to pass back, and the note does not change', async () => {
     const swept = new Swept();
     const logs = await swept.newLogs(30);
     const rebuilt: LogId[] = [];
@@ -461,7 +461,7 @@ describe('the sweep function', () => {
     expect(await swept.sheets.blobs.get(SWEEP_KEY)).toBeUndefined();
   });
 
-  test('goes on where one log cannot be looked at, and counts it', async () => {
+  test('it goes on if one log cannot be read, and counts it', async () => {
     const swept = new Swept();
     const [broken, whole] = await swept.newLogs(2);
     swept.sheets.nowMs += 3600_000;
@@ -486,13 +486,13 @@ describe('the sweep function', () => {
     ['no log', { log: 'mine' }],
     ['no date', { since: 'yesterday' }],
     ['a rest of another form', { from: ['somewhere'] }],
-  ])('refuses %s for an event, and says what it takes', async (_what, event) => {
+  ])('it refuses %s for an event, and says which settings it accepts', async (_what, event) => {
     const swept = new Swept();
     await expect(swept.run(event)).rejects.toThrow(UsageError);
     await expect(swept.run(event)).rejects.toThrow('log, since, rebuild, collect and from');
   });
 
-  test('says what to do where its note cannot be read', async () => {
+  test('it gives advice if its note cannot be read', async () => {
     const swept = new Swept();
     await swept.sheets.blobs.put(SWEEP_KEY, new TextEncoder().encode('{"format":2}'));
     await expect(swept.run()).rejects.toThrow(ObjectInvalidError);

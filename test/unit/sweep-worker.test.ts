@@ -52,11 +52,11 @@ function dieBefore(name: string): Around {
   return (operation, effect) => (operation === name ? Promise.reject(new Error('the process died')) : effect());
 }
 
-describe('doing what a sweep asks for', () => {
+describe('running the jobs of a sweep', () => {
   test.each([
     ['archives', STRICT],
     ['lets segments go without archives', { ...STRICT, keepDays: 1, archive: false, expire: 'delete' as const }],
-  ])('takes requests in proportion to the segments that are due: %s', async (_what, policy) => {
+  ])('it takes requests in proportion to the due segments: %s', async (_what, policy) => {
     const requestsFor = async (due: number): Promise<number> => {
       const sheets = new SheetLogs();
       await sheets.atRest(due + 1);
@@ -87,8 +87,8 @@ describe('doing what a sweep asks for', () => {
   });
 });
 
-describe('a sweep asks for nothing', () => {
-  test('and writes nothing where every log is at rest', async () => {
+describe('a sweep requests nothing', () => {
+  test('it requests and writes nothing if every log is at rest', async () => {
     const sheets = new SheetLogs();
     await sheets.atRest();
     const busy = await sheets.atRest();
@@ -111,11 +111,11 @@ describe('a sweep asks for nothing', () => {
   });
 
   test.each([
-    ['no log', STRICT, 0],
+    ['absent', STRICT, 0],
     ['archived', STRICT, 1],
     ['stamped with their expiry', TTL, 1],
     ['about to be deleted', DELETE, 1],
-  ])('where old segments are %s', async (_, policy, logs) => {
+  ])('it requests nothing if old segments are %s', async (_, policy, logs) => {
     const sheets = new SheetLogs();
     sheets.policy = policy;
     for (let i = 0; i < logs; i++) await sheets.atRest(3);
@@ -126,8 +126,8 @@ describe('a sweep asks for nothing', () => {
   });
 });
 
-describe('a sweep finds a snapshot', () => {
-  test('that nobody completed: of a new log, at its end, of a new segment', async () => {
+describe('a sweep finds a pending snapshot', () => {
+  test('it finds one of a new log, at its end, and of a new segment', async () => {
     const sheets = new SheetLogs();
     const fresh = await sheets.client.createLog();
     const later = await sheets.atRest();
@@ -147,7 +147,7 @@ describe('a sweep finds a snapshot', () => {
     expect(await sheets.ask()).toMatchObject({ logs: 3, jobs: 0 });
   });
 
-  test('of several in a row, whichever of them is complete', async () => {
+  test('it finds one of several in a row, whichever of them is complete', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const positions = [await sheets.snapshot(log), await sheets.snapshot(log), await sheets.snapshot(log)];
@@ -155,7 +155,7 @@ describe('a sweep finds a snapshot', () => {
     expect((await sheets.ask()).asked).toEqual([snapshotJob(log, positions[2] ?? START)]);
   });
 
-  test('whose root was written when the process died, so that Last Snapshot does not tell of it', {
+  test('it finds one whose root was written when the process died, so that Last Snapshot is behind', {
     tags: ['I5'],
   }, async () => {
     const sheets = new SheetLogs();
@@ -172,7 +172,7 @@ describe('a sweep finds a snapshot', () => {
     }
   });
 
-  test('but leaves young ones to the stream', async () => {
+  test('it leaves young ones to the stream', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const old = await sheets.snapshot(log);
@@ -184,7 +184,7 @@ describe('a sweep finds a snapshot', () => {
     expect((await sheets.ask({ youngSeconds: 30 })).asked).toEqual([snapshotJob(log, old), snapshotJob(log, young)]);
   });
 
-  test('but takes none for young, by whatever clock, where all are asked for', async () => {
+  test('it treats none as young, by any clock, if all are requested', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const position = await sheets.snapshot(log);
@@ -192,7 +192,7 @@ describe('a sweep finds a snapshot', () => {
     expect((await sheets.ask()).asked).toEqual([snapshotJob(log, position)]);
   });
 
-  test('whose time lies far ahead, which is that of a wrong clock, and none whose time is about now', async () => {
+  test('it finds one far in the future, which comes from a wrong clock, and none whose time is about now', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const position = await sheets.snapshot(log);
@@ -206,7 +206,7 @@ describe('a sweep finds a snapshot', () => {
     }
   });
 
-  test('by the types that the log has', async () => {
+  test('it uses the reserved types of the log', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const position = (await sheets.client.addEntry(log, { type: 'Checkpoint', version: 1, body: undefined })).position;
@@ -231,7 +231,7 @@ describe('a sweep since a day', () => {
     return { sheets, log, holes };
   }
 
-  test('finds the snapshots before Last Snapshot that nobody completed, of segments that were open since', async () => {
+  test('it finds pending snapshots before Last Snapshot, in segments that were open since', async () => {
     const { sheets, log, holes } = await holed();
     const found = async (since?: number): Promise<readonly Job[]> => (await sheets.ask({ since })).asked;
     const jobs = holes.map((position) => snapshotJob(log, position));
@@ -245,7 +245,7 @@ describe('a sweep since a day', () => {
     expect(await found(0)).toEqual([]);
   });
 
-  test('leaves segments alone whose entries are archived, or leave', async () => {
+  test('it skips segments whose entries are archived or expiring', async () => {
     const { sheets, log, holes } = await holed();
     sheets.policy = STRICT;
     await sheets.run({ kind: 'archive', log, segment: 0 });
@@ -257,8 +257,8 @@ describe('a sweep since a day', () => {
   });
 });
 
-describe('a sweep finds what is due by the policy', () => {
-  test('segments that are to be archived: closed, covered, and neither among the newest nor young', async () => {
+describe('a sweep finds due jobs of the policy', () => {
+  test('it archives segments that are closed, covered, and neither among the newest nor young', async () => {
     const sheets = new SheetLogs();
     sheets.policy = { ...STRICT, keepSegments: 2, keepDays: 1 };
     const log = await sheets.atRest(2);
@@ -280,7 +280,7 @@ describe('a sweep finds what is due by the policy', () => {
     expect((await sheets.ask({ log })).asked).toEqual(both);
   });
 
-  test('archived segments that are to expire, once', async () => {
+  test('it expires archived segments once', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest(2);
     sheets.policy = STRICT;
@@ -293,7 +293,7 @@ describe('a sweep finds what is due by the policy', () => {
     expect((await sheets.ask()).asked).toEqual([]);
   });
 
-  test('segments that are to expire without an archive', async () => {
+  test('it expires segments without an archive', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest(2);
     sheets.policy = { ...TTL, archive: false, keepDays: 1 };
@@ -305,7 +305,7 @@ describe('a sweep finds what is due by the policy', () => {
     expect((await sheets.ask()).asked).toEqual([]);
   });
 
-  test('segments that are to be deleted: first announced, then deleted a grace period later', async () => {
+  test('it announces segments for deletion first, then deletes them a grace period later', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest(2);
     sheets.policy = DELETE;
@@ -322,7 +322,7 @@ describe('a sweep finds what is due by the policy', () => {
     expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
   });
 
-  test('segments that were announced to expire without an archive, when the policy archives: somebody must say so', async () => {
+  test('it reports segments that were announced without an archive if the policy archives', async () => {
     const sheets = new SheetLogs();
     const [log] = [await sheets.atRest(2), await sheets.atRest()];
     sheets.policy = { ...DELETE, archive: false, keepDays: 1 };
@@ -341,7 +341,7 @@ describe('a sweep finds what is due by the policy', () => {
     expect(await sheets.ask()).toMatchObject({ asked: [{ kind: 'archive', log, segment: 0 }], failures: [] });
   });
 
-  test('by the segments as they are now, not as the scan showed them', async () => {
+  test('it uses the current segments, not those of the scan', async () => {
     const sheets = new SheetLogs();
     await sheets.atRest(3);
     sheets.policy = STRICT;
@@ -357,14 +357,14 @@ describe('a sweep finds what is due by the policy', () => {
   });
 });
 
-describe('a sweep finds what is left over', () => {
+describe('a sweep finds gc candidates', () => {
   const orphan = async (sheets: SheetLogs, log: LogId): Promise<string> => {
     const key = archiveKey(log, 0, 'a'.repeat(32));
     await sheets.blobs.put(key, Uint8Array.of(1));
     return key;
   };
 
-  test('what was condemned a grace period ago', async () => {
+  test('it finds objects that were condemned a grace period ago', async () => {
     const sheets = new SheetLogs();
     const [log, clean] = [await sheets.atRest(), await sheets.atRest()];
     sheets.policy = STRICT;
@@ -382,7 +382,7 @@ describe('a sweep finds what is left over', () => {
     expect((await sheets.ask()).asked).toEqual([]);
   });
 
-  describe('what was too young when its log was collected:', () => {
+  describe('objects that were too young when their log was collected', () => {
     const NAME = 'ab'.repeat(32);
 
     /** Sweeps once each grace period, and does what is asked for, until that is nothing; how often something was. */
@@ -403,7 +403,7 @@ describe('a sweep finds what is left over', () => {
       ['an archive', (log: LogId) => archiveKey(log, 0, NAME.slice(0, 32))],
       ['a chunk', (log: LogId) => chunkKey(log, NAME)],
       ['an external body', (log: LogId) => bodyKey(log, NAME, NAME.slice(0, 12))],
-    ])('%s', async (_, keyOf) => {
+    ])('%s that was too young is found', async (_, keyOf) => {
       const sheets = new SheetLogs();
       const log = await sheets.atRest();
       sheets.policy = STRICT;
@@ -418,7 +418,7 @@ describe('a sweep finds what is left over', () => {
       expect(await Array.fromAsync(sheets.blobs.list(condemnedKey(log)))).toEqual([]);
     });
 
-    test('an upload that was finished after it', async () => {
+    test('an upload that finished after the collection is found', async () => {
       const sheets = new SheetLogs();
       const log = await sheets.atRest();
       sheets.policy = STRICT;
@@ -437,7 +437,7 @@ describe('a sweep finds what is left over', () => {
       expect(await sheets.blobs.get(key)).toBeUndefined();
     });
 
-    test('an abandoned build, and then what only that reached', async () => {
+    test('an abandoned build is found, and then the objects that only it reached', async () => {
       const sheets = new SheetLogs(undefined, { shape: SMALL_SHAPE });
       const log = await sheets.atRest();
       sheets.policy = STRICT;
@@ -459,7 +459,7 @@ describe('a sweep finds what is left over', () => {
     });
   });
 
-  test("by each log's own grace period", async () => {
+  test('each log has its own grace period', async () => {
     const sheets = new SheetLogs();
     const [short, long] = [await sheets.atRest(), await sheets.atRest()];
     sheets.policy = STRICT;
@@ -477,7 +477,7 @@ describe('a sweep finds what is left over', () => {
   test.each([
     ['a day old', GRACE, DAY],
     ['older than the grace period, where that is longer', 3 * DAY, 3 * DAY],
-  ])('uploads that were never finished, once they are %s', async (_, graceSeconds, age) => {
+  ])('it finds unfinished uploads that are %s', async (_, graceSeconds, age) => {
     const sheets = new SheetLogs();
     const [log] = [await sheets.atRest(), await sheets.atRest()];
     sheets.policy = { ...STRICT, graceSeconds };
@@ -499,7 +499,7 @@ describe('a sweep finds what is left over', () => {
     expect((await sheets.ask()).asked).toEqual([]);
   });
 
-  test('of logs that no table has, which it reports instead of asking for what cannot be done', async () => {
+  test('it reports logs that no table has, instead of sending jobs that fail', async () => {
     const sheets = new SheetLogs();
     const [condemned, uploading, there] = [newLogId(), newLogId(), await sheets.atRest()];
     for (const log of [condemned, there]) await sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
@@ -526,7 +526,7 @@ describe('a sweep finds what is left over', () => {
     expect((await sheets.ask()).failures).toMatchObject([{ log: uploading }]);
   });
 
-  test('but leaves alone what is none of any log', async () => {
+  test('it skips objects of no log', async () => {
     const sheets = new SheetLogs();
     await sheets.blobs.put(`${condemnedKey(newLogId())}.bak`, Uint8Array.of(1));
     await sheets.blobs.put(`${logPrefix(newLogId())}foreign`, Uint8Array.of(1));
@@ -536,7 +536,7 @@ describe('a sweep finds what is left over', () => {
 });
 
 describe('a log that was stopped by an error', () => {
-  test('goes on after a sweep, once what was wrong is mended', { tags: ['I5'] }, async () => {
+  test('it goes on after a sweep, when the cause is fixed', { tags: ['I5'] }, async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const faulty = await sheets.edit(log, cell(0, 'a'));
@@ -556,7 +556,7 @@ describe('a log that was stopped by an error', () => {
     expect((await sheets.ask()).asked).toEqual([]);
   });
 
-  test('goes on after a sweep with a reducer that can fold it', async () => {
+  test('it goes on after a sweep with a reducer that can fold it', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     await sheets.client.addEntry(log, { type: NOTE, version: 1, body: 'a remark' });
@@ -570,8 +570,8 @@ describe('a log that was stopped by an error', () => {
   });
 });
 
-describe('a sweep with a wish of its own', () => {
-  test('looks at one log only', async () => {
+describe('a sweep with options', () => {
+  test('it looks at one log only', async () => {
     const sheets = new SheetLogs();
     const [one, other] = [await sheets.client.createLog(), await sheets.client.createLog()];
     expect(await sheets.ask({ log: one })).toMatchObject({ logs: 1, asked: [snapshotJob(one, START)] });
@@ -579,7 +579,7 @@ describe('a sweep with a wish of its own', () => {
   });
 
   test.each([{}, { rebuild: true }, { collect: true }])(
-    'says so where the one log does not exist, with %o',
+    'it fails if the log does not exist, with %o',
     async (options) => {
       const sheets = new SheetLogs();
       await sheets.atRest();
@@ -591,7 +591,7 @@ describe('a sweep with a wish of its own', () => {
     },
   );
 
-  test('has every log rebuilt, and asks for nothing else', async () => {
+  test('it rebuilds every log, and requests nothing else', async () => {
     const sheets = new SheetLogs();
     sheets.policy = STRICT;
     const logs = [await sheets.atRest(2), await sheets.client.createLog()];
@@ -602,7 +602,7 @@ describe('a sweep with a wish of its own', () => {
     expect(asked).toHaveLength(2);
   });
 
-  test('has every log collected, once, with what else is due before', async () => {
+  test('it collects every log once, after the other due jobs', async () => {
     const sheets = new SheetLogs();
     sheets.policy = STRICT;
     const [due, clean] = [await sheets.atRest(2), await sheets.atRest()];
@@ -616,7 +616,7 @@ describe('a sweep with a wish of its own', () => {
     expect(asked.filter(({ log }) => log === clean)).toEqual([{ kind: 'collect', log: clean }]);
   });
 
-  test('tells how far it has come', async () => {
+  test('it reports its progress', async () => {
     const sheets = new SheetLogs();
     for (let i = 0; i < 20; i++) await sheets.atRest();
     const told: number[] = [];
@@ -625,7 +625,7 @@ describe('a sweep with a wish of its own', () => {
   });
 });
 
-describe('one log that is broken', () => {
+describe('one broken log', () => {
   /** Many logs, each with a snapshot that nobody completed, so that some are in the same part of the scan. */
   async function many(sheets: SheetLogs): Promise<LogId[]> {
     const logs: LogId[] = [];
@@ -638,7 +638,7 @@ describe('one log that is broken', () => {
   }
 
   test.each(Array.from({ length: 3 }, (_, i) => i * 11))(
-    'by a Snapshot entry that cannot be read is reported, and all others are looked at (%i)',
+    'a malformed Snapshot entry is reported, and all other logs are looked at (%i)',
     async (i) => {
       const sheets = new SheetLogs();
       const logs = await many(sheets);
@@ -652,7 +652,7 @@ describe('one log that is broken', () => {
     },
   );
 
-  test('by a policy that contradicts itself has its snapshots completed, but is not archived', async () => {
+  test('a contradictory policy does not keep snapshots from being completed, but nothing is archived', async () => {
     const sheets = new SheetLogs();
     const logs = await many(sheets);
     sheets.policy = TTL;
@@ -675,7 +675,7 @@ describe('one log that is broken', () => {
     expect((await sheets.ask({}, { blobs })).asked.filter(({ kind }) => kind === 'collect')).toEqual([]);
   });
 
-  test('by a segment that cannot be read is named, and all others are looked at', { tags: ['I6'] }, async () => {
+  test('a malformed segment is named, and all other logs are looked at', { tags: ['I6'] }, async () => {
     const sheets = new SheetLogs();
     const logs = await many(sheets);
     const [log, left] = [newLogId(), logs[0] ?? newLogId()];
@@ -690,7 +690,7 @@ describe('one log that is broken', () => {
     expect((await sheets.ask({ log })).failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID' } }]);
   });
 
-  test('is no other than an error of a store: a sweep fails with it, once nothing of it is under way', async () => {
+  test('an error of a store fails the sweep, after its running work has ended', async () => {
     const sheets = new SheetLogs();
     await many(sheets);
     let underWay = 0;
@@ -721,7 +721,7 @@ class TornLogStore extends MemoryLogStore {
 }
 
 describe('a scan', () => {
-  test('may give segments in any order, and of any log in any part', async () => {
+  test('it may return segments in any order, and of any log in any part', async () => {
     const tables = new TornLogStore();
     const sheets = new SheetLogs(tables);
     const logs = [await sheets.atRest(4), await sheets.atRest(1), await sheets.atRest(3), await sheets.atRest(2)];
@@ -749,7 +749,7 @@ describe('a scan', () => {
     );
   });
 
-  test('that shows a log without its first segments has the log looked at as it is', async () => {
+  test('if it returns a log without its first segments, the log is queried', async () => {
     const tables = new TornLogStore();
     const sheets = new SheetLogs(tables);
     const log = await sheets.atRest(3);
@@ -773,7 +773,7 @@ describe('a sweep over logs at rest costs', () => {
     return counts;
   }
 
-  test('a scan in eight parts, one query a log, and two listings for all', async () => {
+  test('it makes a scan in eight parts, one query for each log, and two listings for all', async () => {
     const sheets = new SheetLogs();
     expect(await requestsOf(sheets)).toEqual({ allSegments: 8, lists: 2 });
     for (let i = 0; i < 100; i++) await sheets.atRest();
@@ -785,7 +785,7 @@ describe('a sweep over logs at rest costs', () => {
     expect(await requestsOf(sheets)).toEqual({ allSegments: 8, items: 300, lists: 2 });
   });
 
-  test('half a read unit a query, and four kilobytes of segments for half a read unit of the scan', async () => {
+  test('it takes half a read unit for a query, and for four kilobytes of segments', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     for await (const segment of sheets.tables.segments(log)) {
@@ -887,7 +887,7 @@ async function expectWhole(sheets: SheetLogs, log: LogId, written: Map<Position,
   expect(await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
 }
 
-test('sweeping, and doing what it asks for, brings every log to rest, whatever of the stream was lost', async () => {
+test('sweeps and their jobs bring every log to rest, whatever the stream lost', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(someSteps, { minLength: 1, maxLength: 3 }), somePolicy, async (lives, policy) => {
       const sheets = new SheetLogs(new MemoryLogStore({ pageItems: 5 }), { shape: SMALL_SHAPE });

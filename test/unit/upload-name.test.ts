@@ -10,7 +10,7 @@ const part = fc
   .filter((text) => text !== '.' && text !== '..');
 const key = fc.array(part, { minLength: 1, maxLength: 3 }).map((parts) => parts.join('/'));
 
-test('the name of an upload tells its key, id and time, in file names that every system takes', () => {
+test('the name of an upload has its key, id and time, in file names that every system accepts', () => {
   fc.assert(
     fc.property(key, (key) => {
       const upload = newUpload(key);
@@ -24,7 +24,7 @@ test('the name of an upload tells its key, id and time, in file names that every
   );
 });
 
-test('the longest of our own keys is one file', () => {
+test("the longest of logfold's own keys is one file", () => {
   const log = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
   const upload = newUpload(
     progressKey({
@@ -38,13 +38,13 @@ test('the longest of our own keys is one file', () => {
   expect(formatUploadName(upload)).not.toContain('/');
 });
 
-test('other names are none of an upload', () => {
+test('other names are not those of uploads', () => {
   const name = formatUploadName(newUpload('a/b'));
   for (const other of ['half-written', name.replace('.', ''), `${name}%`, `${name}%2F`, `${name}%61`, `x${name}`]) {
     expect(parseUploadName(other), other).toBeUndefined();
   }
 });
 
-test('an id that is none of ours is refused', () => {
+test('a foreign id is refused', () => {
   expect(() => formatUploadName({ key: 'a', id: '../../b', started: 0 })).toThrow(BlobKeyInvalidError);
 });

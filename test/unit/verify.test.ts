@@ -31,7 +31,7 @@ function idOf(key: string): string | undefined {
 }
 
 describe('verify', () => {
-  test('reads every chunk of every snapshot once, and finds nothing wrong where nothing is', async () => {
+  test('it reads every chunk of every snapshot once, and finds no problem if there is none', async () => {
     const { sheet, keys } = await threeSnapshots();
     const progress: number[] = [];
     const verified = await verify({ ...sheet.deps, onProgress: (chunks) => progress.push(chunks) }, sheet.log);
@@ -51,7 +51,7 @@ describe('verify', () => {
   test.each([
     ['has no root', false],
     ['is not there', true],
-  ])('finds that the entry which Last Snapshot names %s; a rebuild mends it', { tags: ['I2'] }, async (_, isGone) => {
+  ])('it finds that the entry of Last Snapshot %s; a rebuild repairs it', { tags: ['I2'] }, async (_, isGone) => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const { segment, entry } = await sheet.completed();
@@ -69,7 +69,7 @@ describe('verify', () => {
     expect((await loadState(sheet.deps, sheet.log)).snapshot).toEqual({ segment, entry });
   });
 
-  test('finds that the entry which Last Snapshot names has no root where its archive has one', async () => {
+  test('it finds that the entry of Last Snapshot has no root although its archive has one', async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const { segment, entry } = await sheet.completed();
@@ -86,7 +86,7 @@ describe('verify', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('finds each single chunk that is gone, and goes on', { tags: ['I2'] }, async () => {
+  test('it finds each single missing chunk, and goes on', { tags: ['I2'] }, async () => {
     const { sheet, keys } = await threeSnapshots();
     for (const key of keys) {
       const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
@@ -99,7 +99,7 @@ describe('verify', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test('finds each single chunk that was altered or cut off, and goes on', async () => {
+  test('it finds each single altered or truncated chunk, and goes on', async () => {
     const { sheet, keys } = await threeSnapshots();
     for (const key of keys) {
       const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
@@ -115,7 +115,7 @@ describe('verify', () => {
     }
   });
 
-  test('finds all of them where several are wrong at once', { tags: ['I7'] }, async () => {
+  test('it finds all problems if there are several', { tags: ['I7'] }, async () => {
     const { sheet, keys } = await threeSnapshots();
     const clean = await verify(sheet.deps, sheet.log);
     const lowest: string[] = [];
@@ -133,7 +133,7 @@ describe('verify', () => {
     expect(chunks).toBe(clean.chunks - lowest.length);
   });
 
-  test('finds a root that is gone or altered, and reads the other snapshots', async () => {
+  test('it finds a missing or altered root, and reads the other snapshots', async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const first = await sheet.completed();
@@ -168,7 +168,7 @@ describe('verify', () => {
     }
   });
 
-  test('finds a root in an entry that is that of another snapshot', async () => {
+  test('it finds a root of another snapshot in an entry', async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(2, 2);
     const first = await sheet.completed();
@@ -178,7 +178,7 @@ describe('verify', () => {
     expect(problems).toMatchObject([{ snapshot: second, part: 'root', code: 'ROOT_INVALID' }]);
   });
 
-  test('reads what is still there of a segment that leaves without an archive', async () => {
+  test('it reads the entries that are left of a segment that expires without an archive', async () => {
     const { sheet } = await threeSnapshots();
     const whole = await verify(sheet.deps, sheet.log);
     const entries = await sheet.items();
@@ -195,7 +195,7 @@ describe('verify', () => {
     expect(await verify(sheet.deps, sheet.log)).toMatchObject({ snapshots: 2, expired: 1, problems: [] });
   });
 
-  test('finds what is damaged of a segment that leaves without an archive', async () => {
+  test('it finds damage in a segment that expires without an archive', async () => {
     const { sheet } = await threeSnapshots();
     const last = { segment: 0, entry: 3 };
     const ref = (await sheet.ref(last)) ?? { inline: new Uint8Array() };
@@ -205,14 +205,14 @@ describe('verify', () => {
     expect(problems).toMatchObject([{ snapshot: last, part: 'root', code: 'CHUNK_CORRUPT' }]);
   });
 
-  test('tolerates no gap in any other segment', async () => {
+  test('it tolerates no gap in any other segment', async () => {
     const { sheet } = await threeSnapshots();
     await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
     await sheet.tables.deleteEntries(sheet.log, 1, [1]);
     await expect(verify(sheet.deps, sheet.log)).rejects.toMatchObject({ code: 'ENTRY_GAP', segment: 1, entry: 1 });
   });
 
-  test('takes a store that does not answer for no damage', async () => {
+  test('it does not report a store that does not answer as damage', async () => {
     const { sheet } = await threeSnapshots();
     const blobs = { ...sheet.blobs, get: () => Promise.reject(new Error('no answer')) };
     await expect(verify({ ...sheet.deps, blobs }, sheet.log)).rejects.toThrow('no answer');
@@ -226,7 +226,7 @@ describe('verify', () => {
     });
   });
 
-  test('says so where the log does not exist', async () => {
+  test('it fails if the log does not exist', async () => {
     const sheet = await SheetLog.create();
     const another = parseLogId('0192f7a0-5b1c-7d3e-8f10-000000000000');
     await expect(verify(sheet.deps, another)).rejects.toMatchObject({ code: 'LOG_NOT_FOUND' });
