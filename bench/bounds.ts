@@ -1,12 +1,12 @@
 import type { Result } from './phases.ts';
 
-/** Something that must be true of the results of one run. */
+/** An upper bound for a result. */
 export interface Bound {
   readonly phase: string;
   readonly what: string;
   readonly limit: number;
   readonly unit: 'times' | 'KB' | 'MB' | 'objects';
-  /** What was measured, in the bound's unit; undefined where a result that it needs is not there. */
+  /** The measured value in the bound's unit; undefined if the run lacks a result for it. */
   readonly measure: (results: Results) => number | undefined;
 }
 
@@ -22,7 +22,7 @@ export class Results {
     return this.all.find((result) => result.phase === phase && result.system === system);
   }
 
-  /** How often the second result goes into the first. */
+  /** The first result divided by the second; undefined if one is missing. */
   ratio(of: Figure, [phase, system]: Name, [otherPhase, otherSystem]: Name): number | undefined {
     const [result, other] = [this.get(phase, system), this.get(otherPhase, otherSystem)];
     return result && other && result[of] / other[of];
@@ -32,7 +32,7 @@ export class Results {
 type Figure = 'seconds' | 'bytes';
 type Name = readonly [phase: string, system: string];
 
-/** KB and MB are thousands and millions of bytes. */
+/** A KB is 1,000 bytes, an MB 1,000,000 bytes. */
 export const BOUNDS: readonly Bound[] = [
   ratio('full', 'seconds', 1),
   figure('full', 'MB', 5.5),

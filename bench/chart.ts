@@ -1,7 +1,7 @@
-/** What one snapshot of a sheet writes, in bytes. */
+/** The bytes that one snapshot of a sheet writes. */
 export interface GrowthPoint {
   readonly cells: number;
-  /** The mean over a run of snapshots, each from the one before. */
+  /** The mean over a series of snapshots, each built from the previous one. */
   readonly logfold: number;
   /** All leaves and inner nodes and the root. */
   readonly rewriting: number;
@@ -9,7 +9,7 @@ export interface GrowthPoint {
 
 const WIDTH = 720;
 const HEIGHT = 420;
-/** The plot area inside of the picture. */
+/** The plot area in the picture. */
 const AREA = { left: 72, right: 548, top: 64, bottom: 364 } as const;
 
 const STYLE = `
@@ -32,7 +32,10 @@ const STYLE = `
     circle.rewriting, text.rewriting { fill: #f0883e; }
   }`;
 
-/** Bytes per snapshot against cells as a picture in SVG, both axes logarithmic; readable on light and on dark. */
+/**
+ * Draws bytes per snapshot against cells as SVG. Both axes are logarithmic. The colors suit light
+ * and dark pages.
+ */
 export function growthChart(points: readonly GrowthPoint[], editsEach: number): string {
   const x = scale(
     points.map(({ cells }) => cells),
@@ -85,11 +88,11 @@ export function growthChart(points: readonly GrowthPoint[], editsEach: number): 
 interface Scale {
   /** Powers of ten on the axis. */
   readonly ticks: readonly number[];
-  /** Where a number lies, in the picture's units. */
+  /** The coordinate of a number, in the picture's units. */
   readonly place: (number: number) => number;
 }
 
-/** A logarithmic axis from the power of ten below the least number to the first tick or number past the greatest. */
+/** A logarithmic axis from the power of ten below the least number to the greatest number. */
 function scale(numbers: readonly number[], from: number, to: number): Scale {
   const low = Math.floor(Math.log10(Math.min(...numbers)));
   const high = Math.max(low + 1, Math.log10(Math.max(...numbers)));
@@ -111,7 +114,7 @@ function formatBytes(bytes: number): string {
   return `${shortNumber(bytes / 1e6)} MB`;
 }
 
-/** Without a fraction of no meaning. */
+/** One decimal below 10, whole numbers above. */
 function shortNumber(number: number): string {
   return number < 10 && !Number.isInteger(number) ? number.toFixed(1) : String(Math.round(number));
 }

@@ -12,9 +12,11 @@ import { wholeNumber } from './options.ts';
 import { median } from './statistics.ts';
 import { describeMachine, markdownTable, plainTable, type Table } from './tables.ts';
 
-/** Milliseconds that initialising a function may take. */
+/** The most milliseconds that the initialisation of a function may take. */
 const LIMIT_MS = 150;
-/** What a fresh process does: it loads a module, as Lambda's runtime does, and says how long that took. */
+/**
+ * The program of a fresh process. It loads a module as Lambda's runtime does, and prints the time.
+ */
 const PROGRAM = `
 const cpu = process.cpuUsage();
 const start = performance.now();
@@ -22,7 +24,7 @@ await import(process.argv[1]);
 const ms = performance.now() - start;
 const { user, system } = process.cpuUsage(cpu);
 console.log(JSON.stringify({ ms, cpuMs: (user + system) / 1000 }));`;
-/** Whose code is in a bundle, by its files' paths; the first that fits. */
+/** The owner of a file in a bundle, by the first pattern that matches its path. */
 const OWNERS: readonly (readonly [owner: string, pattern: RegExp])[] = [
   ['AWS SDK', /node_modules\/(@aws-sdk|@smithy|@aws\/|@aws-crypto)/],
   ['Powertools', /node_modules\/@aws-lambda-powertools/],
@@ -32,9 +34,9 @@ const OWNERS: readonly (readonly [owner: string, pattern: RegExp])[] = [
 ];
 
 interface Start {
-  /** Until the module is loaded, in milliseconds. */
+  /** Time to load the module, in milliseconds. */
   readonly ms: number;
-  /** Of all processors together. */
+  /** Processor time of all cores, in milliseconds. */
   readonly cpuMs: number;
 }
 
@@ -46,10 +48,10 @@ interface Measured {
 
 const coldStart = new Command('npm run bench:cold-start --')
   .description(
-    'Measures how long each function of the template takes to initialise: its bundle, as it is deployed, is loaded in fresh ' +
-      'processes with just its own environment. An empty module takes its turn beside them.',
+    'Measures how long each function of the template takes to initialise. Fresh processes load its bundle ' +
+      'with the environment of the function and nothing else. An empty module is measured for comparison.',
   )
-  .option('--repeat <n>', 'processes of each, of which the median counts', wholeNumber, 15)
+  .option('--repeat <n>', 'processes per function; the result is their median', wholeNumber, 15)
   .option('--markdown', 'print the tables in Markdown', false)
   .showHelpAfterError('(add --help for the options)')
   .action(async ({ repeat, markdown }) => {
@@ -78,14 +80,14 @@ async function measure(directory: string, repeat: number): Promise<Measured[]> {
     { name: 'an empty module', bundle: undefined, file: empty, environment: {}, starts: [] as Start[] },
     ...functions,
   ];
-  // They take turns, so that all of them see the same machine, busy or not.
+  // The functions alternate, so that a busy machine slows down all of them.
   for (let round = 0; round < repeat; round++) {
     for (const { file, environment, starts } of all) starts.push(await start(file, environment));
   }
   return all;
 }
 
-/** As it is deployed; nobody is asked for anything yet. */
+/** The deployed environment. A start sends no requests, so the credentials need not be valid. */
 function environmentOf({ environment }: DeployedFunction): Record<string, string> {
   return { ...environment, AWS_REGION: 'us-east-1', AWS_ACCESS_KEY_ID: 'none', AWS_SECRET_ACCESS_KEY: 'none' };
 }
@@ -121,7 +123,7 @@ function startTable(measured: readonly Measured[]): Table {
 function partsTable(measured: readonly Measured[]): Table {
   const owners = OWNERS.map(([owner]) => owner);
   return {
-    title: 'What is in the bundles, in bytes',
+    title: 'Contents of the bundles, in bytes',
     head: ['function', ...owners],
     rows: measured.flatMap(({ name, bundle }) => {
       if (bundle === undefined) return [];

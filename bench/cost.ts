@@ -8,10 +8,11 @@ const { model: usual, activeShare, requestMs: usualMs } = DEFAULT_OPTIONS;
 
 const cost = new Command('npm run cost --')
   .description(
-    'Runs months in the life of a log with the real workers on tables, a bucket and a queue in memory, counts what AWS would bill, and scales it to deployments of 1,000, 100,000 and 1,000,000 logs.',
+    'Runs months in the life of a log with the real workers on tables, a bucket and a queue in memory. ' +
+      'Counts what AWS would bill, and scales the counts to 1,000, 100,000 and 1,000,000 logs.',
   )
   .option('--entries-a-day <n>', 'entries a day of an active log', wholeNumber, usual.entriesADay)
-  .option('--entry-bytes <n>', 'bytes of an entry, its keys among them; 150 at least', entrySize, usual.entryBytes)
+  .option('--entry-bytes <n>', 'bytes of an entry with its keys; at least 150', entrySize, usual.entryBytes)
   .option('--rows <n>', 'rows of the sheet that entries fill', wholeNumber, usual.rows)
   .option('--snapshot-every <n>', 'entries from one snapshot to the next', wholeNumber, usual.snapshotEvery)
   .option('--segment-every <n>', 'entries from one segment to the next', wholeNumber, usual.segmentEvery)
@@ -21,9 +22,9 @@ const cost = new Command('npm run cost --')
     wholeNumber,
     usual.policy.keepDays,
   )
-  .option('--age-days <n>', 'days that the log is old when the month begins', wholeNumber, usual.ageDays)
+  .option('--age-days <n>', 'age of the log in days when the month begins', wholeNumber, usual.ageDays)
   .option('--sweep-hours <n>', 'hours from one sweep to the next, a divisor of 24', divisorOf24, usual.sweepHours)
-  .option('--active <percent>', 'logs of a hundred on which somebody works each day', percent, activeShare * 100)
+  .option('--active <percent>', 'percentage of logs that are edited each day', percent, activeShare * 100)
   .option('--request-ms <n>', 'milliseconds that a function waits for a request', wholeNumber, usualMs)
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .addHelpText('after', '\nWithout options it prints what docs/operations.md has under "What it costs".')
@@ -38,20 +39,20 @@ const cost = new Command('npm run cost --')
 
 function entrySize(text: string): number {
   const bytes = wholeNumber(text);
-  if (bytes < 150) throw new InvalidArgumentError('It is 150 at least.');
+  if (bytes < 150) throw new InvalidArgumentError('Give a number from 150.');
   return bytes;
 }
 
 function divisorOf24(text: string): number {
   const hours = wholeNumber(text);
-  if (24 % hours !== 0) throw new InvalidArgumentError('It is a divisor of 24.');
+  if (24 % hours !== 0) throw new InvalidArgumentError('Give a divisor of 24.');
   return hours;
 }
 
 function percent(text: string): number {
   const number = Number(text);
   if (text.trim() === '' || !(number >= 0 && number <= 100)) {
-    throw new InvalidArgumentError('It is a number from 0 to 100.');
+    throw new InvalidArgumentError('Give a number from 0 to 100.');
   }
   return number;
 }

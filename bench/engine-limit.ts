@@ -26,14 +26,16 @@ import { Workload } from './workload.ts';
 
 const TABLES = { entryTable: 'entries', segmentTable: 'segments' };
 const TRANSACTION_ENTRIES = 100;
-/** As a build reads: entries of one request, and requests under way at once. */
+/** As in a build: the entries of one request, and the requests that run at the same time. */
 const RANGE_ENTRIES = 500;
 const CONCURRENCY = 4;
 
 /**
- * A snapshot job from a real DynamoDB API to the blob store, and what its time is made of: `build` is the whole job,
- * `requests` the same queries alone, their items dropped, `sdk-cpu` what of that this process computed (the rest is the
- * database's), and `fold` the same build from entries that are in memory already.
+ * Measures a snapshot job from a real DynamoDB API to the blob store, and its parts:
+ * - `build` is the whole job.
+ * - `requests` sends the same queries and drops the items.
+ * - `sdk-cpu` is the processor time of this process during `requests`; the database takes the rest.
+ * - `fold` is the same build from entries in memory.
  */
 export async function engineLimit(directory: string, rows: number): Promise<Report> {
   const engine = await joinEngine(join(directory, 'engine'));
@@ -64,7 +66,7 @@ async function measure(client: DynamoDBClient, directory: string, workload: Work
   const deps = { ...stores, reducer: spreadsheet, now: Date.now };
   const clock = new Stopwatch();
   const { outcome } = await clock.time(() => completeSnapshot(deps, { kind: 'snapshot', log, position }));
-  if (outcome !== 'built') throw new Error(`the snapshot was not built: ${outcome}`);
+  if (outcome !== 'built') throw new Error(`the snapshot job ended with '${outcome}' instead of 'built'`);
   const { gets, puts, bytesWritten } = blobs.usage();
   const build = { seconds: clock.seconds, bytes: bytesWritten, objects: puts, requests: requests + gets + puts };
 
@@ -74,7 +76,7 @@ async function measure(client: DynamoDBClient, directory: string, workload: Work
   return { results, peakBytes: peakBytes() };
 }
 
-/** Appends the entries, then a Snapshot entry, whose place it returns. */
+/** Appends the entries and a Snapshot entry. Returns the position of the Snapshot entry. */
 async function fill(store: DynamoDbLogStore, blobs: MeteredBlobStore, workload: Workload): Promise<Place> {
   const client = new LogClient({
     store: new ArchivedLogStore(store, { blobs, platform: nativePlatform }),
@@ -133,7 +135,7 @@ async function measureRequests(
   return { requests: { seconds: clock.seconds, ...counts }, 'sdk-cpu': { seconds: (user + system) / 1e6, ...counts } };
 }
 
-/** A log store that has read all entries of one segment before. */
+/** A log store that holds all entries of one segment in memory. */
 class ReadLogStore extends DynamoDbLogStore {
   readonly #entries: readonly Entry[];
 

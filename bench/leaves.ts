@@ -7,8 +7,8 @@ import type { Measured } from './measured.ts';
 import { Stopwatch } from './stopwatch.ts';
 import { openStore, readRoot } from './systems/logfold.ts';
 
-/** The leaves of all maps of a state, but not those of edits that wait. */
-export async function* settledLeaves(nodes: NodeStore, state: State): AsyncGenerator<Leaf> {
+/** The leaves of the trees of all maps, without buffered edits. */
+export async function* treeLeaves(nodes: NodeStore, state: State): AsyncGenerator<Leaf> {
   for (const { tree } of state.maps.values()) {
     if (tree.top !== undefined) yield* leavesBelow(nodes, tree.top);
   }
@@ -20,16 +20,16 @@ async function* leavesBelow(nodes: NodeStore, top: Node): AsyncGenerator<Leaf> {
 }
 
 /**
- * What it costs to write every leaf of the newest snapshot once more, as an engine without pending edits does for
- * edits that touch them all.
- * @param into where they are written, so that the snapshot stays as it is
+ * Measures how long it takes to write every leaf of the newest snapshot again. An engine without a
+ * write buffer does so for edits that touch all leaves.
+ * @param into the directory for the leaves, so that the snapshot does not change
  */
 export async function rewriteLeaves(directory: string, into: string): Promise<Measured> {
   const { blobs, nodes } = openStore(directory);
   const { state } = await readRoot(directory, blobs);
   const target = openStore(into).blobs;
   const clock = new Stopwatch();
-  for await (const leaf of settledLeaves(nodes, state)) {
+  for await (const leaf of treeLeaves(nodes, state)) {
     await clock.time(async () => {
       const canonical = encodeNode(leaf);
       const stored = packChunk(nativePlatform, canonical);

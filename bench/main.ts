@@ -14,12 +14,12 @@ const PHASE_NAMES = PHASES.map(({ name }) => name);
 
 const bench = new Command('npm run bench --')
   .description(
-    'Measures snapshots of a sheet beside other ways to keep it. Every run is a process of its own; results are medians.',
+    'Compares snapshots of a sheet with other ways to store it. Every run is a new process. Results are medians.',
   )
-  .option('--phases <names>', 'only these phases, with commas between', namesOf(PHASE_NAMES))
-  .option('--systems <names>', 'only these systems, with commas between', namesOf(SYSTEM_NAMES))
-  .option('--repeat <n>', 'runs of each, of which the median counts', wholeNumber, 5)
-  .option('--rows <n>', 'rows of the sheet; the bounds hold for the usual size only', wholeNumber, ROWS)
+  .option('--phases <names>', 'only these phases, separated by commas', namesOf(PHASE_NAMES))
+  .option('--systems <names>', 'only these systems, separated by commas', namesOf(SYSTEM_NAMES))
+  .option('--repeat <n>', 'runs per phase and system; the result is their median', wholeNumber, 5)
+  .option('--rows <n>', 'rows of the sheet; the bounds apply to the default only', wholeNumber, ROWS)
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .option('--markdown', 'print the tables in Markdown', false)
   .addHelpText('after', () => `\nPhases:\n${describePhases()}\n\nSystems: ${SYSTEM_NAMES.join(', ')}`)

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** What was measured of one thing, but for memory. */
+/** The measurements of a system or part, without memory. */
 export interface Measured {
   readonly seconds: number;
   readonly bytes: number;
@@ -8,22 +8,22 @@ export interface Measured {
   readonly requests: number;
 }
 
-/** What a worker is to do; one line of JSON. */
+/** The task of a worker, as one line of JSON. */
 export const taskSchema = z.strictObject({
-  /** `idle` loads all that the system needs and does nothing: its memory is Node's own. */
+  /** `idle` only loads the modules of the system. It measures the memory of Node itself. */
   kind: z.enum(['idle', 'prepare', 'run']),
   system: z.string(),
-  /** Rows of the sheet in the usual size. */
+  /** Rows of the sheet at scale 1. */
   rows: z.int().min(1),
-  /** Where the store is: empty, or with the phase's base in it. */
+  /** The directory of the store. It is empty or holds the phase's base. */
   directory: z.string(),
-  /** The phase to run, or the one to prepare the base of. */
+  /** The phase to run or to prepare the base for. */
   phase: z.string(),
 });
 
 export type Task = Readonly<z.infer<typeof taskSchema>>;
 
-/** A worker's answer; one line of JSON. */
+/** The answer of a worker, as one line of JSON. */
 export const reportSchema = z.strictObject({
   results: z.array(
     z.strictObject({

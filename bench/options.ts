@@ -1,13 +1,16 @@
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 
-/** Reads an option that is a whole number from 1. */
+/**
+ * Parses a whole number from 1.
+ * @throws InvalidArgumentError if the text is something else
+ */
 export function wholeNumber(text: string): number {
   const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 1) throw new InvalidArgumentError('It is a whole number from 1.');
+  if (!Number.isSafeInteger(number) || number < 1) throw new InvalidArgumentError('Give a whole number from 1.');
   return number;
 }
 
-/** Reads an option that lists some of the known names, with commas between. */
+/** Returns a parser for a list of known names, separated by commas. */
 export function namesOf<T extends string>(known: readonly T[]): (text: string) => T[] {
   return (text) =>
     text.split(',').map((name) => {

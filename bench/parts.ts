@@ -10,7 +10,7 @@ import { saveState } from '../src/state/state.ts';
 import { ascendingOrder } from '../src/tree/key-order.ts';
 import { encodeNode, type Leaf } from '../src/tree/node.ts';
 import { NodeStore } from '../src/tree/node-store.ts';
-import { settledLeaves } from './leaves.ts';
+import { treeLeaves } from './leaves.ts';
 import { type Measured, peakBytes, type Report } from './measured.ts';
 import { Stopwatch } from './stopwatch.ts';
 import { type CellEntry, Workload } from './workload.ts';
@@ -18,10 +18,16 @@ import { type CellEntry, Workload } from './workload.ts';
 const LOG = parseLogId('eb789ff7-5ac5-487f-8325-2ca4eae84208');
 
 /**
- * The parts of a first snapshot of shuffled cells, each alone on all of the data: `decode` (DynamoDB items to entries),
- * `fold` (entries to waiting edits), `sort` (their keys), `cut` (sorted edits to leaves and inner nodes), `encode`
- * (leaves to canonical bytes), `hash` and `compress` (these). Bytes are what a part puts out, objects the leaves or,
- * for the first three, the entries.
+ * Measures each part of a first snapshot of shuffled cells alone, on all of the data:
+ * - `decode` turns DynamoDB items into entries.
+ * - `fold` turns entries into edits of the draft.
+ * - `sort` sorts the keys of the edits.
+ * - `cut` turns sorted edits into leaves and inner nodes.
+ * - `encode` turns leaves into canonical bytes.
+ * - `hash` and `compress` process these bytes.
+ *
+ * The bytes of a result are the output of the part. The objects are entries for the first three
+ * parts, and leaves for the others.
  */
 export async function measureParts(rows: number): Promise<Report> {
   const workload = new Workload(rows);
@@ -58,14 +64,14 @@ function measureDecode(workload: Workload): Measured {
   return measured(clock, bytes, entries);
 }
 
-/** Waiting edits of all entries. */
+/** A draft with the edits of all entries. The clock runs during the folds. */
 async function folded(nodes: NodeStore, pages: Iterable<readonly CellEntry[]>, clock: Stopwatch): Promise<Draft> {
   const draft = new Draft(nodes);
   for (const page of pages) {
     clock.start();
     for (const entry of page) {
-      const waiting = spreadsheet.fold(draft, entry);
-      if (waiting !== undefined) await waiting;
+      const folding = spreadsheet.fold(draft, entry);
+      if (folding !== undefined) await folding;
     }
     clock.stop();
   }
@@ -92,12 +98,12 @@ function measureSort(workload: Workload): Measured {
 
 async function measureCut(workload: Workload): Promise<{ readonly cut: Measured; readonly leaves: readonly Leaf[] }> {
   const nodes = new NodeStore(memoryChunks(), nativePlatform, { cacheBytes: 0 });
-  // Rows in order, so that nothing is left to sort.
+  // The rows come in order, so that the sort costs nothing.
   const draft = await folded(nodes, workload.pages('rows'), new Stopwatch());
   const clock = new Stopwatch();
   const state = await clock.time(() => draft.state());
   await saveState(nodes, state);
-  const leaves = await Array.fromAsync(settledLeaves(nodes, state));
+  const leaves = await Array.fromAsync(treeLeaves(nodes, state));
   return { cut: measured(clock, sum(leaves.map(({ bytes }) => bytes.length)), leaves.length), leaves };
 }
 

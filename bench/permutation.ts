@@ -3,10 +3,10 @@ import { mix } from './random.ts';
 const ROUNDS = 4;
 
 /**
- * A shuffle of the numbers from 0 up to but not including `size` that is computed, not stored: so millions of entries
- * come in random order without any list of them. A Feistel network over the next even number of bits; a number that
- * comes out too large goes in again until it fits (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002).
- *
+ * A random permutation of the numbers below `size`. It is computed, so that millions of entries in
+ * random order need no list. The permutation is a Feistel network over the next even number of
+ * bits. It is applied again to a result that is too large (Black and Rogaway, Ciphers with
+ * Arbitrary Finite Domains, 2002).
  * @param size at most 2^30
  */
 export function permutation(size: number, seed: number): (index: number) => number {

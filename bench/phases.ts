@@ -1,7 +1,7 @@
 import { SYSTEM_NAMES, type SystemName } from './systems/system.ts';
 import type { Spread } from './workload.ts';
 
-/** What a phase does; the worker knows how. */
+/** The work of a phase. */
 export type Work =
   | { readonly kind: 'full'; readonly order: 'rows' | 'shuffled' }
   | { readonly kind: 'edit'; readonly spread: Spread; readonly count: number; readonly rounds: number }
@@ -9,19 +9,19 @@ export type Work =
   | { readonly kind: 'parts' }
   | { readonly kind: 'engine-limit' };
 
-/** A snapshot that phases start from, made once a run: see the worker. */
+/** A snapshot that phases start from. The worker prepares it once per run. */
 export interface Base {
-  /** How many times the usual size the sheet is. */
+  /** The size of the sheet, as a multiple of the default. */
   readonly scale: number;
-  /** Edits anywhere that a second snapshot has added; 0 where the first is the newest. */
+  /** The scattered edits of a second snapshot; 0 if there is only the first. */
   readonly edits: number;
 }
 
 export interface Phase {
   readonly name: string;
-  /** One line for help and tables. */
+  /** One line for the help. */
   readonly about: string;
-  /** Which systems run it. */
+  /** The systems that run the phase. */
   readonly systems: readonly SystemName[];
   readonly work: Work;
   readonly scale: number;
@@ -31,8 +31,8 @@ export interface Phase {
 /** Entries of the log in the phase `dynamodb`, unless the sheet has fewer cells. */
 export const LIMIT_ENTRIES = 20_000;
 
-const SETTLED: Base = { scale: 1, edits: 0 };
-const PENDING: Base = { scale: 1, edits: 10_000 };
+const FLUSHED: Base = { scale: 1, edits: 0 };
+const BUFFERED: Base = { scale: 1, edits: 10_000 };
 const TEN_TIMES: Base = { scale: 10, edits: 0 };
 
 function edit(spread: Spread, count: number, rounds = 1): Work {
@@ -60,7 +60,7 @@ export const PHASES: readonly Phase[] = [
     systems: SYSTEM_NAMES,
     work: edit('clustered', 10_000),
     scale: 1,
-    base: SETTLED,
+    base: FLUSHED,
   },
   {
     name: 'edit-scattered',
@@ -68,7 +68,7 @@ export const PHASES: readonly Phase[] = [
     systems: SYSTEM_NAMES,
     work: edit('scattered', 10_000),
     scale: 1,
-    base: SETTLED,
+    base: FLUSHED,
   },
   {
     name: 'edit-100',
@@ -76,15 +76,15 @@ export const PHASES: readonly Phase[] = [
     systems: SYSTEM_NAMES,
     work: edit('scattered', 100),
     scale: 1,
-    base: SETTLED,
+    base: FLUSHED,
   },
   {
     name: 'scattered-x100',
-    about: '100 snapshots, 10,000 edits anywhere before each (no json-gzip, yjs: they repeat edit-scattered)',
+    about: '100 snapshots, 10,000 edits anywhere before each (not json-gzip and yjs, which repeat edit-scattered)',
     systems: ['logfold', 'sqlite'],
     work: edit('scattered', 10_000, 100),
     scale: 1,
-    base: SETTLED,
+    base: FLUSHED,
   },
   {
     name: 'view',
@@ -92,15 +92,15 @@ export const PHASES: readonly Phase[] = [
     systems: SYSTEM_NAMES,
     work: { kind: 'view' },
     scale: 1,
-    base: SETTLED,
+    base: FLUSHED,
   },
   {
     name: 'view-buffer',
-    about: 'the same after a snapshot of 10,000 edits anywhere (logfold alone: with the others nothing waits)',
+    about: 'the same after a snapshot of 10,000 edits anywhere (logfold alone: the others have no write buffer)',
     systems: ['logfold'],
     work: { kind: 'view' },
     scale: 1,
-    base: PENDING,
+    base: BUFFERED,
   },
   {
     name: 'full-10m',
@@ -133,16 +133,16 @@ export const PHASES: readonly Phase[] = [
   },
 ];
 
-/** One line of the results: medians of the repetitions, or one of them. */
+/** One row of the results: a single run, or the medians of all runs. */
 export interface Result {
   readonly phase: string;
-  /** The system or, in `parts` and `dynamodb`, the part. */
+  /** The system. In the phases `parts` and `dynamodb`, the part. */
   readonly system: string;
   readonly seconds: number;
-  /** Written to the store; read from it in a view. */
+  /** Bytes written to the store. In a view, bytes read from it. */
   readonly bytes: number;
   readonly objects: number;
   readonly requests: number;
-  /** The process's peak memory over Node's own, in 1,000,000 bytes. */
+  /** Peak memory of the process minus that of an idle one, in 1,000,000 bytes. */
   readonly peakMB: number;
 }

@@ -11,8 +11,8 @@ import { COLUMNS, Workload } from './workload.ts';
 
 const FILE = fileURLToPath(new URL('../docs/performance/bytes-per-snapshot.svg', import.meta.url));
 /**
- * Every sheet gets at least so many edits, as a share of its cells: edits wait until enough of them share a leaf, and
- * while they gather snapshots are cheaper than they stay.
+ * The edits that every sheet gets at least, as a share of its cells. The first snapshots of a sheet
+ * are cheaper than later ones, until the write buffer starts to flush.
  */
 const EDITED_SHARE = 0.3;
 /** Cells of the sheets, smallest first. */
@@ -20,12 +20,12 @@ const SIZES = [10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 5_000_000
 
 const plot = new Command('npm run bench:plot --')
   .description(
-    'Measures the bytes that a snapshot writes as the sheet grows, for logfold and for rewriting everything, prints them ' +
-      'as a table, and draws docs/performance/bytes-per-snapshot.svg. Bytes are the same on every machine.',
+    'Measures the bytes that a snapshot writes for sheets of several sizes, for logfold and for rewriting everything. ' +
+      'Prints a table and draws docs/performance/bytes-per-snapshot.svg. Bytes are the same on every machine.',
   )
   .option('--edits <n>', 'edits anywhere before each snapshot', wholeNumber, 1000)
-  .option('--snapshots <n>', 'snapshots of each sheet, of which the mean counts; more of a large one', wholeNumber, 100)
-  .option('--largest <cells>', 'leave larger sheets out', wholeNumber, Number.MAX_SAFE_INTEGER)
+  .option('--snapshots <n>', 'least number of snapshots per sheet; the result is their mean', wholeNumber, 100)
+  .option('--largest <cells>', 'skip larger sheets', wholeNumber, Number.MAX_SAFE_INTEGER)
   .action(async ({ edits, snapshots, largest }) => {
     const points: GrowthPoint[] = [];
     for (const cells of SIZES.filter((size) => size <= largest)) {

@@ -8,29 +8,32 @@ import type { Phase, Result } from './phases.ts';
 import { median } from './statistics.ts';
 
 const WORKER = fileURLToPath(new URL('./worker.ts', import.meta.url));
-/** Node's own memory differs a little from process to process. */
+/** The memory of idle processes differs a little. The result is a median. */
 const IDLE_RUNS = 3;
 
 export interface RunPlan {
   readonly phases: readonly Phase[];
   readonly systems: readonly string[];
   readonly repeat: number;
-  /** Rows of the sheet in the usual size. */
+  /** Rows of the sheet at scale 1. */
   readonly rows: number;
-  /** An empty directory for everything that is written. */
+  /** An empty directory for all files of the run. */
   readonly directory: string;
   readonly signal: AbortSignal;
   readonly onProgress: (line: string) => void;
 }
 
-/** Runs every phase with every system so often, each time in a fresh process, and gives the medians. */
+/**
+ * Runs every phase with every system `repeat` times, each in a new process. Returns the medians.
+ */
 export async function runPhases(plan: RunPlan): Promise<Result[]> {
   const runner = new Runner(plan);
   const measured: Result[] = [];
   for (let repetition = 0; repetition < plan.repeat; repetition++) {
     for (const phase of plan.phases) {
       const systems = phase.systems.filter((system) => plan.systems.includes(system));
-      // Systems take turns and each goes first at times, so that all see the same machine, busy or not.
+      // The systems alternate, and each is first at times, so that a busy machine slows down all of
+      // them.
       for (const [i] of systems.entries()) {
         const system = systems[(i + repetition) % systems.length] ?? '';
         const results = await runner.run(phase, system);
@@ -42,7 +45,7 @@ export async function runPhases(plan: RunPlan): Promise<Result[]> {
   return plan.phases.flatMap(({ name }) => medians(measured.filter(({ phase }) => phase === name)));
 }
 
-/** For each phase and system the medians of its results, in the order in which they come first. */
+/** The medians for each phase and system, in the order of their first results. */
 export function medians(results: readonly Result[]): Result[] {
   const groups = Map.groupBy(results, ({ phase, system }) => `${phase} ${system}`);
   return Array.from(groups.values(), (group) => {
@@ -82,12 +85,14 @@ class Runner {
     const idleBytes = await this.#idleBytes(phase, system);
     const { results, peakBytes } = await this.#work('run', phase, system, directory);
     await rm(directory, { recursive: true });
-    // Below nothing is within what processes differ by.
+    // The difference of two processes may be slightly negative.
     const peakMB = Math.max(0, peakBytes - idleBytes) / 1e6;
     return results.map((result) => ({ phase: phase.name, ...result, peakMB }));
   }
 
-  /** A directory with the snapshots that a phase starts from, to be copied. */
+  /**
+   * The directory of a phase's base, which every run copies. Undefined if the phase has no base.
+   */
   async #base({ base, ...phase }: Phase, system: string): Promise<string | undefined> {
     if (base === undefined) return undefined;
     const name = `${system}-${base.scale}-${base.edits}`;

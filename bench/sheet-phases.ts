@@ -5,10 +5,13 @@ import { Stopwatch } from './stopwatch.ts';
 import type { System, SystemName, Usage } from './systems/system.ts';
 import { type CellEntry, isInside, Workload } from './workload.ts';
 
-/** Up to so many entries are all made before the clock starts; more come page by page, the clock paused for each. */
+/**
+ * Up to this number, all entries are generated before the clock starts. More are generated page by
+ * page while the clock is paused.
+ */
 const PREPARED_ENTRIES = 1_000_000;
 
-/** The phases in which systems stand beside each other, for one of them. */
+/** The phases that compare systems, for one system. */
 export class SheetPhases {
   readonly #name: SystemName;
   readonly #system: System;
@@ -20,7 +23,7 @@ export class SheetPhases {
     this.#workload = new Workload(rows);
   }
 
-  /** Makes the snapshots that a phase starts from. */
+  /** Writes the snapshots of a base. */
   async prepare(directory: string, base: Base): Promise<void> {
     await this.#system.full(directory, this.#workload.pages('rows'));
     if (base.edits > 0) await this.#system.edit(directory, this.#workload.edits('scattered', base.edits));
@@ -36,7 +39,7 @@ export class SheetPhases {
     return report;
   }
 
-  /** Rounds of edits, a snapshot after each. */
+  /** Runs rounds of edits, with a snapshot after each. */
   async edit(directory: string, work: Extract<Work, { kind: 'edit' }>): Promise<Report> {
     const clock = new Stopwatch();
     const inView: CellEntry[] = [];
@@ -47,7 +50,7 @@ export class SheetPhases {
       total.bytes += usage.bytes;
       total.objects += usage.objects;
       total.requests += usage.requests;
-      // The others are let go of: the memory measured is to be the system's, not the benchmark's.
+      // Keep only the edits in view: the measured memory must be that of the system.
       inView.push(...entries.filter(({ body: [[row, column]] }) => isInside(this.#workload.view(), row, column)));
     }
     const report = this.#report(clock, total);
@@ -65,7 +68,10 @@ export class SheetPhases {
     return report;
   }
 
-  /** A number counts only where what was written is right: the view in the middle is read and compared. */
+  /**
+   * Reads the view in the middle of the sheet and compares it, since a wrong snapshot has no valid
+   * measurement.
+   */
   async #check(directory: string, edits: readonly CellEntry[]): Promise<void> {
     const rectangle = this.#workload.view();
     const { cells } = await this.#system.view(directory, rectangle);
@@ -73,7 +79,7 @@ export class SheetPhases {
   }
 
   #wrong(): Error {
-    return new Error(`${this.#name} shows other cells than were written`);
+    return new Error(`${this.#name} shows other cells than it wrote`);
   }
 
   #report({ seconds }: Stopwatch, { bytes, objects, requests }: Usage): Report {

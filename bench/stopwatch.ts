@@ -1,4 +1,4 @@
-/** Adds up time, in seconds, with pauses for what must not count. */
+/** Adds up the time of several intervals. */
 export class Stopwatch {
   #total = 0;
   #since: number | undefined;
@@ -8,7 +8,7 @@ export class Stopwatch {
   }
 
   stop(): void {
-    if (this.#since === undefined) throw new Error('the stopwatch does not run');
+    if (this.#since === undefined) throw new Error('the stopwatch is not running');
     this.#total += performance.now() - this.#since;
     this.#since = undefined;
   }
@@ -17,7 +17,7 @@ export class Stopwatch {
     return this.#total / 1000;
   }
 
-  /** Adds the time of one step. */
+  /** Adds the time of a step. */
   async time<T>(step: () => T | Promise<T>): Promise<T> {
     this.start();
     const result = await step();
@@ -25,7 +25,7 @@ export class Stopwatch {
     return result;
   }
 
-  /** Hands items on, paused while each is made. */
+  /** Yields the items. The clock pauses while each item is generated. */
   *pausedBy<T>(items: Iterable<T>): Generator<T> {
     this.stop();
     for (const item of items) {

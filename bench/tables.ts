@@ -10,7 +10,7 @@ export interface Table {
   readonly rows: readonly (readonly string[])[];
 }
 
-/** What a run is told as, one table for each kind of phase; without bounds where the sheet has not the usual size. */
+/** The tables for the results of a run: one per kind of phase, and optionally the bounds. */
 export function resultTables(
   all: readonly Result[],
   options: { readonly rows: number; readonly bounds: boolean },
@@ -134,7 +134,7 @@ function isNumeric(rows: readonly (readonly string[])[], column: number): boolea
   return rows.every((row) => /^([\d.,-]+( (KB|MB|objects))?)?$/.test(row[column] ?? '') && column > 0);
 }
 
-/** The machine and the versions that results depend on, in one line. */
+/** The machine and the versions of Node and SQLite, in one line. */
 export function describeMachine(): string {
   const { node, sqlite = 'unknown' } = process.versions;
   const processors = cpus();

@@ -4,8 +4,9 @@ import { PHASES, type Phase } from './phases.ts';
 import { SYSTEM_NAMES } from './systems/system.ts';
 
 /**
- * One run of one phase by one system, in a process of its own: takes a task as its argument and prints a report, each
- * one line of JSON. Modules are imported as needed, so that an idle run measures what they take of memory.
+ * Runs one phase with one system in this process. The argument is a task and the output a report,
+ * each as one line of JSON. Modules are imported when needed, so that an idle run measures the
+ * memory of the modules of its task only.
  */
 async function work(task: Task): Promise<Report> {
   const phase = PHASES.find(({ name }) => name === task.phase);
@@ -14,7 +15,7 @@ async function work(task: Task): Promise<Report> {
   return task.kind === 'idle' ? { results: [], peakBytes: peakBytes() } : run();
 }
 
-/** Imports what a task needs. */
+/** Imports the modules of a task. */
 async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Promise<() => Promise<Report>> {
   const { work, scale, base } = phase;
   const rows = task.rows * scale;
@@ -32,7 +33,7 @@ async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Pro
   const { SheetPhases } = await import('./sheet-phases.ts');
   const phases = new SheetPhases(system, await loadSystem(system), rows);
   if (work.kind === 'full') return () => phases.full(directory, work);
-  if (base === undefined) throw new Error(`phase ${phase.name} has nothing to start from`);
+  if (base === undefined) throw new Error(`phase ${phase.name} has no base`);
   if (kind === 'prepare') {
     return async () => {
       await phases.prepare(directory, base);
@@ -49,7 +50,10 @@ async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Pro
   };
 }
 
-/** What the rounds would have cost with every leaf written in each: the leaves of the first snapshot, so many times. */
+/**
+ * The cost of the rounds if each wrote every leaf: all leaves of the first snapshot, times the
+ * rounds.
+ */
 const ALL_LEAVES = 'all-leaves';
 
 function times({ seconds, bytes, objects, requests }: Measured, rounds: number): Measured {

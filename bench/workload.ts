@@ -22,7 +22,7 @@ export interface SheetCell {
   readonly value: CellValue;
 }
 
-/** An entry that sets one cell, as it is after its body was decoded. */
+/** An entry that sets one cell, with its body decoded. */
 export interface CellEntry extends FoldEntry {
   readonly body: readonly [readonly [row: number, column: number, value: CellValue]];
 }
@@ -32,13 +32,16 @@ export interface Rectangle {
   readonly columns: Span;
 }
 
-/** Where edits go: into 100 adjacent rows in the middle of the sheet, or anywhere. */
+/**
+ * Clustered edits are in 100 adjacent rows in the middle of the sheet. Scattered edits are
+ * anywhere.
+ */
 export type Spread = 'clustered' | 'scattered';
 
 /**
- * The data of every phase and system: a sheet whose cells are for one half whole numbers below 1,000, for 30% random
- * strings of 5 to 20 letters and for 20% words of a dictionary of 1,000, and edits of it. A cell's value follows from
- * its place alone, so that no list of them is needed.
+ * The data of every phase and system: a sheet and its edits. Half of the cells hold whole numbers
+ * below 1,000, 30% random strings of 5 to 20 letters, and 20% words of a dictionary of 1,000. The
+ * value of a cell is computed from its place, so that there is no list of values.
  */
 export class Workload {
   readonly rows: number;
@@ -52,7 +55,7 @@ export class Workload {
     this.#dictionary = Array.from({ length: DICTIONARY_WORDS }, () => letters(random, 3 + random.below(8)));
   }
 
-  /** Entries that fill the sheet, one for each cell, in pages of 1,000; made as they are asked for. */
+  /** Generates the entries that fill the sheet, one per cell, in pages of 1,000. */
   *pages(order: 'rows' | 'shuffled'): Generator<CellEntry[]> {
     const place = order === 'rows' ? (index: number) => index : permutation(this.cells, SEED);
     for (let from = 0; from < this.cells; from += PAGE_ENTRIES) {
@@ -64,7 +67,7 @@ export class Workload {
     }
   }
 
-  /** The entries of one round of edits; each round's follow those of the one before. */
+  /** The entries of one round of edits. Their positions continue those of the previous round. */
   edits(spread: Spread, count: number, round = 0): CellEntry[] {
     const random = new Random(mix(SEED + 1 + round));
     const clusterRows = Math.min(CLUSTER_ROWS, this.rows);
@@ -83,7 +86,7 @@ export class Workload {
     return { rows: spanFrom(this.#middle(rows), rows), columns: spanFrom((COLUMNS - VIEW_COLUMNS) / 2, VIEW_COLUMNS) };
   }
 
-  /** What a view shows after edits, row by row. */
+  /** The cells that a view shows after edits, row by row. */
   viewed({ rows, columns }: Rectangle, edits: readonly CellEntry[]): SheetCell[] {
     const edited = new Map(edits.map(({ body: [[row, column, value]] }) => [row * COLUMNS + column, value]));
     const cells: SheetCell[] = [];
@@ -127,7 +130,10 @@ function spanFrom(from: number, length: number): Span {
   return { from, to: from + length };
 }
 
-/** Made at once and not letter by letter, since a decoded string is one piece of memory too. */
+/**
+ * Random letters in one piece of memory, like a decoded string, since the letters are not
+ * concatenated.
+ */
 function letters(random: Random, length: number): string {
   return String.fromCharCode(...Array.from({ length }, () => 97 + random.below(26)));
 }

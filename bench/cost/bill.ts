@@ -5,10 +5,10 @@ import type { Months } from './months.ts';
 import { scanUnits } from './units.ts';
 import { addWork, sumWork, type Work } from './work.ts';
 
-/** How many logs a deployment has, and how they are used. */
+/** The size and use of a deployment. */
 export interface Size {
   readonly logs: number;
-  /** From 0 to 1: the logs on which somebody works each day. The others are at rest. */
+  /** The share of logs that are edited every day, from 0 to 1. The others are at rest. */
   readonly activeShare: number;
 }
 
@@ -19,18 +19,21 @@ export interface Bill {
   readonly s3: number;
   readonly sqs: number;
   readonly lambda: number;
-  /** Of both tables and the bucket. */
+  /** Both tables and the bucket. */
   readonly storage: number;
   readonly total: number;
-  /** What the application's own appends cost; they are not part of the total. */
+  /** The cost of the application's appends, which is not part of the total. */
   readonly appending: number;
 }
 
 const KEYS_A_REQUEST = 1000;
-/** Requests that a job of this kind has under way at once; of the others it is taken to be one. */
-const AT_ONCE: Partial<Record<Kind, number>> = { expire: 16, sweep: 8 };
+/** The requests that a job runs at the same time; 1 for kinds that are not listed. */
+const CONCURRENCY: Partial<Record<Kind, number>> = { expire: 16, sweep: 8 };
 
-/** A month of a deployment with so many logs: what is there without any, and what each log adds to it. */
+/**
+ * Scales to a month of a deployment of the given size: the empty deployment, plus the share of each
+ * log.
+ */
 export function scale({ active, atRest, empty }: Months, { logs, activeShare }: Size): Month {
   const activeLogs = Math.round(logs * activeShare);
   const parts = [
@@ -61,8 +64,8 @@ export function scale({ active, atRest, empty }: Months, { logs, activeShare }: 
 }
 
 /**
- * What a month costs by {@link PRICES}.
- * @param requestMs milliseconds for which a function waits for each request
+ * The cost of a month at {@link PRICES}.
+ * @param requestMs milliseconds that a function waits for a request
  */
 export function billOf({ work, tableBytes, bucketBytes }: Month, requestMs: number): Bill {
   const { append, ...own } = work;
@@ -90,7 +93,7 @@ export function billOf({ work, tableBytes, bucketBytes }: Month, requestMs: numb
   };
 }
 
-/** In millionths of a dollar. */
+/** Costs in millionths of a dollar. */
 function requestCosts(work: Work): Pick<Bill, 'writes' | 'reads' | 's3' | 'sqs'> {
   const { dynamodb, s3, sqs } = PRICES;
   return {
@@ -101,22 +104,25 @@ function requestCosts(work: Work): Pick<Bill, 'writes' | 'reads' | 's3' | 'sqs'>
   };
 }
 
-/** Read units, those of scans among them. */
+/** All read units, including those of scans. */
 export function allReadUnits({ readUnits, scannedBytes, scans }: Work): number {
   return readUnits + scanUnits(scannedBytes, scans);
 }
 
-/** Listings, and a request more for each thousand keys that they go over. */
+/** All LIST requests: one per listing, and one per thousand listed keys. */
 export function allLists({ lists, listedKeys }: Work): number {
   return lists + listedKeys / KEYS_A_REQUEST;
 }
 
-/** What the function does in its own time, and what it waits for: requests or, where it is held to a pace, that. */
+/**
+ * Gigabyte-seconds of a function: its computing time, plus its waits for requests or for the rate
+ * limiter.
+ */
 function gigabyteSeconds(kind: Kind, work: Work, requestMs: number): number {
   const requests = work.requests + work.scans + work.puts + work.gets + allLists(work) + work.queueRequests;
-  const waits = (requests * requestMs) / (AT_ONCE[kind] ?? 1);
-  const paced = kind === 'expire' ? (work.writeUnits / EXPIRE_WRITE_UNITS) * 1000 : 0;
-  const ms = Math.max(0, work.milliseconds) + Math.max(waits, paced);
+  const waits = (requests * requestMs) / (CONCURRENCY[kind] ?? 1);
+  const limited = kind === 'expire' ? (work.writeUnits / EXPIRE_WRITE_UNITS) * 1000 : 0;
+  const ms = Math.max(0, work.milliseconds) + Math.max(waits, limited);
   const memory = kind === 'stream' || kind === 'sweep' ? MEMORY_MB[kind] : MEMORY_MB.jobs;
   return (ms / 1000) * (memory / 1024);
 }

@@ -20,7 +20,7 @@ import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from '.
 const EVENTUAL: Consistency = { consistent: false };
 const CONSISTENT: Consistency = { consistent: true };
 
-/** What was counted: see {@link Work}. */
+/** Counts of requests and units; see {@link Work}. */
 export interface TableCounts {
   requests: number;
   writeUnits: number;
@@ -30,8 +30,8 @@ export interface TableCounts {
 }
 
 /**
- * Tables in memory that count every request which the DynamoDB adapter would send, and what DynamoDB bills for it. A
- * write whose condition does not hold is billed as any other.
+ * Tables in memory that count the requests of the DynamoDB adapter and the units that DynamoDB
+ * bills. A write with a failed condition is billed like any other write.
  */
 export class BilledLogStore implements LogStore {
   readonly reads = 'tables';
@@ -39,7 +39,7 @@ export class BilledLogStore implements LogStore {
   readonly #inner: MemoryLogStore;
   readonly #onInsert: (entry: Entry) => void;
 
-  /** @param onInsert told of each entry that is written: what the table's stream tells */
+  /** @param onInsert receives each new entry, as the table's stream does */
   constructor(inner: MemoryLogStore, onInsert: (entry: Entry) => void) {
     this.#inner = inner;
     this.#onInsert = onInsert;
@@ -79,7 +79,7 @@ export class BilledLogStore implements LogStore {
 
   async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
     const entry = await this.#inner.newestEntry(log, segment);
-    // DynamoDB bills the whole item, whichever attributes it returns.
+    // DynamoDB bills the whole item for any attributes that it returns.
     const item = entry && (await this.#entryItem(log, entry.position));
     this.#read(item === undefined ? 0 : itemBytes(item), consistency);
     return entry;
@@ -125,7 +125,7 @@ export class BilledLogStore implements LogStore {
     const before = await this.#entryItem(log, position);
     const carried = await this.#inner.completeSnapshot(log, position, root);
     this.#write([changeUnits(before, await this.#entryItem(log, position))]);
-    // Another root stands there: it is read.
+    // The entry carries another root, which the adapter reads.
     if (carried !== root) await this.getEntry(log, position, CONSISTENT);
     return carried;
   }
@@ -249,7 +249,7 @@ export class BilledLogStore implements LogStore {
     this.counts.readUnits += readUnits(bytes, consistency);
   }
 
-  /** One request: a write, or a batch of them. */
+  /** Counts one request with one or several writes. */
   #write(units: readonly number[]): void {
     this.counts.requests++;
     this.counts.writeUnits += units.reduce((sum, each) => sum + each, 0);

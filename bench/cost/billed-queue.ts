@@ -1,7 +1,7 @@
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import type { NewMessage, ReceivedMessage, ReceiveOptions } from '../../src/store/job-queue.ts';
 
-/** A queue in memory that counts requests as SQS does: sends, receives that give something, deletes, and all others. */
+/** A queue in memory that counts requests as SQS bills them, without empty receives. */
 export class BilledQueue extends MemoryJobQueue {
   requests = 0;
 
@@ -12,7 +12,7 @@ export class BilledQueue extends MemoryJobQueue {
 
   override async receive(options: ReceiveOptions): Promise<ReceivedMessage[]> {
     const messages = await super.receive(options);
-    // Lambda's pollers ask empty queues too, however few logs there are: that is not part of any work.
+    // Lambda polls empty queues too. These polls do not depend on the work.
     if (messages.length > 0) this.requests++;
     return messages;
   }

@@ -28,15 +28,16 @@ import { MONTH_DAYS, type UsageModel } from './model.ts';
 import { storedBytes } from './units.ts';
 import { addWork, NO_WORK, type Work } from './work.ts';
 
-/** What work is done for: the application's own appends, and each kind that the functions do. */
+/** The kinds of work: the application's appends, and the work of the functions. */
 export const KINDS = ['append', 'stream', 'snapshot', 'flush', 'archive', 'expire', 'collect', 'sweep'] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** A month of a deployment. */
+/** The work and storage of a deployment in a month. */
 export interface Month {
   readonly work: Readonly<Record<Kind, Work>>;
-  /** Bytes in both tables and in the bucket, on average over the month. */
+  /** Bytes in both tables, on average over the month. */
   readonly tableBytes: number;
+  /** Bytes in the bucket, on average over the month. */
   readonly bucketBytes: number;
 }
 
@@ -44,19 +45,19 @@ const HOUR_MS = 3600 * 1000;
 const DAY_HOURS = 24;
 /** 2026-01-01T00:00:00Z. */
 const START_MS = 1_767_225_600_000;
-/** When work begins, in the morning, and how fast somebody types at most. */
+/** The hour of the first edit of a day, and the least time between edits. */
 const MORNING_HOUR = 8;
 const TYPING_MS = 10_000;
 const FUNCTION_MS = 15 * 60_000;
 const VISIBILITY_MS = 90 * 60_000;
 const SAMPLE_EVERY_DAYS = 5;
-/** DynamoDB takes up to a few days to remove what has expired. */
+/** DynamoDB takes up to a few days to delete expired items. */
 const TTL_EVERY_DAYS = 2;
 const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
 
 /**
- * A deployment in this process, with one log or none, whose clock goes as fast as work is done. The functions are the
- * deployed ones; tables, bucket and queue count what AWS would.
+ * A deployment in this process, with at most one log. It runs the deployed functions on a simulated
+ * clock. The tables, the bucket and the queue count requests and units as AWS does.
  */
 export class Deployment {
   readonly #model: UsageModel;
@@ -111,12 +112,18 @@ export class Deployment {
     await this.#doWork();
   }
 
-  /** Lets days pass, and counts nothing. @param active whether somebody works on the log */
+  /**
+   * Runs days without counting.
+   * @param active whether the log is edited
+   */
   async pass(days: number, active: boolean): Promise<void> {
     for (let day = 0; day < days; day++) await this.#passDay(active);
   }
 
-  /** Lets a month pass. @param active whether somebody works on the log */
+  /**
+   * Runs a month and counts its work.
+   * @param active whether the log is edited
+   */
   async month(active: boolean): Promise<Month> {
     this.#done = noWork();
     const samples: { readonly tableBytes: number; readonly bucketBytes: number }[] = [];
@@ -153,7 +160,7 @@ export class Deployment {
     if (this.#day % TTL_EVERY_DAYS === 0) this.#items.expireNow(this.#nowMs / 1000);
   }
 
-  /** Appends an entry and, where one is due, a snapshot or the end of the segment. */
+  /** Appends an entry. Adds a snapshot or starts a segment if it is due. */
   async #append(): Promise<void> {
     const log = this.#log;
     if (log === undefined) return;
@@ -171,13 +178,14 @@ export class Deployment {
     const condemned = await Array.fromAsync(this.#objects.list(CONDEMNED_PREFIX));
     const { puts } = this.#blobs.usage();
     await this.#during('sweep', () => this.#onSchedule({}, this.#invocation()));
-    // A sweep writes at most one note, for all logs, and nothing else: so that counts as one, however many logs there are.
+    // A sweep writes at most one note, for all logs together. This sets the count to exactly one,
+    // so that it does not grow with the number of logs.
     const notes = 1 + puts - this.#blobs.usage().puts;
     this.#add('sweep', { ...NO_WORK, invocations: 1, listedKeys: condemned.length, puts: notes });
     await this.#doWork();
   }
 
-  /** What the stream brings, and the jobs, one after the other, until nothing is left to do. */
+  /** Routes the new stream records, then runs jobs until the queue is empty. */
   async #doWork(): Promise<void> {
     for (const entry of this.#inserted.splice(0)) await this.#route(entry);
     for (;;) {
@@ -187,7 +195,10 @@ export class Deployment {
     }
   }
 
-  /** An invocation for each record that passes the filter: the most that it can be, since a batch may hold more. */
+  /**
+   * Invokes the stream function once per record, which is the maximum: a batch may have several
+   * records.
+   */
   async #route(entry: Entry): Promise<void> {
     if (entry.type !== RESERVED_TYPES.snapshot && entry.type !== RESERVED_TYPES.endSegment) return;
     const record = toLambdaRecord({
@@ -201,15 +212,15 @@ export class Deployment {
     this.#add('stream', { ...NO_WORK, invocations: 1 });
   }
 
-  /** An invocation for each message. */
+  /** Invokes the jobs function once per message. */
   async #work(message: ReceivedMessage): Promise<void> {
     const { kind } = decodeJob(message.body);
-    if (kind === 'rebuild') throw new Error('nothing asks for a rebuild here');
+    if (kind === 'rebuild') throw new Error('this deployment has no rebuild jobs');
     await this.#during(kind, async () => {
       await this.#onMessages(toSqsEvent([message]), this.#invocation());
       await this.#queue.delete(message.receipt);
     });
-    // With the receive that brought it.
+    // One more request for the receive, which ran before.
     this.#add(kind, { ...NO_WORK, invocations: 1, queueRequests: 1 });
   }
 
@@ -218,7 +229,7 @@ export class Deployment {
     return { awsRequestId: `request-${this.#invocations}`, getRemainingTimeInMillis: () => FUNCTION_MS };
   }
 
-  /** Does work, and adds what it asked for to its kind. */
+  /** Runs work and adds its counts to its kind. */
   async #during<T>(kind: Kind, work: () => Promise<T>): Promise<T> {
     const before = this.#counted();
     const started = performance.now();
@@ -232,7 +243,7 @@ export class Deployment {
     this.#done[kind] = addWork(this.#done[kind], work);
   }
 
-  /** All that was asked for so far. */
+  /** All counts so far. */
   #counted(): Work {
     const { puts, gets, lists } = this.#blobs.usage();
     return { ...NO_WORK, ...this.#tables.counts, puts, gets, lists, queueRequests: this.#queue.requests };
@@ -251,7 +262,7 @@ export class Deployment {
   }
 }
 
-/** Nothing goes wrong here, so whatever does is an error of this program. */
+/** Every failure is an error of this program. */
 function failOnTrouble(event: StreamEvent | JobEvent | SweepEvent): void {
   if ('error' in event) throw event.error;
   if (event.kind === 'job' && (event.result.outcome === 'stopped' || event.result.outcome === 'refused')) {

@@ -9,13 +9,16 @@ import { Random } from '../random.ts';
 import type { UsageModel } from './model.ts';
 
 const COLUMNS = 8;
-/** Rows in which a day's edits lie, as those of a person do. */
+/** The edits of one day are in this number of adjacent rows. */
 const AREA_ROWS = 200;
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
-/** Letters that texts are cut from: too many for compression to find a text again. */
+/**
+ * The texts are parts of a pool of letters. The pool is too large for compression to find
+ * repetitions.
+ */
 const POOL_LETTERS = 1_000_000;
 
-/** What somebody types: rows of texts of random letters, in another area of the sheet each day. */
+/** The edits of a user: rows with random letters, in another area of the sheet each day. */
 export class Edits {
   readonly #model: Pick<UsageModel, 'rows' | 'entryBytes'>;
   readonly #random = new Random(1);
@@ -26,12 +29,12 @@ export class Edits {
     this.#model = model;
   }
 
-  /** Goes to another area. */
+  /** Moves to another area. */
   nextDay(): void {
     this.#area = this.#random.below(Math.max(1, this.#model.rows - AREA_ROWS));
   }
 
-  /** An entry that fills a row, as large as the model says, or a few bytes smaller. */
+  /** An entry that fills a row. It has the size of the model, or is a few bytes smaller. */
   next(): NewEntry {
     const row = this.#area + this.#random.below(Math.min(AREA_ROWS, this.#model.rows));
     let letters = Math.max(0, this.#model.entryBytes - bytesOf(this.#fill(row, 0)));
@@ -58,7 +61,7 @@ function newEntry(edit: SheetEdit): NewEntry {
   return { type: edit.type, version: 1, body: sheetBody(edit) };
 }
 
-/** Bytes of the item that an edit becomes. */
+/** Bytes of an edit's item. */
 function bytesOf(edit: SheetEdit): number {
   const log = parseLogId('00000000-0000-4000-8000-000000000000');
   const body = { format: 'bytes', bytes: encodeBody(sheetBody(edit)) } as const;

@@ -1,27 +1,27 @@
 import type { RetentionPolicy } from '../../src/retention/retention-policy.ts';
 
-/** Days of a month. */
+/** Days in a month. */
 export const MONTH_DAYS = 30;
 
-/** How a log is used that somebody works on, and what the deployment does with it. */
+/** The use of an active log, and the settings of the deployment. */
 export interface UsageModel {
   readonly entriesADay: number;
   /** Bytes of an entry's item, as DynamoDB counts them. */
   readonly entryBytes: number;
-  /** Rows of the sheet that the log's entries edit, each one row. */
+  /** Rows of the sheet. Each entry edits one row. */
   readonly rows: number;
   /** Entries from one snapshot to the next. */
   readonly snapshotEvery: number;
   /** Entries from one segment to the next. */
   readonly segmentEvery: number;
-  /** Days for which the log has been used like this before the month begins. */
+  /** The age of the log in days when the month begins. */
   readonly ageDays: number;
-  /** Hours from one sweep to the next; a whole number of them is a day. */
+  /** Hours from one sweep to the next; a divisor of 24. */
   readonly sweepHours: number;
   readonly policy: RetentionPolicy;
 }
 
-/** Somebody makes fifty edits a day; what is older than a month is archived and leaves the table. */
+/** Fifty edits a day. Entries older than a month are archived and expire. */
 export const DEFAULT_MODEL: UsageModel = {
   entriesADay: 50,
   entryBytes: 500,
@@ -40,8 +40,13 @@ export const DEFAULT_MODEL: UsageModel = {
   },
 };
 
-/** Memory of the functions in megabytes, as the template gives it to them: what a second of them costs goes by it. */
+/**
+ * Memory of the functions in megabytes, as in the template. It determines the price of a second.
+ */
 export const MEMORY_MB = { stream: 256, jobs: 1769, sweep: 1769 };
 
-/** Write units that expiring may spend in a second, as the template has it: it waits for the rest of the time. */
+/**
+ * The most write units per second of expire jobs, as in the template. The rate limiter waits for
+ * the rest.
+ */
 export const EXPIRE_WRITE_UNITS = 100;

@@ -3,17 +3,17 @@ import type { UsageModel } from './model.ts';
 
 const DAY_SECONDS = 24 * 3600;
 
-/** A month of three deployments: of what they ask, everything else follows. */
+/** A month of three deployments, from which all costs follow. */
 export interface Months {
-  /** With one log, on which somebody works every day. */
+  /** One log, edited every day. */
   readonly active: Month;
-  /** With the same log, long after the last edit: whatever becomes of it has become of it. */
+  /** The same log, when nothing is left to archive, expire or collect. */
   readonly atRest: Month;
-  /** With no log at all. */
+  /** No log. */
   readonly empty: Month;
 }
 
-/** Runs them. Counts are the same each time, times are not. */
+/** Runs the three deployments. The counts are the same in every run, the times are not. */
 export async function runMonths(model: UsageModel): Promise<Months> {
   const deployment = new Deployment(model);
   await deployment.createLog();

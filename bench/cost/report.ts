@@ -6,10 +6,10 @@ import { DEFAULT_MODEL, EXPIRE_WRITE_UNITS, MONTH_DAYS, type UsageModel } from '
 import type { Months } from './months.ts';
 import { addWork, type Work } from './work.ts';
 
-/** Numbers of logs for which costs are told. */
+/** Numbers of logs in the report. */
 export const SIZES = [1_000, 100_000, 1_000_000] as const;
 
-/** What the months are told with. */
+/** The assumptions of a report. */
 export interface CostOptions {
   readonly model: UsageModel;
   /** See {@link Size}. */
@@ -18,10 +18,10 @@ export interface CostOptions {
   readonly requestMs: number;
 }
 
-/** What `docs/operations.md` tells. */
+/** The assumptions in `docs/operations.md`. */
 export const DEFAULT_OPTIONS: CostOptions = { model: DEFAULT_MODEL, activeShare: 0.05, requestMs: 5 };
 
-/** What a deployment of one size costs a month. */
+/** The cost of a deployment of one size per month. */
 export interface Cost extends Size {
   /** US dollars. */
   readonly bill: Bill;
@@ -38,14 +38,17 @@ const NAMES: Readonly<Record<Kind, string>> = {
   sweep: 'active log: its part in sweeps',
 };
 
-/** What deployments of all {@link SIZES} cost a month. */
+/** The costs of deployments of all {@link SIZES}. */
 export function costsOf(months: Months, { activeShare, requestMs }: CostOptions): Cost[] {
   return SIZES.map((logs) => {
     return { logs, activeShare, bill: billOf(scale(months, { logs, activeShare }), requestMs) };
   });
 }
 
-/** What was counted: for one log each, and for a deployment without logs. The same in every run. */
+/**
+ * The counts for an active log, a log at rest and an empty deployment. They are the same in every
+ * run.
+ */
 export function requestTable({ active, atRest, empty }: Months): Table {
   const rows: [string, Work][] = KINDS.map((kind) => [NAMES[kind], addWork(active.work[kind], empty.work[kind], -1)]);
   rows.push(['log at rest: its part in sweeps', addWork(atRest.work.sweep, empty.work.sweep, -1)]);
@@ -73,7 +76,7 @@ export function requestTable({ active, atRest, empty }: Months): Table {
   };
 }
 
-/** What it costs. All but Lambda's time, and so the total, is the same in every run. */
+/** The costs. Only Lambda's time, and with it the total, differs from run to run. */
 export function costTable(costs: readonly Cost[]): Table {
   return {
     title: 'Costs in US dollars a month',
@@ -99,7 +102,7 @@ export function costTable(costs: readonly Cost[]): Table {
   };
 }
 
-/** All of it in Markdown, as `docs/operations.md` has it. */
+/** The whole report in Markdown, as in `docs/operations.md`. */
 export function costReport(months: Months, options: CostOptions): string {
   const tables = [requestTable(months), costTable(costsOf(months, options))].map(markdownTable);
   return [describeModel(months, options), ...tables, describePrices(options)].join('\n\n');

@@ -2,43 +2,45 @@ import type { StoredItem } from '../../src/log/attribute.ts';
 import { itemBytes, writeUnits } from '../../src/log/item-size.ts';
 
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
-/** Bytes for one read unit. */
+/** Bytes of one read unit. */
 const READ_UNIT_BYTES = 4096;
-/** Bytes of items that one page of a query or scan goes over. */
+/** Bytes of items that one page of a query or scan reads. */
 export const PAGE_BYTES = 2 ** 20;
-/** What DynamoDB stores, and bills, beside the bytes of each item. */
+/** Bytes that DynamoDB stores and bills in addition for each item. */
 const ITEM_OVERHEAD_BYTES = 100;
 
-/** What reading so many bytes in one request costs: a unit for each 4 KB that are begun, and half of that if eventually consistent. */
+/**
+ * Read units of one request: one unit per started 4 KB, and half of that if eventually consistent.
+ */
 export function readUnits(bytes: number, { consistent }: { readonly consistent: boolean }): number {
   const units = Math.max(1, Math.ceil(bytes / READ_UNIT_BYTES));
   return consistent ? units : units / 2;
 }
 
-/** What scanning so many bytes in so many requests costs at least: scans are eventually consistent. */
+/** The least read units of eventually consistent scans of `bytes` bytes in `requests` requests. */
 export function scanUnits(bytes: number, requests: number): number {
   return Math.max(requests, bytes / READ_UNIT_BYTES) / 2;
 }
 
 /**
- * What one write costs: by the item as it was or as it becomes, whichever is larger, and a unit where there is none
- * before and after.
+ * Write units of one write: those of the larger of the old and the new item. A write without an
+ * item costs one unit.
  */
 export function changeUnits(before: StoredItem | undefined, after: StoredItem | undefined): number {
   return Math.max(1, before === undefined ? 0 : writeUnits(before), after === undefined ? 0 : writeUnits(after));
 }
 
-/** In a transaction everything costs twice as much. */
+/** Write units of a transaction: twice those of its writes. */
 export function transactionUnits(units: readonly number[]): number {
   return units.reduce((sum, each) => sum + 2 * each, 0);
 }
 
-/** What items take in a table, as it is billed. */
+/** The billed bytes of items in a table. */
 export function storedBytes(items: readonly StoredItem[]): number {
   return items.reduce((sum, item) => sum + itemBytes(item) + ITEM_OVERHEAD_BYTES, 0);
 }
 
-/** Items in pages of a megabyte. There is one at least, be it empty. */
+/** Splits items into pages of at most a mebibyte. Without items there is one empty page. */
 export function pagesOf(items: readonly StoredItem[]): { readonly items: StoredItem[]; readonly bytes: number }[] {
   let page: { items: StoredItem[]; bytes: number } = { items: [], bytes: 0 };
   const pages = [page];

@@ -1,24 +1,24 @@
-/** What some work asked of AWS, as it is counted there. Everything in it can be added up and multiplied. */
+/** Counts of the requests and units of some work. All counts can be added and multiplied. */
 export interface Work {
-  /** Times that a Lambda function is invoked for it. */
+  /** Invocations of Lambda functions. */
   readonly invocations: number;
-  /** Milliseconds that it took in this process, where no request takes any time. */
+  /** Computing time in this process, in milliseconds. Requests take no time here. */
   readonly milliseconds: number;
-  /** Requests to DynamoDB, without those of scans. */
+  /** Requests to DynamoDB, without scans. */
   readonly requests: number;
   readonly writeUnits: number;
-  /** Without those of scans. */
+  /** Read units, without scans. */
   readonly readUnits: number;
-  /** Pages of scans. */
+  /** Requests of scans. */
   readonly scans: number;
-  /** Bytes of items that scans went over: what they cost goes by the table's size, not by a log's. */
+  /** Bytes of items that scans read. Their cost depends on the size of the table. */
   readonly scannedBytes: number;
   readonly puts: number;
   readonly gets: number;
   readonly lists: number;
-  /** Keys that a listing goes over for all logs together: each thousand is a request more. */
+  /** Keys in listings of all logs. Every thousand keys is another request. */
   readonly listedKeys: number;
-  /** Messages sent, receives and deletes. */
+  /** Sends, receives and deletes. */
   readonly queueRequests: number;
 }
 
@@ -37,7 +37,7 @@ export const NO_WORK: Work = {
   queueRequests: 0,
 };
 
-/** Two works together, or the second one `times` so often: -1 takes it away. */
+/** Adds `other` to `work`, `times` times; -1 subtracts it. */
 export function addWork(work: Work, other: Work, times = 1): Work {
   const add = (name: keyof Work): number => work[name] + times * other[name];
   return {
@@ -56,7 +56,7 @@ export function addWork(work: Work, other: Work, times = 1): Work {
   };
 }
 
-/** All of them together. */
+/** The sum of all counts. */
 export function sumWork(works: Iterable<Work>): Work {
   let sum = NO_WORK;
   for (const work of works) sum = addWork(sum, work);

@@ -6,7 +6,9 @@ import type { System, Usage } from './system.ts';
 
 type Rows = CellValue[][];
 
-/** The whole state as JSON, an array of rows, through gzip in its default setting. */
+/**
+ * Stores the whole state as JSON, an array of rows, compressed by gzip with its default settings.
+ */
 export const jsonGzip: System = {
   async full(directory, pages) {
     const rows: Rows = [];

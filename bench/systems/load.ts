@@ -1,6 +1,6 @@
 import type { System, SystemName } from './system.ts';
 
-/** Imports one system and nothing of the others, so that each process's memory is its own. */
+/** Imports one system only, since the modules of others would add to the memory of the process. */
 export async function loadSystem(name: SystemName): Promise<System> {
   switch (name) {
     case 'logfold':

@@ -20,7 +20,7 @@ import type { System, Usage } from './system.ts';
 
 const LOG = parseLogId('eb789ff7-5ac5-487f-8325-2ca4eae84208');
 
-/** The engine of this project, by its public functions, on a directory as blob store. */
+/** The public functions of logfold, with a directory as blob store. */
 export const logfold: System = {
   async full(directory, pages) {
     const { blobs, nodes } = openStore(directory);
@@ -46,13 +46,16 @@ export const logfold: System = {
   },
 };
 
-/** A fresh reader or writer: nothing is in its memory yet. */
+/** Opens the store with an empty cache. */
 export function openStore(directory: string): { readonly blobs: MeteredBlobStore; readonly nodes: NodeStore } {
   const blobs = new MeteredBlobStore(new FilesystemBlobStore(directory, { fsync: false }));
   return { blobs, nodes: new NodeStore(chunkStore(blobs, LOG), nativePlatform, { where: { log: LOG } }) };
 }
 
-/** The newest root. Where it lies is what a Snapshot entry says; a file stands for that, and counts as no request. */
+/**
+ * Reads the newest root. A file replaces the Snapshot entry that names the root, and does not count
+ * as a request.
+ */
 export async function readRoot(directory: string, blobs: MeteredBlobStore): Promise<Root> {
   const [position = '', key = ''] = (await readFile(entryPath(directory), 'utf8')).split(' ');
   return loadRoot({ blobs, platform: nativePlatform }, { log: LOG, position: parsePosition(position) }, { key });
@@ -69,8 +72,8 @@ async function fold(nodes: NodeStore, draft: Draft, pages: Iterable<readonly Cel
   let end: Position = { segment: 0, entry: 0 };
   for (const page of pages) {
     for (const entry of page) {
-      const waiting = spreadsheet.fold(draft, entry);
-      if (waiting !== undefined) await waiting;
+      const folding = spreadsheet.fold(draft, entry);
+      if (folding !== undefined) await folding;
       end = entry.position;
     }
     await keepBounded(draft);
@@ -79,8 +82,8 @@ async function fold(nodes: NodeStore, draft: Draft, pages: Iterable<readonly Cel
 }
 
 /**
- * Writes chunks and root, and settles where that is due, as the jobs of a deployment do. The root is an object here,
- * however small, so that it is counted.
+ * Writes chunks and the root, and flushes the state if a flush is due, as the jobs of a deployment
+ * do. Even a small root is an object here, so that it is counted.
  */
 async function write(directory: string, blobs: MeteredBlobStore, { nodes, draft, end }: Folded): Promise<Usage> {
   const state = await draft.state({ savesEarly: true });
@@ -88,9 +91,9 @@ async function write(directory: string, blobs: MeteredBlobStore, { nodes, draft,
   const position = { segment: end.segment, entry: end.entry + 1 };
   await writeRoot(directory, blobs, position, state);
   if (flushDue(state) !== undefined) {
-    const settled = await flushState(nodes, state);
-    await saveState(nodes, settled);
-    await writeRoot(directory, blobs, position, settled);
+    const flushed = await flushState(nodes, state);
+    await saveState(nodes, flushed);
+    await writeRoot(directory, blobs, position, flushed);
   }
   const { gets, puts, bytesWritten } = blobs.usage();
   return { bytes: bytesWritten, objects: puts, requests: gets + puts };

@@ -4,25 +4,25 @@ import { DatabaseSync } from 'node:sqlite';
 import type { CellEntry, Rectangle, SheetCell } from '../workload.ts';
 import type { System, Usage } from './system.ts';
 
-/** Nothing that costs time for the sake of safety. */
+/** Settings for speed, without crash safety. */
 const SETTINGS = `
   PRAGMA journal_mode = OFF;
   PRAGMA synchronous = OFF;
   PRAGMA locking_mode = EXCLUSIVE;
   PRAGMA temp_store = MEMORY`;
 /**
- * For the first snapshot also a page cache that holds all of a million cells: in random order it halves the time. A few
- * edits are quicker without one.
+ * The first snapshot also gets a page cache for a million cells, which halves the time for cells in
+ * random order. A few edits are faster without the cache.
  */
 const SCHEMA = `
   PRAGMA cache_size = -262144;
   CREATE TABLE cells (key INTEGER PRIMARY KEY, value)`;
-/** Columns of a row that a key has room for. */
+/** The most columns of a row. */
 const ROW_SPAN = 128;
 
 /**
- * SQLite on its fast path: cells under an integer primary key, prepared upserts in one transaction on a working
- * database, `VACUUM INTO` as the snapshot.
+ * SQLite on its fast path: cells with an integer primary key, and prepared upserts in one
+ * transaction on a working database. `VACUUM INTO` writes the snapshot.
  */
 export const sqlite: System = {
   async full(directory, pages) {
@@ -39,7 +39,7 @@ export const sqlite: System = {
     const cells = readCells(database, rectangle);
     database.close();
     const { size } = await stat(path);
-    // Whoever reads a database that lies in an object store fetches all of it first.
+    // A reader of a database in an object store fetches the whole database first.
     return { cells, usage: { bytes: size, objects: 1, requests: 1 } };
   },
 };

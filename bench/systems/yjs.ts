@@ -4,7 +4,10 @@ import { applyUpdate, Doc, encodeStateAsUpdate } from 'yjs';
 import type { CellEntry, CellValue, SheetCell } from '../workload.ts';
 import type { System, Usage } from './system.ts';
 
-/** A shared document with one map of cells, edited in one transaction; `encodeStateAsUpdate` is the snapshot. */
+/**
+ * A shared document with one map of cells, edited in one transaction. `encodeStateAsUpdate` writes
+ * the snapshot.
+ */
 export const yjs: System = {
   async full(directory, pages) {
     const document = new Doc();

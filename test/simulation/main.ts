@@ -6,22 +6,22 @@ import { SingleBar } from 'cli-progress';
 import { parse } from '../../src/cli/command.ts';
 import { runHistory } from '../support/history.ts';
 
-/** Histories that one process is given at once. */
+/** The histories that the parent sends to a process together. */
 const GROUP = 20;
 
-/** What a process says after each history: the seed, and what was found wrong. */
-interface Told {
+/** The message of a process after each history. */
+interface Finished {
   readonly seed: number;
   readonly failure: string | undefined;
 }
 
 const program = new Command('npm run simulate --')
-  .description('Runs simulated histories, each decided by a seed, and prints the seeds of those that end wrong.')
-  .option('--histories <n>', 'how many', parse.count, 1000)
+  .description('Runs simulated histories, each determined by a seed, and prints the seeds of failed histories.')
+  .option('--histories <n>', 'number of histories', parse.count, 1000)
   .option('--from <seed>', 'the first seed', parse.count, 1)
-  .option('--seed <seed>', 'only this one, in this process', parse.count)
-  .option('--processes <n>', 'processes at once', parse.count, availableParallelism())
-  .option('--stop', 'end with the first that goes wrong', false)
+  .option('--seed <seed>', 'run only this history, in this process', parse.count)
+  .option('--processes <n>', 'number of processes', parse.count, availableParallelism())
+  .option('--stop', 'stop at the first failure', false)
   .addOption(new Option('--child').hideHelp().default(false))
   .showHelpAfterError('(add --help for the options)')
   .action(async (options) => {
@@ -50,7 +50,7 @@ async function runAll({ histories, from, processes, stop }: Runs): Promise<void>
   });
   bar.start(histories, 0);
   const started = performance.now();
-  const failures: Told[] = [];
+  const failures: Finished[] = [];
   const end = from + histories;
   let next = from;
   let done = 0;
@@ -66,13 +66,15 @@ async function runAll({ histories, from, processes, stop }: Runs): Promise<void>
         child.send({ from: next, to });
         next = to;
       };
-      child.on('message', (told: Told | 'idle') => {
-        if (told === 'idle') return give();
+      child.on('message', (message: Finished | 'idle') => {
+        if (message === 'idle') return give();
         bar.update(++done);
-        if (told.failure !== undefined) failures.push(told);
+        if (message.failure !== undefined) failures.push(message);
       });
       child.on('error', reject);
-      child.on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`a process ended with code ${code}`))));
+      child.on('exit', (code) =>
+        code === 0 ? resolve() : reject(new Error(`a process ended with exit code ${code}`)),
+      );
     });
   await Promise.all(Array.from({ length: processes }, run));
   bar.stop();
@@ -80,14 +82,14 @@ async function runAll({ histories, from, processes, stop }: Runs): Promise<void>
   for (const { failure } of failures) process.stdout.write(`${failure}\n\n`);
   const seconds = Math.round((performance.now() - started) / 1000);
   const seeds = failures.length === 0 ? '' : `: seeds ${failures.map(({ seed }) => seed).join(', ')}`;
-  process.stdout.write(`${done} histories in ${seconds} s, ${failures.length} went wrong${seeds}\n`);
+  process.stdout.write(`${done} histories in ${seconds} s, ${failures.length} failed${seeds}\n`);
   if (failures.length > 0) process.exitCode = 1;
 }
 
-/** Runs what it is given, until the parent has no more. */
+/** Runs the histories that the parent sends, until the parent disconnects. */
 function listen(): void {
-  const tell = (told: Told | 'idle'): void => {
-    process.send?.(told);
+  const send = (message: Finished | 'idle'): void => {
+    process.send?.(message);
   };
   process.on('message', async ({ from, to }: { readonly from: number; readonly to: number }) => {
     for (let seed = from; seed < to; seed++) {
@@ -95,11 +97,11 @@ function listen(): void {
         () => undefined,
         (error: unknown) => (error instanceof Error ? error.message : String(error)),
       );
-      tell({ seed, failure });
+      send({ seed, failure });
     }
-    tell('idle');
+    send('idle');
   });
-  tell('idle');
+  send('idle');
 }
 
 await program.parseAsync();

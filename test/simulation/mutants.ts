@@ -1,16 +1,19 @@
 /** A fault that is planted into a copy of the sources. */
 export interface Mutant {
   readonly name: string;
-  /** What it does wrong. */
+  /** The wrong behaviour. */
   readonly fault: string;
-  /** The test file that finds it, relative to the repository. The simulation finds it if this is absent. */
+  /**
+   * The test file that finds the fault, relative to the repository. If absent, the simulation finds
+   * it.
+   */
   readonly test?: string;
-  /** The vitest project that runs the test. Every project that has the test runs it if this is absent. */
+  /** The vitest project that runs the test. If absent, every project with the test runs it. */
   readonly project?: 'sources' | 'bundles';
   readonly edits: readonly {
-    /** Relative to `src`. */
+    /** The source file, relative to `src`. */
     readonly file: string;
-    /** Occurs exactly once in the file. */
+    /** Must occur exactly once in the file. */
     readonly from: string;
     readonly to: string;
   }[];
@@ -20,7 +23,7 @@ export interface Mutant {
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'last-snapshot-before-root',
-    fault: 'Last Snapshot is moved before the Snapshot entry carries its root',
+    fault: 'Last Snapshot moves before the Snapshot entry carries its root',
     edits: [
       {
         file: 'workers/snapshot/build-snapshot.ts',
@@ -31,7 +34,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'root-before-chunks',
-    fault: 'a snapshot is completed without waiting for its chunks to be written',
+    fault: 'a snapshot is completed before its chunks are written',
     edits: [
       {
         file: 'tree/node-store.ts',
@@ -42,7 +45,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'foreign-chunk',
-    fault: 'a chunk is not written where another log has one of the same content',
+    fault: 'a chunk is not written if another log has an equal chunk',
     edits: [
       {
         file: 'snapshot/snapshots.ts',
@@ -57,7 +60,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'other-reducer',
-    fault: 'a new version of the reducer goes on from snapshots of the old one',
+    fault: 'a new reducer version continues from snapshots of the old version',
     edits: [
       {
         file: 'snapshot/build.ts',
@@ -68,7 +71,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'stop-on-trouble',
-    fault: 'a store that is out of reach stops the log, as if something were wrong with it',
+    fault: 'an unreachable store stops the log, as an error in the log does',
     edits: [
       {
         file: 'workers/snapshot/stop-guard.ts',
@@ -90,7 +93,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'blind-sweep',
-    fault: 'the sweep does not look for Snapshot entries that nobody completed',
+    fault: 'the sweep does not look for pending snapshots',
     edits: [
       {
         file: 'workers/sweep/pending-snapshots.ts',
@@ -101,7 +104,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'expire-uncovered',
-    fault: 'segments leave the table although no snapshot covers them yet',
+    fault: 'segments expire before they are covered',
     edits: [
       {
         file: 'retention/retention-policy.ts',
@@ -112,7 +115,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'expire-before-archive',
-    fault: 'segments leave the table before their archive is written and verified',
+    fault: 'segments expire before their archive is written and verified',
     edits: [
       {
         file: 'retention/retention-policy.ts',
@@ -133,7 +136,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'archive-not-read-back',
-    fault: 'an archive is named on its segment without having been read back, and an entry in it is altered',
+    fault: 'an archive with an altered entry is named on its segment without verification',
     edits: [
       {
         file: 'workers/retention/archive-segment.ts',
@@ -161,12 +164,12 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'gaps-unseen',
-    fault: 'readers do not look into the archive for what is missing between entries in the table',
+    fault: 'readers do not look into the archive for missing entries between entries in the table',
     edits: [{ file: 'archive/archived-log-store.ts', from: 'if (number !== next) {', to: 'if (number < next) {' }],
   },
   {
     name: 'late-stamps',
-    fault: 'an expire job goes on after its segment was restored or its expiry taken back',
+    fault: 'an expire job continues after its segment was restored or its expiry undone',
     edits: [
       {
         file: 'workers/retention/expire-segment.ts',
@@ -182,7 +185,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'expired-before-stamped',
-    fault: 'a segment is said to have expired before its entries have',
+    fault: 'a segment is marked as expired before its entries are',
     edits: [
       {
         file: 'workers/retention/expire-segment.ts',
@@ -193,7 +196,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'collect-without-grace',
-    fault: 'unreachable objects are removed immediately, although a worker may be writing them',
+    fault: 'unreachable objects are removed immediately, even if a build is writing them',
     edits: [
       {
         file: 'workers/gc/reaper.ts',
@@ -209,7 +212,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'collect-below-progress',
-    fault: 'the chunks of builds that are under way are collected',
+    fault: 'the chunks of running builds are collected',
     edits: [
       {
         file: 'workers/gc/collect.ts',
@@ -251,8 +254,8 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'collect-turn-forgets',
-    fault: 'a continuation of a collection forgets the objects that earlier runs condemned',
+    name: 'collect-run-forgets',
+    fault: 'a run of a collection forgets the objects that earlier runs condemned',
     edits: [
       {
         file: 'workers/gc/collection-record.ts',
@@ -263,7 +266,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'debris-left',
-    fault: 'the objects of a crashed archive job are never collected',
+    fault: 'the remains of a crashed archive job are never collected',
     edits: [
       {
         file: 'workers/gc/collect.ts',
@@ -274,7 +277,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'uploads-left',
-    fault: 'uploads that were never finished are not given up',
+    fault: 'unfinished uploads are not aborted',
     edits: [{ file: 'workers/gc/collect.ts', from: '    if (!dry) await deps.blobs.abort(upload);\n', to: '' }],
   },
   {
@@ -290,7 +293,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'equal-entry-taken',
-    fault: 'a client takes any equal entry that it finds at its position for its own',
+    fault: 'a client takes any equal entry at its position for its own',
     edits: [
       {
         file: 'log/item-codec.ts',
@@ -305,7 +308,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'own-entry-unknown',
-    fault: 'a client whose request was sent again does not recognize the entry that the first sending wrote',
+    fault: 'a client that repeats a request does not recognize the entry that its first attempt wrote',
     edits: [
       {
         file: 'log/item-codec.ts',
@@ -327,7 +330,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'frozen-snapshot-lost',
-    fault: 'a rebuild leaves the snapshot of an archived segment incomplete if its chunks are no longer made',
+    fault: 'a rebuild leaves the snapshot of an archived segment incomplete if its chunks are no longer produced',
     test: 'test/unit/rebuild-worker.test.ts',
     edits: [
       {
@@ -339,7 +342,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'addon-decodes',
-    fault: 'bodies are read with msgpackr, which keeps a byte order mark only if its native addon is there',
+    fault: 'bodies are read with msgpackr, which keeps a byte order mark only with its native addon',
     test: 'test/property/text.test.ts',
     project: 'bundles',
     edits: [
@@ -357,13 +360,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'last-root-unverified',
-    fault: 'verify does not look at the entry that Last Snapshot names if that carries no root',
+    fault: 'verify does not look at the entry that Last Snapshot names if that entry carries no root',
     test: 'test/unit/verify.test.ts',
     edits: [{ file: 'workers/inspect/verify.ts', from: '    await this.#last(segment);\n', to: '    this.#last;\n' }],
   },
   {
     name: 'meta-not-copied',
-    fault: 'the metadata record of a draft keeps the objects of the reducer themselves',
+    fault: "the metadata record of a draft keeps the reducer's own objects",
     test: 'test/property/reducers.test.ts',
     edits: [
       {
@@ -390,7 +393,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'weights-wait',
-    fault: 'edits wait though they have weights, which are lost then',
+    fault: 'edits with weights are buffered, which loses the weights',
     test: 'test/property/reducers.test.ts',
     edits: [
       { file: 'state/edited-map.ts', from: 'asked.buffers === true && !weighted', to: 'asked.buffers === true' },
@@ -405,7 +408,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'any-weight',
-    fault: 'a draft takes any number for a weight',
+    fault: 'a draft accepts any number as a weight',
     test: 'test/unit/draft.test.ts',
     edits: [
       {
@@ -417,7 +420,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'value-over-limit',
-    fault: 'a draft takes values that fit into no chunk',
+    fault: 'a draft accepts values that do not fit into a chunk',
     test: 'test/unit/draft.test.ts',
     edits: [
       { file: 'tree/batch.ts', from: '      if (length > MAX_CHUNK_BYTES) this.#refuse(start, length);\n', to: '' },
@@ -425,13 +428,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'root-not-read-back',
-    fault: 'a root is published without having been read back',
+    fault: 'a root is published without a test that it can be read',
     test: 'test/unit/root.test.ts',
     edits: [{ file: 'snapshot/root.ts', from: '    requireReadable(platform, root, encoded);\n', to: '' }],
   },
   {
     name: 'replay-past-difference',
-    fault: 'a replay goes on from a snapshot that differs from the fold',
+    fault: 'a replay continues from a snapshot that differs from the fold',
     test: 'test/unit/replay-turns.test.ts',
     edits: [
       {
@@ -443,7 +446,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'advice-with-wrong-option',
-    fault: 'advice names an option that its command does not have',
+    fault: 'an advice names an option that its command does not have',
     test: 'test/unit/advice.test.ts',
     edits: [
       {

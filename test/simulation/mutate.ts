@@ -10,7 +10,7 @@ import { MUTANTS, type Mutant } from './mutants.ts';
 import { plant } from './plant.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-/** The parts of the repository that the simulation or a test may need. */
+/** The parts of the repository that the simulation and the tests need. */
 const PARTS = [
   'src',
   'handlers',
@@ -23,34 +23,34 @@ const PARTS = [
   'package.json',
   'vitest.config.ts',
 ];
-/** The part of vitest's report in JSON that is read here. */
+/** The used part of vitest's JSON report. */
 const reportSchema = z.object({
   testResults: z.array(z.object({ assertionResults: z.array(z.object({ fullName: z.string(), status: z.string() })) })),
 });
 
-/** What a process printed. */
+/** The output and duration of a process. */
 interface Output {
   readonly printed: string;
-  readonly troubles: string;
+  readonly errors: string;
   readonly seconds: number;
 }
 
-/** What became of one mutant. */
+/** The result for one mutant. */
 interface Trial {
   readonly found: boolean;
   readonly seconds: number;
-  /** The simulation's line about the first history that failed, or the titles of the tests that failed. */
-  readonly told: string;
+  /** The simulation's line about the first failed history, or the titles of the failed tests. */
+  readonly detail: string;
 }
 
 const program = new Command('npm run simulate:mutants --')
   .description(
-    'Plants one fault after the other into a copy of the sources. Runs the simulation, or the test that the fault names, ' +
-      'and fails if that does not find the fault.',
+    'Plants each fault into a copy of the sources. Runs the simulation, or the test that the fault names, ' +
+      'and fails if a fault is not found.',
   )
-  .argument('[mutants...]', 'only these, by name')
-  .option('--histories <n>', 'how many histories the simulation may take for each', parse.count, 2000)
-  .option('--list', 'print them, and run nothing', false)
+  .argument('[mutants...]', 'run only these')
+  .option('--histories <n>', 'most histories per fault', parse.count, 2000)
+  .option('--list', 'list the faults and exit', false)
   .showHelpAfterError('(add --help for the options)')
   .action(async (names, { histories, list }) => {
     for (const name of names) {
@@ -66,9 +66,9 @@ const program = new Command('npm run simulate:mutants --')
     let missed = 0;
     for (const [i, mutant] of chosen.entries()) {
       process.stderr.write(`${i + 1} of ${chosen.length}: ${mutant.name}\n`);
-      const { found, seconds, told } = await tryMutant(mutant, histories);
+      const { found, seconds, detail } = await tryMutant(mutant, histories);
       if (!found) missed++;
-      process.stdout.write(`${found ? 'found' : 'MISSED'}  ${mutant.name}  (${seconds} s)  ${told}\n`);
+      process.stdout.write(`${found ? 'found' : 'MISSED'}  ${mutant.name}  (${seconds} s)  ${detail}\n`);
     }
     process.stdout.write(`${chosen.length - missed} of ${chosen.length} planted faults were found\n`);
     if (missed > 0) process.exitCode = 1;
@@ -91,27 +91,27 @@ async function tryMutant(mutant: Mutant, histories: number): Promise<Trial> {
 
 async function simulate(directory: string, histories: number): Promise<Trial> {
   const words = ['test/simulation/main.ts', '--histories', String(histories), '--stop'];
-  const { printed, troubles, seconds } = await run(directory, words);
+  const { printed, errors, seconds } = await run(directory, words);
   const [first] = /^seed \d+: .*/m.exec(printed) ?? [];
   const [last] = /^\d+ histories in .*/m.exec(printed) ?? [];
-  // A copy that does not run proves nothing.
-  if (last === undefined) throw new Error(`the copy does not run: ${troubles.slice(-2000)}`);
-  return { found: first !== undefined, seconds, told: first ?? last };
+  // No result line means that the copy does not run.
+  if (last === undefined) throw new Error(`the copy does not run: ${errors.slice(-2000)}`);
+  return { found: first !== undefined, seconds, detail: first ?? last };
 }
 
 async function runTest(directory: string, { test = '', project }: Mutant): Promise<Trial> {
   const words = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', test];
   // The project 'unit' runs tests of 'sources' again.
   words.push('--project', project ?? '!unit');
-  const { printed, troubles, seconds } = await run(directory, words);
+  const { printed, errors, seconds } = await run(directory, words);
   const [json] = /^\{"num.*$/m.exec(printed) ?? [];
   const tests =
     json === undefined ? [] : reportSchema.parse(JSON.parse(json)).testResults.flatMap((file) => file.assertionResults);
-  // A test file that does not load has no tests, and proves nothing.
-  if (tests.length === 0) throw new Error(`the copy does not run: ${printed.slice(0, 2000)}${troubles.slice(-2000)}`);
+  // A report without tests means that the test file does not load.
+  if (tests.length === 0) throw new Error(`the copy does not run: ${printed.slice(0, 2000)}${errors.slice(-2000)}`);
   const failed = tests.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
-  const told = failed.length > 0 ? failed.join('; ') : `${tests.length} tests passed`;
-  return { found: failed.length > 0, seconds, told };
+  const detail = failed.length > 0 ? failed.join('; ') : `${tests.length} tests passed`;
+  return { found: failed.length > 0, seconds, detail };
 }
 
 async function run(directory: string, words: readonly string[]): Promise<Output> {
@@ -121,15 +121,15 @@ async function run(directory: string, words: readonly string[]): Promise<Output>
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     printed += text;
   });
-  let troubles = '';
+  let errors = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    troubles += text;
+    errors += text;
   });
   await new Promise((resolve, reject) => {
     child.on('error', reject);
     child.on('close', resolve);
   });
-  return { printed, troubles, seconds: Math.round((performance.now() - started) / 1000) };
+  return { printed, errors, seconds: Math.round((performance.now() - started) / 1000) };
 }
 
 await program.parseAsync();

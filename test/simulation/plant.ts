@@ -1,8 +1,8 @@
 import type { Mutant } from './mutants.ts';
 
 /**
- * A source file with a fault in it.
- * @throws Error where the place is not there exactly once: the sources have changed, and the mutant has to follow
+ * Plants a fault into a source file.
+ * @throws Error if the file does not contain the text exactly once; then the mutant must be updated
  */
 export function plant(source: string, { file, from, to }: Mutant['edits'][number]): string {
   const parts = source.split(from);

@@ -3,34 +3,37 @@ import { runHistory } from '../support/history.ts';
 
 const HISTORIES = Number(process.env.LOGFOLD_HISTORIES);
 const GROUP = Math.min(20, HISTORIES);
-/** In fewer histories not every kind of thing happens. */
+/** With fewer histories, some kinds of events do not occur. */
 const ENOUGH = 500;
 
-/** A failed history prints its seed: `npm run simulate -- --seed 17` runs that one alone, and so does this with SEED=17. */
-const asked = process.env.SEED;
+/**
+ * A failed history prints its seed. `npm run simulate -- --seed 17` repeats it, as does this test
+ * with SEED=17.
+ */
+const onlySeed = process.env.SEED;
 const groups =
-  asked === undefined
+  onlySeed === undefined
     ? Array.from({ length: HISTORIES / GROUP }, (_, i) => ({ from: i * GROUP + 1, to: (i + 1) * GROUP }))
-    : [{ from: Number(asked), to: Number(asked) }];
+    : [{ from: Number(onlySeed), to: Number(onlySeed) }];
 
-/** How often each kind of thing happened in all histories. */
+/** How often each kind of event occurred in all histories. */
 const happened = new Map<string, number>();
 
-describe('logs, a stream and workers that fail in every way', () => {
+describe('simulated histories', () => {
   test.each(groups)(
-    'histories $from to $to end with snapshots that are the plain folds of their logs',
+    '$from to $to end with snapshots that equal plain folds of their logs',
     { tags: ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8'] },
     async ({ from, to }) => {
       for (let seed = from; seed <= to; seed++) count(await runHistory(seed));
     },
   );
 
-  test('a seed gives the same history again, step for step', async () => {
+  test('are the same in every step for the same seed', async () => {
     for (const { from } of groups.slice(0, 3)) expect(await runHistory(from)).toEqual(await runHistory(from));
   });
 
-  if (asked === undefined && HISTORIES >= ENOUGH) {
-    test('every kind of fault, poison and outcome occurs in them', { tags: ['I5'] }, () => {
+  if (onlySeed === undefined && HISTORIES >= ENOUGH) {
+    test('contain every kind of fault, poison and outcome', { tags: ['I5'] }, () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
       const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'twin', 'equal'];
       const outcomes = ['built', 'progress', 'present', 'stopped', 'flushed', 'empty', 'passed', 'foreign', 'due'];

@@ -20,7 +20,7 @@ import { readTemplate } from '../support/template.ts';
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };
 
-/** An item of so many bytes. */
+/** An item of `bytes` bytes. */
 function itemOf(bytes: number): Item {
   return { B: { B: new Uint8Array(bytes - 1) } };
 }
@@ -55,17 +55,17 @@ describe('a read costs', () => {
     [4096, 1],
     [4097, 2],
     [40_960, 10],
-  ])('for %i bytes %i units, or half of that', (bytes, units) => {
+  ])('for %i bytes %i units, or half of that if eventually consistent', (bytes, units) => {
     expect(readUnits(bytes, CONSISTENT)).toBe(units);
     expect(readUnits(bytes, EVENTUAL)).toBe(units / 2);
   });
 
-  test('in a scan by all that it goes over, and half a unit a request at least', () => {
+  test('half a unit per 4 KB in a scan, and at least half a unit per request', () => {
     expect(scanUnits(0, 8)).toBe(4);
     expect(scanUnits(4096 * 100, 8)).toBe(50);
   });
 
-  test('by pages of a megabyte', () => {
+  test('units by pages of a mebibyte', () => {
     const items = Array.from({ length: 11 }, () => itemOf(100_000));
     expect(pagesOf(items).map(({ items: page, bytes }) => [page.length, bytes])).toEqual([
       [10, 1_000_000],
@@ -93,11 +93,11 @@ describe('a write costs', () => {
   });
 });
 
-test('what is stored has a hundred bytes an item more', () => {
+test('each stored item has a hundred bytes more', () => {
   expect(storedBytes([itemOf(400), itemOf(1000)])).toBe(1600);
 });
 
-test('entries are as large as the model says, or a few bytes smaller', () => {
+test('entries have the size of the model, or are a few bytes smaller', () => {
   for (const entryBytes of [150, 500, 3000]) {
     const edits = new Edits({ rows: 2000, entryBytes });
     edits.nextDay();
@@ -111,7 +111,7 @@ test('entries are as large as the model says, or a few bytes smaller', () => {
   }
 });
 
-test('a deployment has what there is without logs, and what each log adds to it', () => {
+test('a deployment has the work of the empty deployment and the share of each log', () => {
   const empty = monthOf({ sweep: workOf({ invocations: 720, lists: 1440 }) });
   const active = monthOf(
     { sweep: workOf({ invocations: 720, lists: 1440, requests: 700 }), snapshot: workOf({ invocations: 30 }) },
@@ -134,7 +134,7 @@ test('a deployment has what there is without logs, and what each log adds to it'
 });
 
 describe('a bill', () => {
-  test('has the price of a million for a million of each', () => {
+  test('contains the price of a million for a million requests of each kind', () => {
     const million = workOf({ writeUnits: 1e6, readUnits: 1e6, puts: 1e6, gets: 1e6, lists: 1e6, queueRequests: 1e6 });
     const bill = billOf(monthOf({ snapshot: million }), 0);
     expect(bill).toMatchObject({ writes: 0.625, reads: 0.125, s3: 10.4, sqs: 0.5, lambda: 0, storage: 0 });
@@ -143,12 +143,12 @@ describe('a bill', () => {
     expect([appending, total]).toEqual([0.625 + 0.125 + 10.4 + 0.5, 0]);
   });
 
-  test('has gigabytes of tables and bucket', () => {
+  test('contains the storage of tables and bucket', () => {
     expect(billOf(monthOf({}, { tableBytes: 1e9 }), 5)).toMatchObject({ storage: 0.25, total: 0.25 });
     expect(billOf(monthOf({}, { bucketBytes: 1e9 }), 5)).toMatchObject({ storage: 0.023, total: 0.023 });
   });
 
-  test('has invocations, and seconds by the memory of the function', () => {
+  test('contains invocations, and seconds by the memory of the function', () => {
     const work = workOf({ invocations: 1e6, milliseconds: 1e6 * 1024 });
     const { invocations, gigabyteSeconds } = PRICES.lambda.perMillion;
     const lambda = (megabytes: number): number => invocations + (gigabyteSeconds * 1000 * megabytes) / 1e6;
@@ -156,7 +156,7 @@ describe('a bill', () => {
     expect(billOf(monthOf({ snapshot: work }), 5).lambda).toBeCloseTo(lambda(MEMORY_MB.jobs), 10);
   });
 
-  test('has the time that functions wait for requests, or for their turn', () => {
+  test('contains the waits of functions for requests or for the rate limiter', () => {
     const seconds = (work: Partial<Month['work']>): number => {
       const { gigabyteSeconds } = PRICES.lambda.perMillion;
       return (billOf(monthOf(work), 5).lambda * 1e6) / gigabyteSeconds / (MEMORY_MB.jobs / 1024);
@@ -167,12 +167,12 @@ describe('a bill', () => {
     expect(seconds({ expire: workOf({ requests: 160, writeUnits: 160 }) })).toBeCloseTo(1.6, 10);
   });
 
-  test('has a request for each thousand keys that all logs together have listed', () => {
+  test('contains a request for each thousand listed keys of all logs', () => {
     expect(billOf(monthOf({ sweep: workOf({ listedKeys: 1e6 }) }), 0).s3).toBeCloseTo(1000 * 5e-6, 10);
   });
 });
 
-test('functions have the sizes that the template gives them', () => {
+test('the model has the memory sizes of the template', () => {
   const stack = readTemplate().expand();
   const functions = deployedFunctions(stack);
   expect(functions.get('StreamFunction')?.memoryMb).toBe(MEMORY_MB.stream);
@@ -182,7 +182,7 @@ test('functions have the sizes that the template gives them', () => {
   expect(stack.parameters.ExpireWriteUnits).toBe(String(EXPIRE_WRITE_UNITS));
 });
 
-test('the program takes other numbers, and prints one JSON document', async () => {
+test('the program takes options, and prints one JSON document', async () => {
   const program = fileURLToPath(new URL('../../bench/cost.ts', import.meta.url));
   const options =
     '--json --entries-a-day 3 --snapshot-every 2 --age-days 1 --keep-days 1 --sweep-hours 12 --active 100';
