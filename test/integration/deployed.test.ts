@@ -14,12 +14,52 @@ import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../src/store/keys.ts';
 import { encodeJob } from '../../src/workers/jobs/job.ts';
 import { readSweepNote } from '../../src/workers/sweep/sweep-note.ts';
-import { deployedFunctions } from '../support/deployed-functions.ts';
+import type { NeededRight } from '../support/aws-gateway.ts';
+import {
+  allows,
+  type DeployedFunction,
+  deployedFunctions,
+  matches,
+  NOT_OF_CODE,
+} from '../support/deployed-functions.ts';
 import { DeployedWorld } from '../support/deployed-world.ts';
 import type { Deployment } from '../support/deployment.ts';
-import { notAllowed, useOfRights } from '../support/privileges.ts';
 import { SheetModel } from '../support/sheet-model.ts';
 import { readTemplate } from '../support/template.ts';
+
+type Functions = ReadonlyMap<string, DeployedFunction>;
+
+/** What functions asked AWS for that their roles do not allow, in lines of the form `function: action on resource`. */
+function notAllowed(functions: Functions, needed: readonly NeededRight[]): string[] {
+  const refused = needed.filter(({ caller, action, resource }) => {
+    return !allows(functions.get(caller)?.statements ?? [], action, resource);
+  });
+  return [...new Set(refused.map(({ caller, action, resource }) => `${caller}: ${action} on ${resource}`))].sort();
+}
+
+/**
+ * Which rights the roles give for the code's own requests, and whether it made one that needs it. Of a statement with
+ * several resources each is a right of its own.
+ * @returns by lines of the form `function: action (statement)`, numbered where a statement has several resources
+ */
+function useOfRights(functions: Functions, needed: readonly NeededRight[]): Map<string, boolean> {
+  const use = new Map<string, boolean>();
+  for (const { id, statements } of functions.values()) {
+    for (const { sid, actions, resources } of statements) {
+      if (NOT_OF_CODE.has(sid)) continue;
+      for (const action of actions) {
+        for (const [i, pattern] of resources.entries()) {
+          const number = resources.length === 1 ? '' : ` ${i + 1}`;
+          const used = needed.some(
+            (each) => each.caller === id && each.action === action && matches(pattern, each.resource),
+          );
+          use.set(`${id}: ${action} (${sid}${number})`, used);
+        }
+      }
+    }
+  }
+  return use;
+}
 
 const GRACE_SECONDS = 3600;
 /** Fewer than the template says, where a test waits for all of them. */

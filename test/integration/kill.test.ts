@@ -1,3 +1,6 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
@@ -6,9 +9,66 @@ import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { chunkPrefix, collectedKey, condemnedKey } from '../../src/store/keys.ts';
+import { runCli } from '../support/cli.ts';
 import { CliPlace, itemTexts } from '../support/cli-place.ts';
-import { moment, runAndKill, type Writes, writesOf } from '../support/kill.ts';
 import { Random } from '../support/random.ts';
+
+const DIE_AT_WRITE = new URL('../support/die-at-write.ts', import.meta.url).href;
+/** A local request is answered in about this time. */
+const IN_FLIGHT_MS = 4;
+
+/** Some write of a process that does so many: as likely before it is sent as while it is on its way or just done. */
+interface Moment {
+  readonly write: number;
+  readonly afterMs: number;
+}
+
+/** How often a command writes where it finds nothing to do, and where it does all of its work. */
+interface Writes {
+  readonly idle: number;
+  readonly whole: number;
+}
+
+/** A moment in the middle of a command's work: a command that does so much comes to no end before it. */
+function moment(random: Random, { idle, whole }: Writes): Moment {
+  const write = random.integer(idle + 1, whole);
+  const sent = write < whole && random.chance(0.5);
+  return { write, afterMs: sent ? random.integer(1, IN_FLIGHT_MS) : 0 };
+}
+
+/** How often a command writes that nobody kills. */
+async function writesOf(words: readonly string[]): Promise<number> {
+  const { writes } = await run(words, { write: 0, afterMs: 0 });
+  if (writes === undefined) throw new Error(`logfold ${words.join(' ')} was killed by somebody else`);
+  return writes;
+}
+
+/**
+ * Starts a command that kills itself at that moment, unless it comes to its end before.
+ * @returns whether it was killed
+ * @throws Error where it failed by itself
+ */
+async function runAndKill(words: readonly string[], at: Moment): Promise<boolean> {
+  return (await run(words, at)).writes === undefined;
+}
+
+/** @returns how often it wrote; undefined where it was killed */
+async function run(words: readonly string[], at: Moment): Promise<{ readonly writes: number | undefined }> {
+  const directory = await mkdtemp(join(tmpdir(), 'logfold-writes-'));
+  try {
+    const countFile = join(directory, 'writes');
+    const environment = {
+      NODE_OPTIONS: `--import=${DIE_AT_WRITE}`,
+      LOGFOLD_DEATH: JSON.stringify({ ...at, countFile }),
+    };
+    const { code, signal, stderr } = await runCli(words, { environment });
+    if (signal === 'SIGKILL') return { writes: undefined };
+    if (code !== 0) throw new Error(`logfold ${words.join(' ')} ended with ${code}: ${stderr}`);
+    return { writes: Number(await readFile(countFile, 'utf8')) };
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+}
 
 /** A new seed for each run. LOGFOLD_KILL_SEED repeats the moments of a failed run. */
 const SEED = Number(process.env.LOGFOLD_KILL_SEED ?? Date.now() % 1_000_000);
