@@ -16,7 +16,9 @@ const tracked = (): string[] =>
 
 const byFolder = new Map<string, number>();
 for (const file of given.length > 0 ? given : tracked()) {
-  const findings = await lintProse(file, readFileSync(file, 'utf8'));
+  const findings = await lintProse(file, readFileSync(file, 'utf8')).catch((cause: unknown) => {
+    throw new Error(`${file} cannot be parsed`, { cause });
+  });
   for (const { line, column, rule, message } of findings) {
     console.log(`${file}:${line}:${column} ${message} (${rule})`);
   }
