@@ -48,7 +48,7 @@ export const BOUNDS: readonly Bound[] = [
   figure('edit-100', 'KB', 40),
   {
     phase: 'scattered-x100',
-    what: 'bytes, of writing all leaves each time',
+    what: 'bytes vs. writing all leaves',
     limit: 0.2,
     unit: 'times',
     measure: (results) => results.ratio('bytes', ['scattered-x100', 'logfold'], ['scattered-x100', 'all-leaves']),
@@ -59,14 +59,14 @@ export const BOUNDS: readonly Bound[] = [
   figure('view-buffer', 'KB', 300),
   {
     phase: 'full-10m',
-    what: "peak memory over Node's own",
+    what: 'peak memory above idle',
     limit: 512,
     unit: 'MB',
     measure: (results) => results.get('full-10m', 'logfold')?.peakMB,
   },
   {
     phase: 'edit-10m',
-    what: 'seconds, of edit-scattered at a tenth of the size',
+    what: 'seconds vs. edit-scattered at a tenth of the size',
     limit: 2,
     unit: 'times',
     measure: (results) => results.ratio('seconds', ['edit-10m', 'logfold'], ['edit-scattered', 'logfold']),
@@ -75,7 +75,7 @@ export const BOUNDS: readonly Bound[] = [
 
 function ratio(phase: string, of: Figure, limit: number): Bound {
   const measure: Bound['measure'] = (results) => results.ratio(of, [phase, 'logfold'], [phase, 'sqlite']);
-  return { phase, what: `${of}, of SQLite's`, limit, unit: 'times', measure };
+  return { phase, what: `${of} vs. SQLite`, limit, unit: 'times', measure };
 }
 
 function figure(phase: string, unit: 'objects' | 'KB' | 'MB', limit: number): Bound {

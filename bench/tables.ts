@@ -33,7 +33,7 @@ function systemsTable(results: Results): Table {
   const compared = results.all.filter((result) => !['parts', 'dynamodb'].includes(result.phase));
   return {
     title: 'Phases',
-    head: ['phase', 'system', 'seconds', 'of SQLite', 'bytes', 'of SQLite', 'objects', 'requests', 'peak MB'],
+    head: ['phase', 'system', 'seconds', 'vs. SQLite', 'bytes', 'vs. SQLite', 'objects', 'requests', 'peak MB'],
     rows: compared.map(({ phase, system, seconds, bytes, objects, requests, peakMB }) => {
       const sqlite = results.get(phase, 'sqlite');
       return [
@@ -53,8 +53,8 @@ function systemsTable(results: Results): Table {
 
 function partsTable(parts: readonly Result[], cells: number): Table {
   return {
-    title: `The parts alone, for ${formatCount(cells)} cells`,
-    head: ['part', 'seconds', 'ns a cell', 'bytes put out'],
+    title: `Parts of a snapshot of ${formatCount(cells)} cells`,
+    head: ['part', 'seconds', 'ns per cell', 'output bytes'],
     rows: parts.map(({ system, seconds, bytes }) => [
       system,
       formatSeconds(seconds),
@@ -68,7 +68,7 @@ function engineLimitTable(parts: readonly Result[], entries: number): Table {
   const build = parts.find(({ system }) => system === 'build');
   return {
     title: `From a DynamoDB API on this machine, ${formatCount(entries)} entries`,
-    head: ['part', 'seconds', 'of the build', 'entries a second', 'bytes', 'requests'],
+    head: ['part', 'seconds', 'share of build', 'entries per second', 'bytes', 'requests'],
     rows: parts.map(({ system, seconds, bytes, requests }) => [
       system,
       formatSeconds(seconds),
@@ -87,7 +87,7 @@ function boundsTable(results: Results): Table {
   });
   return {
     title: 'Bounds',
-    head: ['phase', 'what', 'at most', 'measured', ''],
+    head: ['phase', 'value', 'at most', 'measured', ''],
     rows: measured.map(({ bound, value }) => [
       bound.phase,
       bound.what,

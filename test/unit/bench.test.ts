@@ -105,9 +105,9 @@ describe('results', () => {
       result('full', 'sqlite', { seconds: 1, bytes: 18_000_000 }),
     ];
     const text = resultTables(full, { rows: 10_000, bounds: true }).map(markdownTable).join('\n');
-    expect(text).toContain("| full | seconds, of SQLite's | 1.000 | 1.500 | NOT met |");
+    expect(text).toContain('| full | seconds vs. SQLite | 1.000 | 1.500 | NOT met |');
     expect(text).toContain('| full | bytes | 5.5 MB | 5.0 MB | met |');
-    expect(text).toContain("| full | bytes, of SQLite's | 0.350 | 0.278 | met |");
+    expect(text).toContain('| full | bytes vs. SQLite | 0.350 | 0.278 | met |');
     expect(text).not.toContain('edit-100');
   });
 
