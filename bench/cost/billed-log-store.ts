@@ -8,13 +8,15 @@ import { decodeEntry, encodeEntry, encodeSegment, entryPlace } from '../../src/l
 import { itemBytes } from '../../src/log/item-size.ts';
 import type {
   Consistency,
-  Expiration,
   ExpiringSegment,
   LogStore,
+  NewArchive,
+  ReplacementArchive,
   ScanPart,
+  SegmentPlace,
   SegmentRange,
 } from '../../src/log/log-store.ts';
-import type { Segment } from '../../src/log/segment.ts';
+import type { Expiry, Segment } from '../../src/log/segment.ts';
 import { changeUnits, PAGE_BYTES, pagesOf, readUnits, transactionUnits } from './units.ts';
 
 const EVENTUAL: Consistency = { consistent: false };
@@ -147,7 +149,7 @@ export class BilledLogStore implements LogStore {
     return moved;
   }
 
-  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+  async setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     const before = await this.#segmentItem(log, number);
     const set = await this.#inner.setArchive(segment, archive);
@@ -161,7 +163,7 @@ export class BilledLogStore implements LogStore {
     return set;
   }
 
-  async replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+  async replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     const before = await this.#segmentItem(log, number);
     const place = { segment: number, entry: lastSnapshot ?? 0 };
@@ -176,7 +178,7 @@ export class BilledLogStore implements LogStore {
     return named;
   }
 
-  async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+  async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const { log, segment: number } = segment;
     const before = await this.#segmentItem(log, number);
     const set = await this.#inner.setExpiration(segment, to);
@@ -205,12 +207,12 @@ export class BilledLogStore implements LogStore {
     return this.#together(leaving, entries, () => this.#inner.expireEntries(leaving, entries, how));
   }
 
-  unexpireEntries(leaving: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
-    return this.#together(leaving, entries, () => this.#inner.unexpireEntries(leaving, entries));
+  unexpireEntries(place: SegmentPlace, entries: readonly number[]): Promise<boolean> {
+    return this.#together(place, entries, () => this.#inner.unexpireEntries(place, entries));
   }
 
   async #together(
-    { log, segment }: ExpiringSegment,
+    { log, segment }: SegmentPlace,
     entries: readonly number[],
     change: () => Promise<boolean>,
   ): Promise<boolean> {

@@ -113,7 +113,7 @@ export class ArchivedLogStore implements LogReader {
     const segment = await this.#tables.getSegment(log, number, consistency);
     if (segment?.archive === undefined) return undefined;
     // By the segment too: what is open was proven to be of that one only.
-    const name = `${log}/${number}/${segment.archive}`;
+    const name = `${log}/${number}/${segment.archive.key}`;
     const open = this.#open.get(name);
     if (open !== undefined) return open;
     const opening = openArchive(this.#source, segment);

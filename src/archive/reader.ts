@@ -169,16 +169,15 @@ export class Archive {
  * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or a check fails
  */
 export async function openArchive(source: ArchiveSource, segment: Segment, from = 0): Promise<Archive> {
-  const { archive: key, archiveHash } = segment;
-  if (key === undefined || archiveHash === undefined) throw new Error('the segment has no archive to open');
+  if (segment.archive === undefined) throw new Error('the segment has no archive to open');
+  const { key, hash } = segment.archive;
   const { blobs, platform } = source;
   let tail = await readTail(blobs, { segment, key }, TAIL_BYTES);
   const needed = inArchive(segment, key, () => tailBytes(tail));
   if (needed > tail.bytes.length) tail = await readTail(blobs, { segment, key }, needed);
   return inArchive(segment, key, () => {
     const { table, content, framesEnd } = splitTail(tail);
-    if (!equalBytes(platform.sha256(content), archiveHash))
-      fail('its index does not have the hash that the segment states');
+    if (!equalBytes(platform.sha256(content), hash)) fail('its index does not have the hash that the segment states');
     const index = decodeArchiveIndex(content, from);
     if (index.log !== segment.log || index.segment !== segment.segment) {
       fail(`it belongs to segment ${index.segment} of log ${index.log}`);

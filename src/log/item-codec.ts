@@ -11,7 +11,7 @@ import {
 } from './attribute.ts';
 import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
-import type { Segment } from './segment.ts';
+import type { ArchiveRef, Expiry, Segment } from './segment.ts';
 
 /** Bytes of a SHA-256. */
 const HASH_BYTES = 32;
@@ -121,11 +121,12 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
   if (segment.lastSnapshot !== undefined) item.L = { N: String(segment.lastSnapshot) };
-  if (segment.archive !== undefined) item.A = { S: segment.archive };
-  if (segment.archiveHash !== undefined) item.H = { B: plainBytes(segment.archiveHash) };
-  if (segment.expires !== undefined) item.G = { N: String(segment.expires) };
-  if (segment.expired !== undefined) item.D = { N: String(segment.expired) };
-  return item;
+  const { archive, expiry } = segment;
+  return {
+    ...item,
+    ...(archive !== undefined && archiveAttributes(archive)),
+    ...(expiry !== undefined && expiryAttributes(expiry)),
+  };
 }
 
 /**
@@ -141,26 +142,58 @@ export function decodeSegment(item: StoredItem): Segment {
   reader.where = { log, segment };
   const created = reader.integer('C');
   const lastSnapshot = reader.optional('L', () => reader.integer('L', MAX_NUMBER));
-  const archive = reader.optional('A', () => reader.string('A'));
-  const archiveHash = reader.optional('H', () => reader.binary('H', HASH_BYTES));
-  const expires = reader.optional('G', () => reader.integer('G'));
-  const expired = reader.optional('D', () => reader.integer('D'));
-  if (archiveHash === undefined && archive !== undefined) {
-    reader.fail('A', "stands without 'H', so nothing vouches for the archive that it names");
-  }
-  if (archive === undefined && archiveHash !== undefined) {
-    reader.fail('H', "stands without 'A', so it is the hash of no archive");
-  }
+  const archive = readArchive(reader);
+  const expiry = readExpiry(reader);
   return {
     log,
     segment,
     created,
     ...(lastSnapshot !== undefined && { lastSnapshot }),
     ...(archive !== undefined && { archive }),
-    ...(archiveHash !== undefined && { archiveHash }),
-    ...(expires !== undefined && { expires }),
-    ...(expired !== undefined && { expired }),
+    ...(expiry !== undefined && { expiry }),
   };
+}
+
+/** The attributes that name a segment's archive. */
+export function archiveAttributes({ key, hash }: ArchiveRef): {
+  readonly A: AttributeValue;
+  readonly H: AttributeValue;
+} {
+  return { A: { S: key }, H: { B: plainBytes(hash) } };
+}
+
+/** The attributes that state a segment's expiry. */
+export function expiryAttributes(expiry: Expiry): { readonly G: { N: string }; readonly D?: { N: string } } {
+  const G = { N: String(storedExpiry(expiry)) };
+  return expiry.state === 'expired' ? { G, D: { N: String(expiry.entries) } } : { G };
+}
+
+/** Value of `G` while a segment is on hold: the first second of the year 2200. */
+const ON_HOLD = 7_258_118_400;
+
+function storedExpiry(expiry: Expiry): number {
+  return expiry.state === 'on hold' ? ON_HOLD : expiry.at;
+}
+
+function readArchive(reader: ItemReader): ArchiveRef | undefined {
+  const key = reader.optional('A', () => reader.string('A'));
+  const hash = reader.optional('H', () => reader.binary('H', HASH_BYTES));
+  if (key !== undefined && hash !== undefined) return { key, hash };
+  if (key !== undefined) reader.fail('A', "stands without 'H', so nothing vouches for the archive that it names");
+  if (hash !== undefined) reader.fail('H', "stands without 'A', so it is the hash of no archive");
+  return undefined;
+}
+
+function readExpiry(reader: ItemReader): Expiry | undefined {
+  const at = reader.optional('G', () => reader.integer('G'));
+  const entries = reader.optional('D', () => reader.integer('D'));
+  if (entries === undefined) {
+    if (at === undefined) return undefined;
+    return at === ON_HOLD ? { state: 'on hold' } : { state: 'expiring', at };
+  }
+  if (at === undefined) return reader.fail('D', "stands without 'G', so nobody knows when the entries expire");
+  if (at === ON_HOLD) return reader.fail('D', "stands beside a hold in 'G', so the entries cannot have expired");
+  return { state: 'expired', at, entries };
 }
 
 /**

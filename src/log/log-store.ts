@@ -3,7 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { Item, StoredItem } from './attribute.ts';
 import type { Entry, EntryHead, RootRef } from './entry.ts';
-import type { Segment } from './segment.ts';
+import type { ArchiveRef, Expiring, Expiry, Segment } from './segment.ts';
 
 export type { RootRef } from './entry.ts';
 
@@ -28,19 +28,24 @@ export interface ScanPart {
 }
 
 /** A segment that a scan returned. It may have been deleted since. */
-export type ScanPlace = Pick<Segment, 'log' | 'segment'>;
+export type ScanPlace = SegmentPlace;
 
-/** When a segment's entries go: see {@link Segment}. */
-export type Expiration = Pick<Segment, 'expires' | 'expired'>;
+/** A segment of a log, by its number. */
+export type SegmentPlace = Pick<Segment, 'log' | 'segment'>;
 
-/** A segment that says when its entries go. */
-export type ExpiringSegment = Pick<Segment, 'log' | 'segment'> & { readonly expires: number };
+/** A segment whose entries leave the table. */
+export type ExpiringSegment = SegmentPlace & { readonly expiry: Expiring };
 
-/** The archive that a segment names. */
-export interface NewArchive {
-  readonly key: string;
-  /** SHA-256 of the archive's index. */
-  readonly hash: Uint8Array;
+/** An archive to name on a segment. */
+export interface NewArchive extends ArchiveRef {
+  /** The root that the archived entry of Last Snapshot carries. */
+  readonly root: RootRef | undefined;
+}
+
+/** An archive to name on a segment instead of another one. */
+export interface ReplacementArchive extends ArchiveRef {
+  /** Roots of the archived entry of Last Snapshot, before and after, if they differ. */
+  readonly root?: { readonly from: RootRef; readonly to: RootRef } | undefined;
 }
 
 /** The most items that one call puts, deletes or expires. */
@@ -163,23 +168,20 @@ export interface SegmentLifecycle {
    * Last Snapshot still carries `root`. From then on Last Snapshot and that root do not change.
    * @returns whether the segment names this archive afterwards; if not, the segment is unchanged
    */
-  setArchive(segment: Segment, archive: NewArchive & { readonly root: RootRef | undefined }): Promise<boolean>;
+  setArchive(segment: Segment, archive: NewArchive): Promise<boolean>;
 
   /**
    * Names another archive instead of the one in `segment`, if Last Snapshot and archive are still as in `segment`. If
    * `root` is given, the entry of Last Snapshot gets `to`; if that entry is in the table, it must carry `from`.
    * @returns whether the segment names this archive afterwards; if not, nothing was changed
    */
-  replaceArchive(
-    segment: Segment,
-    archive: NewArchive & { readonly root?: { readonly from: RootRef; readonly to: RootRef } | undefined },
-  ): Promise<boolean>;
+  replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean>;
 
   /**
-   * Writes when a segment's entries go, on the condition that it still is as in `segment`.
-   * @returns whether it is as in `to` afterwards, also where it was so before
+   * Changes the expiry of a segment if the segment is still as given. An undefined expiry keeps the entries.
+   * @returns whether the segment has the expiry `to` afterwards, also if it had it before
    */
-  setExpiration(segment: Segment, to: Expiration): Promise<boolean>;
+  setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean>;
 
   /**
    * Stamps an entry with its expiry (`X`, epoch seconds), or removes the stamp.
@@ -195,7 +197,7 @@ export interface SegmentLifecycle {
 
   /**
    * Expires entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction: deletes them, or stamps them
-   * with the segment's expiry. Changes nothing unless the segment still expires at `expires`. A missing entry is no
+   * with the segment's expiry. Changes nothing unless the segment still expires at that time. A missing entry is no
    * error. Costs twice as many write units as the same writes without a condition.
    * @returns whether the segment still expires at that time; if not, nothing was changed
    * @throws TooLargeError if there are more
@@ -203,12 +205,12 @@ export interface SegmentLifecycle {
   expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
 
   /**
-   * Removes the expiry from entries of a segment, at most {@link MAX_BATCH_ITEMS}, on the same condition and at the
-   * same price as {@link expireEntries}.
-   * @returns whether the segment still expires at that time; if not, nothing was changed
+   * Removes the expiry from entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction at the same price
+   * as {@link expireEntries}. Changes nothing unless the segment is on hold.
+   * @returns whether the segment is on hold; if not, nothing was changed
    * @throws TooLargeError if there are more
    */
-  unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean>;
+  unexpireEntries(segment: SegmentPlace, entries: readonly number[]): Promise<boolean>;
 
   /**
    * Writes items of the Entry table as they are and overwrites existing ones, at most {@link MAX_BATCH_ITEMS}. Meant

@@ -1,5 +1,33 @@
+import { equalBytes } from '../codec/bytes.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
+
+/** A segment's archive: an object in the bucket that holds all entries of the segment. */
+export interface ArchiveRef {
+  readonly key: string;
+  /** SHA-256 of the archive's index, which covers the whole archive. */
+  readonly hash: Uint8Array;
+}
+
+/** The entries leave the table, or are about to. */
+export interface Expiring {
+  readonly state: 'expiring';
+  /** Epoch seconds. From then on entries may be missing in the table. */
+  readonly at: number;
+}
+
+/** How far the entries of a segment have left the table. */
+export type Expiry =
+  | Expiring
+  /** All entries were deleted or stamped with the time. */
+  | {
+      readonly state: 'expired';
+      readonly at: number;
+      /** Entries of the segment, as counted when it expired. */
+      readonly entries: number;
+    }
+  /** Somebody undoes the expiry and removes the stamps. Entries may still be missing. */
+  | { readonly state: 'on hold' };
 
 /** One item of the Segment table: a run of entries under one partition key. */
 export interface Segment {
@@ -7,24 +35,37 @@ export interface Segment {
   readonly segment: number;
   /** Epoch seconds. */
   readonly created: number;
-  /** Number of the newest entry of this segment with a completed snapshot; absent while there is none. */
+  /** Number of the newest entry of this segment with a complete snapshot; absent if there is none. */
   readonly lastSnapshot?: number | undefined;
-  /** Key of the object that holds this segment's archive; absent while it has none. */
-  readonly archive?: string | undefined;
-  /** SHA-256 of that archive's index, which vouches for all of it; present where `archive` is. */
-  readonly archiveHash?: Uint8Array | undefined;
-  /** Epoch seconds from which on the entries may be gone from the table; absent while they stay. */
-  readonly expires?: number | undefined;
-  /**
-   * Present once all entries were deleted or given their expiry: how many they were, as far as the archive or what was
-   * left of them told.
-   */
-  readonly expired?: number | undefined;
+  /** Absent until the segment is archived. */
+  readonly archive?: ArchiveRef | undefined;
+  /** Absent while the entries stay in the table. */
+  readonly expiry?: Expiry | undefined;
+}
+
+/** Whether both are the same archive. */
+export function sameArchive(a: ArchiveRef, b: ArchiveRef): boolean {
+  return a.key === b.key && equalBytes(a.hash, b.hash);
+}
+
+/** When the entries of a segment leave the table, in epoch seconds; undefined while they stay or are on hold. */
+export function expiresAt({ expiry }: Pick<Segment, 'expiry'>): number | undefined {
+  return expiry === undefined || expiry.state === 'on hold' ? undefined : expiry.at;
+}
+
+/** Whether entries of the segment may be neither in the table nor in an archive. */
+export function mayLackEntries({ archive, expiry }: Pick<Segment, 'archive' | 'expiry'>): boolean {
+  return archive === undefined && expiry !== undefined;
+}
+
+/** Whether no further snapshot of the segment is completed: it is archived, or its entries leave the table. */
+export function isFrozen({ archive, expiry }: Pick<Segment, 'archive' | 'expiry'>): boolean {
+  return archive !== undefined || expiry !== undefined;
 }
 
 /**
- * The newest completed snapshot that a log's two newest segments tell of: the newest segment's Last Snapshot, or the
- * previous one's while the newest has none yet.
+ * The newest complete snapshot in a log's two newest segments: Last Snapshot of the newest segment, or of the previous
+ * one if the newest has none yet.
  * @param segments newest first
  */
 export function lastSnapshotOf(segments: readonly Segment[]): Position | undefined {
@@ -34,7 +75,7 @@ export function lastSnapshotOf(segments: readonly Segment[]): Position | undefin
   return undefined;
 }
 
-/** The newest completed snapshot where it is newer than the one that a client stands on. */
+/** The newest complete snapshot, if it is newer than the one that a client uses. */
 export function newerSnapshot(segments: readonly Segment[], standsOn: Position): Position | undefined {
   const last = lastSnapshotOf(segments);
   return last !== undefined && comparePositions(last, standsOn) > 0 ? last : undefined;

@@ -1,6 +1,6 @@
 import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { Segment } from '../log/segment.ts';
+import { mayLackEntries, type Segment } from '../log/segment.ts';
 
 /** What becomes of a log's old segments and snapshots. */
 export interface RetentionPolicy {
@@ -45,9 +45,6 @@ export const MAX_KEEP_SEGMENTS = 1_000_000;
 
 /** The longest time for which a policy may keep a closed segment, in days: a century. */
 export const MAX_KEEP_DAYS = 100 * 366;
-
-/** `expires` of a segment while somebody takes back that it expires: the first moment of the year 2200, in epoch seconds. */
-export const HELD = 7_258_118_400;
 
 const DAY_MS = 24 * 3600 * 1000;
 
@@ -115,10 +112,10 @@ export function planRetention(segments: readonly Segment[], policy: RetentionPol
  */
 export function dueSince(segments: readonly Segment[], job: RetentionJob, policy: RetentionPolicy): number {
   const at = segments.findIndex(({ segment }) => segment === job.segment);
-  const expires = segments[at]?.expires;
-  const announced = job.kind === 'expire' && policy.expire === 'delete' && expires !== undefined && expires !== HELD;
+  const expiry = segments[at]?.expiry;
+  const announced = job.kind === 'expire' && policy.expire === 'delete' && expiry?.state === 'expiring';
   const outnumbered = segments[at + policy.keepSegments]?.created ?? 0;
-  return Math.max(keptUntil(segments, at, policy), outnumbered * 1000, announced ? expires * 1000 : 0);
+  return Math.max(keptUntil(segments, at, policy), outnumbered * 1000, announced ? expiry.at * 1000 : 0);
 }
 
 /** Until when a segment is kept, in epoch milliseconds: for ever if it is one of the newest. */
@@ -137,13 +134,11 @@ export function isCovered(segment: Segment, next: Segment | undefined): boolean 
 }
 
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {
-  const { archive, expires, expired } = segment;
-  // What has begun to leave the table cannot be archived whole any more.
-  if (policy.archive && archive === undefined && expires === undefined) return 'archive';
-  if (policy.expire === 'never' || expired !== undefined) return undefined;
-  if (policy.archive && archive === undefined) return undefined;
-  const announced = expires !== undefined && expires !== HELD;
-  const waits = policy.expire === 'delete' && announced && nowMs < expires * 1000;
+  const { archive, expiry } = segment;
+  // If entries may be missing, no archive can hold all of them.
+  if (policy.archive && archive === undefined) return expiry === undefined ? 'archive' : undefined;
+  if (policy.expire === 'never' || expiry?.state === 'expired') return undefined;
+  const waits = policy.expire === 'delete' && expiry?.state === 'expiring' && nowMs < expiry.at * 1000;
   return waits ? undefined : 'expire';
 }
 
@@ -160,7 +155,6 @@ export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPo
  * @param segments all of one log
  */
 export function expiringUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
-  const leaves = ({ archive, expires, expired }: Segment) =>
-    archive === undefined && expires !== undefined && expired === undefined;
-  return policy.archive ? segments.filter(leaves) : [];
+  if (!policy.archive) return [];
+  return segments.filter((segment) => mayLackEntries(segment) && segment.expiry?.state !== 'expired');
 }

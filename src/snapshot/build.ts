@@ -4,6 +4,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
+import { mayLackEntries } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
@@ -121,7 +122,7 @@ async function requireHistory(
 ): Promise<void> {
   const number = gap.segment ?? 0;
   const segment = await store.getSegment(log, number, { consistent: true });
-  if (segment?.expires === undefined || segment.archive !== undefined) return;
+  if (segment === undefined || !mayLackEntries(segment)) return;
   const why = unusable ?? 'no nearer snapshot can be used';
   throw new HistoryGoneError(`${why}, and the entries of segment ${number} expired without an archive`, {
     log,

@@ -8,6 +8,7 @@ import type { LogStore } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
+import { expired } from '../support/segments.ts';
 
 const CONSISTENT = { consistent: true };
 const EVENTUAL = { consistent: false };
@@ -25,7 +26,7 @@ const small = (segment: number, entry: number, type: string): Entry => {
 const segmentOf = (segment: number): Segment => ({ log: LOG, segment, created: NOON });
 const root = { inline: new Uint8Array(1500) };
 const range = { segment: 0, from: 0, to: MAX_NUMBER + 1 };
-const archived = { archive: 'logs/archive', archiveHash: new Uint8Array(32) };
+const archived = { archive: { key: 'logs/archive', hash: new Uint8Array(32) } };
 
 /** What happens to a log in its life, one request a line. */
 const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[] = [
@@ -63,14 +64,11 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
   [
     'name an archive',
     (store) =>
-      store.setArchive(
-        { ...segmentOf(0), lastSnapshot: 0 },
-        { key: archived.archive, hash: archived.archiveHash, root: { key: 'logs/root' } },
-      ),
+      store.setArchive({ ...segmentOf(0), lastSnapshot: 0 }, { ...archived.archive, root: { key: 'logs/root' } }),
   ],
   [
     'say when it expires',
-    (store) => store.setExpiration({ ...segmentOf(0), lastSnapshot: 0, ...archived }, { expires: NOON, expired: 6 }),
+    (store) => store.setExpiration({ ...segmentOf(0), lastSnapshot: 0, ...archived }, expired(NOON, 6)),
   ],
   ['stamp an entry', (store) => store.setEntryExpiry(LOG, { segment: 0, entry: 2 }, NOON)],
   ['delete entries, one of which is gone', (store) => store.deleteEntries(LOG, 0, [1, 2, 3, 9])],

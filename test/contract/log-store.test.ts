@@ -25,6 +25,7 @@ import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -468,7 +469,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = await createSnapshotLog(root);
     const segment = await segmentNow(log);
     expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
-    const archived = { ...segment, archive: ARCHIVE.key, archiveHash: HASH };
+    const archived = { ...segment, archive: { key: ARCHIVE.key, hash: HASH } };
     expect(await segmentNow(log)).toEqual(archived);
     expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
     expect(await store.setArchive(archived, { ...ARCHIVE, root })).toBe(true);
@@ -480,7 +481,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   test('it names an archive of a segment without a snapshot', async () => {
     const log = await createLog(store);
     expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(true);
-    expect(await segmentNow(log)).toEqual({ ...segmentOf(log, 0), archive: ARCHIVE.key, archiveHash: HASH });
+    expect(await segmentNow(log)).toEqual({ ...segmentOf(log, 0), archive: { key: ARCHIVE.key, hash: HASH } });
   });
 
   test('it names no archive if Last Snapshot differs', async () => {
@@ -538,7 +539,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
         store.replaceRoot(log, FIRST, ROOT, { key: 'logs/x/roots/1' }),
       ]);
       expect([named, replaced].filter((done) => done)).toHaveLength(1);
-      expect((await segmentNow(log)).archive).toBe(named ? ARCHIVE.key : undefined);
+      expect((await segmentNow(log)).archive?.key).toBe(named ? ARCHIVE.key : undefined);
     }
   });
 
@@ -552,8 +553,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const archived = await segmentNow(log);
     const stale: readonly Segment[] = [
       open,
-      { ...archived, archive: 'logs/x/archives/3' },
-      { ...archived, archiveHash: OTHER_HASH },
+      { ...archived, archive: { key: 'logs/x/archives/3', hash: HASH } },
+      { ...archived, archive: { key: ARCHIVE.key, hash: OTHER_HASH } },
       { ...archived, lastSnapshot: 1 },
     ];
     for (const segment of stale) {
@@ -564,7 +565,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect((await store.getEntry(log, FIRST, CONSISTENT))?.external).toBe(ROOT.key);
 
     expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
-    const renamed = { ...archived, archive: other.key, archiveHash: OTHER_HASH };
+    const renamed = { ...archived, archive: { key: other.key, hash: OTHER_HASH } };
     expect(await segmentNow(log)).toEqual(renamed);
     const entry = await store.getEntry(log, FIRST, CONSISTENT);
     expect([entry?.external, entry?.body]).toEqual([undefined, { format: 'bytes', bytes: to.inline }]);
@@ -584,45 +585,45 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = await createSnapshotLog();
     await store.setArchive(await segmentNow(log), ARCHIVE);
     const kept = await segmentNow(log);
-    const steps = [{ expires: NOON }, { expires: NOON, expired: 7 }, { expired: 7 }, { expires: NOON + 1 }, {}];
+    const steps = [expiring(NOON), expired(NOON, 7), ON_HOLD, expiring(NOON + 1), undefined];
     let segment = kept;
     for (const step of steps) {
       expect(await store.setExpiration(segment, step)).toBe(true);
       segment = await segmentNow(log);
-      expect(segment).toEqual({ ...kept, ...step });
+      expect(segment).toEqual({ ...kept, ...(step !== undefined && { expiry: step }) });
     }
   });
 
   test('it writes the expiry only if the segment has the state before or the new one', async () => {
     const log = await createSnapshotLog();
     const before = await segmentNow(log);
-    const expiring = { ...before, expires: NOON };
-    expect(await store.setExpiration(before, { expires: NOON })).toBe(true);
-    expect(await store.setExpiration(before, { expires: NOON })).toBe(true);
-    expect(await store.setExpiration(before, { expires: NOON + 1 })).toBe(false);
-    expect(await store.setExpiration({ ...before, expires: NOON + 1 }, {})).toBe(false);
-    expect(await store.setExpiration({ ...expiring, expired: 1 }, { expired: 2 })).toBe(false);
-    expect(await segmentNow(log)).toEqual(expiring);
+    const leaving = { ...before, expiry: expiring(NOON) };
+    expect(await store.setExpiration(before, expiring(NOON))).toBe(true);
+    expect(await store.setExpiration(before, expiring(NOON))).toBe(true);
+    expect(await store.setExpiration(before, expiring(NOON + 1))).toBe(false);
+    expect(await store.setExpiration({ ...before, expiry: expiring(NOON + 1) }, undefined)).toBe(false);
+    expect(await store.setExpiration({ ...before, expiry: expired(NOON, 1) }, expired(NOON, 2))).toBe(false);
+    expect(await segmentNow(log)).toEqual(leaving);
 
-    await store.setArchive(expiring, ARCHIVE);
-    const archived = { ...expiring, archive: ARCHIVE.key, archiveHash: HASH };
+    await store.setArchive(leaving, ARCHIVE);
+    const archived = { ...leaving, archive: { key: ARCHIVE.key, hash: HASH } };
     const stale: readonly Segment[] = [
-      expiring,
-      { ...archived, archive: 'other' },
-      { ...archived, archiveHash: OTHER_HASH },
+      leaving,
+      { ...archived, archive: { key: 'other', hash: HASH } },
+      { ...archived, archive: { key: ARCHIVE.key, hash: OTHER_HASH } },
       { ...archived, lastSnapshot: 1 },
       { ...archived, lastSnapshot: undefined },
     ];
     for (const segment of stale) {
-      expect(await store.setExpiration(segment, {})).toBe(false);
-      expect(await store.setExpiration(segment, { expires: NOON })).toBe(false);
+      expect(await store.setExpiration(segment, undefined)).toBe(false);
+      expect(await store.setExpiration(segment, expiring(NOON))).toBe(false);
     }
     expect(await segmentNow(log)).toEqual(archived);
   });
 
   test('it writes no expiry without a segment', async () => {
     const log = newLogId();
-    expect(await store.setExpiration(segmentOf(log, 0), { expires: NOON })).toBe(false);
+    expect(await store.setExpiration(segmentOf(log, 0), expiring(NOON))).toBe(false);
     expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
   });
 
@@ -647,8 +648,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     async function leavingLog() {
       const log = await createLog(store);
       await store.putEntries([1, 2, 3, 4].map((entry) => entryAt(log, { segment: 0, entry })));
-      const leaving = { ...segmentOf(log, 0), expires: NOON };
-      expect(await store.setExpiration(segmentOf(log, 0), leaving)).toBe(true);
+      const leaving = { ...segmentOf(log, 0), expiry: expiring(NOON) };
+      expect(await store.setExpiration(segmentOf(log, 0), leaving.expiry)).toBe(true);
       return { log, leaving };
     }
     const expiries = async (log: LogId) =>
@@ -679,9 +680,12 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       const { log, leaving } = await leavingLog();
       const items = await itemsOf(log);
       expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
+      expect(await store.unexpireEntries(leaving, [1])).toBe(false);
+      expect(await store.setExpiration(leaving, ON_HOLD)).toBe(true);
+      expect(await store.expireEntries(leaving, [4], 'ttl')).toBe(false);
       expect(await store.unexpireEntries(leaving, [1, 2, 2, 4])).toBe(true);
       expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
-      expect(await store.unexpireEntries({ ...leaving, expires: NOON + 1 }, [3])).toBe(false);
+      expect(await store.unexpireEntries({ log, segment: 1 }, [3])).toBe(false);
       expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
       expect(await store.unexpireEntries(leaving, [3, 40])).toBe(true);
       expect(await itemsOf(log)).toEqual(items);
@@ -692,14 +696,14 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     test('it expires none if the segment has changed', async () => {
       const { log, leaving } = await leavingLog();
       const items = await itemsOf(log);
-      const other = { ...leaving, expires: NOON + 1 };
+      const other = { ...leaving, expiry: expiring(NOON + 1) };
       for (const how of ['ttl', 'delete'] as const) {
         expect(await store.expireEntries(other, [1, 2], how)).toBe(false);
         expect(await store.expireEntries(other, [9], how)).toBe(false);
         expect(await store.expireEntries(other, [], how)).toBe(false);
         expect(await store.expireEntries({ ...leaving, segment: 1 }, [1], how)).toBe(false);
       }
-      expect(await store.setExpiration(leaving, {})).toBe(true);
+      expect(await store.setExpiration(leaving, undefined)).toBe(true);
       for (const how of ['ttl', 'delete'] as const) expect(await store.expireEntries(leaving, [1, 2], how)).toBe(false);
       expect(await itemsOf(log)).toEqual(items);
     });
@@ -806,10 +810,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const segment = {
       ...segmentOf(log, 4),
       lastSnapshot: 0,
-      archive: 'k',
-      archiveHash: HASH,
-      expires: NOON,
-      expired: 3,
+      archive: { key: 'k', hash: HASH },
+      expiry: expired(NOON, 3),
     };
     expect(await store.putSegment(segment)).toBe(true);
     expect(await store.putSegment(segment)).toBe(false);
@@ -876,9 +878,7 @@ describe('the dynamodb log store alone', () => {
     await engine.client.send(new PutItemCommand({ TableName: tables.segmentTable, Item: item }));
     const archive = { key: 'k', hash: new Uint8Array(32), root: undefined };
     expect(await store.setArchive(segment, archive)).toBe(true);
-    expect(await store.setExpiration({ ...segment, archive: 'k', archiveHash: archive.hash }, { expires: 5 })).toBe(
-      true,
-    );
+    expect(await store.setExpiration({ ...segment, archive }, expiring(5))).toBe(true);
     const stored = await engine.client.send(
       new GetItemCommand({ TableName: tables.segmentTable, Key: segmentKey(segment.log, 0) }),
     );

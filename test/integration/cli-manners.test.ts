@@ -126,7 +126,9 @@ describe('the JSON documents', () => {
         },
       ],
       failures: [],
-      segments: [{ segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null, expired: false }],
+      segments: [
+        { segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null, onHold: false, expired: false },
+      ],
     });
     const end = { segment: 0, entry: 3 };
     expect(await only(['export', log])).toEqual({ log, position: end, snapshot: null, rows });

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { ensureTables } from '../../src/local/tables.ts';
+import { expiresAt } from '../../src/log/segment.ts';
 import { writePolicy } from '../../src/retention/policies.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { archiveKey, CONDEMNED_PREFIX, chunkPrefix, LOGS_PREFIX } from '../../src/store/keys.ts';
@@ -24,6 +25,7 @@ import {
 } from '../support/deployed-functions.ts';
 import { DeployedWorld } from '../support/deployed-world.ts';
 import type { Deployment } from '../support/deployment.ts';
+import { expiredEntries } from '../support/segments.ts';
 import { SheetModel } from '../support/sheet-model.ts';
 import { readTemplate } from '../support/template.ts';
 
@@ -126,7 +128,7 @@ describe('a stack with its own tables and bucket', () => {
     for (const number of closed) expect(await segment(number)).toHaveProperty('archive');
     for (let times = 0; times < 4; times++) await world.sweepAfter(GRACE_SECONDS);
     for (const number of closed) {
-      expect(await segment(number)).toMatchObject({ expired: 16 });
+      expect(await segment(number)).toMatchObject({ expiry: { state: 'expired', entries: 16 } });
       const range = { segment: number, from: 0, to: 1_000 };
       expect(await Array.fromAsync(world.tables.items(log, range, { consistent: true }))).toEqual([]);
     }
@@ -365,11 +367,11 @@ describe('a stack beside an existing log, whose entries expire by TTL', () => {
     const { log, sheet } = await world.addLog(2);
     const chunks = await world.keys(chunkPrefix(log));
     for (let times = 0; times < 4; times++) await world.sweepAfter(GRACE_SECONDS);
-    const { archive, expires } = (await world.tables.getSegment(log, 0, { consistent: true })) ?? {};
-    expect(archive).toMatch(/\.ndjson\.zst$/);
+    const segment = await world.tables.getSegment(log, 0, { consistent: true });
+    expect(segment?.archive?.key).toMatch(/\.ndjson\.zst$/);
     const pages = world.tables.items(log, { segment: 0, from: 0, to: 100 }, { consistent: true });
     const items = (await Array.fromAsync(pages)).flat();
-    expect(items.map(({ X }) => X?.N)).toEqual(Array.from({ length: 16 }, () => String(expires)));
+    expect(items.map(({ X }) => X?.N)).toEqual(Array.from({ length: 16 }, () => String(segment && expiresAt(segment))));
     expect(await world.rows(log)).toEqual(sheet.trimmed());
     expect(await world.keys(chunkPrefix(log))).not.toEqual(chunks);
     expect(await deployment.invoke('ReplayFunction', { log })).toMatchObject({ equal: true });
@@ -381,11 +383,11 @@ describe('a stack beside an existing log, whose entries expire by TTL', () => {
     const changes = { archive: false, expire: 'delete', keepDays: 2 } as const;
     await writePolicy(world.blobs, DEFAULT_POLICY, { log, change: () => changes });
     await world.sweepAfter(DAY_SECONDS);
-    expect((await world.tables.getSegment(log, 0, { consistent: true }))?.expires).toBeUndefined();
+    expect((await world.tables.getSegment(log, 0, { consistent: true }))?.expiry).toBeUndefined();
     await world.sweepAfter(DAY_SECONDS);
     await world.sweepAfter(GRACE_SECONDS);
     const segment = await world.tables.getSegment(log, 0, { consistent: true });
-    expect([segment?.archive, segment?.expired]).toEqual([undefined, 16]);
+    expect([segment?.archive, segment && expiredEntries(segment)]).toEqual([undefined, 16]);
     const pages = world.tables.items(log, { segment: 0, from: 0, to: 100 }, { consistent: true });
     expect((await Array.fromAsync(pages)).flat()).toEqual([]);
     expect(await world.rows(log)).toEqual(sheet.trimmed());

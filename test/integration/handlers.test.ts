@@ -318,7 +318,9 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     }
     expect(kinds).toEqual(['snapshot', 'archive', 'collect', 'expire']);
     expect(await Array.fromAsync(store.items(log, { segment: 0, from: 0, to: 100 }, { consistent: true }))).toEqual([]);
-    expect(await store.getSegment(log, 0, { consistent: true })).toMatchObject({ expired: 42 });
+    expect(await store.getSegment(log, 0, { consistent: true })).toMatchObject({
+      expiry: { state: 'expired', entries: 42 },
+    });
     expect(await replay({ log }, lambdaContext())).toMatchObject({ log, equal: true, entries: 42, position });
     await expect(replay({ log, at: '7/1' }, lambdaContext())).rejects.toThrow('the log has no position 7/1');
   });

@@ -17,6 +17,7 @@ import {
   neededKeys,
   refill,
 } from '../support/collecting.ts';
+import { expiring } from '../support/segments.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 import { sheetEdits } from '../support/sheet-model.ts';
 
@@ -108,7 +109,7 @@ async function collectInRuns(
 /** Expires the entries of an archived segment. */
 async function emptied(sheet: SheetLog, segment: number): Promise<void> {
   const item = await sheet.segmentItem(segment);
-  if (item.expires === undefined) await sheet.tables.setExpiration(item, { expires: 1 });
+  if (item.expiry === undefined) await sheet.tables.setExpiration(item, expiring(1));
   const entries = (await sheet.items(segment)).map((_, entry) => entry);
   if (entries.length > 0) await sheet.tables.deleteEntries(sheet.log, segment, entries.slice(0, 25));
 }

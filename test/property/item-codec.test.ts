@@ -6,8 +6,9 @@ import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { decodeBody, encodeBody } from '../../src/log/body.ts';
 import type { Entry, StoredBody } from '../../src/log/entry.ts';
 import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
-import type { Segment } from '../../src/log/segment.ts';
+import type { Expiry, Segment } from '../../src/log/segment.ts';
 import { propertyRuns } from '../support/property-runs.ts';
+import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
 const number32 = fc.nat(2 ** 32 - 1);
 const seconds = fc.nat(Number.MAX_SAFE_INTEGER);
@@ -81,17 +82,20 @@ const entry: fc.Arbitrary<Entry> = fc
   .chain((base) => place.map((where) => ({ ...base, ...where })));
 const archive = fc.record(
   {
-    archive: fc.string({ minLength: 1 }),
-    archiveHash: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Uint8Array.from(bytes)),
+    key: fc.string({ minLength: 1 }),
+    hash: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Uint8Array.from(bytes)),
   },
   { noNullPrototype: true },
 );
-const segment: fc.Arbitrary<Segment> = fc
-  .record(
-    { log: logId, segment: number32, created: seconds, lastSnapshot: number32, expires: seconds, expired: seconds },
-    { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
-  )
-  .chain((base) => fc.option(archive, { nil: {} }).map((named) => ({ ...base, ...named })));
+const expiry: fc.Arbitrary<Expiry> = fc.oneof(
+  seconds.map(expiring),
+  fc.tuple(seconds, seconds).map(([at, entries]) => expired(at, entries)),
+  fc.constant(ON_HOLD),
+);
+const segment: fc.Arbitrary<Segment> = fc.record(
+  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, archive, expiry },
+  { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
+);
 
 test('every entry is read back from its item', () => {
   fc.assert(

@@ -97,8 +97,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/sweep/pending-snapshots.ts',
-        from: '  if (archive !== undefined || expires !== undefined) return [];\n',
-        to: '  if (archive !== undefined || expires !== undefined || since !== undefined) return [];\n',
+        from: '  if (isFrozen(segment)) return [];\n',
+        to: '  if (isFrozen(segment) || since !== undefined) return [];\n',
       },
     ],
   },
@@ -119,12 +119,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'retention/retention-policy.ts',
-        from: "  if (policy.archive && archive === undefined && expires === undefined) return 'archive';\n",
-        to: '',
-      },
-      {
-        file: 'retention/retention-policy.ts',
-        from: '  if (policy.archive && archive === undefined) return undefined;\n',
+        from: "  if (policy.archive && archive === undefined) return expiry === undefined ? 'archive' : undefined;\n",
         to: '',
       },
       {
@@ -237,7 +232,7 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'workers/gc/kept-roots.ts',
-        from: 'if (lastSnapshot !== undefined && !last && !mayBeGone) {',
+        from: 'if (lastSnapshot !== undefined && !last && !mayLackEntries(segment)) {',
         to: 'if (archive === undefined && lastSnapshot !== undefined && !last && !mayBeGone) {',
       },
     ],

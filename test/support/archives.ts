@@ -9,7 +9,7 @@ import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
-import type { Segment } from '../../src/log/segment.ts';
+import type { ArchiveRef, Segment } from '../../src/log/segment.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { entryAt, LOG, NOON } from './logs.ts';
@@ -111,10 +111,10 @@ export async function storeArchive(
   blobs: BlobStore,
   { bytes, hash }: { readonly bytes: Uint8Array; readonly hash: Uint8Array },
   of: SegmentOf = FIRST_SEGMENT,
-): Promise<Segment & { readonly archive: string; readonly archiveHash: Uint8Array }> {
+): Promise<Segment & { readonly archive: ArchiveRef }> {
   const key = keyOf(of);
   await blobs.put(key, bytes);
-  return { ...of, created: NOON, archive: key, archiveHash: Uint8Array.from(hash) };
+  return { ...of, created: NOON, archive: { key, hash: Uint8Array.from(hash) } };
 }
 
 /** Some items in batches as large as a store takes them. */

@@ -146,7 +146,7 @@ export async function neededKeys(
     }
   }
   for await (const { segment, archive } of sheet.tables.segments(log)) {
-    if (archive !== undefined) keys.add(archive);
+    if (archive !== undefined) keys.add(archive.key);
     const range = { segment, from: 0, to: MAX_NUMBER + 1 };
     for await (const page of deps.store.items(log, range, { consistent: true })) {
       for (const { E } of page) if (E?.S !== undefined) keys.add(E.S);

@@ -6,13 +6,15 @@ import type { Entry, EntryHead, RootRef } from '../../src/log/entry.ts';
 import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
 import type {
   Consistency,
-  Expiration,
   ExpiringSegment,
   LogStore,
+  NewArchive,
+  ReplacementArchive,
   ScanPart,
+  SegmentPlace,
   SegmentRange,
 } from '../../src/log/log-store.ts';
-import type { Segment } from '../../src/log/segment.ts';
+import type { Expiry, Segment } from '../../src/log/segment.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { Random } from './random.ts';
 
@@ -102,13 +104,13 @@ export class RecordedLogStore implements LogStore {
     return moved;
   }
 
-  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+  async setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
     const named = await this.#inner.setArchive(segment, archive);
     await this.#segmentChanged(segment.log, segment.segment);
     return named;
   }
 
-  async replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+  async replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
     const named = await this.#inner.replaceArchive(segment, archive);
     await this.#segmentChanged(segment.log, segment.segment);
     const position = { segment: segment.segment, entry: segment.lastSnapshot ?? 0 };
@@ -116,7 +118,7 @@ export class RecordedLogStore implements LogStore {
     return named;
   }
 
-  async setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+  async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const set = await this.#inner.setExpiration(segment, to);
     this.stamps++;
     await this.#segmentChanged(segment.log, segment.segment);
@@ -154,9 +156,9 @@ export class RecordedLogStore implements LogStore {
     return went;
   }
 
-  async unexpireEntries(leaving: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
-    const { log, segment } = leaving;
-    const kept = await this.#inner.unexpireEntries(leaving, entries);
+  async unexpireEntries(place: SegmentPlace, entries: readonly number[]): Promise<boolean> {
+    const { log, segment } = place;
+    const kept = await this.#inner.unexpireEntries(place, entries);
     if (kept) for (const entry of entries) await this.#modified(log, { segment, entry });
     return kept;
   }

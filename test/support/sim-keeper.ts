@@ -115,18 +115,18 @@ async function takeBack(
   const { random, scheduler, policy } = world;
   const segments = await Array.fromAsync(ports.tables.segments(log));
   const due = planRetention(segments, policy, scheduler.now()).filter(({ kind }) => kind === 'expire');
-  const { segment } = random.pick([...due, ...segments.filter(({ expires }) => expires !== undefined)]) ?? {};
+  const { segment } = random.pick([...due, ...segments.filter(({ expiry }) => expiry !== undefined)]) ?? {};
   if (segment === undefined) return;
   const place = { log, segment };
   const look = () => ports.tables.getSegment(log, segment, { consistent: true });
   if (random.chance(0.7)) {
     await sendByHand(world, ports, { kind: 'expire', ...place });
-    for (let times = 0; times < 50 && (await look())?.expires === undefined; times++) await scheduler.sleep(20);
+    for (let times = 0; times < 50 && (await look())?.expiry === undefined; times++) await scheduler.sleep(20);
     await scheduler.sleep(random.integer(0, random.pick([10, 100, 1_000])));
   }
-  const { archive, expires } = (await look()) ?? {};
+  const { archive, expiry } = (await look()) ?? {};
   if (archive !== undefined && random.chance(0.6)) return restore(world, ports, { plan, place });
-  if (expires === undefined) return;
+  if (expiry === undefined) return;
   const { entries } = await undoExpiry(world.deps(ports), place);
   world.trace(`${scheduler.now()} unexpired ${entries} of ${log} ${segment}`);
 }

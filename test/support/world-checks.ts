@@ -7,7 +7,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES, rootOf } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
-import type { Segment } from '../../src/log/segment.ts';
+import { isFrozen, mayLackEntries, type Segment } from '../../src/log/segment.ts';
 import { keepsSnapshot, planRetention } from '../../src/retention/retention-policy.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { flushDue } from '../../src/snapshot/flush-due.ts';
@@ -55,14 +55,14 @@ export class StepChecks {
     this.#writes = store.writes;
     this.#losses = blobs.losses;
     for (const log of logs) {
-      for await (const { segment, lastSnapshot, archive, expires } of store.segments(log)) {
+      for await (const item of store.segments(log)) {
+        const { segment, lastSnapshot } = item;
         const before = this.#last.get(`${log}/${segment}`) ?? -1;
         if ((lastSnapshot ?? -1) < before) throw new Error(`Last Snapshot of ${log}/${segment} went back`);
         if (lastSnapshot === undefined) continue;
         this.#last.set(`${log}/${segment}`, lastSnapshot);
         // Without an archive, a snapshot leaves together with its segment.
-        const mayBeGone = archive === undefined && expires !== undefined;
-        if (!mayBeGone) await this.#isReadable(log, { segment, entry: lastSnapshot });
+        if (!mayLackEntries(item)) await this.#isReadable(log, { segment, entry: lastSnapshot });
       }
       if (lost) await this.#nothingIsMissing(log);
     }
@@ -76,8 +76,7 @@ export class StepChecks {
     const next = await tables.getSegment(log, position.segment + 1, { consistent: true });
     if (segment === undefined || next?.lastSnapshot === undefined)
       throw new Error(`${name} is gone and was not covered`);
-    if (segment.archive === undefined && segment.expires === undefined)
-      throw new Error(`${name} is gone although its segment stays`);
+    if (!isFrozen(segment)) throw new Error(`${name} is gone although its segment stays`);
     if (!policy.archive) return;
     if (segment.archive === undefined) throw new Error(`${name} is gone and was not archived`);
     const archived = await store.getEntry(log, position, { consistent: true });
@@ -88,8 +87,9 @@ export class StepChecks {
   /** No entry is about to leave a segment that stays and that no archive has. */
   async #noneLeaves(log: LogId): Promise<void> {
     const { tables } = this.#world;
-    for await (const { segment, archive, expires } of tables.segments(log)) {
-      if (archive !== undefined || expires !== undefined) continue;
+    for await (const item of tables.segments(log)) {
+      if (isFrozen(item)) continue;
+      const { segment } = item;
       const range = { segment, from: 0, to: MAX_NUMBER + 1 };
       for await (const page of tables.items(log, range, { consistent: true })) {
         const stamped = page.find(({ X }) => X !== undefined);
@@ -103,9 +103,10 @@ export class StepChecks {
   async #nothingIsMissing(log: LogId): Promise<void> {
     const { tables, blobs, policy } = this.#world;
     for await (const segment of tables.segments(log)) {
-      const { archive, expires } = segment;
-      if (archive !== undefined && (await blobs.get(archive)) === undefined) throw new Error(`${archive} is gone`);
-      if (archive !== undefined || expires !== undefined || policy.keepSnapshots === 'last') continue;
+      const { archive } = segment;
+      if (archive !== undefined && (await blobs.get(archive.key)) === undefined)
+        throw new Error(`${archive.key} is gone`);
+      if (isFrozen(segment) || policy.keepSnapshots === 'last') continue;
       const range = { segment: segment.segment, from: 0, to: Number.MAX_SAFE_INTEGER };
       for await (const page of tables.entries(log, range, { consistent: true })) {
         for (const entry of page) {
@@ -189,8 +190,8 @@ export async function checkSettledLog(world: World, log: LogId, repair: Repair):
   const segments = await Array.fromAsync(world.tables.segments(log));
   // Of segments that are archived, or whose entries may be gone, nobody completes a snapshot any more.
   const stays = ({ segment }: Position): boolean => {
-    const { archive, expires } = segments[segment] ?? {};
-    return archive === undefined && expires === undefined;
+    const found = segments[segment];
+    return found === undefined || !isFrozen(found);
   };
   const wanted = asked.filter(isBuildable);
   const completed: Position[] = [];
@@ -256,7 +257,7 @@ export async function checkSettledLog(world: World, log: LogId, repair: Repair):
 
 /** Whether nothing has left the tables that is not in an archive. */
 function isWholeHistory({ policy }: World, segments: readonly Segment[]): boolean {
-  return policy.archive || segments.every(({ expires }) => expires === undefined);
+  return policy.archive || segments.every(({ expiry }) => expiry === undefined);
 }
 
 /** A snapshot is the fold of the entries before it: by the plain model, and by a build that knows no other snapshot. */
@@ -301,8 +302,8 @@ export async function checkRetention(world: World): Promise<void> {
     const segments = await Array.fromAsync(world.tables.segments(log));
     const jobs = planRetention(segments, policy, world.scheduler.now());
     assert.deepEqual(jobs, [], `what is due in ${log}`);
-    for (const { segment, expires, expired } of segments) {
-      if (expired === undefined || expires === undefined || expires * 1000 > world.scheduler.now()) continue;
+    for (const { segment, expiry } of segments) {
+      if (expiry?.state !== 'expired' || expiry.at * 1000 > world.scheduler.now()) continue;
       const left = await Array.fromAsync(world.tables.items(log, { segment, from: 0, to: 1e9 }, { consistent: true }));
       assert.deepEqual(left.flat(), [], `entries of ${log}/${segment}, which has expired`);
     }
@@ -316,7 +317,7 @@ export async function checkRetention(world: World): Promise<void> {
     assert.deepEqual('keys' in debris && debris.keys?.removed, [], `what nothing reaches in ${log}`);
     assert.deepEqual(await Array.fromAsync(world.blobs.uploads('')), [], 'unfinished uploads');
     // By the bucket and the table themselves, whatever the collector takes for needed.
-    const named = new Set(segments.map(({ archive }) => archive));
+    const named = new Set(segments.map(({ archive }) => archive?.key));
     for await (const { key } of world.blobs.list(archivePrefix(log))) assert.ok(named.has(key), `nobody names ${key}`);
   }
 }

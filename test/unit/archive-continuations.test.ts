@@ -80,7 +80,7 @@ async function begun(sheet: SheetLog, turns: number): Promise<ArchiveJob> {
 }
 
 async function archiveBytes(sheet: SheetLog): Promise<Uint8Array | undefined> {
-  return sheet.blobs.get((await sheet.segmentItem()).archive ?? '');
+  return sheet.blobs.get((await sheet.segmentItem()).archive?.key ?? '');
 }
 
 async function archivedItems(sheet: SheetLog): Promise<Item[]> {
@@ -91,7 +91,7 @@ async function archivedItems(sheet: SheetLog): Promise<Item[]> {
 /** The archive holds what the table holds, is all that is left, and is sound. */
 async function expectArchived(sheet: SheetLog, where?: string): Promise<void> {
   expect(await archivedItems(sheet), where).toEqual(await sheet.items());
-  expect(await sheet.keys(archivePrefix(sheet.log)), where).toEqual([(await sheet.segmentItem()).archive]);
+  expect(await sheet.keys(archivePrefix(sheet.log)), where).toEqual([(await sheet.segmentItem()).archive?.key]);
   expect((await verify(sheet.deps, sheet.log)).problems, where).toEqual([]);
 }
 
@@ -210,7 +210,7 @@ describe('an archive in several runs', () => {
       for (const { next } of twins.slice(done.length < 3 ? 0 : 1)) if (next !== undefined) waiting.push(next);
       done.push(job);
     }
-    const { archive } = await sheet.segmentItem();
+    const archive = (await sheet.segmentItem()).archive?.key;
     for (const job of done) expect((await turn(sheet, job)).result).toMatchObject({ outcome: 'present', key: archive });
     await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' });
     await expectArchived(sheet);
@@ -299,7 +299,7 @@ describe('a part is written again', () => {
     expect(result).toMatchObject({ outcome: 'archiving', reached: last.entry + 1 });
     await turnsOf(sheet, next);
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
-    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([(await sheet.segmentItem()).archive]);
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([(await sheet.segmentItem()).archive?.key]);
   });
 
   test('it is written again after one failure if a frame is damaged that only the join reads', async () => {

@@ -18,6 +18,7 @@ import { archiveSegment, planArchive } from '../../src/workers/retention/archive
 import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { expiring } from '../support/segments.ts';
 import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
 
 /** A log whose first segment is closed and covered, with a completed snapshot in its middle. */
@@ -50,7 +51,7 @@ function once(when: 'before' | 'after', operation: string, act: () => Promise<un
 
 async function expectNotArchived(sheet: SheetLog): Promise<void> {
   const segment = await sheet.segmentItem();
-  expect([segment.archive, segment.archiveHash]).toEqual([undefined, undefined]);
+  expect(segment.archive).toBeUndefined();
   expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
 }
 
@@ -85,7 +86,7 @@ describe('a segment that cannot be archived', () => {
 
   test('its entries are expiring already', async () => {
     const { sheet } = await coveredSheet();
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     const before = await sheet.contents();
     await expect(sheet.archive(0)).rejects.toThrow(SegmentStateError);
     expect(await sheet.contents()).toEqual(before);
@@ -100,7 +101,7 @@ describe('a segment that cannot be archived', () => {
   });
 
   test.each<[string, (sheet: SheetLog, last: Position) => Promise<unknown>]>([
-    ['leaving', async (sheet) => sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 })],
+    ['leaving', async (sheet) => sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1))],
     ['not whole', (sheet) => sheet.tables.deleteEntries(sheet.log, 0, [4])],
     ['without the last snapshot', (sheet, last) => sheet.tables.deleteEntries(sheet.log, 0, [last.entry])],
   ])('no plan is made of entries that are %s', async (_, harm) => {
@@ -125,11 +126,11 @@ describe('an archive', () => {
     const before = await sheet.items();
     const result = await sheet.archive(0);
     const segment = await sheet.segmentItem();
-    expect(result).toMatchObject({ outcome: 'archived', segment: 0, key: segment.archive });
+    expect(result).toMatchObject({ outcome: 'archived', segment: 0, key: segment.archive?.key });
     expect(result).toMatchObject({ entries: before.length });
     expect(await archivedItems(sheet)).toEqual(before);
     expect(await sheet.items()).toEqual(before);
-    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive]);
+    expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive?.key]);
   });
 
   test('a plan describes the archive and does not write it', async () => {
@@ -153,7 +154,7 @@ describe('an archive', () => {
     const { sheet } = await coveredSheet();
     const results = await Promise.all([sheet.archive(0), sheet.archive(0), sheet.archive(0)]);
     expect(results.map(({ outcome }) => outcome).sort()).toEqual(['archived', 'present', 'present']);
-    const { archive } = await sheet.segmentItem();
+    const archive = (await sheet.segmentItem()).archive?.key;
     expect(new Set(results.map(({ key }) => key))).toEqual(new Set([archive]));
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([archive]);
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
@@ -207,7 +208,7 @@ describe('while an archive is written', () => {
       expect(attempts, operation).toBe(2);
       const segment = await sheet.segmentItem();
       expect(segment.lastSnapshot).toBe(late.entry);
-      expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive]);
+      expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([segment.archive?.key]);
       expect(await archivedItems(sheet)).toEqual(await sheet.items());
     }
   });
@@ -291,7 +292,7 @@ test('an archive is written and nothing else is left, wherever the job before di
     expect(await sheet.archive(0), where).toMatchObject({ segment: 0 });
     const options = { graceSeconds: 0, keepSnapshots: 'all' } as const;
     expect(await collectLog(sheet.deps, { log: sheet.log }, options), where).toMatchObject({ outcome: 'collected' });
-    const { archive } = await sheet.segmentItem();
+    const archive = (await sheet.segmentItem()).archive?.key;
     expect(await sheet.keys(archivePrefix(sheet.log)), where).toEqual([archive]);
     expect(await archivedItems(sheet), where).toEqual(items);
     expect((await verify(sheet.deps, sheet.log)).problems, where).toEqual([]);

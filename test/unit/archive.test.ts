@@ -119,14 +119,14 @@ describe('requests', () => {
     const items = segmentItems(4);
     const blobs = new MemoryBlobStore();
     const segment = await storeArchive(blobs, joined(partsOfItems(items, 4)));
-    const bytes = await blobs.get(segment.archive);
-    await blobs.delete([segment.archive]);
+    const bytes = await blobs.get(segment.archive.key);
+    await blobs.delete([segment.archive.key]);
     const tables = new MemoryLogStore();
     await tables.putSegment(segment);
     const store = new ArchivedLogStore(tables, { blobs, platform });
     const read = () => store.getEntry(LOG, { segment: 0, entry: 1 }, { consistent: true });
     await expect(read()).rejects.toThrow(ArchiveMissingError);
-    await blobs.put(segment.archive, bytes ?? new Uint8Array());
+    await blobs.put(segment.archive.key, bytes ?? new Uint8Array());
     expect((await read())?.position).toEqual({ segment: 0, entry: 1 });
   });
 });

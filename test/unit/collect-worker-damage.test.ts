@@ -124,7 +124,7 @@ describe('a kept object that cannot be read', () => {
     const newest = (await sheet.lastSnapshot(1)) ?? 0;
     await sheet.tables.deleteEntries(sheet.log, 1, [newest]);
     await expectRefused(sheet, 'ROOT_INVALID');
-    const { archive = '' } = await sheet.segmentItem();
+    const archive = (await sheet.segmentItem()).archive?.key ?? '';
     await sheet.tables.deleteEntries(sheet.log, 0, [(await sheet.lastSnapshot()) ?? 0]);
     await sheet.blobs.delete([archive]);
     await expectRefused(sheet, 'ARCHIVE_MISSING');

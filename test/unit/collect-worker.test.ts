@@ -27,6 +27,7 @@ import {
   refill,
 } from '../support/collecting.ts';
 import { newLogId, recordRequests, unarchived } from '../support/logs.ts';
+import { expiring } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 describe('an unreachable object', () => {
@@ -126,7 +127,7 @@ describe('an unreachable object', () => {
     await refill(sheet, 'second');
     await collectAfterEachGrace(sheet, 2);
     expect(await sheet.keys(bodyPrefix(sheet.log))).toHaveLength(2);
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     await sheet.tables.deleteEntries(sheet.log, 0, [0, 1, 2, 3]);
     await collectAfterEachGrace(sheet, 3);
     expect(await sheet.keys(bodyPrefix(sheet.log))).toHaveLength(1);
@@ -146,7 +147,7 @@ describe('a body', () => {
   test('a body that an archived entry names stays, although it was restored from a backup much later', async () => {
     const sheet = await livedLog();
     const bodies = await sheet.keys(bodyPrefix(sheet.log));
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1, expired: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), { state: 'expired', at: 1, entries: 1 });
     const entries = (await sheet.items()).map((_, entry) => entry);
     await sheet.tables.deleteEntries(sheet.log, 0, entries);
     await collectAfterEachGrace(sheet, 3);
@@ -189,7 +190,7 @@ describe('a body', () => {
       if (name === 'getRange') reads.push(name);
       return effect();
     });
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     await sheet.tables.deleteEntries(sheet.log, 0, [1]);
     sheet.nowMs += GRACE;
     await collect(sheet, {}, look);

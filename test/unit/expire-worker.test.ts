@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { ArchiveDiffersError, ClockInvalidError, SegmentNotFoundError, SegmentStateError } from '../../src/errors.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
+import { expiresAt } from '../../src/log/segment.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { condemnedKey } from '../../src/store/keys.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
@@ -18,6 +19,7 @@ import { allItems } from '../support/archives.ts';
 import type { Around } from '../support/around.ts';
 import { deathsOf, dieAt, dieDuring } from '../support/die-at.ts';
 import { NOON } from '../support/logs.ts';
+import { expired, expiredEntries, expiring } from '../support/segments.ts';
 import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
 
 /** Seconds. */
@@ -174,7 +176,7 @@ describe('entries stay', () => {
         await expect(expiring, `pages of ${pageItems}`).rejects.toThrow(ArchiveDiffersError);
         await expect(expiring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 9 });
         expect((await expiries(sheet)).at(9)).toBeUndefined();
-        expect((await sheet.segmentItem()).expired).toBeUndefined();
+        expect(expiredEntries(await sheet.segmentItem())).toBeUndefined();
       }
     }
   });
@@ -196,7 +198,7 @@ describe('entries expire', () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
     expect(await expire(sheet, TTL)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
-    expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+    expect(await sheet.segmentItem()).toMatchObject({ expiry: expired(G, 9) });
     expect(await sheet.items()).toEqual(items.map((item) => ({ ...item, X: { N: String(G) } })));
     expect(sheet.tables.expireNow(G - 1)).toEqual([]);
     expect(sheet.tables.expireNow(G)).toHaveLength(9);
@@ -229,7 +231,7 @@ describe('entries expire', () => {
       const results = await Promise.all([expire(together, policy), expire(together, policy)]);
       expect(results.map(({ outcome }) => outcome)).toEqual(['expired', 'expired']);
       expect((await together.contents()).entries).toEqual((await alone.contents()).entries);
-      expect(await together.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+      expect(await together.segmentItem()).toMatchObject({ expiry: expired(G, 9) });
     }
   });
 
@@ -238,7 +240,7 @@ describe('entries expire', () => {
     const units = (await sheet.items()).reduce((sum, item) => sum + writeUnits(item), 0);
     const taken: number[] = [];
     const pace = { take: async (some: number) => void taken.push(some) };
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: G });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(G));
     await sheet.tables.setEntryExpiry(sheet.log, { segment: 0, entry: 3 }, G);
     const third = (await sheet.items())[3];
     await expire(sheet, TTL, { deps: { pace } });
@@ -252,7 +254,7 @@ describe('entries are deleted', () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
     expect(await expire(sheet, DELETE)).toEqual({ outcome: 'waiting', segment: 0, expires: G });
-    expect(await sheet.segmentItem()).toMatchObject({ expires: G });
+    expect((await sheet.segmentItem()).expiry).toEqual(expiring(G));
     sheet.nowMs = G * 1000 - 1;
     // By then the policy does not ask for it.
     expect(await expire(sheet, DELETE, { options: { byHand: true } })).toEqual({
@@ -264,7 +266,7 @@ describe('entries are deleted', () => {
     sheet.nowMs = G * 1000;
     expect(await expire(sheet, DELETE)).toEqual({ outcome: 'expired', segment: 0, entries: 9, expires: G });
     expect(await sheet.items()).toEqual([]);
-    expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+    expect(await sheet.segmentItem()).toMatchObject({ expiry: expired(G, 9) });
     const range = { segment: 0, from: 0, to: 100 };
     expect(await allItems(sheet.deps.store.items(sheet.log, range, { consistent: true }))).toEqual(items);
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
@@ -325,7 +327,7 @@ describe('before entries expire', () => {
       expect((await expiries(sheet)).map((expires) => expires === undefined)).toEqual(
         [...'000011111'].map((c) => c === '1'),
       );
-    expect((await sheet.segmentItem()).expired).toBeUndefined();
+    expect(expiredEntries(await sheet.segmentItem())).toBeUndefined();
   });
 
   test.each(BOTH)('the job finds that the archive is missing or damaged: $expire', async (policy) => {
@@ -335,7 +337,7 @@ describe('before entries expire', () => {
     ] as const) {
       const sheet = await announcedSheet(policy);
       const items = await sheet.items();
-      await damage(sheet, (await sheet.segmentItem()).archive ?? '');
+      await damage(sheet, (await sheet.segmentItem()).archive?.key ?? '');
       await expect(expire(sheet, policy)).rejects.toMatchObject({ code, log: sheet.log, segment: 0 });
       expect(await sheet.items()).toEqual(items);
     }
@@ -345,7 +347,7 @@ describe('before entries expire', () => {
     const sheet = await announcedSheet(policy);
     expect(await expire(sheet, policy, { deps: { deadline: 0 } })).toMatchObject({ outcome: 'progress', reached: 4 });
     const items = await sheet.items();
-    await sheet.blobs.delete([(await sheet.segmentItem()).archive ?? '']);
+    await sheet.blobs.delete([(await sheet.segmentItem()).archive?.key ?? '']);
     await expect(expire(sheet, policy, { job: { from: 4, announced: G } })).rejects.toMatchObject({
       code: 'ARCHIVE_MISSING',
     });
@@ -424,7 +426,7 @@ describe('an expire job', () => {
         const { segments, ...rest } = await sheet.contents();
         return {
           ...rest,
-          segments: segments.map((each) => (policy === UNARCHIVED_DELETE ? { ...each, expired: 0 } : each)),
+          segments: segments.map((each) => (policy === UNARCHIVED_DELETE ? { ...each, expiry: expired(G, 0) } : each)),
         };
       };
       const whole = await contents(reference);
@@ -433,7 +435,7 @@ describe('an expire job', () => {
         await dieDuring(sheet, death, job(sheet));
         const where = `died ${death.when} ${death.name} (${death.operation})`;
         expect(['expired', 'present'], where).toContain((await expire(sheet, policy)).outcome);
-        expect((await sheet.segmentItem()).expired, where).toBeDefined();
+        expect(expiredEntries(await sheet.segmentItem()), where).toBeDefined();
         expect(await contents(sheet), where).toEqual(whole);
       }
     },
@@ -446,8 +448,8 @@ describe('an expire job', () => {
     // After the first page, while the second is let go.
     const around = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
     await expect(expire(sheet, policy, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
-    const { expires, expired } = await sheet.segmentItem();
-    expect([expires, expired]).toEqual([Math.floor(sheet.nowMs / 1000) + 2 * GRACE, undefined]);
+    const expires = Math.floor(sheet.nowMs / 1000) + 2 * GRACE;
+    expect((await sheet.segmentItem()).expiry).toEqual(expiring(expires));
     // What was under way is let go still: deleted, which is not lost with the archive, or at the time that is said now.
     const page = policy.expire === 'ttl' ? String(expires) : undefined;
     expect(new Set(await expiries(sheet))).toEqual(new Set([undefined, page]));
@@ -469,7 +471,7 @@ describe('an expire job', () => {
         outcome: 'expired',
         entries: 9,
       });
-      const { expires } = await sheet.segmentItem();
+      const expires = expiresAt(await sheet.segmentItem());
       expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(expires)));
     }
   });
@@ -485,13 +487,13 @@ describe('an expire job', () => {
     });
     expect(outcome).toBe('expired');
     expect(await numbers(sheet)).toEqual([]);
-    expect(await sheet.segmentItem()).toMatchObject({ expires: G, expired: 9 });
+    expect(await sheet.segmentItem()).toMatchObject({ expiry: expired(G, 9) });
   });
 
   test('it does not begin if another process changes the segment first', async () => {
     const sheet = await archivedSheet();
     const around = actBefore('setExpiration', 1, async () => {
-      await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 7 });
+      await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(7));
     });
     const items = await sheet.items();
     await expect(expire(sheet, TTL, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
@@ -564,7 +566,7 @@ describe('undoExpiry', () => {
       const expiring = expire(sheet, TTL, { deps: depsAround(sheet, around) });
       await expect(expiring).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
-      expect((await sheet.segmentItem()).expires).toBeUndefined();
+      expect((await sheet.segmentItem()).expiry).toBeUndefined();
     }
   });
 
@@ -593,7 +595,7 @@ describe('undoExpiry', () => {
           return expire(sheet, policy, { deps });
         });
         expect(await sheet.items(), `batch ${nth}`).toEqual(before);
-        expect((await sheet.segmentItem()).expires).toBeUndefined();
+        expect((await sheet.segmentItem()).expiry).toBeUndefined();
         expect((await verify(sheet.deps, log)).problems).toEqual([]);
       }
     },
@@ -608,8 +610,9 @@ describe('undoExpiry', () => {
       const around = actBefore('unexpireEntries', 2, () => expire(sheet, policy));
       const undoing = undoExpiry(depsAround(sheet, around), { log: sheet.log, segment: 0 });
       await expect(undoing).rejects.toThrow(SegmentStateError);
-      const { expires, expired } = await sheet.segmentItem();
-      expect(expired).toBe(9);
+      const segment = await sheet.segmentItem();
+      const expires = expiresAt(segment);
+      expect(expiredEntries(segment)).toBe(9);
       expect(await expiries(sheet)).toEqual(Array.from({ length: 9 }, () => String(expires)));
     }
   });

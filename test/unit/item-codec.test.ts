@@ -18,6 +18,7 @@ import { itemBytes } from '../../src/log/item-size.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
 import { show } from '../support/random-reducers.ts';
+import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
 const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0x2a, 0x3b, 0x4c, 0x5d, 0x6e, 0x7f];
 const position = { segment: 258, entry: 17 };
@@ -238,9 +239,9 @@ describe("an entry's place", () => {
 
 describe('segment items', () => {
   test('hold a hash as plain bytes, whatever it was computed with', () => {
-    const archiveHash = createHash('sha256').digest();
-    const segment = { log: LOG, segment: 7, created: NOON, archive: 'k', archiveHash };
-    expect(encodeSegment(segment).H).toStrictEqual({ B: Uint8Array.from(archiveHash) });
+    const hash = createHash('sha256').digest();
+    const segment = { log: LOG, segment: 7, created: NOON, archive: { key: 'k', hash } };
+    expect(encodeSegment(segment).H).toStrictEqual({ B: Uint8Array.from(hash) });
   });
 
   const partition = { B: Uint8Array.from(LOG_BYTES) };
@@ -253,8 +254,7 @@ describe('segment items', () => {
         segment: 7,
         created: NOON,
         lastSnapshot: 0,
-        archive: 'logs/x/archives/7',
-        archiveHash: new Uint8Array(32).fill(0xa7),
+        archive: { key: 'logs/x/archives/7', hash: new Uint8Array(32).fill(0xa7) },
       },
       {
         S: partition,
@@ -267,8 +267,18 @@ describe('segment items', () => {
     ],
     [
       'a segment whose entries went without an archive',
-      { log: LOG, segment: 7, created: NOON, expires: NOON + 86_400, expired: 1200 },
+      { log: LOG, segment: 7, created: NOON, expiry: expired(NOON + 86_400, 1200) },
       { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '1732190400' }, D: { N: '1200' } },
+    ],
+    [
+      'a segment that is about to expire',
+      { log: LOG, segment: 7, created: NOON, expiry: expiring(NOON + 86_400) },
+      { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '1732190400' } },
+    ],
+    [
+      'a segment on hold, which expires in the year 2200',
+      { log: LOG, segment: 7, created: NOON, expiry: ON_HOLD },
+      { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '7258118400' } },
     ],
   ])('%s', (_what, segment, item) => {
     expect(encodeSegment(segment)).toEqual(item);
@@ -287,6 +297,8 @@ describe('segment items', () => {
     ["'H' is not Binary", { A: { S: 'logs/x/archives/7' }, H: { S: 'a7' } }],
     ["'G' is '1.5'", { G: { N: '1.5' } }],
     ["'D' is '-1'", { D: { N: '-1' } }],
+    ["'D' stands without 'G'", { D: { N: '7' } }],
+    ["'D' stands beside a hold", { D: { N: '7' }, G: { N: '7258118400' } }],
   ])('refuses an item where %s', (problem, change) => {
     const decode = () => decodeSegment({ ...encodeSegment({ log: LOG, segment: 7, created: NOON }), ...change });
     expect(decode).toThrow(ItemInvalidError);

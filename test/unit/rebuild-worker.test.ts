@@ -355,7 +355,7 @@ describe('a lost part of an archived segment', () => {
     await collectAfterEachGrace(sheet, 3);
     await expectWhole(sheet);
     for (const { archive } of await Array.fromAsync(sheet.tables.segments(sheet.log))) {
-      if (archive !== undefined) expect(await sheet.blobs.get(archive)).toBeDefined();
+      if (archive !== undefined) expect(await sheet.blobs.get(archive.key)).toBeDefined();
     }
   }
 
@@ -385,10 +385,10 @@ describe('a lost part of an archived segment', () => {
     async (entries) => {
       const { sheet, own, last } = await archivedSheet(entries, 'waiting');
       const state = await replayedAt(sheet, last);
-      const archive = (await sheet.segmentItem()).archive;
+      const archive = (await sheet.segmentItem()).archive?.key;
       for (const key of own.slice(0, 3)) await sheet.blobs.delete([key]);
       expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 1, differed: [] });
-      expect((await sheet.segmentItem()).archive).not.toBe(archive);
+      expect((await sheet.segmentItem()).archive?.key).not.toBe(archive);
       expect((await sheet.segmentItem()).lastSnapshot).toBe(last.entry);
       expect(await sheet.items(0)).toHaveLength(entries === GONE ? 0 : (await sheet.items(0)).length);
       expect(await replayedAt(sheet, last)).toEqual(state);
@@ -415,7 +415,7 @@ describe('a lost part of an archived segment', () => {
     'is its archive, %s, and all entries are in the table: it is written again',
     async (how) => {
       const { sheet } = await archivedSheet(where[0]);
-      const { archive = '' } = await sheet.segmentItem();
+      const archive = (await sheet.segmentItem()).archive?.key ?? '';
       const bytes = (await sheet.blobs.get(archive)) ?? Uint8Array.of();
       if (how === 'removed') await sheet.blobs.delete([archive]);
       else await sheet.blobs.put(archive, withByte(bytes, 20, (bytes[20] ?? 0) ^ 1));
@@ -427,7 +427,7 @@ describe('a lost part of an archived segment', () => {
 
   test('the rebuild fails if it cannot be restored: an archive of expired entries, an external body', async () => {
     const { sheet } = await archivedSheet(GONE);
-    const { archive = '' } = await sheet.segmentItem();
+    const archive = (await sheet.segmentItem()).archive?.key ?? '';
     await sheet.blobs.delete([archive]);
     const result = await rebuild(sheet);
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'ARCHIVE_MISSING', segment: 0 } });

@@ -4,7 +4,8 @@ import { ArchiveDiffersError, SegmentNotFoundError, SegmentStateError } from '..
 import type { Item } from '../../src/log/attribute.ts';
 import { writeUnits } from '../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../src/log/log-store.ts';
-import { HELD, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
+import { expiresAt } from '../../src/log/segment.ts';
+import { planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import {
@@ -16,6 +17,7 @@ import { allItems, joined, partsOfItems, storeArchive } from '../support/archive
 import { aroundLogStore } from '../support/around.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { NOON } from '../support/logs.ts';
+import { expiring, ON_HOLD } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 /** Seconds. */
@@ -49,8 +51,8 @@ async function archivedSheet(tables?: MemoryLogStore): Promise<SheetLog> {
   ]);
   const items = await sheet.items();
   expect(items).toHaveLength(ENTRIES);
-  const { archive: key, archiveHash: hash } = await storeArchive(sheet.blobs, joined(partsOfItems(items, 5)));
-  expect(await sheet.tables.setArchive(await sheet.segmentItem(), { key, hash, root: await sheet.ref(last) })).toBe(
+  const { archive } = await storeArchive(sheet.blobs, joined(partsOfItems(items, 5)));
+  expect(await sheet.tables.setArchive(await sheet.segmentItem(), { ...archive, root: await sheet.ref(last) })).toBe(
     true,
   );
   return sheet;
@@ -98,15 +100,14 @@ describe('a segment is restored', () => {
     expect(await sheet.contents()).toEqual(contents);
     expect(await restore(sheet)).toEqual(result);
     expect(await sheet.items()).toEqual(items);
-    const { expires, expired } = await sheet.segmentItem();
-    expect([expires, expired]).toEqual([G + HOLD, undefined]);
+    expect((await sheet.segmentItem()).expiry).toEqual(expiring(G + HOLD));
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
   test('if only some entries have their expiry, a restore completes it', async () => {
     const sheet = await archivedSheet();
     const items = await sheet.items();
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: G });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(G));
     for (const entry of [0, 1, 7]) await sheet.tables.setEntryExpiry(sheet.log, { segment: 0, entry }, G);
     await sheet.tables.deleteEntries(sheet.log, 0, [2, 3]);
     expect(await restore(sheet)).toEqual({ segment: 0, entries: ENTRIES, restored: 2, unexpired: 3 });
@@ -165,7 +166,7 @@ describe('a segment is restored into other tables', () => {
     expect(await into.getSegment(sheet.log, 0)).toBeUndefined();
     expect(await restore(sheet, { into })).toEqual(result);
     expect(await itemsOf(into, sheet)).toEqual(items);
-    const { expires: _, expired: __, ...rest } = await sheet.segmentItem();
+    const { expiry: _, ...rest } = await sheet.segmentItem();
     expect(await into.getSegment(sheet.log, 0)).toEqual(rest);
     expect(await sheet.contents()).toEqual(contents);
     expect(await restore(sheet, { into })).toEqual({ ...result, restored: 0 });
@@ -174,8 +175,8 @@ describe('a segment is restored into other tables', () => {
   test('an existing segment of this number stays unchanged', async () => {
     const { sheet } = await expiredSheet(() => true);
     const into = new MemoryLogStore();
-    const { archive, archiveHash, created } = await sheet.segmentItem();
-    const there = { log: sheet.log, segment: 0, created: created + 1, archive, archiveHash };
+    const { archive, created } = await sheet.segmentItem();
+    const there = { log: sheet.log, segment: 0, created: created + 1, archive };
     await into.putSegment(there);
     await restore(sheet, { into });
     expect(await into.getSegment(sheet.log, 0)).toMatchObject({ created: created + 1 });
@@ -188,8 +189,7 @@ describe('a segment is restored into other tables', () => {
     await into.putSegment(await sheet.segmentItem());
     await restore(sheet, { into });
     expect(await itemsOf(into, sheet)).toEqual(items);
-    const { expires, expired } = (await into.getSegment(sheet.log, 0)) ?? {};
-    expect([expires, expired]).toEqual([G + HOLD, undefined]);
+    expect((await into.getSegment(sheet.log, 0))?.expiry).toEqual(expiring(G + HOLD));
   });
 });
 
@@ -229,7 +229,7 @@ describe('a segment cannot be restored', () => {
     for (const keep of [0, 1, 100, 'all but one'] as const) {
       const { sheet } = await expiredSheet(() => true);
       const contents = await sheet.contents();
-      const key = (await sheet.segmentItem()).archive ?? '';
+      const key = (await sheet.segmentItem()).archive?.key ?? '';
       const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
       if (keep === 0) await sheet.blobs.delete([key]);
       else await sheet.blobs.put(key, bytes.slice(0, keep === 'all but one' ? -1 : keep));
@@ -244,7 +244,7 @@ describe('a segment cannot be restored', () => {
 
   test('a damaged frame is not restored, not even in part', async () => {
     const { sheet, items } = await expiredSheet(() => true);
-    const key = (await sheet.segmentItem()).archive ?? '';
+    const key = (await sheet.segmentItem()).archive?.key ?? '';
     const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
     const [first, second] = partsOfItems(items, 5).frames.map(({ length }) => length);
     const middle = (first ?? 0) + Math.floor((second ?? 0) / 2);
@@ -325,7 +325,7 @@ describe('a restored segment', () => {
     if (turn?.outcome !== 'progress') throw new Error('the job was to be cut off');
     const next = { ...place, from: turn.reached, announced: turn.expires };
     await expireSegment(sheet.deps, next, TTL);
-    const { expires } = await sheet.segmentItem();
+    const expires = expiresAt(await sheet.segmentItem());
     const stamps = (await sheet.items()).map(({ X }) => (X !== undefined && 'N' in X ? X.N : undefined));
     expect(stamps).toEqual(Array.from({ length: ENTRIES }, () => String(expires)));
   });
@@ -367,12 +367,12 @@ test('a segment is not restored while somebody undoes its expiry, so that nobody
   let reads = 0;
   const tables = aroundLogStore(sheet.tables, async (name, effect) => {
     if (name === 'getSegment' && ++reads === 3) {
-      await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: HELD });
+      await sheet.tables.setExpiration(await sheet.segmentItem(), ON_HOLD);
     }
     return effect();
   });
   await expect(restore(sheet, {}, { tables })).rejects.toThrow(SegmentStateError);
-  expect((await sheet.segmentItem()).expires).toBe(HELD);
+  expect((await sheet.segmentItem()).expiry).toEqual(ON_HOLD);
   await restore(sheet);
-  expect((await sheet.segmentItem()).expires).toBe(G + HOLD);
+  expect((await sheet.segmentItem()).expiry).toEqual(expiring(G + HOLD));
 });

@@ -12,6 +12,7 @@ import {
   type RetentionPolicy,
 } from '../../src/retention/retention-policy.ts';
 import { LOG, NOON } from '../support/logs.ts';
+import { expired, expiring } from '../support/segments.ts';
 
 const DAY = 24 * 3600;
 
@@ -24,7 +25,7 @@ function policy(overrides: Partial<RetentionPolicy> = {}): RetentionPolicy {
   return { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, ...overrides };
 }
 
-const ARCHIVED = { archive: 'an/archive', archiveHash: new Uint8Array(32) };
+const ARCHIVED = { archive: { key: 'an/archive', hash: new Uint8Array(32) } };
 const LAST_DAY = 100;
 
 interface Case {
@@ -172,7 +173,7 @@ describe('dueSince: a job is due', () => {
   });
 
   test('it is due at the announced time if it deletes entries', () => {
-    const leaving = segments.map((each) => ({ ...each, ...ARCHIVED, expires: NOON + 30 * DAY }));
+    const leaving = segments.map((each) => ({ ...each, ...ARCHIVED, expiry: expiring(NOON + 30 * DAY) }));
     expect(since(leaving, { expire: 'delete' }, NOON + 99 * DAY)).toEqual([NOON + 30 * DAY, NOON + 30 * DAY]);
     expect(since(leaving, { expire: 'ttl' }, NOON + 99 * DAY)).toEqual([NOON + 10 * DAY, NOON + 20 * DAY]);
   });
@@ -200,46 +201,46 @@ describe('planRetention: the next step of a segment', () => {
     {
       name: 'TTL goes on where it was begun, without waiting',
       policy: { expire: 'ttl' },
-      segments: old({ ...ARCHIVED, expires }),
+      segments: old({ ...ARCHIVED, expiry: expiring(expires) }),
       day: 5,
       jobs: ['expire 0'],
     },
     {
       name: 'deletion waits for its time',
       policy: { expire: 'delete' },
-      segments: old({ ...ARCHIVED, expires }),
+      segments: old({ ...ARCHIVED, expiry: expiring(expires) }),
       day: 10 - 1 / DAY,
       jobs: [],
     },
     {
       name: 'deletion goes on once its time has come',
       policy: { expire: 'delete' },
-      segments: old({ ...ARCHIVED, expires }),
+      segments: old({ ...ARCHIVED, expiry: expiring(expires) }),
       day: 10,
       jobs: ['expire 0'],
     },
     {
       name: 'nothing for a segment that is done',
       policy: { expire: 'delete' },
-      segments: old({ ...ARCHIVED, expires, expired: 8 }),
+      segments: old({ ...ARCHIVED, expiry: expired(expires, 8) }),
       jobs: [],
     },
     {
       name: 'nothing for a segment that is done, with no entries',
       policy: { ...loose, expire: 'ttl' },
-      segments: old({ expires, expired: 0 }),
+      segments: old({ expiry: expired(expires, 0) }),
       jobs: [],
     },
     {
       name: 'an archive cannot be had of what has begun to expire; nor does it expire any further',
       policy: { expire: 'ttl' },
-      segments: old({ expires }),
+      segments: old({ expiry: expiring(expires) }),
       jobs: [],
     },
     {
       name: 'nothing goes on where a changed policy lets nothing expire',
       policy: { expire: 'never' },
-      segments: old({ ...ARCHIVED, expires }),
+      segments: old({ ...ARCHIVED, expiry: expiring(expires) }),
       jobs: [],
     },
     {
@@ -251,13 +252,18 @@ describe('planRetention: the next step of a segment', () => {
     {
       name: 'nothing goes on in a segment that a changed policy keeps again',
       policy: { expire: 'delete', keepDays: 365 },
-      segments: old({ ...ARCHIVED, expires }),
+      segments: old({ ...ARCHIVED, expiry: expiring(expires) }),
       jobs: [],
     },
     {
       name: 'one step for each segment, wherever it stands',
       policy: { expire: 'ttl' },
-      segments: [segment(0, { ...ARCHIVED, expires, expired: 3 }), segment(1, ARCHIVED), segment(2), segment(3)],
+      segments: [
+        segment(0, { ...ARCHIVED, expiry: expired(expires, 3) }),
+        segment(1, ARCHIVED),
+        segment(2),
+        segment(3),
+      ],
       jobs: ['expire 1', 'archive 2'],
     },
   ];
@@ -343,11 +349,11 @@ describe('isCovered', () => {
 describe('expiringUnarchived', () => {
   const expires = NOON;
   const all = [
-    segment(0, { expires, expired: 3 }),
-    segment(1, { expires }),
-    segment(2, { ...ARCHIVED, expires }),
+    segment(0, { expiry: expired(expires, 3) }),
+    segment(1, { expiry: expiring(expires) }),
+    segment(2, { ...ARCHIVED, expiry: expiring(expires) }),
     segment(3, ARCHIVED),
-    segment(4, { expires }),
+    segment(4, { expiry: expiring(expires) }),
     segment(5),
   ];
 

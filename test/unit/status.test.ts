@@ -9,6 +9,7 @@ import { parseKey } from '../../src/store/keys.ts';
 import { allLogs, logStatus, logsByAge, segmentStatuses } from '../../src/workers/inspect/status.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
+import { expired, expiredEntries, expiring } from '../support/segments.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 
 function unexpected(error: Error): never {
@@ -108,9 +109,9 @@ describe('status', () => {
       for (let segment = 0; segment < 6; segment++) {
         const expires = NOON + (segment === 5 ? DAY : -DAY);
         const before = await sheet.segmentItem(segment);
-        await sheet.tables.setExpiration(before, { expires });
+        await sheet.tables.setExpiration(before, expiring(expires));
         const items = await sheet.items(segment);
-        await sheet.tables.setExpiration(await sheet.segmentItem(segment), { expires, expired: items.length });
+        await sheet.tables.setExpiration(await sheet.segmentItem(segment), expired(expires, items.length));
         if (segment < 5) await sheet.tables.deleteEntries(sheet.log, segment, [...items.keys()]);
       }
       const deps = { ...sheet.deps, store: sheet.tables };
@@ -123,7 +124,7 @@ describe('status', () => {
       const whole = await logStatus({ ...deps, blobs: usage }, sheet.log);
       // The note that says why a log is stopped; the newest root lies in its entry.
       expect(usage.usage().gets).toBe(1);
-      const { archive = '' } = await sheet.segmentItem(1);
+      const archive = (await sheet.segmentItem(1)).archive?.key ?? '';
       await sheet.blobs.delete([archive]);
       expect(await logStatus(deps, sheet.log)).toEqual(whole);
       expect(whole).toMatchObject({ segments: 11, archived: 10, lagEntries: 0 });
@@ -140,13 +141,14 @@ describe('status', () => {
 
     test('it counts the entries of the archive while they are restored', async () => {
       const { sheet, deps } = await leaving();
-      const { expires: _, expired: entries, ...restored } = await sheet.segmentItem(2);
-      await sheet.tables.setExpiration(await sheet.segmentItem(2), { expires: NOON + DAY });
+      const restored = await sheet.segmentItem(2);
+      const entries = expiredEntries(restored);
+      await sheet.tables.setExpiration(await sheet.segmentItem(2), expiring(NOON + DAY));
       const [first] = await segmentStatuses(deps, sheet.log);
       const segments = await segmentStatuses(deps, sheet.log);
       expect(segments[2]).toMatchObject({ entries, expired: false });
       expect(first).toMatchObject({ expired: true });
-      await sheet.blobs.delete([restored.archive ?? '']);
+      await sheet.blobs.delete([restored.archive?.key ?? '']);
       expect((await segmentStatuses(deps, sheet.log))[2]).toMatchObject({ entries: 0, archived: true });
     });
   });

@@ -5,6 +5,7 @@ import { parseKey } from '../../src/store/keys.ts';
 import { describeProblem, type Problem, verify } from '../../src/workers/inspect/verify.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
+import { expiring } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 /** A log with three snapshots over two segments, and chunks of all kinds: leaves, inner nodes and values. */
@@ -182,7 +183,7 @@ describe('verify', () => {
     const { sheet } = await threeSnapshots();
     const whole = await verify(sheet.deps, sheet.log);
     const entries = await sheet.items();
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     expect(await verify(sheet.deps, sheet.log)).toEqual(whole);
 
     // Its entry 3 is a snapshot, its last one is 5.
@@ -200,14 +201,14 @@ describe('verify', () => {
     const last = { segment: 0, entry: 3 };
     const ref = (await sheet.ref(last)) ?? { inline: new Uint8Array() };
     await sheet.tables.replaceRoot(sheet.log, last, ref, { inline: Uint8Array.of(1) });
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     const { problems } = await verify(sheet.deps, sheet.log);
     expect(problems).toMatchObject([{ snapshot: last, part: 'root', code: 'CHUNK_CORRUPT' }]);
   });
 
   test('it tolerates no gap in any other segment', async () => {
     const { sheet } = await threeSnapshots();
-    await sheet.tables.setExpiration(await sheet.segmentItem(), { expires: 1 });
+    await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     await sheet.tables.deleteEntries(sheet.log, 1, [1]);
     await expect(verify(sheet.deps, sheet.log)).rejects.toMatchObject({ code: 'ENTRY_GAP', segment: 1, entry: 1 });
   });

@@ -21,13 +21,15 @@ import {
 import { checkWriteSize } from '../../log/item-size.ts';
 import type {
   Consistency,
-  Expiration,
   ExpiringSegment,
   LogStore,
+  NewArchive,
+  ReplacementArchive,
   ScanPart,
+  SegmentPlace,
   SegmentRange,
 } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
+import type { Expiry, Segment } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
 import { DynamoDbSegmentLife, rootChange } from './segment-life.ts';
@@ -204,15 +206,15 @@ export class DynamoDbLogStore implements LogStore {
     return false;
   }
 
-  setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+  setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
     return this.#life.setArchive(segment, archive);
   }
 
-  replaceArchive(segment: Segment, archive: Parameters<LogStore['replaceArchive']>[1]): Promise<boolean> {
+  replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
     return this.#life.replaceArchive(segment, archive);
   }
 
-  setExpiration(segment: Segment, to: Expiration): Promise<boolean> {
+  setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     return this.#life.setExpiration(segment, to);
   }
 
@@ -228,7 +230,7 @@ export class DynamoDbLogStore implements LogStore {
     return this.#life.expireEntries(segment, entries, how);
   }
 
-  unexpireEntries(segment: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
+  unexpireEntries(segment: SegmentPlace, entries: readonly number[]): Promise<boolean> {
     return this.#life.unexpireEntries(segment, entries);
   }
 

@@ -1,19 +1,28 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AttributeValue as SdkAttributeValue, TransactWriteItem, Update } from '@aws-sdk/client-dynamodb';
-import { equalBytes } from '../../codec/bytes.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { RootRef } from '../../log/entry.ts';
-import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../../log/item-codec.ts';
+import {
+  decodeSegment,
+  encodeSegment,
+  entryKey,
+  expiryAttributes,
+  rootAttribute,
+  segmentKey,
+} from '../../log/item-codec.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
-import type { Expiration, ExpiringSegment, LogStore } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
+import type { ExpiringSegment, LogStore, NewArchive, ReplacementArchive, SegmentPlace } from '../../log/log-store.ts';
+import { type Expiring, type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import type { DynamoDbRequests } from './requests.ts';
 
 /** The attributes of a segment that change. */
 const CHANGING = ['L', 'A', 'H', 'G', 'D'];
+
+/** A segment with the expiry that is the condition for changing its entries. */
+type ChangingSegment = SegmentPlace & { readonly expiry: Expiring | Extract<Expiry, { readonly state: 'on hold' }> };
 
 /** How entries are changed together: deleted, given their expiry, or rid of it. */
 type Change = 'delete' | 'ttl' | 'keep';
@@ -34,7 +43,7 @@ export class DynamoDbSegmentLife {
   }
 
   /** As {@link LogStore.setArchive}. */
-  async setArchive(segment: Segment, { key, hash, root }: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
+  async setArchive(segment: Segment, { key, hash, root }: NewArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     const same = sameAttributes(encodeSegment(segment), ['L']);
     const writes: TransactWriteItem[] = [
@@ -61,14 +70,11 @@ export class DynamoDbSegmentLife {
     }
     if (await this.#requests.transact(writes)) return true;
     const stored = await this.#stored(segment);
-    return stored?.archiveHash !== undefined && stored.archive === key && equalBytes(stored.archiveHash, hash);
+    return stored?.archive !== undefined && sameArchive(stored.archive, { key, hash });
   }
 
   /** As {@link LogStore.replaceArchive}. */
-  async replaceArchive(
-    segment: Segment,
-    { key, hash, root }: Parameters<LogStore['replaceArchive']>[1],
-  ): Promise<boolean> {
+  async replaceArchive(segment: Segment, { key, hash, root }: ReplacementArchive): Promise<boolean> {
     const { log, segment: number, lastSnapshot } = segment;
     if (segment.archive === undefined) return false;
     const same = sameAttributes(encodeSegment(segment), ['L', 'A', 'H']);
@@ -92,13 +98,13 @@ export class DynamoDbSegmentLife {
     }
     if (await this.#requests.transact(writes)) return true;
     const stored = await this.#stored(segment);
-    return stored?.archiveHash !== undefined && stored.archive === key && equalBytes(stored.archiveHash, hash);
+    return stored?.archive !== undefined && sameArchive(stored.archive, { key, hash });
   }
 
   /** As {@link LogStore.setExpiration}. */
-  async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
+  async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const same = sameAttributes(encodeSegment(segment), CHANGING);
-    const wanted = encodeSegment({ ...segment, expires, expired });
+    const wanted = encodeSegment({ ...segment, expiry: to });
     const change = changeAttributes(wanted, ['G', 'D']);
     const update = () =>
       this.#requests.update({
@@ -144,40 +150,44 @@ export class DynamoDbSegmentLife {
   }
 
   /** As {@link LogStore.unexpireEntries}. */
-  unexpireEntries(leaving: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
-    return this.#changeTogether(leaving, entries, 'keep');
+  unexpireEntries(place: SegmentPlace, entries: readonly number[]): Promise<boolean> {
+    return this.#changeTogether({ ...place, expiry: { state: 'on hold' } }, entries, 'keep');
   }
 
   /** Changes entries in one transaction which checks that the segment is still leaving when it says. */
-  async #changeTogether(leaving: ExpiringSegment, entries: readonly number[], how: Change): Promise<boolean> {
+  async #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
     const numbers = [...new Set(entries)];
+    const { G } = expiryAttributes(place.expiry);
     const stillExpires = {
       TableName: this.#segmentTable,
-      Key: segmentKey(leaving.log, leaving.segment),
-      ConditionExpression: 'G = :leaves',
-      ExpressionAttributeValues: { ':leaves': { N: String(leaving.expires) } },
+      Key: segmentKey(place.log, place.segment),
+      ConditionExpression: 'G = :expiry',
+      ExpressionAttributeValues: { ':expiry': G },
     };
-    const writes = numbers.map((entry) => this.#change(leaving, entry, how));
-    const failure = `Changing ${numbers.length} entries of segment ${leaving.segment} failed`;
+    const writes = numbers.map((entry) => this.#change(place, entry, how));
+    const failure = `Changing ${numbers.length} entries of segment ${place.segment} failed`;
     const transact = () => this.#requests.transact([{ ConditionCheck: stillExpires }, ...writes]);
     if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
-    if ((await this.#stored(leaving))?.expires !== leaving.expires) return false;
+    const { expiry } = (await this.#stored(place)) ?? {};
+    if (expiry === undefined || expiryAttributes(expiry).G.N !== G.N) return false;
     // One of them was no longer there.
     const [entry, ...others] = numbers;
     if (entry === undefined) return true;
     if (others.length === 0) {
-      const key = entryKey(leaving.log, { segment: leaving.segment, entry });
+      const key = entryKey(place.log, { segment: place.segment, entry });
       return (await this.#requests.get(this.#entryTable, key, true)) === undefined;
     }
-    for (const each of numbers) if (!(await this.#changeTogether(leaving, [each], how))) return false;
+    for (const each of numbers) if (!(await this.#changeTogether(place, [each], how))) return false;
     return true;
   }
 
-  #change({ log, segment, expires }: ExpiringSegment, entry: number, how: Change): TransactWriteItem {
+  #change({ log, segment, expiry }: ChangingSegment, entry: number, how: Change): TransactWriteItem {
     const item = { TableName: this.#entryTable, Key: entryKey(log, { segment, entry }) };
     if (how === 'delete') return { Delete: item };
-    const { expression, values } = changeAttributes(how === 'keep' ? {} : { X: { N: String(expires) } }, ['X']);
+    const { expression, values } = changeAttributes(expiry.state === 'on hold' ? {} : { X: { N: String(expiry.at) } }, [
+      'X',
+    ]);
     return {
       Update: {
         ...item,

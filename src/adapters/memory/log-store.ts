@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util';
-import { equalBytes } from '../../codec/bytes.ts';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
@@ -7,6 +6,7 @@ import type { Item } from '../../log/attribute.ts';
 import type { Entry, EntryHead } from '../../log/entry.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import {
+  archiveAttributes,
   decodeEntry,
   decodeEntryHead,
   decodeSegment,
@@ -19,8 +19,16 @@ import {
   rootAttribute,
 } from '../../log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../../log/item-size.ts';
-import type { Expiration, ExpiringSegment, LogStore, ScanPart, SegmentRange } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
+import type {
+  ExpiringSegment,
+  LogStore,
+  NewArchive,
+  ReplacementArchive,
+  ScanPart,
+  SegmentPlace,
+  SegmentRange,
+} from '../../log/log-store.ts';
+import { type Expiry, expiresAt, type Segment, sameArchive } from '../../log/segment.ts';
 import { type ItemPlace, MemoryTable } from './table.ts';
 
 export interface MemoryLogStoreOptions {
@@ -138,29 +146,22 @@ export class MemoryLogStore implements LogStore {
     return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
   }
 
-  async setArchive(segment: Segment, archive: Parameters<LogStore['setArchive']>[1]): Promise<boolean> {
-    const { key, hash, root } = archive;
+  async setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
+    const { root } = archive;
     const stored = this.#segment(segment.log, segment.segment);
     if (stored === undefined) return false;
-    if (stored.archiveHash !== undefined) return stored.archive === key && equalBytes(stored.archiveHash, hash);
+    if (stored.archive !== undefined) return sameArchive(stored.archive, archive);
     if (stored.lastSnapshot !== segment.lastSnapshot || !this.#carries(segment, root)) return false;
-    return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
+    return this.#segments.update(placeOfSegment(segment), { ...archiveAttributes(archive) });
   }
 
-  async replaceArchive(
-    segment: Segment,
-    { key, hash, root }: Parameters<LogStore['replaceArchive']>[1],
-  ): Promise<boolean> {
+  async replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
+    const { root } = archive;
     const { log, segment: number, lastSnapshot } = segment;
     const stored = this.#segment(log, number);
-    if (stored?.archive === undefined || stored.archiveHash === undefined || segment.archiveHash === undefined) {
-      return false;
-    }
-    const isSame =
-      stored.archive === segment.archive &&
-      equalBytes(stored.archiveHash, segment.archiveHash) &&
-      stored.lastSnapshot === lastSnapshot;
-    if (!isSame) return stored.archive === key && equalBytes(stored.archiveHash, hash);
+    if (stored?.archive === undefined || segment.archive === undefined) return false;
+    const isSame = sameArchive(stored.archive, segment.archive) && stored.lastSnapshot === lastSnapshot;
+    if (!isSame) return sameArchive(stored.archive, archive);
     if (lastSnapshot !== undefined && root !== undefined) {
       const position = { segment: number, entry: lastSnapshot };
       const entry = this.#entry(log, position);
@@ -171,13 +172,13 @@ export class MemoryLogStore implements LogStore {
         this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
       }
     }
-    return this.#segments.update(placeOfSegment(segment), { A: { S: key }, H: { B: hash } });
+    return this.#segments.update(placeOfSegment(segment), { ...archiveAttributes(archive) });
   }
 
-  async setExpiration(segment: Segment, { expires, expired }: Expiration): Promise<boolean> {
+  async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const stored = this.#segment(segment.log, segment.segment);
     if (stored === undefined) return false;
-    const wanted = encodeSegment({ ...segment, expires, expired });
+    const wanted = encodeSegment({ ...segment, expiry: to });
     if (!isDeepStrictEqual(encodeSegment(stored), encodeSegment(segment))) {
       return isDeepStrictEqual(encodeSegment(stored), wanted);
     }
@@ -196,16 +197,16 @@ export class MemoryLogStore implements LogStore {
 
   async expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     checkBatchItems(entries.length);
-    const { log, segment, expires } = leaving;
-    if (this.#segment(log, segment)?.expires !== expires) return false;
+    const { log, segment, expiry } = leaving;
+    if (this.#expiresAt(log, segment) !== expiry.at) return false;
     if (how === 'delete') await this.deleteEntries(log, segment, entries);
-    else for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, expires);
+    else for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, expiry.at);
     return true;
   }
 
-  async unexpireEntries({ log, segment, expires }: ExpiringSegment, entries: readonly number[]): Promise<boolean> {
+  async unexpireEntries({ log, segment }: SegmentPlace, entries: readonly number[]): Promise<boolean> {
     checkBatchItems(entries.length);
-    if (this.#segment(log, segment)?.expires !== expires) return false;
+    if (this.#segment(log, segment)?.expiry?.state !== 'on hold') return false;
     for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, undefined);
     return true;
   }
@@ -289,6 +290,11 @@ export class MemoryLogStore implements LogStore {
     const entry = this.#entry(log, position);
     if (entry !== undefined) return entry;
     throw new EntryNotFoundError('there is no such entry', { log, segment: position.segment, entry: position.entry });
+  }
+
+  #expiresAt(log: LogId, segment: number): number | undefined {
+    const stored = this.#segment(log, segment);
+    return stored && expiresAt(stored);
   }
 
   #segment(log: LogId, segment: number): Segment | undefined {

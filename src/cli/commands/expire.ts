@@ -40,7 +40,7 @@ export function expireCommand() {
               advice: 'Leave out the policy options; nothing was changed',
             });
           }
-          const { expires } = await requireSegment(deps.tables, { log, segment: number });
+          const { expiry: before } = await requireSegment(deps.tables, { log, segment: number });
           const result = await output.during('Entries checked', (progress) =>
             undoExpiry(
               { ...deps, onEntries: (entries) => progress.update(entries) },
@@ -53,7 +53,7 @@ export function expireCommand() {
           const expiry = result.entries === 1 ? 'its expiry' : 'their expiry';
           const text = `segment ${number} ${would} in the table: ${countEntries(result.entries)} ${removed} ${expiry}`;
           const none = `segment ${number} does not expire`;
-          return output.result({ log, dryRun, ...result }, expires === undefined ? none : text);
+          return output.result({ log, dryRun, ...result }, before === undefined ? none : text);
         }
         const own = await policyOfLog(environment, log, policyChanges(options));
         const policy = checkPolicy({ ...own, expire: own.expire === 'never' ? 'ttl' : own.expire }, log);

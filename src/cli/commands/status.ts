@@ -2,7 +2,6 @@ import Table from 'cli-table3';
 import pLimit from 'p-limit';
 import { isOfOneLog } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
-import { HELD } from '../../retention/retention-policy.ts';
 import {
   allLogs,
   type LogStatus,
@@ -126,8 +125,8 @@ function describeSegments(segments: readonly SegmentStatus[]): string {
   return table.toString();
 }
 
-function describeExpiry({ expires, expired }: Pick<SegmentStatus, 'expires' | 'expired'>): string {
+function describeExpiry({ expires, onHold, expired }: Pick<SegmentStatus, 'expires' | 'onHold' | 'expired'>): string {
+  if (onHold) return 'on hold';
   if (expires === null) return '-';
-  if (expires === HELD) return 'on hold';
   return `${expired ? 'expired since' : 'from'} ${formatDate(expires)}`;
 }

@@ -163,7 +163,7 @@ async function collect(
   const needed = roots.filter((root) => root.needed);
   const others = roots.filter((root) => !root.needed);
   const marker = new Marker(deps, log, [...needed, ...builds, ...others]);
-  const reached = new Set<string | undefined>(segments.map(({ archive }) => archive));
+  const reached = new Set<string | undefined>(segments.map(({ archive }) => archive?.key));
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
   const isKeptBody = keptBodies({ segments, externals, seen: note.bodies, reaper });
   const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isKeptBody, reaper });

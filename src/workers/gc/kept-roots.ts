@@ -4,7 +4,7 @@ import type { ReservedTypes } from '../../log/entry.ts';
 import { type RootRef, rootOf } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import { requireDense, requireKnown } from '../../log/newest.ts';
-import type { Segment } from '../../log/segment.ts';
+import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import { keepsSnapshot, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import { listProgress } from '../../snapshot/progress.ts';
 import { lastWithoutRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
@@ -81,9 +81,9 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
   };
   const named = new Set<string>();
   for (const segment of segments) {
-    const { archive, lastSnapshot, expires } = segment;
+    const { archive, lastSnapshot } = segment;
     // If a segment was archived long ago, all its snapshots except the last were dropped long ago.
-    const all = archive === undefined || (await isRecent(deps, archive, now - 2 * graceMs));
+    const all = archive === undefined || (await isRecent(deps, archive.key, now - 2 * graceMs));
     const found = all ? snapshotsOf(deps, segment, externals) : lastSnapshotOf(deps, segment);
     let last = false;
     for await (const root of found) {
@@ -94,8 +94,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
         last ||= root.position.entry === lastSnapshot;
       } else drop(name, question.dropped.get(name), root);
     }
-    const mayBeGone = archive === undefined && expires !== undefined;
-    if (lastSnapshot !== undefined && !last && !mayBeGone) {
+    if (lastSnapshot !== undefined && !last && !mayLackEntries(segment)) {
       throw lastWithoutRoot(segment);
     }
   }

@@ -1,7 +1,7 @@
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { LogReader } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
+import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import type { BlobInfo } from '../../store/blob-store.ts';
 import type { Reaper } from './reaper.ts';
 
@@ -28,7 +28,7 @@ export interface KnownBodies {
  */
 export function keptBodies({ segments, externals, seen, reaper }: KnownBodies): (body: BlobInfo) => boolean {
   // If entries expired without an archive, their bodies have lost their names.
-  const forgets = segments.some(({ archive, expires }) => archive === undefined && expires !== undefined);
+  const forgets = segments.some(mayLackEntries);
   return (body) => {
     const isNew = forgets || body.modified >= seen || reaper.wasCondemned(body);
     return !isNew || externals.has(body.key) || !reaper.isOld(body);

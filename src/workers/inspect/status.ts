@@ -6,7 +6,6 @@ import { type ReservedTypes, rootOf } from '../../log/entry.ts';
 import type { SegmentReader, TableReader } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
-import { HELD } from '../../retention/retention-policy.ts';
 import { bufferedEdits } from '../../snapshot/flush-due.ts';
 import { loadRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { readStop, type Stop } from '../../snapshot/stop.ts';
@@ -52,8 +51,10 @@ export interface SegmentStatus {
   /** Number of the newest entry with a complete snapshot. */
   readonly lastSnapshot: number | null;
   readonly archived: boolean;
-  /** Expiry time of the entries in epoch seconds; null if they do not expire. */
+  /** Expiry time of the entries in epoch seconds; null if they do not expire or are on hold. */
   readonly expires: number | null;
+  /** Whether somebody undoes the expiry. */
+  readonly onHold: boolean;
   /** Whether the entries have expired. DynamoDB may still have some of them. */
   readonly expired: boolean;
 }
@@ -66,13 +67,14 @@ export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<Seg
   const segments = await querySegments(deps.tables, log, { consistent: false });
   const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
   const now = deps.now();
-  return segments.map(({ segment, lastSnapshot = null, archive, expires = null, expired }, i) => ({
+  return segments.map(({ segment, lastSnapshot = null, archive, expiry }, i) => ({
     segment,
     entries: entries[i] ?? 0,
     lastSnapshot,
     archived: archive !== undefined,
-    expires,
-    expired: expired !== undefined && expires !== null && expires !== HELD && expires * 1000 <= now,
+    expires: expiry === undefined || expiry.state === 'on hold' ? null : expiry.at,
+    onHold: expiry?.state === 'on hold',
+    expired: expiry?.state === 'expired' && expiry.at * 1000 <= now,
   }));
 }
 
@@ -101,7 +103,7 @@ export async function logStatus(
     log,
     segments: segments.length,
     archived: segments.filter(({ archived }) => archived).length,
-    expiring: segments.filter(({ expires, expired }) => expires !== null && !expired).length,
+    expiring: segments.filter(({ expires, onHold, expired }) => (expires !== null || onHold) && !expired).length,
     expired: segments.filter(({ expired }) => expired).length,
     entries,
     lastSnapshot,
@@ -150,7 +152,7 @@ export async function logsByAge(
  * segment has its count.
  */
 async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
-  if (segment.expired !== undefined) return segment.expired;
+  if (segment.expiry?.state === 'expired') return segment.expiry.entries;
   const newest = await deps.tables.newestEntry(segment.log, segment.segment, { consistent: true });
   const inTable = newest === undefined ? 0 : newest.position.entry + 1;
   const isWhole = newest?.type === deps.types.endSegment;

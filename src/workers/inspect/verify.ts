@@ -7,7 +7,7 @@ import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { readEntries } from '../../log/read-entries.ts';
-import type { Segment } from '../../log/segment.ts';
+import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { stateTops } from '../../state/state.ts';
@@ -107,7 +107,7 @@ class Verification {
 
   async #entries(segment: Segment, next: Segment | undefined): Promise<void> {
     if (segment.archive !== undefined) await this.#archive(segment);
-    else if (segment.expires !== undefined) await this.#expiring(segment);
+    else if (segment.expiry !== undefined) await this.#expiring(segment);
     else {
       const to = next === undefined ? 'end' : { segment: next.segment, entry: 0 };
       const range = { from: { segment: segment.segment, entry: 0 }, to, newestSegment: segment.segment } as const;
@@ -119,8 +119,8 @@ class Verification {
 
   /** Checks that Last Snapshot names a Snapshot entry with a root, because a load starts there. */
   async #last(segment: Segment): Promise<void> {
-    const { lastSnapshot, archive, expires } = segment;
-    if (lastSnapshot === undefined || (archive === undefined && expires !== undefined)) return;
+    const { lastSnapshot } = segment;
+    if (lastSnapshot === undefined || mayLackEntries(segment)) return;
     if (this.#problems.some(({ part, snapshot }) => part === 'archive' && snapshot.segment === segment.segment)) return;
     const snapshot = { segment: segment.segment, entry: lastSnapshot };
     await this.#check({ snapshot, part: 'root' }, async () => {

@@ -9,7 +9,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { type ReservedTypes, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { decodeEntry, rootAttribute } from '../../log/item-codec.ts';
-import type { EntryReader, SegmentLifecycle, TableReader } from '../../log/log-store.ts';
+import type { EntryReader, SegmentLifecycle, SegmentPlace, TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { lastWithoutRoot } from '../../snapshot/snapshots.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
@@ -17,7 +17,7 @@ import { archiveKey, randomHex } from '../../store/keys.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
 import { type ArchiveJob, type ArchivePart, MAX_ARCHIVE_PARTS } from '../jobs/job.ts';
-import { changedMeanwhile, requireCovered, type SegmentPlace } from './segment-state.ts';
+import { changedMeanwhile, requireCovered } from './segment-state.ts';
 
 /** How often an archive is written before it is given up, where the segment's last snapshot is replaced meanwhile. */
 const ATTEMPTS = 3;
@@ -78,7 +78,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     const segment = await requireCovered(deps.tables, job);
     if (segment.archive !== undefined) {
       await removeParts(deps, job, parts);
-      return { outcome: 'present', segment: number, key: segment.archive };
+      return { outcome: 'present', segment: number, key: segment.archive.key };
     }
     requireNotExpiring(segment);
     const root = await lastRoot(deps, segment);
@@ -217,7 +217,7 @@ async function join(deps: ArchiveDeps, segment: Segment, parts: readonly Archive
   await blobs.putStream(key, stream());
   if (written === undefined) throw new Error('a stream was stored that did not end');
   try {
-    const archive = await openArchive(deps, { ...segment, archive: key, archiveHash: written.hash });
+    const archive = await openArchive(deps, { ...segment, archive: { key, hash: written.hash } });
     for await (const _ of archive.storedFrames()) checkFrame();
   } catch (error) {
     await blobs.delete([key]);
@@ -249,7 +249,7 @@ function openPart(
   segment: Segment,
   { part, from }: { readonly part: ArchivePart; readonly from: number },
 ): Promise<Archive> {
-  const named = { ...segment, archive: partKey(segment, part), archiveHash: fromHex(part.hash) };
+  const named = { ...segment, archive: { key: partKey(segment, part), hash: fromHex(part.hash) } };
   return openArchive(deps, named, from);
 }
 
@@ -308,8 +308,8 @@ export async function planArchive(
   }
 }
 
-function requireNotExpiring({ log, segment, expires }: Segment): void {
-  if (expires === undefined) return;
+function requireNotExpiring({ log, segment, expiry }: Segment): void {
+  if (expiry === undefined) return;
   throw new SegmentStateError('the entries of the segment are leaving the table already', {
     log,
     segment,
@@ -335,7 +335,7 @@ export async function rearchiveSegment(
   const { hash } = (await writeAndCompare(whole, { segment, key, from: 0 }, items)).written;
   // The old object is the collector's.
   if (await deps.tables.replaceArchive(segment, { key, hash, root })) {
-    return { ...segment, archive: key, archiveHash: hash };
+    return { ...segment, archive: { key, hash } };
   }
   await deps.blobs.delete([key]);
   throw changedMeanwhile(segment);
@@ -397,7 +397,7 @@ async function writeAndCompare(
   await deps.blobs.putStream(key, stream());
   if (written === undefined) throw new Error('a stream was stored that did not end');
   try {
-    const named = { ...segment, archive: key, archiveHash: written.hash };
+    const named = { ...segment, archive: { key, hash: written.hash } };
     const archive = await openArchive(deps, named, from);
     const range = { from, to: stopped ? archive.entries : undefined, written: archive.entries - from };
     const of = { segment: named, types: deps.types };

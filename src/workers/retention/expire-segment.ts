@@ -8,8 +8,8 @@ import type { StoredItem } from '../../log/attribute.ts';
 import { epochSeconds, type ReservedTypes } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
 import { type ExpiringSegment, MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
-import { HELD, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
+import { type Expiring, expiresAt, type Segment } from '../../log/segment.ts';
+import { planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
@@ -65,7 +65,7 @@ export async function expireSegment(
 ): Promise<ExpireResult> {
   const place = { log, segment: number };
   const segment = await requireCovered(deps.tables, place);
-  if (segment.expired !== undefined) return { outcome: 'present', segment: number };
+  if (segment.expiry?.state === 'expired') return { outcome: 'present', segment: number };
   if (policy.expire === 'never' || (options.byHand !== true && !(await isDue(deps, segment, policy)))) {
     return { outcome: 'kept', segment: number };
   }
@@ -76,7 +76,7 @@ export async function expireSegment(
     });
   }
   const leaving = await announce(deps, segment, policy, options);
-  const { expires } = leaving;
+  const expires = leaving.expiry.at;
   if (policy.expire === 'delete' && deps.now() < expires * 1000)
     return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
@@ -129,9 +129,9 @@ async function announce(
   { dryRun }: ExpireOptions,
 ): Promise<Leaving> {
   // What somebody held who died while taking it back is not held for ever.
-  if (segment.expires !== undefined && segment.expires !== HELD) return { ...segment, expires: segment.expires };
-  const expires = epochSeconds(deps.now()) + graceSeconds;
-  if (dryRun === true || (await deps.tables.setExpiration(segment, { expires }))) return { ...segment, expires };
+  if (segment.expiry?.state === 'expiring') return { ...segment, expiry: segment.expiry };
+  const expiry: Expiring = { state: 'expiring', at: epochSeconds(deps.now()) + graceSeconds };
+  if (dryRun === true || (await deps.tables.setExpiration(segment, expiry))) return { ...segment, expiry };
   throw changedMeanwhile(segment);
 }
 
@@ -162,22 +162,20 @@ async function checkPage(
  */
 async function requireStillExpiring(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
   let now = await requireSegment(deps.tables, segment);
-  if (now.expires === segment.expires && now.archive === segment.archive) return;
+  if (expiresAt(now) === segment.expiry.at && now.archive?.key === segment.archive?.key) return;
   let said: number | undefined;
   do {
-    said = now.expires;
-    const expires = said === HELD ? undefined : said;
+    said = expiresAt(now);
     for (const { N } of page) {
-      await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, expires);
+      await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, said);
     }
     now = await requireSegment(deps.tables, segment);
-  } while (now.expires !== said);
+  } while (expiresAt(now) !== said);
   throw changedMeanwhile(segment);
 }
 
 async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Promise<void> {
-  const { expires } = segment;
-  if (await deps.tables.setExpiration(segment, { expires, expired: entries })) return;
+  if (await deps.tables.setExpiration(segment, { state: 'expired', at: segment.expiry.at, entries })) return;
   throw changedMeanwhile(segment);
 }
 
@@ -235,7 +233,7 @@ async function letBatchGo(
   batch: readonly StoredItem[],
   { how, archived }: LettingGo,
 ): Promise<void> {
-  const staying = how === 'delete' ? batch : batch.filter(({ X }) => X?.N !== String(segment.expires));
+  const staying = how === 'delete' ? batch : batch.filter(({ X }) => X?.N !== String(segment.expiry.at));
   if (staying.length === 0) return;
   if (!archived) return letGoTogether(deps, segment, staying, how);
   return how === 'delete' ? remove(deps, segment, staying) : stamp(deps, segment, staying);
@@ -258,24 +256,24 @@ async function letGoTogether(
 /** Looks first, for one read unit, so that whoever restores the segment meanwhile loses what is on its way at most. */
 async function remove(
   { pace, tables }: ExpireDeps,
-  { log, segment, expires }: ExpiringSegment,
+  { log, segment, expiry }: ExpiringSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
   await pace?.take(unitsOf(batch));
   const now = await requireSegment(tables, { log, segment });
-  if (now.expires !== expires) throw changedMeanwhile(now);
+  if (expiresAt(now) !== expiry.at) throw changedMeanwhile(now);
   await tables.deleteEntries(log, segment, numbersOf(batch));
 }
 
 async function stamp(
   { pace, tables }: ExpireDeps,
-  { log, segment, expires }: ExpiringSegment,
+  { log, segment, expiry }: ExpiringSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
   const limit = pLimit(CONCURRENCY);
   const stampOne = async (item: StoredItem): Promise<void> => {
     await pace?.take(writeUnits(item));
-    await tables.setEntryExpiry(log, { segment, entry: Number(item.N?.N) }, expires);
+    await tables.setEntryExpiry(log, { segment, entry: Number(item.N?.N) }, expiry.at);
   };
   await Promise.all(batch.map((item) => limit(stampOne, item)));
 }

@@ -5,11 +5,11 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import { epochSeconds } from '../../log/entry.ts';
 import { writeUnits } from '../../log/item-size.ts';
+import type { SegmentPlace } from '../../log/log-store.ts';
 import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
-import { HELD } from '../../retention/retention-policy.ts';
 import type { ExpireDeps } from './expire-segment.ts';
-import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
+import { changedMeanwhile, requireSegment } from './segment-state.ts';
 
 /** Tables that a segment is restored to. */
 export type RestoreTarget = TableReader & SegmentLifecycle;
@@ -89,13 +89,13 @@ export async function restoreSegment(
 
 /** Says on the segment that its entries stay; where it goes into tables that have no such segment, writes it there. */
 async function prepare({ now }: ExpireDeps, segment: Segment, into: RestoreTarget, holdSeconds: number): Promise<void> {
-  const { expires: _, expired: __, ...whole } = segment;
+  const { expiry: _, ...whole } = segment;
   if (await into.putSegment(whole)) return;
   const there = await requireSegment(into, segment);
-  if (there.expires === undefined) return;
+  if (there.expiry === undefined) return;
   // A second more where all is back: see `stillExpires`.
-  const expires = epochSeconds(now()) + holdSeconds - 1;
-  if (!(await into.setExpiration(there, { expires }))) throw changedMeanwhile(segment);
+  const at = epochSeconds(now()) + holdSeconds - 1;
+  if (!(await into.setExpiration(there, { state: 'expiring', at }))) throw changedMeanwhile(segment);
 }
 
 /**
@@ -104,10 +104,11 @@ async function prepare({ now }: ExpireDeps, segment: Segment, into: RestoreTarge
  */
 async function stillExpires(tables: RestoreTarget, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
-  if (segment.expires === undefined) return;
+  if (segment.expiry === undefined) return;
   // Whoever takes the expiry back meanwhile would not know its own hold again.
-  if (segment.expires === HELD) throw changedMeanwhile(segment);
-  if (!(await tables.setExpiration(segment, { expires: segment.expires + 1 }))) throw changedMeanwhile(segment);
+  if (segment.expiry.state === 'on hold') throw changedMeanwhile(segment);
+  const later = { state: 'expiring', at: segment.expiry.at + 1 } as const;
+  if (!(await tables.setExpiration(segment, later))) throw changedMeanwhile(segment);
 }
 
 async function itemsByNumber(

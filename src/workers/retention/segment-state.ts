@@ -1,15 +1,8 @@
 import { SegmentNotFoundError, SegmentStateError } from '../../errors.ts';
-import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
-import type { TableReader } from '../../log/log-store.ts';
+import type { SegmentPlace, TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isCovered } from '../../retention/retention-policy.ts';
-
-/** A segment of a log, by its number. */
-export interface SegmentPlace {
-  readonly log: LogId;
-  readonly segment: number;
-}
 
 /**
  * A segment as it is now.

@@ -1,12 +1,11 @@
 import { SegmentStateError } from '../../errors.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import type { ExpiringSegment } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
-import { HELD } from '../../retention/retention-policy.ts';
+import type { SegmentPlace } from '../../log/log-store.ts';
+import { type Expiry, expiresAt, type Segment } from '../../log/segment.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { batchFrom, numbersOf, unitsOf } from './expire-segment.ts';
-import { changedMeanwhile, requireSegment, type SegmentPlace } from './segment-state.ts';
+import { changedMeanwhile, requireSegment } from './segment-state.ts';
 
 export interface UndoExpiryResult {
   readonly segment: number;
@@ -28,21 +27,22 @@ export async function undoExpiry(
   options: { readonly dryRun?: boolean | undefined } = {},
 ): Promise<UndoExpiryResult> {
   const segment = await requireSegment(deps.tables, place);
-  if (segment.expires === undefined) return { segment: place.segment, entries: 0 };
-  const before = await pass(deps, place);
-  if (!before.whole) throw incomplete(segment);
-  if (options.dryRun === true) return { segment: place.segment, entries: before.stamped };
-  const { expired: _, ...rest } = segment;
-  const held = { ...rest, expires: HELD };
-  if (!(await deps.tables.setExpiration(segment, { expires: HELD }))) throw changedMeanwhile(segment);
+  if (segment.expiry === undefined) return { segment: place.segment, entries: 0 };
+  const found = await pass(deps, place);
+  if (!found.whole) throw incomplete(segment);
+  if (options.dryRun === true) return { segment: place.segment, entries: found.stamped };
+  const at = expiresAt(segment);
+  const before: Expiry = at === undefined ? { state: 'on hold' } : { state: 'expiring', at };
+  const expiry = { state: 'on hold' } as const;
+  const held = { ...segment, expiry };
+  if (!(await deps.tables.setExpiration(segment, expiry))) throw changedMeanwhile(segment);
   let entries = 0;
   // A job that was under way may have stamped some behind the back of the first pass.
   for (;;) {
     const { stamped, whole } = await pass(deps, place, held);
     entries += stamped;
     if (stamped > 0 && whole) continue;
-    const to = whole ? {} : { expires: segment.expires };
-    if (!(await deps.tables.setExpiration(held, to))) throw changedMeanwhile(segment);
+    if (!(await deps.tables.setExpiration(held, whole ? undefined : before))) throw changedMeanwhile(segment);
     if (whole) return { segment: place.segment, entries };
     throw incomplete(segment);
   }
@@ -66,7 +66,7 @@ function incomplete({ log, segment, archive }: Segment): SegmentStateError {
 async function pass(
   deps: ExpireDeps,
   { log, segment }: SegmentPlace,
-  held?: ExpiringSegment,
+  held?: SegmentPlace,
 ): Promise<{ readonly stamped: number; readonly whole: boolean }> {
   let [stamped, next] = [0, 0];
   let dense = true;
@@ -86,7 +86,7 @@ async function pass(
 }
 
 /** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */
-async function keep({ pace, tables }: ExpireDeps, held: ExpiringSegment, items: readonly StoredItem[]): Promise<void> {
+async function keep({ pace, tables }: ExpireDeps, held: SegmentPlace, items: readonly StoredItem[]): Promise<void> {
   for (let done = 0; done < items.length; ) {
     const batch = batchFrom(items, done);
     await pace?.take(2 * unitsOf(batch));

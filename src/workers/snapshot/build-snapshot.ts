@@ -2,6 +2,7 @@ import { HistoryGoneError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import type { SnapshotPublisher } from '../../log/log-store.ts';
+import { isFrozen } from '../../log/segment.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
@@ -141,7 +142,7 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
 
 async function isObsolete({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
   const segment = await store.getSegment(log, position.segment, { consistent: true });
-  return segment?.archive !== undefined || segment?.expires !== undefined;
+  return segment !== undefined && isFrozen(segment);
 }
 
 function work({ base, rebuiltBecause, ignored, entries, chunks }: Built, { stored }: EncodedRoot): Work {

@@ -12,7 +12,7 @@ import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.
 import { type Entry, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import { querySegments } from '../../log/newest.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
-import type { Segment } from '../../log/segment.ts';
+import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import { buildState, otherReducer } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../../snapshot/progress.ts';
@@ -95,7 +95,7 @@ export async function rebuildLog(deps: RebuildDeps, { log, after, continuation }
  */
 async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readonly Segment[]> {
   const segments = await querySegments(store, log, { consistent: true });
-  const expiring = segments.find(({ archive, expires }) => archive === undefined && expires !== undefined);
+  const expiring = segments.find(mayLackEntries);
   if (expiring === undefined) return segments;
   throw new SegmentStateError('a rebuild needs entries of the segment that expire without an archive', {
     log,

@@ -11,7 +11,7 @@ import { type Entry, type ReservedTypes, type RootRef, rootOf } from '../../log/
 import { rootAttribute } from '../../log/item-codec.ts';
 import type { LogReader, SegmentReader, SnapshotPublisher } from '../../log/log-store.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
-import { lastSnapshotOf } from '../../log/segment.ts';
+import { isFrozen, lastSnapshotOf } from '../../log/segment.ts';
 import { otherReducer } from '../../snapshot/build.ts';
 import { isDamage } from '../../snapshot/progress.ts';
 import type { Root } from '../../snapshot/root.ts';
@@ -90,7 +90,7 @@ export async function advanceToCarried(
 ): Promise<void> {
   const { log, position } = place;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
-  if (segment?.archive !== undefined || segment?.expires !== undefined) return;
+  if (segment !== undefined && isFrozen(segment)) return;
   if ((segment?.lastSnapshot ?? -1) >= position.entry) return;
   await readCarried(place, carried, () => readWhole(deps, place, carried));
   await deps.tables.advanceLastSnapshot(log, position);

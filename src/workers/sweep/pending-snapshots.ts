@@ -2,7 +2,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
-import type { Segment } from '../../log/segment.ts';
+import { isFrozen, type Segment } from '../../log/segment.ts';
 
 export interface PendingSnapshotsDeps {
   /**
@@ -30,10 +30,9 @@ export async function findPendingSnapshots(
   deps: PendingSnapshotsDeps,
   { segment, next, since }: PendingSnapshotsQuery,
 ): Promise<Entry[]> {
-  const { tables } = deps;
-  const { types } = deps;
-  const { log, lastSnapshot, archive, expires } = segment;
-  if (archive !== undefined || expires !== undefined) return [];
+  const { tables, types } = deps;
+  const { log, lastSnapshot } = segment;
+  if (isFrozen(segment)) return [];
   const thorough = since !== undefined && (next === undefined || next.created >= since);
   // A closed segment needs one snapshot. The first snapshot of the next segment covers the others.
   if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];

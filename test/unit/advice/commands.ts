@@ -384,7 +384,7 @@ export const COMMANDS: Cases = {
     const { tables, blobs } = place;
     const segment = await tables.getSegment(log, 0, { consistent: true });
     if (segment?.archive === undefined) throw new Error('it is not archived');
-    await blobs.delete([segment.archive]);
+    await blobs.delete([segment.archive.key]);
     await paste(await refused(() => rearchiveSegment(timedOut(), segment, { source: tables })));
     await here('verify', log);
   },

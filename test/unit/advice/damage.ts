@@ -74,7 +74,7 @@ async function archiveRead() {
   const sheet = await archivedSheet();
   const segment = await sheet.segmentItem();
   const read = () => openArchive(sheet.deps, segment);
-  return { sheet, key: segment.archive ?? '', read };
+  return { sheet, key: segment.archive?.key ?? '', read };
 }
 
 async function externalRead() {

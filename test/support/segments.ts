@@ -1,0 +1,18 @@
+import type { Expiry, Segment } from '../../src/log/segment.ts';
+
+export const ON_HOLD: Expiry = { state: 'on hold' };
+
+/** @param at epoch seconds */
+export function expiring(at: number): Extract<Expiry, { readonly state: 'expiring' }> {
+  return { state: 'expiring', at };
+}
+
+/** @param at epoch seconds */
+export function expired(at: number, entries: number): Expiry {
+  return { state: 'expired', at, entries };
+}
+
+/** How many entries a segment had when it expired; undefined if it has not. */
+export function expiredEntries({ expiry }: Segment): number | undefined {
+  return expiry?.state === 'expired' ? expiry.entries : undefined;
+}
