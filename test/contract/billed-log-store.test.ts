@@ -28,13 +28,13 @@ const root = { inline: new Uint8Array(1500) };
 const range = { segment: 0, from: 0, to: MAX_NUMBER + 1 };
 const archived = { archive: { key: 'logs/archive', hash: new Uint8Array(32) } };
 
-/** What happens to a log in its life, one request a line. */
+/** The requests in the life of a log. */
 const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[] = [
   ['create a log', (store) => store.createLog(segmentOf(0), small(0, 0, 'Snapshot'))],
   ['put an entry of half a kilobyte', (store) => store.putEntries([entryAt(LOG, { segment: 0, entry: 1 }, body(500))])],
   ['put one of three', (store) => store.putEntries([entryAt(LOG, { segment: 0, entry: 2 }, body(3000))])],
   [
-    'put two at once',
+    'put two entries',
     (store) =>
       store.putEntries([
         entryAt(LOG, { segment: 0, entry: 3 }, body(1500)),

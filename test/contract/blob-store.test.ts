@@ -40,9 +40,14 @@ interface Backend {
   readonly name: string;
   /** False where lists are not in byte order for all keys. */
   readonly byteOrder: boolean;
-  /** Whether keys that `put` refuses may be read all the same, since others may have written there. */
+  /**
+   * Whether keys that `put` refuses may be read all the same, since others may have written there.
+   */
   readonly foreignKeys: boolean;
-  /** False where the server does not list uploads, and where it deletes on no condition, so that two requests race. */
+  /**
+   * False where the server does not list uploads, and where it deletes on no condition, so that two
+   * requests race.
+   */
   readonly emulated: boolean;
   open(): Promise<BlobStore>;
   close(): Promise<void>;
@@ -71,14 +76,15 @@ function filesystem(fsync: boolean): Backend {
   };
 }
 
-// The emulator sorts lists by locale, where S3 sorts by bytes. Our own keys come out the same either way.
+// The emulator sorts lists by locale, where S3 sorts by bytes. Our own keys come out the same
+// either way.
 function s3(): Backend {
   let aws: LocalAws;
   let gateway: AwsGateway;
   let s3: S3Client;
   let buckets = 0;
   return {
-    name: `S3 (fauxqs; lists in byte order only for keys of our own)`,
+    name: `S3 (fauxqs; lists in byte order only for logfold's own keys)`,
     byteOrder: false,
     foreignKeys: true,
     emulated: true,
@@ -336,7 +342,8 @@ describe.each(backends)('blob store: $name', (backend) => {
         await store.put('vying/unchanged', Uint8Array.of(1));
         const listed = await list(store, 'vying/unchanged');
         const put = store.put('vying/unchanged', Uint8Array.of(1));
-        // At another moment each time: in some rounds it looks just before the put has its effect and deletes just after.
+        // At another moment each time: in some rounds it looks just before the put has its effect
+        // and deletes just after.
         for (let turn = 0; turn < i % 40; turn++) await setImmediate();
         await Promise.all([put, store.deleteUnchanged(listed)]);
         expect(await store.get('vying/unchanged')).toEqual(expect.anything());
@@ -441,7 +448,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await store.get('updated/thrown')).toEqual(Uint8Array.of(2));
   });
 
-  test('no concurrent update of one object is lost, whoever creates it', async () => {
+  test('no concurrent update of one object is lost, also while it is created', async () => {
     const add = (number: number) =>
       store.update('updated/raced', (bytes) => Uint8Array.from(new Set([...(bytes ?? []), number])));
     const numbers = Array.from({ length: 8 }, (_, i) => i);
@@ -611,7 +618,7 @@ describe('S3 blob store', () => {
     expect(await list(store, '')).toEqual([]);
   });
 
-  // What follows the emulator does not do, so a server of our own gives the answers that S3 would.
+  // The emulator does not support the following, so a test server gives S3's answers.
   test('keys that S3 refuses to delete are an error', async () => {
     const xml =
       '<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code><Message>locked</Message></Error></DeleteResult>';

@@ -43,7 +43,8 @@ function sqs(): Backend {
   let aws: LocalAws;
   let queues = 0;
   return {
-    // SQS takes characters beyond U+FFFF too, and a receive that finds its message taken goes on waiting.
+    // SQS takes characters beyond U+FFFF too, and a receive that finds its message taken goes on
+    // waiting.
     name: 'SQS (fauxqs; no characters beyond U+FFFF; what is sent ends all waiting receives)',
     async open() {
       aws ??= await startLocalAws();
@@ -285,9 +286,9 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
   });
 });
 
-// What the emulator does otherwise than SQS, and so can only be shown with the reference: it gives out at most one
-// message of a group per receive, it accepts a delete with an expired receipt in silence, and its five minutes of
-// deduplication cannot be shortened.
+// The emulator differs from SQS here, so only the reference can show the behaviour. The emulator
+// delivers at most one message of a group per receive, and accepts a delete with an expired
+// receipt. Its five minutes of deduplication cannot be shortened.
 describe('job queue: memory, where the emulator differs from SQS', () => {
   function open(): { queue: MemoryJobQueue; clock: { now: number } } {
     const clock = { now: 1_000_000 };

@@ -63,7 +63,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return Array.fromAsync(items);
 }
 
-/** An item whose sets are in order, since a set has none of its own. */
+/** An item with sorted sets, because sets have no order. */
 function sorted(item: StoredItem): StoredItem {
   const entries = Object.entries(item).map(([name, attribute]) => {
     if (attribute?.SS !== undefined) return [name, { SS: attribute.SS.toSorted() }];
@@ -569,7 +569,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await segmentNow(log)).toEqual(renamed);
     const entry = await store.getEntry(log, FIRST, CONSISTENT);
     expect([entry?.external, entry?.body]).toEqual([undefined, { format: 'bytes', bytes: to.inline }]);
-    // Whoever lost the answer asks again.
+    // A client that lost the answer sends the request again.
     expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
 
     await store.deleteEntries(log, 0, [0]);
@@ -885,7 +885,10 @@ describe('the dynamodb log store alone', () => {
     expect(stored.Item).toEqual({ ...item, A: { S: 'k' }, H: { B: archive.hash }, G: { N: '5' } });
   });
 
-  /** A store whose every batch is only carried out in part: that many of its writes, the rest DynamoDB leaves over. */
+  /**
+   * A store whose every batch is only carried out in part: that many of its writes, the rest
+   * DynamoDB leaves over.
+   */
   function partialStore(done: number): { readonly store: DynamoDbLogStore; readonly sent: number[]; close(): void } {
     const client = testClient(engine.endpoint);
     const sent: number[] = [];
@@ -1017,7 +1020,8 @@ describe('the dynamodb log store alone', () => {
 
   /**
    * A store on which the next request meets this, whereupon the SDK sends it again.
-   * @param forgetful whether DynamoDB has forgotten the transaction's token by then, as it does after ten minutes
+   * @param forgetful whether DynamoDB has forgotten the transaction's token by then, as it does
+   * after ten minutes
    */
   function resendingStore({ forgetful = false } = {}) {
     const client = testClient(engine.endpoint);
@@ -1106,7 +1110,8 @@ describe('the dynamodb log store alone', () => {
       const slow = testLogClient({ store });
       const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
       await slow.client.addEntry(log, { ...set, type: 'First' });
-      // The first sending never arrives. Before the second one, another client writes the very same there.
+      // The first sending never arrives. Before the second one, another client writes the very same
+      // there.
       let taken: Position | undefined;
       next.sending = async () => {
         taken = await write(other.client, log);

@@ -77,7 +77,7 @@ const POLICY = {
 const DAY_SECONDS = 24 * 3600;
 const FUNCTIONS = [...deployedFunctions(readTemplate().expand()).keys()];
 
-/** Of both deployments, for the last test. */
+/** Used rights of both deployments, for the last test. */
 const use: Map<string, boolean>[] = [];
 
 // The tests of a deployment are its life: each goes on where the one before has ended.
@@ -105,7 +105,8 @@ describe('a stack with its own tables and bucket', () => {
         id,
       ).toBe(true);
       expect(sources.filter((source) => /\.node$|node-gyp-build|bindings|-extract/.test(source))).toEqual([]);
-      // Nothing of that is found where the bundles lie, so the other tests show that nothing of it is loaded.
+      // Nothing of that is found where the bundles lie, so the other tests show that nothing of it
+      // is loaded.
       const others = imports.filter((name) => !isBuiltin(name) && !/credential-provider/.test(name));
       expect(others, id).toEqual([]);
     }
@@ -232,7 +233,7 @@ describe('a stack with its own tables and bucket', () => {
       ids.push(MessageId);
     }
     await deployment.settle();
-    // What is no job is not worth waiting for; a job may go well a while later, and a newer message be understood.
+    // A message that is no job is not delayed. A job may succeed later, and so may a newer message.
     expect(await deployment.messages('DeadMaintenanceJobs')).toHaveLength(1);
     for (let times = 1; times <= MAX_RECEIVES; times++) {
       deployment.pass(900);
@@ -298,7 +299,8 @@ describe('a stack with its own tables and bucket', () => {
     }
     const archived = lines.filter(({ message }) => message === 'archive: archived');
     for (const { hash } of archived) expect(hash).toMatch(/^[0-9a-f]{64}$/);
-    // A snapshot can be followed from the stream's record to the job, and a job from the sweep's run to its end.
+    // A snapshot can be followed from the stream's record to the job, and a job from the sweep's
+    // run to its end.
     const built = lines.filter(({ message }) => message === 'snapshot: built');
     for (const { log: of, position } of built) {
       expect(lines).toContainEqual(

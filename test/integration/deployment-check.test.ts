@@ -23,7 +23,7 @@ const BUCKET = 'snapshots';
 let engine: TestEngine;
 let aws: LocalAws;
 let right: Deployment;
-/** What the check could not tell. */
+/** Errors of requests that failed in the check. */
 let unknown: unknown[] = [];
 
 beforeAll(async () => {
@@ -42,7 +42,9 @@ afterAll(async () => {
   await aws.stop();
 });
 
-/** Says that a deployment fails its check with one error, which names the parameter and the reason. */
+/**
+ * Says that a deployment fails its check with one error, which names the parameter and the reason.
+ */
 async function expectInvalid(changes: Partial<Deployment>, parameter: string, reason: string): Promise<void> {
   const checked = checkDeployment({ ...right, ...changes });
   await expect(checked).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter });
@@ -59,7 +61,10 @@ async function table(input: CreateTableCommandInput, changes: Partial<CreateTabl
   return name;
 }
 
-/** Makes an Entry table that differs from the one that it should be, but is known by its name and stream. */
+/**
+ * Makes an Entry table that differs from the one that it should be, but is known by its name and
+ * stream.
+ */
 async function entryTableWith(changes: Partial<CreateTableCommandInput>) {
   const entryTable = await table(entryTableInput('t'), changes);
   return { entryTable, streamArn: await streamOf(entryTable) };
@@ -161,7 +166,8 @@ describe('the check of a deployment', () => {
     ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'but the functions run in us-east-1'],
     ['somewhere else', 301, {}, 'a bucket in another region'],
   ])('it names a bucket that is %s', async (_what, status, headers, reason) => {
-    // The server for tests knows one region and no permissions, so here the answer is S3's, word for word.
+    // The server for tests knows one region and no permissions, so here the answer is S3's, word
+    // for word.
     await withAnswer({ status, headers }, (s3) => expectInvalid({ s3 }, 'BucketName', reason));
   });
 

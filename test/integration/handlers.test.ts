@@ -32,7 +32,7 @@ const BUCKET = 'snapshots';
 
 type Handler<Event, Answer> = (event: Event, context: Context) => Promise<Answer>;
 
-/** What every function is told that works on jobs, but for the names of tables, bucket and queues. */
+/** Settings of all functions that run jobs, without the names of tables, bucket and queues. */
 const SETTINGS = {
   SNAPSHOT_TYPE: 'Snapshot',
   END_SEGMENT_TYPE: 'End Segment',
@@ -121,7 +121,10 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     });
   }
 
-  /** Does what the event source mappings of the queues do, until both are empty. The kinds of the jobs that were done. */
+  /**
+   * Does what the event source mappings of the queues do, until both are empty. The kinds of the
+   * jobs that were done.
+   */
   async function drain(remainingMs?: number): Promise<string[]> {
     const done: string[] = [];
     for (;;) {
@@ -234,7 +237,8 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await queues.maintenance.send({ group: job.log, deduplicationId: job.log, body: encodeJob(job) });
     const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 10_000 });
     expect(await maintain(toSqsEvent(messages), lambdaContext(30_000))).toEqual({ batchItemFailures: [] });
-    // Nobody deletes it. It comes again when the function must have ended, not when it was received.
+    // Nobody deletes it. It comes again when the function must have ended, not when it was
+    // received.
     const [receipt = ''] = messages.map((message) => message.receipt);
     await sleep(10_000);
     expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
@@ -306,7 +310,8 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     for (let row = 0; row < 40; row++) {
       await client.addEntry(log, { type: 'Set', version: 1, body: [[row, 0, `row ${row}`]] });
     }
-    // Nobody tells the stream function: what the sweep finds by itself is younger than what it leaves to the stream.
+    // Nobody tells the stream function: what the sweep finds by itself is younger than what it
+    // leaves to the stream.
     expect(await sweep({ log }, lambdaContext())).toMatchObject({ logs: 1, jobs: 1, failed: 0 });
     expect(await drain()).toEqual(['snapshot']);
     const { position } = await client.startSegment(log);

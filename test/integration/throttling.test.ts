@@ -35,7 +35,7 @@ afterAll(async () => {
 interface Stage {
   readonly life: ThrottledLife;
   readonly http: FaultyHttp;
-  /** What goes wrong from now on. */
+  /** Sets the faults from now on. */
   readonly set: (decide: Decide) => void;
 }
 
@@ -53,7 +53,7 @@ async function open(options: Partial<LifeOptions> = {}): Promise<Stage> {
 
 describe('the life of two logs while AWS throttles, fails and loses answers', () => {
   const met = new Set<string>();
-  /** Of a life in which nothing goes wrong. */
+  /** The end state of a life without faults. */
   let plain: EndState;
   let plainCalls: number;
 
@@ -86,8 +86,9 @@ describe('the life of two logs while AWS throttles, fails and loses answers', ()
       expect(requests.map(({ attempt }) => attempt)).toEqual(requests.map((_, i) => i + 1));
       expect(requests.length).toBeLessThanOrEqual(attempts);
     }
-    // Half an answer costs one more call, and so does to look what became of a write whose answer was lost. What
-    // failed is done once more, and gives its message back before. It may leave calls behind that were under way.
+    // Half an answer costs one more call, and so does to look what became of a write whose answer
+    // was lost. What failed is done once more, and gives its message back before. It may leave
+    // calls behind that were under way.
     const more = http.sent.filter(({ fault }) => fault?.carriedOut === true).length;
     expect(calls(http)).toBeLessThanOrEqual(plainCalls + more + life.wasted + 20 * life.failures.length);
     for (const { fault } of http.sent) if (fault !== undefined) met.add(fault.name);

@@ -25,7 +25,7 @@ import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
 
 /** A frame for each entry. Any number of parts is joined, however late it is. */
 const FRAMES = { bytes: 1, atLeast: 1000 };
-/** Each turn writes one frame. */
+/** Each run writes one frame. */
 const NO_TIME = { frames: FRAMES, deadline: 0 };
 
 /** A covered segment with two snapshots, whose tables give two entries in a page. */
@@ -130,7 +130,7 @@ describe('an archive in several runs', () => {
     const counts = new Set<number>();
     for (let deadline = 0; deadline < 40; deadline++) {
       const { sheet } = await coveredSheet();
-      // A clock that strikes at every look, and stands at 0 when a turn begins.
+      // A clock that ticks at every call, and is 0 when a run begins.
       let looks = 0;
       let turns = 0;
       for (let job: Job | undefined = first(sheet); job !== undefined; turns++) {

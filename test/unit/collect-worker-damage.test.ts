@@ -60,7 +60,7 @@ test('a later policy that keeps more does not need snapshots that an earlier one
   expect(verified.problems).toEqual([]);
   // The one that the first policy kept last, and those that came after it.
   expect(verified.snapshots).toBe(3);
-  // Those are asked for as ever.
+  // The kept snapshots are needed as before.
   const ofLast = new Set(await neededKeys(sheet, 'last'));
   const chunks = (await sheet.keys()).filter((key) => key.startsWith(chunkPrefix(sheet.log)) && !ofLast.has(key));
   expect(chunks.length).toBeGreaterThan(0);
@@ -69,7 +69,7 @@ test('a later policy that keeps more does not need snapshots that an earlier one
 });
 
 describe('a kept object that cannot be read', () => {
-  /** A log in which something is to be removed now, were it not for what is wrong. */
+  /** A log with objects that a collection would remove if nothing were damaged. */
   async function dueLog(): Promise<SheetLog> {
     const { sheet } = await logWithDebris();
     await collectAfterEachGrace(sheet, 1);

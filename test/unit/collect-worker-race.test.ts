@@ -39,7 +39,9 @@ interface Race {
   readonly keepSnapshots: CollectOptions['keepSnapshots'];
 }
 
-/** A snapshot in which edits wait above leaves that nothing but it reaches, once it is settled. */
+/**
+ * A snapshot with buffered edits for leaves that only this snapshot reaches, after it is flushed.
+ */
 async function waitingSheet(): Promise<SheetLog> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await refill(sheet, 'first');
@@ -81,7 +83,10 @@ const RACES: Readonly<Record<string, () => Promise<Race>>> = {
 };
 
 describe.each(Object.entries(RACES))('a build that began from a snapshot which was dropped since %s', (_, begin) => {
-  /** Runs it with the snapshot dropped before an operation, and collections before and after the grace period is over. */
+  /**
+   * Runs it with the snapshot dropped before an operation, and collections before and after the
+   * grace period is over.
+   */
   async function race(operation: number, graceSeconds?: number): Promise<Race & { readonly operations: number }> {
     const given = await begin();
     const { sheet, target, drop, keepSnapshots } = given;
@@ -199,7 +204,7 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
     return { sheet, bucket: () => copyOfBucket(sheet.blobs, () => sheet.nowMs) };
   }
 
-  /** What is in the bucket after an undisturbed collection, and the operations that this takes. */
+  /** The bucket's content after an undisturbed collection, and the operations of the collection. */
   async function undisturbed({ sheet, bucket }: Awaited<ReturnType<typeof dueLog>>) {
     const blobs = await bucket();
     const names: string[] = [];

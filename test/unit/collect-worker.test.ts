@@ -90,7 +90,7 @@ describe('an unreachable object', () => {
     const { sheet } = await logWithDebris();
     const needed = await neededKeys(sheet);
     expect(await collect(sheet, { graceSeconds: 0 })).toMatchObject({ condemned: { objects: 0 }, aborted: 1 });
-    // What the abandoned build had written is found once that is gone.
+    // The objects of the abandoned build are found after its progress was removed.
     await collect(sheet, { graceSeconds: 0 });
     expect(await sheet.keys()).toEqual(needed);
     await expectWhole(sheet);
@@ -174,7 +174,8 @@ describe('a body', () => {
       }
       const bodies = await sheet.keys(bodyPrefix(sheet.log));
       expect(bodies).toHaveLength(2);
-      // Entries that were archived more lately are looked at for their snapshots, and so for their bodies.
+      // Entries that were archived more lately are looked at for their snapshots, and so for their
+      // bodies.
       sheet.nowMs += 2.5 * GRACE;
       await collectAfterEachGrace(sheet, 4);
       expect(await sheet.keys(bodyPrefix(sheet.log))).toEqual(bodies);
@@ -364,7 +365,7 @@ describe('a dry run', () => {
       expect(await objectsIn(sheet.blobs)).toEqual(before);
       expect(await Array.fromAsync(sheet.blobs.uploads(''))).toEqual(uploads);
       const { keys: none, ...real } = await collect(sheet);
-      // But for the note that the first collection writes.
+      // The note of the first collection is not compared.
       expect({ ...real, kept: 0 }).toEqual({ ...dry, kept: 0 });
       expect(none).toBeUndefined();
       const after = await sheet.keys(logPrefix(sheet.log));
@@ -406,7 +407,8 @@ test('a log at rest costs a request for each node, and a few that do not depend 
     lists: 7 + 1,
     deletes: 1,
   });
-  // Whether there is a segment behind; entries of the one that is in the table, and the last snapshot of the archived one.
+  // Whether there is a segment behind; entries of the one that is in the table, and the last
+  // snapshot of the archived one.
   expect(requests).toEqual(['newestSegments', 'segments', 'newestEntry', 'getEntry', 'items']);
   await expectWhole(sheet);
 });

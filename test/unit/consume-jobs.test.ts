@@ -91,7 +91,7 @@ describe('consume', () => {
     });
     const kinds = summary(outcomes);
     expect(kinds.filter((line) => line.startsWith('failed'))).toEqual(['failed x1 1', 'failed x1 2', 'failed x1 3']);
-    // What stood behind the poisoned message was not counted as received while that was being tried.
+    // Messages after the failing message were not counted as received during its retries.
     expect(kinds).toContain('done x2 1');
     expect(outcomes.find(({ kind }) => kind === 'failed')).toMatchObject({ error: poison, retryMs: 0 });
     expect(queue.stats()).toEqual({ waiting: 0, inFlight: 0, dead: 1 });

@@ -74,7 +74,10 @@ describe('a job whose time is up', () => {
   describe('a collection in several runs', () => {
     const policyOf = () => ({ ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSnapshots: 'last' as const });
 
-    /** Collects a log in another bucket, in as many turns as the deadline asks for; each is delivered so many times. */
+    /**
+     * Collects a log in another bucket, in as many turns as the deadline asks for; each is
+     * delivered so many times.
+     */
     async function collected(
       sheet: SheetLog,
       bucket: BlobStore,
@@ -196,7 +199,7 @@ describe('a job whose time is up', () => {
   });
 });
 
-/** A copy of a log's bucket, with a clock of its own. */
+/** A copy of a log's bucket with a separate clock. */
 async function copyOf(sheet: SheetLog): Promise<{ readonly bucket: BlobStore; readonly clock: { ms: number } }> {
   const clock = { ms: sheet.nowMs };
   return { bucket: await copyOfBucket(sheet.blobs, () => clock.ms), clock };

@@ -39,7 +39,7 @@ const G = NOON + GRACE;
 const BOTH = [TTL, DELETE];
 const ALL = [...BOTH, UNARCHIVED, UNARCHIVED_DELETE];
 
-/** A log of two segments, the first of 9 entries, of which the table gives so many at once. */
+/** A log of two segments, the first of 9 entries. The table returns pages of `pageItems`. */
 async function closedSheet(pageItems = 4): Promise<SheetLog> {
   const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems }));
   await sheet.fill(20, 3);
@@ -56,7 +56,7 @@ async function archivedSheet(pageItems?: number): Promise<SheetLog> {
   return sheet;
 }
 
-/** The same, of which the entries can be let go at once, however the policy wants that. */
+/** The same, with entries that can expire immediately under any policy. */
 async function announcedSheet(policy: RetentionPolicy): Promise<SheetLog> {
   const sheet = await (policy.archive ? archivedSheet() : closedSheet());
   if (policy.expire === 'delete') {
@@ -182,7 +182,7 @@ describe('entries stay', () => {
   });
 });
 
-/** Gives a job turns until it is done; what came of the turns. */
+/** Runs a job and its continuations until it is done. Returns all results. */
 async function turns(sheet: SheetLog, policy: RetentionPolicy, deps: Partial<ExpireDeps>): Promise<ExpireResult[]> {
   const results: ExpireResult[] = [];
   for (let from: number | undefined; ; ) {
@@ -296,7 +296,7 @@ describe('entries are deleted', () => {
       const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems: 1000 }));
       for (let i = 0; i < 9; i++) await sheet.edit(set(i, 0, 'x'));
       await sheet.completed();
-      // Others may give entries attributes of their own.
+      // Other programs may add attributes to entries.
       const large = { other: { B: new Uint8Array(100 * 1024) } };
       await sheet.tables.putItems((await sheet.items()).map((item) => ({ ...item, ...large })));
       await sheet.covered();
@@ -421,7 +421,8 @@ describe('an expire job', () => {
       for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
       const archived = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
       expect(names).toContain(policy.archive ? archived : 'expireEntries');
-      // How many entries there were, nobody knows any more once they were deleted and no archive has them.
+      // How many entries there were, nobody knows any more once they were deleted and no archive
+      // has them.
       const contents = async (sheet: SheetLog) => {
         const { segments, ...rest } = await sheet.contents();
         return {
@@ -445,12 +446,13 @@ describe('an expire job', () => {
     const sheet = await announcedSheet(policy);
     const operation = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
     const restore = () => restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
-    // After the first page, while the second is let go.
+    // After the first page, while the second expires.
     const around = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
     await expect(expire(sheet, policy, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
     const expires = Math.floor(sheet.nowMs / 1000) + 2 * GRACE;
     expect((await sheet.segmentItem()).expiry).toEqual(expiring(expires));
-    // What was under way is let go still: deleted, which is not lost with the archive, or at the time that is said now.
+    // The running batch still expires. It is deleted, which the archive makes up for, or stamped
+    // with the current time.
     const page = policy.expire === 'ttl' ? String(expires) : undefined;
     expect(new Set(await expiries(sheet))).toEqual(new Set([undefined, page]));
     await restore();
@@ -588,7 +590,8 @@ describe('undoExpiry', () => {
         const sheet = await announcedSheet(policy);
         const { log } = sheet;
         const before = await sheet.items();
-        // The batch that is on its way by then must not go, though the job dies before it learns of anything.
+        // The batch that is on its way by then must not go, though the job dies before it learns of
+        // anything.
         await dieAt(sheet, { operation: await nthOf('expireEntries', nth, policy), when: 'after' }, (_, around) => {
           const first = actBefore('expireEntries', nth, () => unexpire(sheet));
           const deps = depsAround(sheet, (name, effect) => around(name, () => first(name, effect)));
@@ -625,7 +628,7 @@ describe('undoExpiry', () => {
       const sheet = await archivedSheet();
       await expire(sheet, policy);
       await dieDuring(sheet, death, job(sheet));
-      // What the policy asks for then, whenever that is.
+      // The jobs of the policy on the following days.
       for (let day = 0; day < 3; day++) {
         const segments = await Array.fromAsync(sheet.tables.segments(sheet.log));
         for (const { kind } of planRetention(segments, policy, sheet.nowMs)) {

@@ -30,7 +30,10 @@ async function waitingSheet(edits = 3): Promise<{ sheet: SheetLog; position: Pos
   return { sheet, position };
 }
 
-/** The same with roots that are objects: so much waits, or has a place among rows, that it does not fit the entry. */
+/**
+ * The same with roots that are objects: so much waits, or has a place among rows, that it does not
+ * fit the entry.
+ */
 async function largeSheet(rows: number): Promise<{ sheet: SheetLog; position: Position }> {
   const sheet = await SheetLog.create();
   await sheet.fill(60, 1, 4_000);
@@ -194,7 +197,7 @@ describe('a flush that runs again', () => {
 
   test('it agrees with a duplicate that was faster', async () => {
     const { sheet, position } = await waitingSheet();
-    const ports = besideTwin(sheet, () => sheet.compact(position));
+    const ports = besideDuplicate(sheet, () => sheet.compact(position));
     // Both write the same root, so the entry carries what this one wanted.
     expect(await sheet.compact(position, ports)).toMatchObject({ outcome: 'flushed' });
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
@@ -203,19 +206,19 @@ describe('a flush that runs again', () => {
 
   test('it leaves the root of a duplicate with the same state alone', { tags: ['I5'] }, async () => {
     const { sheet, position } = await waitingSheet();
-    const twin = async (): Promise<void> => {
+    const duplicate = async (): Promise<void> => {
       await sheet.compact(position);
       await moveRoot(sheet, position, await sheet.root(position));
     };
-    expect(await sheet.compact(position, besideTwin(sheet, twin))).toMatchObject({ outcome: 'empty' });
+    expect(await sheet.compact(position, besideDuplicate(sheet, duplicate))).toMatchObject({ outcome: 'empty' });
     expect(await sheet.ref(position)).toEqual({ key: elsewhere(sheet) });
   });
 
   test('it stops the log if its duplicate has another state', { tags: ['I1'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const first = await sheet.root({ segment: 0, entry: 3 });
-    const twin = () => moveRoot(sheet, position, { ...first, position });
-    const result = await sheet.compact(position, besideTwin(sheet, twin));
+    const duplicate = () => moveRoot(sheet, position, { ...first, position });
+    const result = await sheet.compact(position, besideDuplicate(sheet, duplicate));
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'SNAPSHOT_MISMATCH', ...position } });
   });
 });
@@ -232,10 +235,10 @@ async function moveRoot(sheet: SheetLog, position: Position, root: Parameters<ty
   expect(await sheet.tables.replaceRoot(sheet.log, position, carried, { key })).toBe(true);
 }
 
-/** Ports on which, just before a root is replaced, a twin does something. */
-function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): SheetPorts {
+/** Ports on which a duplicate acts just before a root is replaced. */
+function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): SheetPorts {
   return portsAround(sheet, async (name, effect) => {
-    if (name === 'replaceRoot') await twin();
+    if (name === 'replaceRoot') await duplicate();
     return effect();
   });
 }
@@ -282,7 +285,10 @@ describe('a snapshot after which a flush is due', () => {
     }
   }
 
-  /** A snapshot that is asked for and not completed yet, in which more edits will wait than are worth it. */
+  /**
+   * A snapshot that is asked for and not completed yet, in which more edits will wait than are
+   * worth it.
+   */
   async function dueSheet(): Promise<{ sheet: SheetLog; queue: MemoryJobQueue; job: SnapshotJob }> {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(100, 5);

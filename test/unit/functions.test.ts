@@ -36,7 +36,10 @@ function snapshotRecord(entry: number, log = LOG): DynamoDBRecord {
   });
 }
 
-/** A log on memory adapters, its two queues, and the functions around them, called as Lambda calls them. */
+/**
+ * A log on memory adapters, its two queues, and the functions around them, called as Lambda calls
+ * them.
+ */
 class Deployment {
   readonly sheet: SheetLog;
   readonly events: FunctionEvent[] = [];
@@ -61,7 +64,7 @@ class Deployment {
 
   stream(records: readonly unknown[]): Promise<{ readonly batchItemFailures: readonly unknown[] }> {
     const { report, queues } = this;
-    // What Lambda hands over is JSON.
+    // Lambda passes JSON.
     const event = JSON.parse(JSON.stringify({ Records: records }));
     return streamFunction({ queue: queues.snapshot, types: RESERVED_TYPES, report })(event);
   }
@@ -410,7 +413,9 @@ describe('a deployed function writes', () => {
     lines = [];
   });
 
-  /** Works through a deployment with what the functions report written as a deployed one writes it. */
+  /**
+   * Works through a deployment with what the functions report written as a deployed one writes it.
+   */
   async function written(work: (deployment: Deployment) => Promise<unknown>) {
     const deployment = await Deployment.create();
     const run = instrumented((report) => async () => {

@@ -24,10 +24,10 @@ const queueSchema = z.object({
 const { VisibilityTimeout, RedrivePolicy } = queueSchema.parse(stack.resources.get('SnapshotJobs')?.properties);
 const { timeoutSeconds = 0 } = deployedFunctions(stack).get('SnapshotFunction') ?? {};
 
-/** What becomes of one delivery. */
+/** The outcome of one delivery. */
 type Fate = 'well' | 'outage' | 'dies';
 
-/** The queue as the template has it and the function behind it, in virtual time; its functions work at once. */
+/** The template's queue and its function in virtual time. Its functions take no time. */
 class Queue {
   readonly sheets = new SheetLogs();
   readonly messages = new MemoryJobQueue({
@@ -165,7 +165,8 @@ describe('a job', () => {
     const periodMs = (periods[0] ?? 0) * 1000;
     const queue = await queueOf(1);
     await queue.pass((alarm.EvaluationPeriods + 1) * periodMs, () => 'dies');
-    // AWS/Lambda Errors counts an invocation that ran out of memory or time, at the time when it began.
+    // AWS/Lambda Errors counts an invocation that ran out of memory or time, at the time when it
+    // began.
     for (let offsetMs = 0; offsetMs < periodMs; offsetMs += 5 * MINUTE_MS) {
       for (let period = 0; period < alarm.EvaluationPeriods; period++) {
         const from = offsetMs + period * periodMs;

@@ -33,7 +33,9 @@ function rebuild(
   return rebuildLog({ ...sheet.deps, ...deps }, { kind: 'rebuild', log: sheet.log, ...job });
 }
 
-/** A log of two segments, small enough nodes for several chunks a snapshot, and its four snapshots. */
+/**
+ * A log of two segments, small enough nodes for several chunks a snapshot, and its four snapshots.
+ */
 async function builtSheet(): Promise<{ readonly sheet: SheetLog; readonly positions: readonly Position[] }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   const start = { segment: 0, entry: 0 };
@@ -218,7 +220,7 @@ describe('a rebuild repairs', () => {
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 2, differed: [wrong, onTop] });
     expect([await sheet.rows(wrong), await sheet.rows(onTop)]).toEqual([[['right']], [['right', 'right']]]);
     await expectWhole(sheet);
-    // Whoever has started from the replaced roots can read them still.
+    // Readers of the replaced roots can still read them.
     expect(await sheet.keys(rootPrefix(sheet.log))).toHaveLength(2);
     expect(await rebuild(sheet)).toMatchObject({ replaced: 0, differed: [] });
   });
@@ -304,7 +306,10 @@ describe('a lost part of an archived segment', () => {
   const GONE = 'its entries being in the archive only';
   const where = ['its entries being in the table too', GONE] as const;
 
-  /** A log whose first segment is archived with a snapshot of this kind, and what of its objects only that snapshot has. */
+  /**
+   * A log whose first segment is archived with a snapshot of this kind, and what of its objects
+   * only that snapshot has.
+   */
   async function archivedSheet(
     entries: (typeof where)[number],
     kind: 'settled' | 'waiting' | 'older reducer' = 'settled',
@@ -315,7 +320,8 @@ describe('a lost part of an archived segment', () => {
     if (kind !== 'settled') {
       await refill(sheet, 'b', 150);
       await sheet.completed();
-      // Few edits for each leaf, so that they wait; built on another snapshot than a rebuild builds on.
+      // Few edits for each leaf, so that they wait; built on another snapshot than a rebuild builds
+      // on.
       for (let i = 0; i < 6; i++) await sheet.edit(set(i * 20, 1, `late ${i}`));
       await sheet.snapshot();
       for (let i = 0; i < 6; i++) await sheet.edit(set(i * 20 + 7, 1, `later ${i}`));

@@ -16,7 +16,7 @@ import { lambdaContext } from '../support/lambda-events.ts';
 import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
-/** What the function leaves of its time, in milliseconds. */
+/** The function's time margin, in milliseconds. */
 const MARGIN = 60_000;
 
 const SECOND = 1_000;
@@ -47,16 +47,19 @@ async function turns(sheet: SheetLog, seconds: number, deps?: Deps): Promise<rea
   const answers: ReplayAnswer[] = [];
   let event: unknown = { log: sheet.log };
   while (event !== undefined) {
-    // What Lambda gives is JSON.
+    // Lambda passes JSON.
     const { answer } = await turn(sheet, JSON.parse(JSON.stringify(event)), seconds, deps);
     answers.push(answer);
     event = 'next' in answer ? answer.next : undefined;
-    if (answers.length > 50) throw new Error('the turns do not end');
+    if (answers.length > 50) throw new Error('the runs do not end');
   }
   return answers;
 }
 
-/** A log of three segments, the first archived, with a snapshot after every second edit: edits wait in some. */
+/**
+ * A log of three segments, the first archived, with a snapshot after every second edit: edits wait
+ * in some.
+ */
 async function longLog(): Promise<{ sheet: SheetLog; snapshots: readonly Position[] }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(60, 5);
@@ -69,7 +72,10 @@ async function longLog(): Promise<{ sheet: SheetLog; snapshots: readonly Positio
   return { sheet, snapshots };
 }
 
-/** Completes a snapshot with another state than its entries give, in every other way as it should be. */
+/**
+ * Completes a snapshot with another state than its entries give, in every other way as it should
+ * be.
+ */
 async function forge(sheet: SheetLog, by: Position): Promise<Position> {
   const position = await sheet.snapshot();
   const forged = encodeRoot(sheet.deps.platform, { ...(await sheet.root(by)), position });
@@ -91,7 +97,7 @@ describe('a replay in several runs', () => {
     const answers = await turns(sheet, seconds);
     expect(answers.length).toBeGreaterThan(1);
     const [last, previous] = answers.toReversed();
-    if (previous?.outcome !== 'partial') throw new Error('the turn before the last one is not partial');
+    if (previous?.outcome !== 'partial') throw new Error('the run before the last is not partial');
     expect(last).toMatchObject({ ...expected, from: previous.equalUpTo });
     expect(last?.entries).toBeLessThan(entries);
     expect(await sheet.contents()).toEqual(before);

@@ -322,7 +322,7 @@ describe('a restored segment', () => {
       return effect();
     });
     await restore(sheet, {}, { tables });
-    if (turn?.outcome !== 'progress') throw new Error('the job was to be cut off');
+    if (turn?.outcome !== 'progress') throw new Error("the job's time must be up");
     const next = { ...place, from: turn.reached, announced: turn.expires };
     await expireSegment(sheet.deps, next, TTL);
     const expires = expiresAt(await sheet.segmentItem());

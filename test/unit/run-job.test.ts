@@ -48,7 +48,10 @@ async function ran(
   return { result, sent };
 }
 
-/** Does a job and all that follow from it, in the order of the queue; every one of them and how it ended. */
+/**
+ * Does a job and all that follow from it, in the order of the queue; every one of them and how it
+ * ended.
+ */
 async function ranAll(
   sheet: SheetLog,
   first: Job,
@@ -72,7 +75,7 @@ async function coveredSheet(tables = new MemoryLogStore()): Promise<{ sheet: She
   return { sheet, position: await sheet.covered() };
 }
 
-/** A log in whose newest Snapshot entry so much is to wait that settling is due. */
+/** A log whose newest snapshot needs a flush. */
 async function scatteredSheet(): Promise<{ sheet: SheetLog; position: Position }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.complete(START);
@@ -363,7 +366,7 @@ describe('deduplication ids', () => {
     const streamed = streamDeduplicationId({ kind: 'snapshot', log: LOG, position });
     const all = [...turns, ...due, streamed];
     expect(new Set(all).size).toBe(all.length);
-    // What SQS takes: up to 128 characters.
+    // SQS accepts up to 128 characters.
     for (const id of all) expect(id).toMatch(/^[\w:/.-]{1,128}$/);
   });
 

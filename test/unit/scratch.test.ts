@@ -41,7 +41,7 @@ async function killHolder(): Promise<void> {
   await once(holder, 'exit');
 }
 
-/** What lies in the temporary directory while work with scratch chunks is done, and afterwards. */
+/** The content of the temporary directory during and after work with scratch chunks. */
 async function contentsWith(withScratch: ReturnType<typeof scratchOf>): Promise<{ during: string[]; after: string[] }> {
   const during = await withScratch(LOG, () => readdir(directory));
   return { during: during.sort(), after: (await readdir(directory)).sort() };

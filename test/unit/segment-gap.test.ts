@@ -34,7 +34,7 @@ async function archivedLog(): Promise<SheetLog> {
   return sheet;
 }
 
-/** What works on tables that lack a segment's item. */
+/** Dependencies with tables that lack a segment's item. */
 async function depsWithout(sheet: SheetLog, missing: number) {
   const tables = new MemoryLogStore();
   for await (const segment of sheet.tables.segments(sheet.log)) {

@@ -216,7 +216,7 @@ describe('progress', () => {
     await log.edits(60);
     const later = await log.ask();
     const results: JobResult[] = [];
-    // A later snapshot that comes two pages further in each of its turns overtakes the earlier one.
+    // A later snapshot that gets two pages further in each run overtakes the earlier one.
     for (let turns = 0; turns < 100; turns++) {
       let asked = 0;
       const isLater = turns % 2 === 1;
@@ -292,7 +292,7 @@ describe('progress', () => {
     expect(result).toMatchObject({ outcome: 'progress', base: undefined, reached: { segment: 0, entry: 10 } });
     expect(result).toMatchObject({ ignored: [expect.stringContaining(reason)] });
     expect(await log.progress()).toMatchObject([{ reached: { segment: 0, entry: 10 } }]);
-    // Not a moment has passed, and the queue still remembers that a turn was asked for from this place.
+    // No time has passed, so the queue still remembers a continuation from this position.
     const results = await log.drain();
     expect(results.at(-1)).toMatchObject({ outcome: 'built' });
     expect(await readStop(log.sheet.blobs, LOG)).toBeUndefined();
@@ -308,7 +308,8 @@ describe('progress', () => {
     await lost.ask();
     await lost.turn();
     await lost.turn();
-    // The tables are put back to the moment when the log began, the bucket stays, and another day is written.
+    // The tables are put back to the moment when the log began, the bucket stays, and another day
+    // is written.
     const log = await HurriedLog.create();
     for await (const { key } of lost.sheet.blobs.list(logPrefix(LOG))) {
       await log.sheet.blobs.put(key, (await lost.sheet.blobs.get(key)) ?? fail());
@@ -355,7 +356,7 @@ describe('progress', () => {
     }
     expect((await log.drain({ reducer }))[0]).toMatchObject({ outcome: 'built', position: next });
     expect(await readStop(log.sheet.blobs, LOG)).toBeUndefined();
-    // What the old version left behind goes with the snapshot that it was for.
+    // Progress of the old version is removed with its snapshot.
     expect(await log.progress()).toMatchObject([{ target }]);
     expect(await log.sheet.complete(target, { reducer, ...HURRIED })).toMatchObject({ outcome: 'progress' });
   });

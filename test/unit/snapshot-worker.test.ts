@@ -199,7 +199,7 @@ describe('a new version of the reducer', () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();
-    const ports = besideTwin(sheet, () => sheet.complete(position));
+    const ports = besideDuplicate(sheet, () => sheet.complete(position));
     expect(await sheet.complete(position, { ...ports, reducer: versionedSheet(2) })).toMatchObject({
       outcome: 'present',
     });
@@ -209,10 +209,10 @@ describe('a new version of the reducer', () => {
   });
 });
 
-/** Ports on which, just before a root is written onto its entry, a twin does the whole job. */
-function besideTwin(sheet: SheetLog, twin: () => Promise<unknown>): SheetPorts {
+/** Ports on which a duplicate runs the whole job just before a root is written onto its entry. */
+function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): SheetPorts {
   return portsAround(sheet, async (name, effect) => {
-    if (name === 'completeSnapshot') await twin();
+    if (name === 'completeSnapshot') await duplicate();
     return effect();
   });
 }
@@ -222,7 +222,7 @@ describe('a faster duplicate', () => {
     const sheet = await SheetLog.create();
     await sheet.fill(10, 2);
     const position = await sheet.snapshot();
-    const ports = besideTwin(sheet, () => sheet.complete(position));
+    const ports = besideDuplicate(sheet, () => sheet.complete(position));
     const result = await sheet.complete(position, ports);
     expect(result).toMatchObject({ stateHash: (await sheet.root(position)).stateHash });
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
@@ -237,7 +237,7 @@ describe('a faster duplicate', () => {
       ...spreadsheet,
       fold: (draft, entry) => spreadsheet.fold(draft, { ...entry, body: [[0, 0, ++folds]] }),
     };
-    const ports = besideTwin(sheet, () => sheet.complete(position, { reducer }));
+    const ports = besideDuplicate(sheet, () => sheet.complete(position, { reducer }));
     const result = await sheet.complete(position, { ...ports, reducer });
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'SNAPSHOT_MISMATCH', ...position } });
     const stateHash = await sheet.stateHash(position);

@@ -100,7 +100,7 @@ describe('the sweep function', () => {
     expect(await swept.run()).toMatchObject({ jobs: 0 });
     expect(swept.events).toMatchObject([{ kind: 'swept', ages: { unsnapshottedSeconds: 899 } }]);
     expect(await swept.run({ log })).toMatchObject({ jobs: 1 });
-    // Of one log only: that would hide how long others wait.
+    // A sweep of one log reports no ages, because they would hide those of other logs.
     expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', ages: undefined });
     await swept.sheets.complete(log, { segment: 0, entry: 0 });
     await swept.run();
@@ -424,7 +424,7 @@ describe('the sweep function', () => {
     expect(runs).toBeGreaterThan(3);
     const snapshots = found.filter(({ kind }) => kind === 'snapshot').map(({ log }) => log);
     expect(snapshots.toSorted()).toEqual(logs.toSorted());
-    // What collections have left over is looked for once, in a last run of its own, which tells nothing of the logs.
+    // One last run looks for gc candidates only, and reports nothing about logs.
     expect(swept.events.findLast(({ kind }) => kind === 'swept')).toMatchObject({
       result: { logs: 0 },
       ages: undefined,

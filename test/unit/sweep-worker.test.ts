@@ -43,7 +43,7 @@ function cell(row: number, value: string): SheetEdit {
   return { type: 'Set', cells: [[row, 0, value]] };
 }
 
-/** What a sweep asks for where a snapshot is not complete. */
+/** The job that a sweep sends for a pending snapshot. */
 function snapshotJob(log: LogId, position: Position): Job {
   return { kind: 'snapshot', log, position, force: true };
 }
@@ -56,7 +56,7 @@ function dieBefore(name: string): Around {
 describe('running the jobs of a sweep', () => {
   test.each([
     ['archives', STRICT],
-    ['lets segments go without archives', { ...STRICT, keepDays: 1, archive: false, expire: 'delete' as const }],
+    ['expires segments without archives', { ...STRICT, keepDays: 1, archive: false, expire: 'delete' as const }],
   ])('it takes requests in proportion to the due segments: %s', async (_what, policy) => {
     const requestsFor = async (due: number): Promise<number> => {
       const sheets = new SheetLogs();
@@ -83,7 +83,8 @@ describe('running the jobs of a sweep', () => {
       return requests;
     };
     const [few, more, most] = [await requestsFor(10), await requestsFor(20), await requestsFor(40)];
-    // Twice as many more cost twice as much more: it would be four times if each segment cost as much as all of them.
+    // Twice as many more cost twice as much more: it would be four times if each segment cost as
+    // much as all of them.
     expect((most - more) / (more - few)).toBeLessThan(2.2);
   });
 });
@@ -218,7 +219,10 @@ describe('a sweep finds a pending snapshot', () => {
 });
 
 describe('a sweep since a day', () => {
-  /** Three segments, a day after each other, each with a snapshot that nobody completed before one that somebody did. */
+  /**
+   * Three segments, a day after each other, each with a snapshot that nobody completed before one
+   * that somebody did.
+   */
   async function holed(): Promise<{ sheets: SheetLogs; log: LogId; holes: Position[] }> {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
@@ -386,7 +390,10 @@ describe('a sweep finds gc candidates', () => {
   describe('objects that were too young when their log was collected', () => {
     const NAME = 'ab'.repeat(32);
 
-    /** Sweeps once each grace period, and does what is asked for, until that is nothing; how often something was. */
+    /**
+     * Sweeps once each grace period, and does what is asked for, until that is nothing; how often
+     * something was.
+     */
     async function graces(sheets: SheetLogs, log: LogId): Promise<number> {
       for (let times = 0; times < 8; times++) {
         sheets.nowMs += GRACE * 1000 - 1;
@@ -454,7 +461,8 @@ describe('a sweep finds gc candidates', () => {
       await sheets.tables.deleteEntries(log, 0, [position.entry]);
       expect(await kinds()).toEqual(new Set(['body', 'chunk', 'progress']));
       await sheets.run({ kind: 'collect', log });
-      // One condemns the build, one removes it, one condemns the chunks that it reached until then, one removes those.
+      // One condemns the build, one removes it, one condemns the chunks that it reached until then,
+      // one removes those.
       expect(await graces(sheets, log)).toBe(4);
       expect(await kinds()).toEqual(new Set(['body', 'collected']));
     });
@@ -627,7 +635,10 @@ describe('a sweep with options', () => {
 });
 
 describe('one broken log', () => {
-  /** Many logs, each with a snapshot that nobody completed, so that some are in the same part of the scan. */
+  /**
+   * Many logs, each with a snapshot that nobody completed, so that some are in the same part of the
+   * scan.
+   */
   async function many(sheets: SheetLogs): Promise<LogId[]> {
     const logs: LogId[] = [];
     for (let i = 0; i < 24; i++) {
@@ -708,7 +719,7 @@ describe('one broken log', () => {
   });
 });
 
-/** A store whose scan gives the segments of a part in some order, be it split so that a log is in several parts. */
+/** A store whose scan returns the segments of a part in any order, with logs split over parts. */
 class TornLogStore extends MemoryLogStore {
   order: (segments: readonly Segment[]) => readonly Segment[] = (segments) => segments;
   partOf: ((segment: Segment) => number) | undefined;
@@ -793,13 +804,14 @@ describe('a sweep over logs at rest costs', () => {
       // Key, number, time of creation and Last Snapshot: over a hundred of them in four kilobytes.
       expect(itemBytes(encodeSegment(segment))).toBe(17 + 3 + 7 + 3);
     }
-    // Nothing lies behind a log's last snapshot, so its query gives nothing and costs the least that one can.
+    // Nothing lies behind a log's last snapshot, so its query gives nothing and costs the least
+    // that one can.
     const behind = await Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 1, to: 1e9 }));
     expect(behind).toEqual([]);
   });
 });
 
-/** What becomes of the stream's record of a Snapshot entry: its job is done, lost, or dies at an operation. */
+/** The fate of a Snapshot entry's stream record: its job is done, lost, or dies at an operation. */
 type Fate = 'done' | 'lost' | number;
 type Step =
   | { readonly do: 'edit'; readonly edits: readonly SheetEdit[] }
@@ -857,7 +869,9 @@ async function askFor(sheets: SheetLogs, log: LogId, what: 'snapshot' | 'segment
   }
 }
 
-/** Whether every snapshot that is kept is there, whole, and the plain fold of the entries before it. */
+/**
+ * Whether every snapshot that is kept is there, whole, and the plain fold of the entries before it.
+ */
 async function expectWhole(sheets: SheetLogs, log: LogId, written: Map<Position, SheetEdit>): Promise<void> {
   const segments = await Array.fromAsync(sheets.tables.segments(log));
   for (const item of segments) {
@@ -902,7 +916,8 @@ test('sweeps and their jobs bring every log to rest, whatever the stream lost', 
       }
       await sheets.sweepToRest({ since: 0 });
       for (const [log, written] of logs) await expectWhole(sheets, log, written);
-      // Until whatever waits for a grace period is through, and nothing is asked for however long nobody looks.
+      // Until whatever waits for a grace period is through, and nothing is asked for however long
+      // nobody looks.
       for (let days = 0; days < 6; days++) {
         sheets.nowMs += DAY * 1000;
         sheets.tables.expireNow(sheets.nowMs / 1000);
@@ -910,7 +925,8 @@ test('sweeps and their jobs bring every log to rest, whatever the stream lost', 
         for (const [log, written] of logs) await expectWhole(sheets, log, written);
       }
       sheets.nowMs += 100 * DAY * 1000;
-      // A log that drops snapshots whose roots are in the table is looked at again, as long as they are there.
+      // A log that drops snapshots whose roots are in the table is looked at again, as long as they
+      // are there.
       const asked = (await sheets.ask()).asked.filter(
         ({ kind }) => kind !== 'collect' || policy.keepSnapshots === 'all',
       );

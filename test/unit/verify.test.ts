@@ -8,7 +8,10 @@ import { SMALL_SHAPE } from '../support/chunks.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
-/** A log with three snapshots over two segments, and chunks of all kinds: leaves, inner nodes and values. */
+/**
+ * A log with three snapshots over two segments, and chunks of all kinds: leaves, inner nodes and
+ * values.
+ */
 async function threeSnapshots(): Promise<{ sheet: SheetLog; keys: string[] }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   await sheet.fill(60, 3);
@@ -123,7 +126,7 @@ describe('verify', () => {
     for (const key of keys) {
       const stored = (await sheet.blobs.get(key)) ?? new Uint8Array();
       await sheet.blobs.delete([key]);
-      // What is below a missing chunk goes unread, so these have nothing below them.
+      // Chunks below a missing chunk are not read, so these chunks have no children.
       if ((await verify(sheet.deps, sheet.log)).chunks === clean.chunks - 1) lowest.push(key);
       await sheet.blobs.put(key, stored);
     }

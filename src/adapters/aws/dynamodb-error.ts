@@ -2,8 +2,9 @@ import { TooLargeError, UsageError } from '../../errors.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { translateAwsError } from './aws-error.ts';
 
-// Rejections before anything was written. Time-outs, lost connections and failures of the service are not here: the
-// request may have been carried out. Nor is TransactionInProgressException: the transaction may yet succeed.
+// Rejections before any write. Time-outs, lost connections and failures of the service are missing
+// here, because the request may have succeeded. TransactionInProgressException is missing, because
+// the transaction may still succeed.
 const REJECTED = new Set([
   'ProvisionedThroughputExceededException',
   'RequestLimitExceeded',
@@ -15,9 +16,9 @@ const REJECTED = new Set([
 const REJECTED_REASONS = new Set(['None', 'ProvisionedThroughputExceeded', 'ThrottlingError', 'TransactionConflict']);
 
 /**
- * As {@link LogStore.isRetryable}, for errors of DynamoDB. False where the SDK sent the request more than once: the last
- * answer was a rejection, but nobody tells what became of the requests before it, and one whose answer was lost may have
- * been carried out.
+ * Whether a request may be sent again after an error of DynamoDB, as in
+ * {@link LogStore.isRetryable}. False if the SDK sent the request more than once. The last answer
+ * was a rejection then, but an earlier request whose answer was lost may have succeeded.
  */
 export function isRetryable(error: unknown): boolean {
   if (!(error instanceof Error) || sentMoreThanOnce(error)) return false;
@@ -26,7 +27,7 @@ export function isRetryable(error: unknown): boolean {
   return reasons.length > 0 && reasons.every((reason) => REJECTED_REASONS.has(reason));
 }
 
-/** Whether a condition did not hold, of a single write or of one in a transaction. */
+/** Whether the condition of a single write, or of a write in a transaction, did not hold. */
 export function conditionFailed(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   return (
@@ -45,14 +46,17 @@ function hasItem(failure: unknown): failure is { readonly Item: StoredItem } {
   return typeof failure === 'object' && failure !== null && 'Item' in failure && failure.Item !== undefined;
 }
 
-/** Whether the SDK sent the request again after a failure, so that an earlier sending may have been carried out. */
+/**
+ * Whether the SDK sent the request again after a failure. An earlier request may have succeeded
+ * then.
+ */
 function sentMoreThanOnce(error: unknown): boolean {
   const metadata = error instanceof Error && '$metadata' in error ? error.$metadata : undefined;
   if (typeof metadata !== 'object' || metadata === null || !('attempts' in metadata)) return false;
   return typeof metadata.attempts === 'number' && metadata.attempts > 1;
 }
 
-/** What an error of DynamoDB means to us, or the very same error. */
+/** Translates an error of DynamoDB. Returns the same error if it needs no translation. */
 export function translateDynamoDbError(error: unknown, tables: readonly string[]): unknown {
   const tooLarge = error instanceof Error && invalid(error).find((message) => /size.*exceeded/i.test(message));
   if (typeof tooLarge === 'string') {
@@ -61,7 +65,7 @@ export function translateDynamoDbError(error: unknown, tables: readonly string[]
   return invalidTableName(error, tables) ?? translateAwsError(error, `table ${namesOf(tables)}`);
 }
 
-/** What it means that DynamoDB takes none of these as the name of a table; undefined where an error says something else. */
+/** The error for a rejected table name; undefined if the error has another reason. */
 export function invalidTableName(error: unknown, tables: readonly string[]): UsageError | undefined {
   if (!(error instanceof Error)) return undefined;
   const reason = invalid(error).find((message) => /table(\/index)? ?name/i.test(message));
@@ -76,7 +80,7 @@ function namesOf(tables: readonly string[]): string {
   return tables.map((table) => `'${table}'`).join(' or ');
 }
 
-/** What DynamoDB says is wrong with a request, or with the writes of a transaction. */
+/** The reasons why DynamoDB finds a request, or the writes of a transaction, invalid. */
 function invalid(error: Error): string[] {
   if (error.name === 'ValidationException') return [error.message];
   return cancellations(error).flatMap(({ Code, Message }) => (Code === 'ValidationError' ? [String(Message)] : []));
@@ -92,7 +96,10 @@ interface Cancellation {
   readonly Item?: unknown;
 }
 
-/** Why a transaction was cancelled: one for each of its writes, with the code `None` if that one was in order. */
+/**
+ * The reasons why a transaction was cancelled: one for each write, with the code `None` if the
+ * write was valid.
+ */
 function cancellations(error: Error): Cancellation[] {
   if (error.name !== 'TransactionCanceledException' || !('CancellationReasons' in error)) return [];
   const reasons: unknown = error.CancellationReasons;

@@ -16,7 +16,7 @@ export function isTimeUp({ now, deadline }: Deadline): boolean {
 
 /**
  * Ends work that a continuation cannot finish.
- * @param what completes "the time was up before …"
+ * @param details `what` completes "the time was up before …"
  * @throws TimeUpError if the time is up
  */
 export function checkTime(
