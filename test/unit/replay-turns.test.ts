@@ -265,9 +265,9 @@ describe('a replay from a snapshot', () => {
     const from = (position: Position, at?: Position, deps: Deps = {}) =>
       replay({ ...sheet.deps, ...deps, scratch: new MemoryChunks() }, sheet.log, { from: position, at });
     const refusal = (reason: RegExp) => ({ code: 'USAGE', message: expect.stringMatching(reason) });
-    await expect(from({ segment: 0, entry: 1 })).rejects.toMatchObject(refusal(/no snapshot is stored there/));
+    await expect(from({ segment: 0, entry: 1 })).rejects.toMatchObject(refusal(/there is no stored snapshot/));
     await expect(from(newest)).rejects.toMatchObject(refusal(/does not lie before/));
-    await expect(from(newest, behind)).rejects.toMatchObject(refusal(/the snapshot to be compared with/));
+    await expect(from(newest, behind)).rejects.toMatchObject(refusal(/would compare this snapshot with itself/));
     await sheet.completed({ reducer: versionedSheet(2) });
     await expect(from(newest, undefined, { reducer: versionedSheet(2) })).rejects.toMatchObject(
       refusal(/made by reducer spreadsheet 1/),
