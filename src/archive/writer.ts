@@ -20,13 +20,13 @@ export interface ArchiveOf {
 /** Options for a part of an archive. */
 export interface PartOptions {
   /** The number of the first entry; 0 by default. */
-  readonly from?: number | undefined;
+  readonly from?: number;
   /**
    * Called after each frame that does not end the segment. If it returns true, the part ends there.
    */
-  readonly shouldStop?: (() => boolean) | undefined;
+  readonly shouldStop?: () => boolean;
   /** {@link FRAME_BYTES} by default. */
-  readonly frameBytes?: number | undefined;
+  readonly frameBytes?: number;
 }
 
 /**

@@ -14,9 +14,9 @@ const SEGMENT_RETRY_ENTRIES = 16;
 
 export interface AppendOptions {
   /** Entries between two Snapshot entries; without it, only the file asks for snapshots. */
-  readonly snapshotEvery?: number | undefined;
+  readonly snapshotEvery?: number;
   /** Entries per segment. A segment gets more if its first snapshot is not complete by then. */
-  readonly segmentEvery?: number | undefined;
+  readonly segmentEvery?: number;
   /** Whether check lines are compared with the sheet. Each comparison loads the sheet again. */
   readonly check: boolean;
 }

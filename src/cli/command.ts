@@ -53,7 +53,7 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
 export interface CommonOptions extends Place {
   readonly json: boolean;
   /** Whether the command ends by itself soon after a signal. Nobody waits for other commands. */
-  readonly endsItself?: boolean | undefined;
+  readonly endsItself?: boolean;
 }
 
 /**

@@ -33,14 +33,14 @@ import { type ChosenReducer, chooseReducer, reducerGuard } from './reducer.ts';
 
 /** The tables and the bucket that the command line names. */
 export interface Place {
-  readonly local?: string | undefined;
+  readonly local?: string;
   /** Whether to create missing directories and tables. Off by default: a name may be a typo. */
-  readonly creates?: boolean | undefined;
-  readonly entryTable?: string | undefined;
-  readonly segmentTable?: string | undefined;
-  readonly bucket?: string | undefined;
+  readonly creates?: boolean;
+  readonly entryTable?: string;
+  readonly segmentTable?: string;
+  readonly bucket?: string;
   /** The file of a reducer's module, or the name of the reducer that comes with logfold. */
-  readonly reducer?: string | undefined;
+  readonly reducer?: string;
   readonly snapshotType: string;
   readonly endSegmentType: string;
 }

@@ -202,7 +202,7 @@ const LINE_MS = 2000;
 
 export interface ProgressOptions {
   /** Standard error by default. */
-  readonly stream?: NodeJS.WriteStream | undefined;
+  readonly stream?: NodeJS.WriteStream;
   /** The number of requests so far, shown if the total is unknown. */
   readonly requests?: (() => number) | undefined;
 }

@@ -40,12 +40,12 @@ export function policyCommand(name: string, description: string) {
 }
 
 export interface PolicyOptions {
-  readonly keepSegments?: number | undefined;
-  readonly keepDays?: number | undefined;
-  readonly archive?: boolean | undefined;
-  readonly expire?: RetentionPolicy['expire'] | undefined;
-  readonly grace?: number | undefined;
-  readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
+  readonly keepSegments?: number;
+  readonly keepDays?: number;
+  readonly archive?: boolean;
+  readonly expire?: RetentionPolicy['expire'];
+  readonly grace?: number;
+  readonly keepSnapshots?: RetentionPolicy['keepSnapshots'];
 }
 
 /** The settings of a policy that the options change. */

@@ -33,7 +33,7 @@ export interface JobsFunctionDeps {
   readonly jobs: () => Promise<JobDeps>;
   readonly report: (event: JobEvent) => void;
   /** Hides a message for so many milliseconds from now. Absent if the caller manages visibility. */
-  readonly changeVisibility?: ((receipt: string, visibilityMs: number) => Promise<void>) | undefined;
+  readonly changeVisibility?: (receipt: string, visibilityMs: number) => Promise<void>;
 }
 
 /**

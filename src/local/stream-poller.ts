@@ -15,15 +15,15 @@ export interface StreamPollerOptions {
   readonly streamArn: string;
   readonly handler: StreamHandler;
   /** The handler gets the records for which this is true. By default it gets all records. */
-  readonly filter?: ((record: StreamRecord) => boolean) | undefined;
+  readonly filter?: (record: StreamRecord) => boolean;
   readonly checkpoints: CheckpointStore;
   /** The failure destination. Its error ends the run. */
   readonly onDiscard: (batch: DiscardedBatch) => Promise<void>;
   /** Called for each gap in a shard. Its error ends the run. */
   readonly onTrimmed: (trimmed: TrimmedRecords) => Promise<void>;
   /** Lambda's defaults fill in absent settings. */
-  readonly settings?: Partial<StreamSettings> | undefined;
-  readonly time?: Time | undefined;
+  readonly settings?: Partial<StreamSettings>;
+  readonly time?: Time;
 }
 
 interface KnownShard {

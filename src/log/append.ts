@@ -26,7 +26,7 @@ export interface AppendOptions {
   /** Only succeed where the first new entry directly follows this one. */
   readonly after?: Position | undefined;
   /** The snapshot that the client stands on: it wants to know of a newer one. */
-  readonly snapshot?: Position | undefined;
+  readonly snapshot?: Position;
 }
 
 export interface Appended {
@@ -34,7 +34,7 @@ export interface Appended {
   readonly first: Position;
   readonly last: Position;
   /** The newest completed snapshot, where `snapshot` was given and there is a newer one. */
-  readonly lastSnapshot?: Position | undefined;
+  readonly lastSnapshot?: Position;
 }
 
 /**

@@ -23,13 +23,13 @@ export interface StoredAttribute {
   readonly S?: string | undefined;
   readonly N?: string | undefined;
   readonly B?: Uint8Array | undefined;
-  readonly BOOL?: boolean | undefined;
-  readonly NULL?: boolean | undefined;
-  readonly M?: StoredItem | undefined;
-  readonly L?: readonly StoredAttribute[] | undefined;
-  readonly SS?: readonly string[] | undefined;
-  readonly NS?: readonly string[] | undefined;
-  readonly BS?: readonly Uint8Array[] | undefined;
+  readonly BOOL?: boolean;
+  readonly NULL?: boolean;
+  readonly M?: StoredItem;
+  readonly L?: readonly StoredAttribute[];
+  readonly SS?: readonly string[];
+  readonly NS?: readonly string[];
+  readonly BS?: readonly Uint8Array[];
 }
 
 /** One DynamoDB item as it comes from outside. */

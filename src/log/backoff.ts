@@ -16,8 +16,8 @@ export interface RetryOptions extends RetryLimits {
   /** Whether trying again after this error can help. */
   readonly retryable: (error: unknown) => boolean;
   /** What was tried, for a person, such as `Adding an entry failed`. */
-  readonly failure?: string | undefined;
-  readonly where?: Where | undefined;
+  readonly failure?: string;
+  readonly where?: Where;
 }
 
 /**

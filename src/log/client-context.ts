@@ -22,9 +22,9 @@ export interface LogClientDeps {
   readonly sleep: (ms: number) => Promise<void>;
   readonly newLogId: () => LogId;
   /** {@link RESERVED_TYPES} by default. */
-  readonly types?: ReservedTypes | undefined;
+  readonly types?: ReservedTypes;
   /** {@link DEFAULT_RETRIES} by default. */
-  readonly retries?: RetryLimits | undefined;
+  readonly retries?: RetryLimits;
 }
 
 /** What the operations of one client share. */

@@ -16,7 +16,7 @@ export type { QueryAnswer, QueryRange } from './query.ts';
 export interface AddedEntry {
   readonly position: Position;
   /** The newest completed snapshot, where the client told on which it stands and there is a newer one. */
-  readonly lastSnapshot?: Position | undefined;
+  readonly lastSnapshot?: Position;
 }
 
 /** When what is added is said to be made. */
@@ -30,7 +30,7 @@ export interface AddedEntries {
   readonly first: Position;
   readonly last: Position;
   /** The newest completed snapshot, where the client told on which it stands and there is a newer one. */
-  readonly lastSnapshot?: Position | undefined;
+  readonly lastSnapshot?: Position;
 }
 
 /**

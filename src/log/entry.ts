@@ -37,7 +37,7 @@ export interface Entry {
 /** What tells where a log ends: an entry's place and type, whatever else is wrong with its item. */
 export interface EntryHead extends Pick<Entry, 'log' | 'position'> {
   /** Absent if the item has no type, or one that is not a String of at least one character. */
-  readonly type?: string | undefined;
+  readonly type?: string;
 }
 
 /**

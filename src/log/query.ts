@@ -12,9 +12,9 @@ export interface QueryRange {
   /** `snapshot` starts at the newest completed snapshot's own entry, `start` at the log's first. */
   readonly from: Position | 'snapshot' | 'start';
   /** Exclusive; the log's end by default. */
-  readonly to?: Position | 'end' | undefined;
+  readonly to?: Position | 'end';
   /** The snapshot that the client stands on: it wants to know of a newer one. */
-  readonly snapshot?: Position | undefined;
+  readonly snapshot?: Position;
 }
 
 export interface QueryAnswer {
@@ -25,7 +25,7 @@ export interface QueryAnswer {
   /** The place after the last entry that has been read so far: where the next query goes on. */
   readonly end: Position;
   /** The newest completed snapshot, where `snapshot` was given and there is a newer one. */
-  readonly lastSnapshot?: Position | undefined;
+  readonly lastSnapshot?: Position;
 }
 
 /**

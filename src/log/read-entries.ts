@@ -15,7 +15,7 @@ export interface EntrySource {
   /** Entries of one range, and so of a page at most; 500 by default. Ranges become shorter if their entries are large. */
   readonly rangeEntries?: number | undefined;
   /** Ranges of which the first page is on its way or held at once, 4 by default. A page has 1 MB of items at most. */
-  readonly concurrency?: number | undefined;
+  readonly concurrency?: number;
 }
 
 export interface EntryRange {
@@ -23,7 +23,7 @@ export interface EntryRange {
   /** Exclusive. */
   readonly to: Position | 'end';
   /** Number of a segment known to be the newest a moment ago: with `to: 'end'` it saves a query. */
-  readonly newestSegment?: number | undefined;
+  readonly newestSegment?: number;
 }
 
 interface Reading {

@@ -20,12 +20,12 @@ export interface BuildDeps extends SnapshotStores {
   readonly reducer: Reducer;
   readonly types: ReservedTypes;
   /** The store of the chunks; the log's own store by default. */
-  readonly chunks?: ChunkStore | undefined;
+  readonly chunks?: ChunkStore;
   /** The build writes chunks when its edits take this much memory, in bytes; 40 MB by default. */
   readonly batchBytes?: number | undefined;
   /** Entries per page. A build may stop after each page. 500 by default. */
   readonly rangeEntries?: number | undefined;
-  readonly onProgress?: ((entries: number) => void) | undefined;
+  readonly onProgress?: (entries: number) => void;
   /** Limits the reducer's time per entry; no limit by default. */
   readonly watch?: FoldWatch | undefined;
 }
@@ -36,17 +36,17 @@ export interface BuildOptions {
    * Start from this root, or fold the log from its beginning. By default the newest snapshot is the
    * base.
    */
-  readonly only?: 'beginning' | Root | undefined;
+  readonly only?: 'beginning' | Root;
   /** Called after each page of entries, at least once. True ends the build there. */
   readonly shouldStop?: (() => boolean) | undefined;
   /** Called for each entry before it is folded. True ends the build at the entry's position. */
-  readonly stopsBefore?: ((entry: Entry) => boolean | Promise<boolean>) | undefined;
+  readonly stopsBefore?: (entry: Entry) => boolean | Promise<boolean>;
   /**
    * Whether to continue from the progress of earlier builds if it is nearer than the newest
    * snapshot. The lookup costs a request. `if far` looks only if there is more than one page to
    * fold, since a build never stops before the end of its first page. Never by default.
    */
-  readonly progress?: 'if far' | 'always' | undefined;
+  readonly progress?: 'if far' | 'always';
 }
 
 export interface Built {

@@ -26,7 +26,7 @@ export interface FoldOptions {
   /** Called after each page with the number of entries folded so far. */
   readonly onProgress?: ((entries: number) => void) | undefined;
   /** Called after each page and after each external body, so that a build can bound its memory. */
-  readonly keepBounded?: ((draft: Draft) => Promise<void>) | undefined;
+  readonly keepBounded?: (draft: Draft) => Promise<void>;
   /** Limits the reducer's time per entry; no limit by default. */
   readonly watch?: FoldWatch | undefined;
 }

@@ -34,7 +34,7 @@ export function stateTops(state: State): Node[] {
 
 export interface FlushOptions extends EditOptions {
   /** Called after each flushed map. True leaves the other maps as they are. */
-  readonly shouldStop?: (() => boolean) | undefined;
+  readonly shouldStop?: () => boolean;
 }
 
 /**

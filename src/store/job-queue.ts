@@ -26,7 +26,7 @@ export interface ReceivedMessage {
   /** Identifies this delivery. Valid until the message becomes visible again. */
   readonly receipt: string;
   /** When the message was sent, in epoch milliseconds. */
-  readonly sentMs?: number | undefined;
+  readonly sentMs?: number;
 }
 
 export interface ReceiveOptions {
@@ -38,7 +38,7 @@ export interface ReceiveOptions {
    */
   readonly visibilityMs: number;
   /** How long to wait for a message if there is none, in milliseconds. 0 by default. */
-  readonly waitMs?: number | undefined;
+  readonly waitMs?: number;
   /** Ends the wait early. */
   readonly signal?: AbortSignal | undefined;
 }

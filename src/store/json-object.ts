@@ -12,11 +12,11 @@ const utf8 = new TextDecoder('utf-8', { fatal: true });
 export interface JsonObject<T> {
   readonly key: string;
   /** The log of the object, if it belongs to one. */
-  readonly log?: LogId | undefined;
+  readonly log?: LogId;
   readonly schema: z.ZodType<T>;
   readonly advice: string;
   /** Spaces of indentation, for objects that people look at. */
-  readonly indent?: number | undefined;
+  readonly indent?: number;
 }
 
 /**

@@ -41,9 +41,9 @@ export interface EditOptions {
   /**
    * Writes new leaves immediately, which bounds memory. For callers who will save the tree anyway.
    */
-  readonly savesEarly?: boolean | undefined;
+  readonly savesEarly?: boolean;
   /** Approximate number of edits read from a tree and held in memory. Tests set another number. */
-  readonly editsAtOnce?: number | undefined;
+  readonly editsAtOnce?: number;
 }
 
 export const EDITS_AT_ONCE = 100_000;

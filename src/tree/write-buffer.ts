@@ -81,7 +81,7 @@ export async function bufferEdits(
 
 export interface ApplyOptions extends EditOptions {
   /** Buffers edits; see {@link bufferEdits}. */
-  readonly buffers?: boolean | undefined;
+  readonly buffers?: boolean;
 }
 
 /** Applies edits to a map. Without the option `buffers` the write buffer is empty afterwards. */

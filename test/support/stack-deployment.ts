@@ -37,7 +37,7 @@ export interface StackDeployment {
   readonly sam: string;
   readonly parameters: Readonly<Record<string, string>>;
   /** Changes resources before they are deployed. */
-  readonly change?: ((resources: Resources) => Resources) | undefined;
+  readonly change?: (resources: Resources) => Resources;
 }
 
 /**

@@ -23,11 +23,11 @@ const nestedSchema = z.object({ TemplateURL: z.string(), Parameters: z.record(z.
 
 export interface ExpandOptions {
   /** Values of parameters; those that are left out have their defaults. */
-  readonly parameters?: Readonly<Record<string, string>> | undefined;
+  readonly parameters?: Readonly<Record<string, string>>;
   /** What `Ref` gives for a resource or a pseudo parameter, where the usual one does not do: a local queue's URL. */
-  readonly refs?: Readonly<Record<string, string>> | undefined;
+  readonly refs?: Readonly<Record<string, string>>;
   /** What `GetAtt` gives, by `<resource>.<attribute>`, where the usual does not do: the stream of a table that there is. */
-  readonly attributes?: Readonly<Record<string, string>> | undefined;
+  readonly attributes?: Readonly<Record<string, string>>;
 }
 
 /** A resource of a stack, its functions resolved and what its conditions exclude left out. */

@@ -46,9 +46,9 @@ export interface LifeOptions {
   /** The first one's entries are deleted in time, those of the other get a time to live. */
   readonly logs: readonly [LogId, LogId];
   /** {@link QUICK} by default. */
-  readonly retries?: RetryLimits | undefined;
+  readonly retries?: RetryLimits;
   /** After how many deliveries a job is given up; 5 by default, as in production. */
-  readonly maxReceives?: number | undefined;
+  readonly maxReceives?: number;
 }
 
 /** Something that failed and was done again. */

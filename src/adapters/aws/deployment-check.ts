@@ -24,7 +24,7 @@ export interface Deployment {
   /** Called with the error of each request that failed. The check then skips that resource. */
   readonly onUnknown: (error: unknown) => void;
   /** Time limit of the whole check, in milliseconds; 10 seconds by default. */
-  readonly limitMs?: number | undefined;
+  readonly limitMs?: number;
 }
 
 const KEYS = 'S (HASH, B), N (RANGE, N)';

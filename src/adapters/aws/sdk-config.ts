@@ -25,12 +25,12 @@ const KMS_THROTTLES = new Set(['KmsThrottled', 'KMS.ThrottlingException', 'KMSTh
 
 export interface SdkOptions {
   /** {@link SDK_RETRIES} by default. */
-  readonly retries?: RetryLimits | undefined;
+  readonly retries?: RetryLimits;
   /**
    * How long a connection may be silent before the request counts as lost, in milliseconds; 30
    * seconds by default.
    */
-  readonly idleMs?: number | undefined;
+  readonly idleMs?: number;
 }
 
 export interface SdkConfig {

@@ -41,9 +41,9 @@ export interface DynamoDbLogStoreOptions {
   readonly client: DynamoDBClient;
   readonly entryTable: string;
   readonly segmentTable: string;
-  readonly meter?: Meter | undefined;
+  readonly meter?: Meter;
   /** How often to send what DynamoDB leaves over of a batch. Ten times by default, which takes up to ten seconds. */
-  readonly batchRetries?: RetryLimits | undefined;
+  readonly batchRetries?: RetryLimits;
 }
 
 /**

@@ -30,9 +30,9 @@ type OfTable<T> = T & { readonly TableName: string };
 
 export interface DynamoDbRequestsOptions {
   readonly client: DynamoDBClient;
-  readonly meter?: Meter | undefined;
+  readonly meter?: Meter;
   /** How often to send what DynamoDB leaves over of a batch, or puts off. Ten times by default, which takes up to ten seconds. */
-  readonly batchRetries?: RetryLimits | undefined;
+  readonly batchRetries?: RetryLimits;
 }
 
 const NOT_EXISTS = 'attribute_not_exists(S)';

@@ -23,7 +23,7 @@ export interface FilesystemBlobStoreOptions {
    * False trades durability across a power cut for speed. Files of a killed process stay whole
    * either way.
    */
-  readonly fsync?: boolean | undefined;
+  readonly fsync?: boolean;
 }
 
 /**

@@ -11,9 +11,9 @@ import {
 
 export interface MemoryJobQueueOptions {
   /** Epoch milliseconds. */
-  readonly now?: (() => number) | undefined;
+  readonly now?: () => number;
   /** After this many deliveries a message moves to `deadLetters`. No limit by default. */
-  readonly maxReceives?: number | undefined;
+  readonly maxReceives?: number;
 }
 
 /** Numbers of messages, by state. */

@@ -33,7 +33,7 @@ import { type ItemPlace, MemoryTable } from './table.ts';
 
 export interface MemoryLogStoreOptions {
   /** Items of one page, 1000 by default. */
-  readonly pageItems?: number | undefined;
+  readonly pageItems?: number;
 }
 
 /**

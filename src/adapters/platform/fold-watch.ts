@@ -22,12 +22,12 @@ const EXTRA = { ticks: 3, interrupted: 4 } as const;
 
 export interface NodeFoldWatchOptions {
   /** In milliseconds; {@link FOLD_LIMIT_MS} by default. */
-  readonly limitMs?: number | undefined;
+  readonly limitMs?: number;
   /**
    * Calls `tick` every `ms` milliseconds until the returned function is called; `setInterval` by
    * default.
    */
-  readonly every?: ((ms: number, tick: () => void) => () => void) | undefined;
+  readonly every?: (ms: number, tick: () => void) => () => void;
 }
 
 /** A draft into which a reducer folds. */

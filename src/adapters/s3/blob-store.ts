@@ -63,7 +63,7 @@ export interface S3BlobStoreOptions {
    * keys of a batch were not deleted, or an object changed between read and write. Ten attempts by
    * default, which take up to ten seconds.
    */
-  readonly retries?: RetryLimits | undefined;
+  readonly retries?: RetryLimits;
 }
 
 /** S3's answers to a conditional write if the object was written or deleted after it was read. */

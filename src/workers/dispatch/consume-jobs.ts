@@ -32,12 +32,12 @@ export interface ConsumeOptions {
   readonly signal: AbortSignal;
   readonly report: (outcome: ConsumeOutcome) => void;
   /** Longest wait of one receive, in milliseconds; 20 seconds by default. */
-  readonly waitMs?: number | undefined;
+  readonly waitMs?: number;
   /**
    * Pause before the next delivery of a message that failed, in milliseconds; `backoffMs` by
    * default.
    */
-  readonly backoffMs?: ((receiveCount: number) => number) | undefined;
+  readonly backoffMs?: (receiveCount: number) => number;
 }
 
 /**

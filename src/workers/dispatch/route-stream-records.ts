@@ -12,7 +12,7 @@ export interface RouteDeps {
   /** Called for every record that failed: the answer to Lambda has no room for reasons. */
   readonly report: (record: StreamRecord, error: unknown) => void;
   /** Called for every job that was sent. */
-  readonly onSent?: ((record: StreamRecord, job: SnapshotJob) => void) | undefined;
+  readonly onSent?: (record: StreamRecord, job: SnapshotJob) => void;
 }
 
 /**

@@ -23,7 +23,7 @@ export interface JobDeps
   readonly queue: JobSender;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
   /** Rejects if the reducer must not fold this log. By default the reducer folds every log. */
-  readonly requireReducer?: ((log: LogId) => Promise<void>) | undefined;
+  readonly requireReducer?: (log: LogId) => Promise<void>;
 }
 
 /** The result of a job. */

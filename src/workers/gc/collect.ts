@@ -35,14 +35,14 @@ export interface CollectDeps extends SnapshotStores, Deadline {
    * The most chunk ids in memory; 2 million by default. A log with more chunks is collected in
    * parts.
    */
-  readonly maxMarks?: number | undefined;
+  readonly maxMarks?: number;
   /**
    * Objects that a run judges and chunks that it marks even if its time is up; 10,000 each by
    * default.
    */
   readonly atLeast?: { readonly objects: number; readonly marks: number } | undefined;
   /** Called with the number of judged objects. */
-  readonly onProgress?: ((objects: number) => void) | undefined;
+  readonly onProgress?: (objects: number) => void;
 }
 
 export interface CollectOptions extends Pick<RetentionPolicy, 'graceSeconds' | 'keepSnapshots'> {

@@ -83,11 +83,7 @@ export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<Seg
  * @param known the status of its segments, if it is known already
  * @throws LogNotFoundError if the log has no segment
  */
-export async function logStatus(
-  deps: StatusDeps,
-  log: LogId,
-  known?: readonly SegmentStatus[] | undefined,
-): Promise<LogStatus> {
+export async function logStatus(deps: StatusDeps, log: LogId, known?: readonly SegmentStatus[]): Promise<LogStatus> {
   const segments = known ?? (await segmentStatuses(deps, log));
   const entries = segments.reduce((total, each) => total + each.entries, 0);
   const lastSnapshot = newestSnapshot(segments);

@@ -25,7 +25,7 @@ export interface VerifyDeps extends SnapshotStores {
   /** The snapshots that the policy keeps of segments in the table; all by default. */
   readonly keepSnapshots?: RetentionPolicy['keepSnapshots'] | undefined;
   /** Called as chunks are checked, with their number so far. */
-  readonly onProgress?: ((chunks: number) => void) | undefined;
+  readonly onProgress?: (chunks: number) => void;
 }
 
 /** A missing or damaged part of a snapshot, or a missing or damaged archive. */

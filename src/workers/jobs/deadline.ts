@@ -4,7 +4,7 @@ import type { LogId } from '../../ids/log-id.ts';
 /** A time limit for work. Without a clock or a deadline there is no limit. */
 export interface Deadline {
   /** Epoch milliseconds. */
-  readonly now?: (() => number) | undefined;
+  readonly now?: () => number;
   /** After this time work ends at the next safe point. Epoch milliseconds; none by default. */
   readonly deadline?: number | undefined;
 }

@@ -36,7 +36,7 @@ export interface ArchiveDeps extends Deadline {
   /** From 0 up to but not including 1. */
   readonly random: () => number;
   /** Told how many entries are done; each is done twice, once written and once compared. */
-  readonly onEntries?: ((entries: number) => void) | undefined;
+  readonly onEntries?: (entries: number) => void;
   /** How long a frame is, in bytes before compression, and how many frames are joined however late it is; a million and 64 by default. */
   readonly frames?: { readonly bytes: number; readonly atLeast: number } | undefined;
 }
@@ -368,11 +368,11 @@ interface Piece {
 }
 
 interface PageRange {
-  readonly from?: number | undefined;
+  readonly from?: number;
   /** All that follows by default, also behind the segment's end. */
   readonly to?: number | undefined;
   /** How many entries were written before: left out while they are written. */
-  readonly written?: number | undefined;
+  readonly written?: number;
 }
 
 /**

@@ -24,18 +24,18 @@ export interface ExpireDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   /** How many write units a second may be spent; as many as it takes where it is left out. */
-  readonly pace?: Pick<RateLimiter, 'take'> | undefined;
+  readonly pace?: Pick<RateLimiter, 'take'>;
   /** From then on the rest is left to another turn. Epoch milliseconds; none by default. */
   readonly deadline?: number | undefined;
   /** Told how many entries are done. */
-  readonly onEntries?: ((entries: number) => void) | undefined;
+  readonly onEntries?: (entries: number) => void;
 }
 
 export interface ExpireOptions {
   /** True where a person asks for this segment: it need not be due by the policy. */
-  readonly byHand?: boolean | undefined;
+  readonly byHand?: boolean;
   /** Changes nothing, and says what would be done. */
-  readonly dryRun?: boolean | undefined;
+  readonly dryRun?: boolean;
 }
 
 /** How an expire job ended. */

@@ -4,9 +4,9 @@ export interface RateLimiterOptions {
   /** Units a second, on average; more than 0. */
   readonly perSecond: number;
   /** Milliseconds of a clock that never goes back; the process's own by default. */
-  readonly monotonic?: (() => number) | undefined;
+  readonly monotonic?: () => number;
   /** Really by default. */
-  readonly sleep?: ((ms: number) => Promise<void>) | undefined;
+  readonly sleep?: (ms: number) => Promise<void>;
 }
 
 /** Spreads work over time: whoever takes more than a second's worth ahead of it waits. */

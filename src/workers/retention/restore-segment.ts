@@ -20,7 +20,7 @@ export interface RestoreOptions {
   /** For how long the policy lets the restored entries stay where the segment expires, in seconds. */
   readonly holdSeconds: number;
   /** Writes nothing, and says what would be written. */
-  readonly dryRun?: boolean | undefined;
+  readonly dryRun?: boolean;
 }
 
 export interface RestoreResult {

@@ -24,7 +24,7 @@ export interface UndoExpiryResult {
 export async function undoExpiry(
   deps: ExpireDeps,
   place: SegmentPlace,
-  options: { readonly dryRun?: boolean | undefined } = {},
+  options: { readonly dryRun?: boolean } = {},
 ): Promise<UndoExpiryResult> {
   const segment = await requireSegment(deps.tables, place);
   if (segment.expiry === undefined) return { segment: place.segment, entries: 0 };

@@ -36,7 +36,7 @@ export interface SweepDeps {
    * Whether to count a due job without sending it, because its message still waits or its queue is
    * full. By default every due job is sent.
    */
-  readonly holdsBack?: ((job: Job) => boolean) | undefined;
+  readonly holdsBack?: (job: Job) => boolean;
   /**
    * Called once for each log that cannot be read, that exists only in the bucket, or that has a
    * segment which expires without the archive that the policy requires. Also called for each
@@ -44,7 +44,7 @@ export interface SweepDeps {
    */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Called with the number of logs that the sweep has looked at. */
-  readonly onProgress?: ((logs: number) => void) | undefined;
+  readonly onProgress?: (logs: number) => void;
 }
 
 export interface SweepOptions {
@@ -57,12 +57,12 @@ export interface SweepOptions {
    */
   readonly since?: number | undefined;
   /** Snapshot entries younger than this, in seconds, are left to the stream. 0 by default. */
-  readonly youngSeconds?: number | undefined;
+  readonly youngSeconds?: number;
   /**
    * Whether to look for gc candidates, which takes two listings. True unless `collect` or `rebuild`
    * is true.
    */
-  readonly gcCandidates?: boolean | undefined;
+  readonly gcCandidates?: boolean;
   /** Rebuilds every snapshot of every log. */
   readonly rebuild?: boolean | undefined;
   /** Collects every log, not only gc candidates. */
