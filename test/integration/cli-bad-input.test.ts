@@ -32,9 +32,13 @@ describe('append refuses the whole file because of one line with', () => {
   const cases: [name: string, line: string | Buffer, reason: RegExp][] = [
     ['a row that no sheet has', '{"op":"set","cells":[[0,0,"x"],[4294967296,0,"x"]]}', /SHEET_LIMIT.*row 4294967296/],
     ['a column that no sheet has', '{"op":"set","cells":[[0,1048576,"x"]]}', /SHEET_LIMIT.*column 1048576/],
-    ['rows inserted past the last', '{"op":"insertRows","at":4294967295,"count":2}', /SHEET_LIMIT.*past the last/],
-    ['columns inserted past the last', '{"op":"insertColumns","at":0,"count":1048577}', /SHEET_LIMIT.*past the last/],
-    ['rows deleted past the last', '{"op":"deleteRows","at":1,"count":4294967296}', /SHEET_LIMIT.*past the last/],
+    ['rows inserted past the last', '{"op":"insertRows","at":4294967295,"count":2}', /SHEET_LIMIT.*exceeds the size/],
+    [
+      'columns inserted past the last',
+      '{"op":"insertColumns","at":0,"count":1048577}',
+      /SHEET_LIMIT.*exceeds the size/,
+    ],
+    ['rows deleted past the last', '{"op":"deleteRows","at":1,"count":4294967296}', /SHEET_LIMIT.*exceeds the size/],
     ['a negative row', '{"op":"set","cells":[[-1,0,"x"]]}', /BODY_INVALID.*whole number/],
     ['an unknown op', '{"op":"sort","at":1}', /at op/],
     ['a part that is missing', '{"op":"insertRows","at":1}', /at count/],
@@ -387,7 +391,7 @@ describe('a missing or unreachable place', () => {
     const [refusal] = await place.refused([['create', '--local', '--json']]);
     expect(refusal).toMatchObject({
       code: 'USAGE',
-      message: expect.stringContaining("--local: needs a value, and '--json'"),
+      message: expect.stringContaining("--local: needs a value, but '--json'"),
     });
     expect(existsSync('--json')).toBe(false);
   });
