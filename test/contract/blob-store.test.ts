@@ -21,9 +21,9 @@ import {
 import { parseLogId } from '../../src/ids/log-id.ts';
 import type { BlobInfo, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
 import { chunkKey, rootKey, rootPrefix, stopKey } from '../../src/store/keys.ts';
-import { streamOf } from '../support/around.ts';
 import { AwsGateway } from '../support/aws-gateway.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { streamOf } from '../support/interceptor.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const MIB = 1024 * 1024;

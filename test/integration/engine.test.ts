@@ -26,9 +26,9 @@ async function read(endpoint: string | undefined): Promise<string | undefined> {
   return Item?.T?.S;
 }
 
-async function expectGone(pids: { keeper: number; engine: number }): Promise<void> {
+async function expectGone(pids: { supervisor: number; engine: number }): Promise<void> {
   await expect.poll(() => isAlive(pids.engine), { timeout: 20_000 }).toBe(false);
-  await expect.poll(() => isAlive(pids.keeper), { timeout: 20_000 }).toBe(false);
+  await expect.poll(() => isAlive(pids.supervisor), { timeout: 20_000 }).toBe(false);
 }
 
 describe.skipIf(findDynoxide() === undefined)('the engine of several processes', () => {
@@ -72,7 +72,7 @@ describe.skipIf(findDynoxide() === undefined)('the engine of several processes',
     const first = new Member(dir);
     await write((await first.hear()).endpoint, 'kept');
     const orphan = await enginePids(dir);
-    process.kill(orphan.keeper, 'SIGKILL');
+    process.kill(orphan.supervisor, 'SIGKILL');
     expect((await first.hear()).lost?.code).toBe('ENGINE_UNAVAILABLE');
     expect(await isAlive(orphan.engine)).toBe(true);
 
@@ -93,7 +93,7 @@ describe.skipIf(findDynoxide() === undefined)('the engine of several processes',
     const members = [new Member(dir), new Member(dir)];
     await Promise.all(members.map((member) => member.hear()));
     const pids = await enginePids(dir);
-    process.kill(pids.keeper, 'SIGKILL');
+    process.kill(pids.supervisor, 'SIGKILL');
     expect(await Promise.all(members.map((member) => member.leave()))).toEqual([0, 0]);
     await expectGone(pids);
   });
@@ -103,7 +103,7 @@ describe.skipIf(findDynoxide() === undefined)('the engine of several processes',
     const first = new Member(dir);
     await write((await first.hear()).endpoint, 'kept');
     const orphan = await enginePids(dir);
-    process.kill(orphan.keeper, 'SIGKILL');
+    process.kill(orphan.supervisor, 'SIGKILL');
     await first.kill();
     expect(await isAlive(orphan.engine)).toBe(true);
     const second = new Member(dir);

@@ -7,12 +7,12 @@ import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { AttemptsExhaustedError, LogfoldError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import { streamOf } from '../support/around.ts';
 import { FAULTS } from '../support/aws-faults.ts';
 import type { EndState } from '../support/end-state.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { always, atRandom, type Decide, FaultyHttp, firstOf } from '../support/faulty-http.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
+import { streamOf } from '../support/interceptor.ts';
 import { newLogId } from '../support/logs.ts';
 import { type LifeOptions, QUICK, ThrottledLife } from '../support/throttled-life.ts';
 

@@ -16,7 +16,7 @@ import {
   GRACE_SECONDS,
   neededKeys,
   refill,
-} from '../support/collecting.ts';
+} from '../support/gc-scenario.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 import { sheetEdits } from '../support/sheet-model.ts';
@@ -61,7 +61,7 @@ test('garbage collection keeps all needed objects and in the end no others, with
       for (const action of actions) {
         if (action === 'refill') await refill(sheet, `full ${refills++ % 3}`, 12);
         else if (action === 'snapshot') newest = await sheet.completed();
-        else if (action === 'compact') await sheet.compact(newest);
+        else if (action === 'compact') await sheet.flush(newest);
         else if (action === 'segment') newest = await sheet.covered();
         else if (action === 'archive' && archived < newest.segment) await sheet.archive(archived++);
         else if (action === 'expire' && archived > 0) await emptied(sheet, archived - 1);

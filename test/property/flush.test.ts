@@ -37,7 +37,7 @@ test('a flush changes nothing that is read, regardless of the folds before and a
       const taken: { position: Position; rows: string[][]; hash: string }[] = [];
       const compact = async (position: Position | undefined): Promise<void> => {
         if (position === undefined) return;
-        const { outcome } = await sheet.compact(position);
+        const { outcome } = await sheet.flush(position);
         if (outcome === 'flushed') compacted++;
         if (outcome !== 'passed') expect(isStateFlushed((await sheet.root(position)).state)).toBe(true);
       };

@@ -12,10 +12,10 @@ import { flushState, type State, saveState } from '../../src/state/state.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
+import { flushedHash } from '../support/flushed-hash.ts';
 import { LOG } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/random-reducers.ts';
-import { flushedHash } from '../support/settled-hash.ts';
 
 /**
  * An event between two entries: nothing, a write of the draft as for a large batch, a snapshot that

@@ -35,7 +35,7 @@ describe('simulated histories', () => {
   if (onlySeed === undefined && HISTORIES >= ENOUGH) {
     test('contain every kind of fault, poison and outcome', { tags: ['I5'] }, () => {
       const poisons = Array.from({ length: 7 }, (_, i) => `poison ${i}`);
-      const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'twin', 'equal'];
+      const faults = ['crashBefore', 'crashAfter', 'throttle', 'timeout', 'delay', 'resend', 'duplicate', 'equal'];
       const outcomes = ['built', 'progress', 'present', 'stopped', 'flushed', 'empty', 'passed', 'foreign', 'due'];
       const lives = ['archiving', 'archived', 'waiting', 'expired', 'obsolete', 'collected', 'rebuilt'];
       const others = [
@@ -56,7 +56,7 @@ describe('simulated histories', () => {
 });
 
 const KINDS =
-  /crashBefore|crashAfter|throttle|timeout|delay|resend|twin|equal|poison \d|foreign root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
+  /crashBefore|crashAfter|throttle|timeout|delay|resend|duplicate|equal|poison \d|foreign root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
 
 function count(lines: readonly string[]): void {
   for (const [kind] of lines.join('\n').matchAll(KINDS)) happened.set(kind, (happened.get(kind) ?? 0) + 1);

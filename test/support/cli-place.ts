@@ -240,9 +240,9 @@ export function expectNoTrace({ stderr }: Pick<Answer, 'stderr'>): void {
   expect(stderr).not.toMatch(/unhandled|node:internal/i);
 }
 
-/** Ids of keepers and engines that run for a data directory. */
+/** Ids of supervisors and engines that run for a data directory. */
 export async function engineProcesses(directory: string): Promise<number[]> {
   const engines = await Promise.all(ENGINE_NAMES.map((name) => findProcesses(engineWords(name, directory))));
-  const keepers = await findProcesses([directory]);
-  return [...engines.flat(), ...keepers];
+  const supervisors = await findProcesses([directory]);
+  return [...engines.flat(), ...supervisors];
 }

@@ -1,15 +1,15 @@
-import type { Around } from './around.ts';
-import { depsAround, portsAround, type SheetLog, type SheetPorts } from './sheet-log.ts';
+import type { Interceptor } from './interceptor.ts';
+import { interceptDeps, interceptPorts, type SheetLog, type SheetPorts } from './sheet-log.ts';
 
 /** Runs a job whose process dies at its nth operation: from then on it never hears of anything again. */
 export async function dieAt(
   sheet: SheetLog,
   death: { readonly operation: number; readonly when: 'before' | 'after' },
-  job: (ports: SheetPorts, around: Around) => Promise<unknown>,
+  job: (ports: SheetPorts, intercept: Interceptor) => Promise<unknown>,
 ): Promise<void> {
   let count = 0;
   await new Promise<void>((died, survived) => {
-    const around: Around = async <T>(_: string, effect: () => Promise<T>): Promise<T> => {
+    const intercept: Interceptor = async <T>(_: string, effect: () => Promise<T>): Promise<T> => {
       const operation = ++count;
       if (operation < death.operation) return effect();
       if (operation === death.operation) {
@@ -18,7 +18,7 @@ export async function dieAt(
       }
       return new Promise<T>(() => undefined);
     };
-    job(portsAround(sheet, around), around).then(() => survived(new Error('nobody died')), survived);
+    job(interceptPorts(sheet, intercept), intercept).then(() => survived(new Error('nobody died')), survived);
   });
 }
 
@@ -36,7 +36,7 @@ export async function deathsOf(
 ): Promise<readonly Death[]> {
   const names: string[] = [];
   await job(
-    depsAround(sheet, (name, effect) => {
+    interceptDeps(sheet, (name, effect) => {
       names.push(name);
       return effect();
     }),
@@ -50,5 +50,5 @@ export function dieDuring(
   death: Death,
   job: (deps: SheetLog['deps']) => Promise<unknown>,
 ): Promise<void> {
-  return dieAt(sheet, death, (_, around) => job(depsAround(sheet, around)));
+  return dieAt(sheet, death, (_, intercept) => job(interceptDeps(sheet, intercept)));
 }

@@ -13,10 +13,10 @@ import { NO_FAULTS } from './process.ts';
 import { Random } from './random.ts';
 import { sheetEdits } from './sheet-model.ts';
 import { type ClientPlan, isInjected, liveClient, loadAndCheck } from './sim-client.ts';
-import { anyPolicy, GRACE_MS, livePerson, liveSweeper, liveTtl, type PersonPlan, sweepOnce } from './sim-keeper.ts';
 import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
+import { anyPolicy, GRACE_MS, livePerson, liveSweeper, liveTtl, type PersonPlan, sweepOnce } from './sim-retention.ts';
 import { type Ports, World } from './world.ts';
-import { checkObjects, checkRetention, checkSettledLog, type Repair, StepChecks } from './world-checks.ts';
+import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks } from './world-checks.ts';
 
 /** Snapshot, archive, expiry, holds of up to three grace periods; then two collections a grace period apart, twice. */
 const ROUNDS_TO_REST = 9;
@@ -57,7 +57,7 @@ class History {
   readonly #plans: ClientPlan[] = [];
   readonly #pipeline: Pipeline = {
     inHand: [],
-    settling: false,
+    draining: false,
     closing: false,
     spawn: (name, life) => this.#live(name, life, 'once'),
   };
@@ -86,7 +86,7 @@ class History {
     while (this.#failure === undefined && (await this.#world.scheduler.step())) await this.#checks.afterStep();
     if (this.#failure !== undefined) throw this.#failure.error;
     for (const log of this.#world.logs) {
-      await checkSettledLog(this.#world, log, repair);
+      await checkLogAtRest(this.#world, log, repair);
       await loadAndCheck(this.#world, this.#world, log);
     }
     await checkRetention(this.#world);
@@ -150,13 +150,13 @@ class History {
     // Without its history, a log cannot be folded anew.
     const { archive, expire } = this.#world.policy;
     const whole = archive || expire === 'never';
-    if (!this.#pipeline.settling && whole) this.#world.version = 2;
+    if (!this.#pipeline.draining && whole) this.#world.version = 2;
   }
 
   async #settle(repair: Repair): Promise<void> {
     const world = this.#world;
     while (this.#editing > 0) await world.scheduler.sleep(1_000);
-    this.#pipeline.settling = true;
+    this.#pipeline.draining = true;
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await this.#idle();

@@ -1,4 +1,4 @@
-import type { Around } from './around.ts';
+import type { Interceptor } from './interceptor.ts';
 import type { Random } from './random.ts';
 import type { Scheduler } from './scheduler.ts';
 
@@ -96,7 +96,7 @@ export class Process {
     this.#clockOffMs = clockErrorMs === 0 || random.chance(0.5) ? 0 : random.integer(-clockErrorMs, clockErrorMs);
   }
 
-  readonly around: Around = <T>(operation: string, effect: () => Promise<T>): Promise<T> =>
+  readonly intercept: Interceptor = <T>(operation: string, effect: () => Promise<T>): Promise<T> =>
     new Promise<T>((resolve, reject) => {
       const { scheduler, clockErrorMs, random } = this.#options;
       if (clockErrorMs > 0 && random.chance(CLOCK_JUMPS)) this.#setClock();

@@ -60,11 +60,11 @@ export async function isAlive(pid: number): Promise<boolean> {
   }
 }
 
-/** The ids of keeper and engine, as the directory's state has them. */
-export async function enginePids(dir: string): Promise<{ keeper: number; engine: number }> {
+/** The ids of supervisor and engine, as the directory's state has them. */
+export async function enginePids(dir: string): Promise<{ supervisor: number; engine: number }> {
   const state = await readEngineState(dir);
   if (state === undefined) throw new Error(`no engine runs for ${dir}`);
-  return { keeper: state.supervisorPid, engine: state.enginePid };
+  return { supervisor: state.supervisorPid, engine: state.enginePid };
 }
 
 export interface MemberWord {

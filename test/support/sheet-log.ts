@@ -19,10 +19,10 @@ import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { type ArchiveResult, archiveSegment } from '../../src/workers/retention/archive-segment.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../../src/workers/snapshot/build-snapshot.ts';
 import { type FlushResult, flushSnapshot } from '../../src/workers/snapshot/flush-snapshot.ts';
-import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
+import { flushedHash } from './flushed-hash.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
 import { LOG, NOON, unarchived } from './logs.ts';
 import { Random } from './random.ts';
-import { flushedHash } from './settled-hash.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 
 /** Everything that the stores hold of one log, in a form that is quick to compare: each item as text. */
@@ -134,7 +134,7 @@ export class SheetLog {
   }
 
   /** Settles a completed snapshot. */
-  compact(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<FlushResult> {
+  flush(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<FlushResult> {
     return flushSnapshot({ ...this.deps, ...deps }, { kind: 'flush', log: this.log, position });
   }
 
@@ -206,14 +206,14 @@ export interface SheetPorts {
 }
 
 /** The stores of a log with something around each of their operations. */
-export function portsAround(sheet: SheetLog, around: Around): SheetPorts {
-  const tables = aroundLogStore(sheet.tables, around);
-  return { store: unarchived(tables), tables, blobs: aroundBlobStore(sheet.blobs, around) };
+export function interceptPorts(sheet: SheetLog, intercept: Interceptor): SheetPorts {
+  const tables = interceptLogStore(sheet.tables, intercept);
+  return { store: unarchived(tables), tables, blobs: interceptBlobStore(sheet.blobs, intercept) };
 }
 
 /** What a worker of a log needs, with something around each operation on its stores. */
-export function depsAround(sheet: SheetLog, around: Around): SheetLog['deps'] {
-  const { tables, blobs } = portsAround(sheet, around);
+export function interceptDeps(sheet: SheetLog, intercept: Interceptor): SheetLog['deps'] {
+  const { tables, blobs } = interceptPorts(sheet, intercept);
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   return { ...sheet.deps, tables, blobs, store };
 }
@@ -224,13 +224,13 @@ export function recordWrites(sheet: SheetLog): {
   readonly ports: SheetPorts;
 } {
   const writes: string[] = [];
-  const around: Around = async (name, effect) => {
+  const intercept: Interceptor = async (name, effect) => {
     const answer = await effect();
     if (name === 'put' || name === 'delete' || name === 'completeSnapshot' || name === 'replaceRoot') writes.push(name);
     if (name === 'advanceLastSnapshot' && answer === true) writes.push(name);
     return answer;
   };
-  return { writes, ports: portsAround(sheet, around) };
+  return { writes, ports: interceptPorts(sheet, intercept) };
 }
 
 /** The edit of one cell. */

@@ -20,7 +20,7 @@ import { Random } from './random.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 
 /** What a sweep asked for, and what it could not look at. */
-export interface Asked extends SweepResult {
+export interface SweepFindings extends SweepResult {
   readonly asked: readonly Job[];
   readonly why: readonly string[];
   readonly failures: readonly { readonly log: LogId | undefined; readonly error: LogfoldError }[];
@@ -93,7 +93,7 @@ export class SheetLogs {
   }
 
   /** What a sweep asks for; nobody does it. */
-  async ask(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<Asked> {
+  async ask(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<SweepFindings> {
     const asked: Job[] = [];
     const why: string[] = [];
     const failures: { log: LogId | undefined; error: LogfoldError }[] = [];

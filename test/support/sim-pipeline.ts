@@ -21,7 +21,7 @@ export interface Pipeline {
   /** Records that the router was given and has not answered for yet. */
   inHand: StreamRecord[];
   /** No faults any more, and everything is to be of the newest version. */
-  settling: boolean;
+  draining: boolean;
   /** Router and workers are to end. */
   closing: boolean;
   /** Starts something that the history waits for in the end. */
@@ -67,7 +67,7 @@ export async function liveWorker(world: World, ports: Ports, pipeline: Pipeline)
   const { random, scheduler } = world;
   const { version } = world;
   for (let quiet = 0; !pipeline.closing; ) {
-    if (version !== world.version && (pipeline.settling || random.chance(0.3))) return;
+    if (version !== world.version && (pipeline.draining || random.chance(0.3))) return;
     try {
       const [message] = await ports.queue.receive({ max: 1, visibilityMs: VISIBILITY_MS });
       if (message === undefined) await scheduler.sleep(random.integer(100, 3_000) * patience(quiet++));
@@ -90,8 +90,10 @@ async function handle(
 ): Promise<void> {
   const { message, version, pipeline } = delivery;
   const job = decodeJob(message.body);
-  if (!pipeline.settling && world.random.chance(0.1)) {
-    pipeline.spawn('twin', (others) => work(world, others, { job, version: world.random.integer(1, world.version) }));
+  if (!pipeline.draining && world.random.chance(0.1)) {
+    pipeline.spawn('duplicate', (others) =>
+      work(world, others, { job, version: world.random.integer(1, world.version) }),
+    );
   }
   try {
     await work(world, ports, { job, version });
@@ -116,11 +118,11 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
   const result = await runJob(deps, job);
   const due = 'flushDue' in result && result.flushDue !== undefined ? ` due: ${result.flushDue.reason}` : '';
   world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);
-  if (result.outcome === 'built' && world.random.chance(0.3)) await compactByHand(world, ports, job.log, result);
+  if (result.outcome === 'built' && world.random.chance(0.3)) await flushByHand(world, ports, job.log, result);
 }
 
 /** Somebody asks for a snapshot to be settled, due or not. */
-async function compactByHand(
+async function flushByHand(
   world: World,
   ports: Ports,
   log: LogId,

@@ -24,8 +24,8 @@ import { collectLog } from '../../src/workers/gc/collect.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks } from './chunks.ts';
+import { flushedHash } from './flushed-hash.ts';
 import { entriesBefore, firstPoison, isHealthy, rowsAfter, snapshotEntries } from './log-truth.ts';
-import { flushedHash } from './settled-hash.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 import type { World } from './world.ts';
 
@@ -180,7 +180,7 @@ async function storedRoot(world: World, log: LogId, position: Position): Promise
 export type Repair = 'late snapshot' | 'redelivery' | 'sweep';
 
 /** What must hold of a log once nothing is left to do. */
-export async function checkSettledLog(world: World, log: LogId, repair: Repair): Promise<void> {
+export async function checkLogAtRest(world: World, log: LogId, repair: Repair): Promise<void> {
   const ids = world.tables.history(log).flatMap(({ entry }) => (entry.id === undefined ? [] : [toHex(entry.id)]));
   assert.equal(new Set(ids).size, ids.length, `an entry of ${log} was appended twice`);
   const poison = firstPoison(world, log);

@@ -17,8 +17,8 @@ import type { JobQueue } from '../../src/store/job-queue.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
-import { aroundBlobStore, aroundJobQueue, aroundLogStore } from './around.ts';
 import { SMALL_SHAPE } from './chunks.ts';
+import { interceptBlobStore, interceptJobQueue, interceptLogStore } from './interceptor.ts';
 import { NOON } from './logs.ts';
 import { type FaultRates, InjectedFault, NO_FAULTS, Process } from './process.ts';
 import type { Random } from './random.ts';
@@ -162,12 +162,12 @@ export class World {
       clockErrorMs: this.clockErrorMs,
     });
     const tables = {
-      ...aroundLogStore(this.tables, process.around),
+      ...interceptLogStore(this.tables, process.intercept),
       isRetryable: (error: unknown) => error instanceof InjectedFault && error.harmless,
     };
-    const blobs = aroundBlobStore(this.blobs, process.around);
+    const blobs = interceptBlobStore(this.blobs, process.intercept);
     const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    return { process, tables, store, blobs, queue: aroundJobQueue(this.queue, process.around), now: process.now };
+    return { process, tables, store, blobs, queue: interceptJobQueue(this.queue, process.intercept), now: process.now };
   }
 
   client({ store, tables, blobs, now }: View): LogClient {

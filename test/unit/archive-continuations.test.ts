@@ -21,7 +21,7 @@ import {
 import { archiveSegment } from '../../src/workers/retention/archive-segment.ts';
 import { allItems } from '../support/archives.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
-import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 
 /** A frame for each entry. Any number of parts is joined, however late it is. */
 const FRAMES = { bytes: 1, atLeast: 1000 };
@@ -158,7 +158,7 @@ describe('an archive in several runs', () => {
   test('a run counts only the entries of a part that were compared with the table', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
     let now = 0;
-    const deps = depsAround(sheet, async (name, effect) => {
+    const deps = interceptDeps(sheet, async (name, effect) => {
       // All is written before the time is up, and nothing is compared by then.
       if (name === 'getRange') now = 1000;
       return effect();
@@ -290,7 +290,7 @@ describe('a part is written again', () => {
     const { sheet, last } = await coveredSheet();
     const job = await begun(sheet, (await sheet.items()).length);
     let replaced = false;
-    const deps = depsAround(sheet, async (name, effect) => {
+    const deps = interceptDeps(sheet, async (name, effect) => {
       if (name === 'setArchive' && !replaced) await replaceRoot(sheet, last);
       replaced ||= name === 'setArchive';
       return effect();
@@ -306,7 +306,7 @@ describe('a part is written again', () => {
     const { sheet } = await coveredSheet();
     // One part of many frames, of which only the last is read before.
     let now = 0;
-    const deps = depsAround(sheet, async (name, effect) => {
+    const deps = interceptDeps(sheet, async (name, effect) => {
       if (name === 'finishUpload') now = 1000;
       return effect();
     });
@@ -352,7 +352,7 @@ test('an archive of one run makes no more requests with a deadline than without'
   const requests = async (deadline: number | undefined): Promise<string[]> => {
     const { sheet } = await coveredSheet();
     const names: string[] = [];
-    const deps = depsAround(sheet, (name, effect) => {
+    const deps = interceptDeps(sheet, (name, effect) => {
       names.push(name);
       return effect();
     });

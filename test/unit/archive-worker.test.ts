@@ -16,10 +16,10 @@ import { collectLog } from '../../src/workers/gc/collect.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { archiveSegment, planArchive } from '../../src/workers/retention/archive-segment.ts';
 import { allItems } from '../support/archives.ts';
-import type { Around } from '../support/around.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
+import type { Interceptor } from '../support/interceptor.ts';
 import { expiring } from '../support/segments.ts';
-import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 
 /** A log whose first segment is closed and covered, with a completed snapshot in its middle. */
 async function coveredSheet(): Promise<{ readonly sheet: SheetLog; readonly last: Position }> {
@@ -37,7 +37,7 @@ async function archivedItems(sheet: SheetLog, segment = 0): Promise<Item[]> {
 }
 
 /** Does something once, before the first operation of a name or after it. */
-function once(when: 'before' | 'after', operation: string, act: () => Promise<unknown>): Around {
+function once(when: 'before' | 'after', operation: string, act: () => Promise<unknown>): Interceptor {
   let done = false;
   return async (name, effect) => {
     const now = name === operation && !done;
@@ -182,7 +182,7 @@ describe('while an archive is written', () => {
       const last = await sheet.completed();
       await sheet.covered();
       const around = once('before', operation, () => sheet.complete(older));
-      expect(await sheet.archive(0, depsAround(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
+      expect(await sheet.archive(0, interceptDeps(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
       expect(await sheet.ref(older), operation).toBeDefined();
       expect(await sheet.lastSnapshot()).toBe(last.entry);
       expect((await archivedItems(sheet)).toSpliced(older.entry, 1)).toEqual(
@@ -200,11 +200,11 @@ describe('while an archive is written', () => {
       await sheet.covered();
       let attempts = 0;
       const moving = once('before', operation, () => sheet.complete(late));
-      const around: Around = (name, effect) => {
+      const around: Interceptor = (name, effect) => {
         if (name === 'putStream') attempts++;
         return moving(name, effect);
       };
-      expect(await sheet.archive(0, depsAround(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
+      expect(await sheet.archive(0, interceptDeps(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
       expect(attempts, operation).toBe(2);
       const segment = await sheet.segmentItem();
       expect(segment.lastSnapshot).toBe(late.entry);
@@ -221,14 +221,14 @@ describe('while an archive is written', () => {
       const to = { inline: Uint8Array.of(...from.inline, 0) };
       expect(await sheet.tables.replaceRoot(sheet.log, last, from, to)).toBe(true);
     };
-    const always: Around = async (name, effect) => {
+    const always: Interceptor = async (name, effect) => {
       if (name === 'setArchive') await replace();
       return effect();
     };
-    await expect(sheet.archive(0, depsAround(sheet, always))).rejects.toThrow(SegmentStateError);
+    await expect(sheet.archive(0, interceptDeps(sheet, always))).rejects.toThrow(SegmentStateError);
     await expectNotArchived(sheet);
     const around = once('before', 'setArchive', replace);
-    expect(await sheet.archive(0, depsAround(sheet, around))).toMatchObject({ outcome: 'archived' });
+    expect(await sheet.archive(0, interceptDeps(sheet, around))).toMatchObject({ outcome: 'archived' });
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
@@ -237,7 +237,7 @@ describe('while an archive is written', () => {
       const { sheet } = await coveredSheet();
       expect(await sheet.items()).toHaveLength(9);
       const around = once('after', 'finishUpload', () => sheet.tables.deleteEntries(sheet.log, 0, [entry]));
-      const archiving = sheet.archive(0, depsAround(sheet, around));
+      const archiving = sheet.archive(0, interceptDeps(sheet, around));
       await expect(archiving).rejects.toThrow(ArchiveDiffersError);
       await expect(archiving).rejects.toMatchObject({ log: sheet.log, segment: 0, entry });
       await expectNotArchived(sheet);
@@ -253,7 +253,7 @@ describe('while an archive is written', () => {
       const { sheet } = await coveredSheet();
       const changed = change(await sheet.items());
       const around = once('after', 'finishUpload', () => sheet.tables.putItems([changed]));
-      const archiving = sheet.archive(0, depsAround(sheet, around));
+      const archiving = sheet.archive(0, interceptDeps(sheet, around));
       await expect(archiving).rejects.toThrow(ArchiveDiffersError);
       await expect(archiving).rejects.toMatchObject({
         segment: 0,
@@ -271,7 +271,7 @@ describe('while an archive is written', () => {
       bytes[20] = (bytes[20] ?? 0) ^ 1;
       await sheet.blobs.put(key, bytes);
     });
-    await expect(sheet.archive(0, depsAround(sheet, around))).rejects.toMatchObject({ code: 'ARCHIVE_CORRUPT' });
+    await expect(sheet.archive(0, interceptDeps(sheet, around))).rejects.toMatchObject({ code: 'ARCHIVE_CORRUPT' });
     await expectNotArchived(sheet);
   });
 });

@@ -17,7 +17,7 @@ import {
   neededKeys,
   objectsIn,
   refill,
-} from '../support/collecting.ts';
+} from '../support/gc-scenario.ts';
 import { newLogId } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 

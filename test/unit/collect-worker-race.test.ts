@@ -5,8 +5,8 @@ import { chunkPrefix } from '../../src/store/keys.ts';
 import type { CollectOptions } from '../../src/workers/gc/collect.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
-import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
+import { dieAt } from '../support/die-at.ts';
 import {
   collect,
   contentsOf,
@@ -18,12 +18,12 @@ import {
   livedLog,
   neededKeys,
   refill,
-} from '../support/collecting.ts';
-import { dieAt } from '../support/die-at.ts';
-import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+} from '../support/gc-scenario.ts';
+import type { Interceptor } from '../support/interceptor.ts';
+import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 
 /** Does something right before the operation with this number; 0 for never. */
-function beforeOperation(number: number, act: () => Promise<unknown>, names: string[] = []): Around {
+function beforeOperation(number: number, act: () => Promise<unknown>, names: string[] = []): Interceptor {
   return async (name, effect) => {
     names.push(name);
     if (names.length === number) await act();
@@ -63,7 +63,7 @@ const RACES: Readonly<Record<string, () => Promise<Race>>> = {
       await collect(sheet, { keepSnapshots: 'last' });
     }
     await moreEdits(sheet);
-    return { sheet, target: await sheet.snapshot(), drop: () => sheet.compact(base), keepSnapshots: 'last' };
+    return { sheet, target: await sheet.snapshot(), drop: () => sheet.flush(base), keepSnapshots: 'last' };
   },
   'its segment was archived': async () => {
     const sheet = await waitingSheet();
@@ -74,7 +74,7 @@ const RACES: Readonly<Record<string, () => Promise<Race>>> = {
     await moreEdits(sheet);
     const drop = async (): Promise<void> => {
       await sheet.complete(last);
-      await sheet.compact(last);
+      await sheet.flush(last);
       await sheet.complete(next);
       await sheet.archive();
     };
@@ -102,7 +102,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which w
       },
       names,
     );
-    await sheet.complete(target, { ...depsAround(sheet, around), rangeEntries: 2, batchBytes: 1 });
+    await sheet.complete(target, { ...interceptDeps(sheet, around), rangeEntries: 2, batchBytes: 1 });
     return { ...given, operations: names.length };
   }
 
@@ -172,13 +172,13 @@ test('a concurrent build writes the objects that are being removed, and keeps th
   };
   const names: string[] = [];
   const alone = await due();
-  const { removed } = await collect(alone.sheet, options, depsAround(alone.sheet, beforeOperation(0, due, names)));
+  const { removed } = await collect(alone.sheet, options, interceptDeps(alone.sheet, beforeOperation(0, due, names)));
   expect(removed.objects).toBeGreaterThan(4);
   const kept = new Set<number>();
   for (let operation = 1; operation <= names.length; operation++) {
     const { sheet, target } = await due();
     const around = beforeOperation(operation, () => sheet.complete(target));
-    const result = await collect(sheet, options, depsAround(sheet, around));
+    const result = await collect(sheet, options, interceptDeps(sheet, around));
     kept.add(result.removed.objects);
     await expectWhole(sheet, 'last');
   }

@@ -25,7 +25,7 @@ import {
   neededKeys,
   objectsIn,
   refill,
-} from '../support/collecting.ts';
+} from '../support/gc-scenario.ts';
 import { newLogId, recordRequests, unarchived } from '../support/logs.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';

@@ -10,7 +10,14 @@ import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch
 import { requestCollection } from '../../src/workers/gc/collection-record.ts';
 import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import { collectedContents, copyOfBucket, depsOn, GRACE, GRACE_SECONDS, logWithDebris } from '../support/collecting.ts';
+import {
+  collectedContents,
+  copyOfBucket,
+  depsOn,
+  GRACE,
+  GRACE_SECONDS,
+  logWithDebris,
+} from '../support/gc-scenario.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
 /** A clock that strikes at every look, so that a deadline cuts at any step that looks at it. */

@@ -16,11 +16,11 @@ import {
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { allItems } from '../support/archives.ts';
-import type { Around } from '../support/around.ts';
 import { deathsOf, dieAt, dieDuring } from '../support/die-at.ts';
+import type { Interceptor } from '../support/interceptor.ts';
 import { NOON } from '../support/logs.ts';
 import { expired, expiredEntries, expiring } from '../support/segments.ts';
-import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 
 /** Seconds. */
 const GRACE = 3600;
@@ -87,7 +87,7 @@ async function numbers(sheet: SheetLog): Promise<number[]> {
 }
 
 /** Does something before the nth operation of a name. */
-function actBefore(operation: string, nth: number, act: () => Promise<unknown>): Around {
+function actBefore(operation: string, nth: number, act: () => Promise<unknown>): Interceptor {
   let count = 0;
   return async (name, effect) => {
     if (name === operation && ++count === nth) await act();
@@ -448,7 +448,7 @@ describe('an expire job', () => {
     const restore = () => restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
     // After the first page, while the second expires.
     const around = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
-    await expect(expire(sheet, policy, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
+    await expect(expire(sheet, policy, { deps: interceptDeps(sheet, around) })).rejects.toThrow(SegmentStateError);
     const expires = Math.floor(sheet.nowMs / 1000) + 2 * GRACE;
     expect((await sheet.segmentItem()).expiry).toEqual(expiring(expires));
     // The running batch still expires. It is deleted, which the archive makes up for, or stamped
@@ -485,7 +485,7 @@ describe('an expire job', () => {
       await expect(undoExpiry(sheet.deps, place)).rejects.toThrow(SegmentStateError);
     };
     const { outcome } = await expire(sheet, DELETE, {
-      deps: depsAround(sheet, actBefore('deleteEntries', 2, unexpire)),
+      deps: interceptDeps(sheet, actBefore('deleteEntries', 2, unexpire)),
     });
     expect(outcome).toBe('expired');
     expect(await numbers(sheet)).toEqual([]);
@@ -498,7 +498,7 @@ describe('an expire job', () => {
       await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(7));
     });
     const items = await sheet.items();
-    await expect(expire(sheet, TTL, { deps: depsAround(sheet, around) })).rejects.toThrow(SegmentStateError);
+    await expect(expire(sheet, TTL, { deps: interceptDeps(sheet, around) })).rejects.toThrow(SegmentStateError);
     expect(await sheet.items()).toEqual(items);
   });
 });
@@ -565,7 +565,7 @@ describe('undoExpiry', () => {
     for (let nth = 1; nth <= 9; nth++) {
       const sheet = await archivedSheet();
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
-      const expiring = expire(sheet, TTL, { deps: depsAround(sheet, around) });
+      const expiring = expire(sheet, TTL, { deps: interceptDeps(sheet, around) });
       await expect(expiring).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
       expect((await sheet.segmentItem()).expiry).toBeUndefined();
@@ -576,7 +576,7 @@ describe('undoExpiry', () => {
     for (let nth = 1; nth <= 8; nth++) {
       const sheet = await archivedSheet(8);
       const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
-      const deps = { ...depsAround(sheet, around), deadline: 0 };
+      const deps = { ...interceptDeps(sheet, around), deadline: 0 };
       await expect(expire(sheet, TTL, { deps })).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
     }
@@ -594,7 +594,7 @@ describe('undoExpiry', () => {
         // anything.
         await dieAt(sheet, { operation: await nthOf('expireEntries', nth, policy), when: 'after' }, (_, around) => {
           const first = actBefore('expireEntries', nth, () => unexpire(sheet));
-          const deps = depsAround(sheet, (name, effect) => around(name, () => first(name, effect)));
+          const deps = interceptDeps(sheet, (name, effect) => around(name, () => first(name, effect)));
           return expire(sheet, policy, { deps });
         });
         expect(await sheet.items(), `batch ${nth}`).toEqual(before);
@@ -611,7 +611,7 @@ describe('undoExpiry', () => {
       await expire(sheet, policy);
       // After the first of three pages.
       const around = actBefore('unexpireEntries', 2, () => expire(sheet, policy));
-      const undoing = undoExpiry(depsAround(sheet, around), { log: sheet.log, segment: 0 });
+      const undoing = undoExpiry(interceptDeps(sheet, around), { log: sheet.log, segment: 0 });
       await expect(undoing).rejects.toThrow(SegmentStateError);
       const segment = await sheet.segmentItem();
       const expires = expiresAt(segment);

@@ -12,10 +12,10 @@ import { parseKey } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { decodeJob, type SnapshotJob } from '../../src/workers/jobs/job.ts';
-import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';
-import { type Contents, portsAround, recordWrites, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/interceptor.ts';
+import { type Contents, interceptPorts, recordWrites, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
 import { readRows, versionedSheet } from '../support/versioned-sheet.ts';
 
 /** A sheet of a few dozen leaves, in whose newest snapshot a few edits wait. */
@@ -57,7 +57,7 @@ describe('a flush', () => {
     const { sheet, position } = await waitingSheet();
     const [rows, stateHash] = [await sheet.rows(position), await sheet.stateHash(position)];
     const before = await chunkKeys(sheet);
-    const result = await sheet.compact(position);
+    const result = await sheet.flush(position);
     expect(result).toMatchObject({ outcome: 'flushed', position, stateHash, flushedEdits: 3 });
     const root = await sheet.root(position);
     expect([isStateFlushed(root.state), root.stateHash]).toEqual([true, stateHash]);
@@ -72,7 +72,7 @@ describe('a flush', () => {
   test('it deletes nothing, so that readers of the old root can go on', { tags: ['I4'] }, async () => {
     const { sheet, position } = await largeSheet(0);
     const [old, rows, before] = [await sheet.ref(position), await sheet.rows(position), await sheet.contents()];
-    await sheet.compact(position);
+    await sheet.flush(position);
     expect((await sheet.contents()).objects).toMatchObject(before.objects);
     const root = await loadRoot(sheet.deps, { log: sheet.log, position }, old ?? { key: '' });
     expect(await readRows(new Draft(nodeStore(sheet.deps, sheet.log), root.state))).toEqual(rows);
@@ -80,7 +80,7 @@ describe('a flush', () => {
 
   test('the next snapshot is built from it', async () => {
     const { sheet, position } = await waitingSheet();
-    await sheet.compact(position);
+    await sheet.flush(position);
     await sheet.edit(set(50, 2, 'later'));
     const next = await sheet.snapshot();
     expect(await sheet.complete(next)).toMatchObject({ outcome: 'built', base: position });
@@ -94,7 +94,7 @@ describe('a flush', () => {
     const { sheet, position } = await largeSheet(1_000);
     const events: string[] = [];
     const writes = new Set(['put', 'replaceRoot']);
-    const around: Around = async (name, effect) => {
+    const around: Interceptor = async (name, effect) => {
       if (!writes.has(name)) return effect();
       events.push(`${name} begins`);
       // Slow enough for anything that does not wait for it to come first.
@@ -103,7 +103,7 @@ describe('a flush', () => {
       events.push(`${name} ends`);
       return answer;
     };
-    expect(await sheet.compact(position, portsAround(sheet, around))).toMatchObject({ chunksWritten: 2 });
+    expect(await sheet.flush(position, interceptPorts(sheet, around))).toMatchObject({ chunksWritten: 2 });
     expect(events).toEqual([
       ...['put begins', 'put begins', 'put ends', 'put ends'],
       ...['put begins', 'put ends'],
@@ -115,7 +115,7 @@ describe('a flush', () => {
   test('it moves a root into the entry if the root is small enough after the flush', async () => {
     const { sheet, position } = await largeSheet(0);
     const rows = await sheet.rows(position);
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed', flushedEdits: 2 });
+    expect(await sheet.flush(position)).toMatchObject({ outcome: 'flushed', flushedEdits: 2 });
     expect(await sheet.ref(position)).toHaveProperty('inline');
     expect(await sheet.rows(position)).toEqual(rows);
   });
@@ -128,7 +128,7 @@ describe('a flush', () => {
   ])('%s', async (_what, outcome) => {
     const { sheet, position } = await waitingSheet();
     const reducer = versionedSheet(outcome === 'foreign' ? 2 : 1);
-    if (outcome === 'empty') await sheet.compact(position);
+    if (outcome === 'empty') await sheet.flush(position);
     if (outcome === 'passed') await sheet.segment().then((newer) => sheet.complete(newer));
     if (outcome === 'stopped') {
       const error = new EntryNotFoundError('gone', { ...position, entry: position.entry - 1 });
@@ -136,7 +136,7 @@ describe('a flush', () => {
     }
     const before = await sheet.contents();
     const { writes, ports } = recordWrites(sheet);
-    expect(await sheet.compact(position, { ...ports, reducer })).toMatchObject({ outcome, position });
+    expect(await sheet.flush(position, { ...ports, reducer })).toMatchObject({ outcome, position });
     expect(writes).toEqual([]);
     expect(await sheet.contents()).toEqual(before);
   });
@@ -147,7 +147,7 @@ describe('a flush', () => {
     await sheet.complete(await sheet.snapshot());
     const stop = await readStop(sheet.blobs, sheet.log);
     expect(stop).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed' });
+    expect(await sheet.flush(position)).toMatchObject({ outcome: 'flushed' });
     expect(await readStop(sheet.blobs, sheet.log)).toEqual(stop);
   });
 
@@ -156,9 +156,9 @@ describe('a flush', () => {
     const edit = await sheet.edit(set(0, 0, 'a'));
     const open = await sheet.snapshot();
     const beyond = { segment: 0, entry: open.entry + 1 };
-    await expect(sheet.compact(open)).rejects.toThrow(MessageInvalidError);
-    await expect(sheet.compact(edit)).rejects.toThrow(MessageInvalidError);
-    await expect(sheet.compact(beyond)).rejects.toThrow(EntryNotFoundError);
+    await expect(sheet.flush(open)).rejects.toThrow(MessageInvalidError);
+    await expect(sheet.flush(edit)).rejects.toThrow(MessageInvalidError);
+    await expect(sheet.flush(beyond)).rejects.toThrow(EntryNotFoundError);
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 });
@@ -176,7 +176,7 @@ describe('a flush that runs again', () => {
       for (let dies = 1; dies <= operations.length; dies++) {
         const again = await waitingSheet();
         const rows = await again.sheet.rows(again.position);
-        await dieAt(again.sheet, { operation: dies, when }, (ports) => again.sheet.compact(again.position, ports));
+        await dieAt(again.sheet, { operation: dies, when }, (ports) => again.sheet.flush(again.position, ports));
         // Whatever is done by then, what is read is the same.
         expect(await again.sheet.rows(again.position)).toEqual(rows);
         expect((await verify(again.sheet.deps, again.sheet.log)).problems).toEqual([]);
@@ -188,18 +188,19 @@ describe('a flush that runs again', () => {
   test('it fails and is retried if a store does not answer', async () => {
     const { sheet, position } = await waitingSheet();
     for (const failing of ['newestSegments', 'getEntry', 'get', 'put', 'replaceRoot']) {
-      const around: Around = (name, effect) => (name === failing ? Promise.reject(new Error('no answer')) : effect());
-      await expect(sheet.compact(position, portsAround(sheet, around)), failing).rejects.toThrow('no answer');
+      const around: Interceptor = (name, effect) =>
+        name === failing ? Promise.reject(new Error('no answer')) : effect();
+      await expect(sheet.flush(position, interceptPorts(sheet, around)), failing).rejects.toThrow('no answer');
     }
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'flushed' });
+    expect(await sheet.flush(position)).toMatchObject({ outcome: 'flushed' });
   });
 
   test('it agrees with a duplicate that was faster', async () => {
     const { sheet, position } = await waitingSheet();
-    const ports = besideDuplicate(sheet, () => sheet.compact(position));
+    const ports = besideDuplicate(sheet, () => sheet.flush(position));
     // Both write the same root, so the entry carries what this one wanted.
-    expect(await sheet.compact(position, ports)).toMatchObject({ outcome: 'flushed' });
+    expect(await sheet.flush(position, ports)).toMatchObject({ outcome: 'flushed' });
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
     expect((await sheet.root(position)).stateHash).toBe(await sheet.stateHash(position));
   });
@@ -207,10 +208,10 @@ describe('a flush that runs again', () => {
   test('it leaves the root of a duplicate with the same state alone', { tags: ['I5'] }, async () => {
     const { sheet, position } = await waitingSheet();
     const duplicate = async (): Promise<void> => {
-      await sheet.compact(position);
+      await sheet.flush(position);
       await moveRoot(sheet, position, await sheet.root(position));
     };
-    expect(await sheet.compact(position, besideDuplicate(sheet, duplicate))).toMatchObject({ outcome: 'empty' });
+    expect(await sheet.flush(position, besideDuplicate(sheet, duplicate))).toMatchObject({ outcome: 'empty' });
     expect(await sheet.ref(position)).toEqual({ key: elsewhere(sheet) });
   });
 
@@ -218,7 +219,7 @@ describe('a flush that runs again', () => {
     const { sheet, position } = await waitingSheet();
     const first = await sheet.root({ segment: 0, entry: 3 });
     const duplicate = () => moveRoot(sheet, position, { ...first, position });
-    const result = await sheet.compact(position, besideDuplicate(sheet, duplicate));
+    const result = await sheet.flush(position, besideDuplicate(sheet, duplicate));
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'SNAPSHOT_MISMATCH', ...position } });
   });
 });
@@ -237,7 +238,7 @@ async function moveRoot(sheet: SheetLog, position: Position, root: Parameters<ty
 
 /** Ports on which a duplicate acts just before a root is replaced. */
 function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): SheetPorts {
-  return portsAround(sheet, async (name, effect) => {
+  return interceptPorts(sheet, async (name, effect) => {
     if (name === 'replaceRoot') await duplicate();
     return effect();
   });
@@ -245,9 +246,9 @@ function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): Sh
 
 async function contentsAfter(
   { sheet, position }: { readonly sheet: SheetLog; readonly position: Position },
-  around: Around = (_, effect) => effect(),
+  around: Interceptor = (_, effect) => effect(),
 ): Promise<Contents> {
-  await sheet.compact(position, portsAround(sheet, around));
+  await sheet.flush(position, interceptPorts(sheet, around));
   return sheet.contents();
 }
 
@@ -257,7 +258,7 @@ describe('an error of the log', () => {
     const { objects } = await sheet.contents();
     const chunks = Object.keys(objects).filter((key) => parseKey(key)?.kind === 'chunk');
     await sheet.blobs.delete(chunks);
-    const result = await sheet.compact(position);
+    const result = await sheet.flush(position);
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'CHUNK_MISSING' } });
     expect(await readStop(sheet.blobs, sheet.log)).toMatchObject({ message: expect.stringContaining(sheet.log) });
   });
@@ -266,7 +267,7 @@ describe('an error of the log', () => {
     const { sheet, position } = await largeSheet(0);
     const ref = await sheet.ref(position);
     await sheet.blobs.put(ref !== undefined && 'key' in ref ? ref.key : '', Uint8Array.of(1, 2, 3));
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'stopped', stop: { code: 'CHUNK_CORRUPT' } });
+    expect(await sheet.flush(position)).toMatchObject({ outcome: 'stopped', stop: { code: 'CHUNK_CORRUPT' } });
   });
 });
 

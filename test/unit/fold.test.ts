@@ -12,8 +12,8 @@ import { Draft, MAX_MAPS } from '../../src/state/draft.ts';
 import type { Reducer, ReducerDraft } from '../../src/state/reducer.ts';
 import { saveState } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
-import { aroundBlobStore } from '../support/around.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
+import { interceptBlobStore } from '../support/interceptor.ts';
 import { LOG } from '../support/logs.ts';
 
 const AT_ONCE = 16;
@@ -57,7 +57,7 @@ async function fold(
 test('a fold holds 16 external bodies at a time, each until it is folded, and folds all entries in order', async () => {
   const { blobs, page } = await pageOf(100, (entry) => entry % 3 !== 0);
   let fetched = 0;
-  const counted = aroundBlobStore(blobs, async (_, effect) => {
+  const counted = interceptBlobStore(blobs, async (_, effect) => {
     fetched++;
     return effect();
   });
@@ -82,7 +82,7 @@ test('a fold fetches 16 external bodies in parallel, even with inline bodies bet
   const { blobs, page } = await pageOf(96, (entry) => entry % 2 === 1);
   let pending: PromiseWithResolvers<void>[] = [];
   const rounds: number[] = [];
-  const gated = aroundBlobStore(blobs, async (_, effect) => {
+  const gated = interceptBlobStore(blobs, async (_, effect) => {
     const gate = Promise.withResolvers<void>();
     pending.push(gate);
     await gate.promise;
@@ -220,7 +220,7 @@ async function editAfter(draft: ReducerDraft, before: Promise<unknown>): Promise
 
 test.each(LEFT)('a reducer that leaves %s behind stops its log', { tags: ['I7'] }, async (_, leave) => {
   const { blobs, page } = await pageOf(2, (entry) => entry === 1);
-  const slow = aroundBlobStore(blobs, async (_call, effect) => {
+  const slow = interceptBlobStore(blobs, async (_call, effect) => {
     for (let i = 0; i < 5; i++) await setImmediate();
     return effect();
   });
@@ -295,7 +295,7 @@ test.each([
   }
   // Count whole objects only, since parts of large objects are small.
   let [given, folded, most] = [0, 0, 0];
-  const counted = aroundBlobStore(blobs, async (name, effect) => {
+  const counted = interceptBlobStore(blobs, async (name, effect) => {
     if (name === 'get' || stored.length <= 131_072) most = Math.max(most, ++given - folded);
     return effect();
   });

@@ -7,9 +7,9 @@ import { readStop } from '../../src/snapshot/stop.ts';
 import { bodyKey, chunkPrefix, rootKey } from '../../src/store/keys.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
-import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import { depsAround, portsAround, recordWrites, SheetLog } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/interceptor.ts';
+import { interceptDeps, interceptPorts, recordWrites, SheetLog } from '../support/sheet-log.ts';
 import { readRows } from '../support/versioned-sheet.ts';
 
 let sheet: SheetLog;
@@ -139,11 +139,11 @@ describe('a Snapshot entry with a foreign root', () => {
   });
 
   test.each(FOREIGN)('%s that appears during the build stops its log', async (_, __, plant) => {
-    const around: Around = async (name, effect) => {
+    const around: Interceptor = async (name, effect) => {
       if (name === 'completeSnapshot') await plant();
       return effect();
     };
-    const { outcome } = await sheet.complete(position, portsAround(sheet, around));
+    const { outcome } = await sheet.complete(position, interceptPorts(sheet, around));
     if (outcome === 'stopped') expect(await sheet.lastSnapshot()).toBe(good.entry);
     // The build itself may have written the missing chunks.
     else expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
@@ -170,7 +170,7 @@ describe('a Snapshot entry with a foreign root', () => {
 describe('a rebuild', () => {
   test('a rebuild does not move Last Snapshot to a root that another program writes meanwhile', async () => {
     let done = false;
-    const around: Around = async (name, effect, ...rest) => {
+    const around: Interceptor = async (name, effect, ...rest) => {
       if (name === 'replaceRoot' && !done) {
         done = true;
         await give({ B: { B: Uint8Array.of(4, 5) } });
@@ -178,7 +178,7 @@ describe('a rebuild', () => {
       return effect(...rest);
     };
     await give({ B: { B: Uint8Array.of(1, 2, 3) } });
-    const result = await rebuildLog(depsAround(sheet, around), { kind: 'rebuild', log: sheet.log });
+    const result = await rebuildLog(interceptDeps(sheet, around), { kind: 'rebuild', log: sheet.log });
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'ROOT_INVALID', ...position } });
     expect(await sheet.lastSnapshot()).toBe(good.entry);
   });
@@ -188,9 +188,9 @@ describe('a root that another worker wrote', () => {
   test('a root is read whole before Last Snapshot moves, and not read if it does not move', {
     tags: ['I2'],
   }, async () => {
-    const dies: Around = (name, effect) =>
+    const dies: Interceptor = (name, effect) =>
       name === 'advanceLastSnapshot' ? Promise.reject(new Error('the process died')) : effect();
-    await expect(sheet.complete(position, portsAround(sheet, dies))).rejects.toThrow('the process died');
+    await expect(sheet.complete(position, interceptPorts(sheet, dies))).rejects.toThrow('the process died');
     const chunks = new Set(await sheet.keys(chunkPrefix(sheet.log)));
     const read: string[] = [];
     const { writes, ports } = recordWrites(sheet);

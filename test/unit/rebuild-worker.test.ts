@@ -14,13 +14,13 @@ import type { RebuildJob } from '../../src/workers/jobs/job.ts';
 import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { type RebuildDeps, type RebuildResult, rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
-import type { Around } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
-import { collect, collectAfterEachGrace, refill } from '../support/collecting.ts';
 import { withByte } from '../support/damage.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { collect, collectAfterEachGrace, refill } from '../support/gc-scenario.ts';
+import type { Interceptor } from '../support/interceptor.ts';
 import { newLogId } from '../support/logs.ts';
-import { type Contents, depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { type Contents, interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 import { FAULTY, versionedSheet } from '../support/versioned-sheet.ts';
 
 const TTL: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'ttl', graceSeconds: 0 };
@@ -102,7 +102,7 @@ describe('a rebuilt log', () => {
     }
     for (const position of positions.toReversed()) await sheet.complete(position);
     const last = positions.at(-1) ?? { segment: 0, entry: 0 };
-    await sheet.compact(last);
+    await sheet.flush(last);
     const before = await hashes(sheet, positions);
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 5, differed: [] });
     expect(await hashes(sheet, positions)).toEqual(before);
@@ -121,9 +121,9 @@ describe('a rebuilt log', () => {
     expect([await sheet.rows(first), await sheet.rows(last)]).toEqual([[['a']], [['a']]]);
     // A root that was written, while Last Snapshot was not moved.
     const late = await sheet.snapshot();
-    const dies: Around = (name, effect) =>
+    const dies: Interceptor = (name, effect) =>
       name === 'advanceLastSnapshot' ? Promise.reject(new Error('the process died')) : effect();
-    await expect(sheet.complete(late, depsAround(sheet, dies))).rejects.toThrow('the process died');
+    await expect(sheet.complete(late, interceptDeps(sheet, dies))).rejects.toThrow('the process died');
     await rebuild(sheet);
     expect(await sheet.lastSnapshot()).toBe(late.entry);
   });
@@ -455,7 +455,7 @@ describe('a lost part of an archived segment', () => {
     };
     for (const { death, operation } of deathsDuringRearchiving()) {
       const sheet = await prepared();
-      await expect(rebuild(sheet, depsAround(sheet, death))).rejects.toThrow('died');
+      await expect(rebuild(sheet, interceptDeps(sheet, death))).rejects.toThrow('died');
       expect(await rebuild(sheet), operation).toMatchObject({ outcome: 'rebuilt' });
       await expectWhole(sheet);
       await collectAfterEachGrace(sheet, 3);
@@ -464,7 +464,7 @@ describe('a lost part of an archived segment', () => {
   });
 
   /** Before and after each write with which a segment gets another archive. */
-  function deathsDuringRearchiving(): { readonly death: Around; readonly operation: string }[] {
+  function deathsDuringRearchiving(): { readonly death: Interceptor; readonly operation: string }[] {
     return ['putStream', 'replaceArchive'].flatMap((operation) => [
       {
         operation: `before ${operation}`,
@@ -629,7 +629,7 @@ describe('beside a rebuild', () => {
       const sheet = await brokenSheet();
       const late = await sheet.snapshot();
       let done = false;
-      const around: Around = async (name, effect) => {
+      const around: Interceptor = async (name, effect) => {
         if (name === operation && !done) {
           done = true;
           await sheet.complete(late);
@@ -637,7 +637,7 @@ describe('beside a rebuild', () => {
         }
         return effect();
       };
-      expect(await rebuild(sheet, depsAround(sheet, around))).toMatchObject({ outcome: 'rebuilt' });
+      expect(await rebuild(sheet, interceptDeps(sheet, around))).toMatchObject({ outcome: 'rebuilt' });
       expect(done).toBe(true);
       const problems = (await verify(sheet.deps, sheet.log)).problems.filter(({ snapshot }) => snapshot.segment > 0);
       expect(problems).toEqual([]);

@@ -11,9 +11,9 @@ import { encodeRoot } from '../../src/snapshot/root.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
-import { collectAfterEachGrace } from '../support/collecting.ts';
+import { collectAfterEachGrace } from '../support/gc-scenario.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
-import { depsAround, SheetLog, set } from '../support/sheet-log.ts';
+import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
 /** The function's time margin, in milliseconds. */
@@ -157,7 +157,7 @@ describe('a replay in several runs', () => {
   test('it makes no request for snapshots on the way if it has enough time', async () => {
     const { sheet } = await longLog();
     const requests: string[] = [];
-    const counting = depsAround(sheet, (name, effect) => {
+    const counting = interceptDeps(sheet, (name, effect) => {
       requests.push(name);
       return effect();
     });
@@ -230,7 +230,7 @@ describe('a replay in several runs', () => {
     const chunks = Object.keys(objects).filter((key) => key.includes('/chunks/'));
     const newest = snapshots.at(-1);
     if (newest === undefined) throw new Error('the log has no snapshots');
-    await sheet.compact(newest);
+    await sheet.flush(newest);
     await sheet.blobs.delete(chunks);
     expect(await turn(sheet, { log: sheet.log }, 60)).toMatchObject({ answer: { equal: true, position: newest } });
   });

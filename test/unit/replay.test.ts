@@ -5,7 +5,7 @@ import { encodeRoot } from '../../src/snapshot/root.ts';
 import { logPrefix } from '../../src/store/keys.ts';
 import { type Replayed, replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
-import { collectAfterEachGrace, refill } from '../support/collecting.ts';
+import { collectAfterEachGrace, refill } from '../support/gc-scenario.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 

@@ -14,8 +14,8 @@ import {
   restoreSegment,
 } from '../../src/workers/retention/restore-segment.ts';
 import { allItems, joined, partsOfItems, storeArchive } from '../support/archives.ts';
-import { aroundLogStore } from '../support/around.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
+import { interceptLogStore } from '../support/interceptor.ts';
 import { NOON } from '../support/logs.ts';
 import { expiring, ON_HOLD } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
@@ -126,7 +126,7 @@ describe('a segment is restored', () => {
 
   test('a segment is restored although an entry is deleted right before it loses its expiry', async () => {
     const { sheet, items } = await expiredSheet(() => false);
-    const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+    const tables = interceptLogStore(sheet.tables, async (name, effect) => {
       if (name === 'setEntryExpiry') sheet.tables.expireNow(G, ({ position }) => position.entry === 7);
       return effect();
     });
@@ -295,7 +295,7 @@ describe('a restored segment', () => {
       const { sheet } = await expiredSheet(() => true);
       const place = { log: sheet.log, segment: 0 };
       let puts = 0;
-      const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+      const tables = interceptLogStore(sheet.tables, async (name, effect) => {
         if (name === 'putItems' && ++puts === 2) await expireSegment(sheet.deps, place, policy);
         return effect();
       });
@@ -316,7 +316,7 @@ describe('a restored segment', () => {
     const { sheet } = await expiredSheet(() => false, new MemoryLogStore({ pageItems: 4 }));
     const place = { log: sheet.log, segment: 0 };
     let turn: ExpireResult | undefined;
-    const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+    const tables = interceptLogStore(sheet.tables, async (name, effect) => {
       // Restoring takes away what it stamps.
       if (name === 'setEntryExpiry') turn ??= await expireSegment({ ...sheet.deps, deadline: 0 }, place, TTL);
       return effect();
@@ -351,7 +351,7 @@ test('a segment is restored beside a job that deletes: at most the running batch
   await expireSegment(sheet.deps, place, DELETE);
   sheet.nowMs += 2 * GRACE * 1000;
   let deletes = 0;
-  const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+  const tables = interceptLogStore(sheet.tables, async (name, effect) => {
     if (name === 'deleteEntries' && ++deletes === 2) await restore(sheet);
     return effect();
   });
@@ -365,7 +365,7 @@ test('a segment is restored beside a job that deletes: at most the running batch
 test('a segment is not restored while somebody undoes its expiry, so that nobody misreads the hold', async () => {
   const { sheet } = await expiredSheet((entry) => entry === 0);
   let reads = 0;
-  const tables = aroundLogStore(sheet.tables, async (name, effect) => {
+  const tables = interceptLogStore(sheet.tables, async (name, effect) => {
     if (name === 'getSegment' && ++reads === 3) {
       await sheet.tables.setExpiration(await sheet.segmentItem(), ON_HOLD);
     }

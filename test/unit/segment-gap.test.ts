@@ -14,12 +14,12 @@ import { SMALL_SHAPE } from '../support/chunks.ts';
 import {
   collect,
   contentsOf,
-  depsOn as depsAround,
   expectWhole,
   GRACE,
   GRACE_SECONDS,
+  depsOn as interceptDeps,
   refill,
-} from '../support/collecting.ts';
+} from '../support/gc-scenario.ts';
 import { SheetLog } from '../support/sheet-log.ts';
 
 /** A log of four segments, of which two are archived and left the table. */
@@ -85,7 +85,7 @@ describe('a segment that the Segment table lacks', () => {
   test('a segment is not missing if it starts while the log is collected', async () => {
     const sheet = await archivedLog();
     let begun = false;
-    const deps = depsAround(sheet, sheet.blobs, async (name, effect) => {
+    const deps = interceptDeps(sheet, sheet.blobs, async (name, effect) => {
       const result = await effect();
       if (name === 'segments' && !begun) {
         begun = true;

@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { EntryNotFoundError, MessageInvalidError } from '../../src/errors.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
-import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import { dieAt } from '../support/die-at.ts';
-import { type Contents, portsAround, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/interceptor.ts';
+import { type Contents, interceptPorts, recordWrites, SheetLog, set } from '../support/sheet-log.ts';
 
 describe('a job that runs again', () => {
   test('it writes nothing if its snapshot is complete', { tags: ['I5'] }, async () => {
@@ -31,11 +31,11 @@ describe('a job that runs again', () => {
     const sheet = await SheetLog.create();
     await sheet.fill(1_000, 1);
     const position = await sheet.snapshot();
-    const stranded: Around = async (name, effect) => {
+    const stranded: Interceptor = async (name, effect) => {
       if (name === 'advanceLastSnapshot') throw new Error('the connection is lost');
       return effect();
     };
-    await expect(sheet.complete(position, portsAround(sheet, stranded))).rejects.toThrow('the connection is lost');
+    await expect(sheet.complete(position, interceptPorts(sheet, stranded))).rejects.toThrow('the connection is lost');
     expect(await sheet.lastSnapshot()).toBeUndefined();
     const { writes, ports } = recordWrites(sheet);
     expect(await sheet.complete(position, ports)).toEqual({ outcome: 'present', position });
@@ -76,9 +76,9 @@ describe('a job that runs again', () => {
 
 async function sheetAfter(
   { sheet, position }: { readonly sheet: SheetLog; readonly position: Position },
-  around: Around = (_, effect) => effect(),
+  around: Interceptor = (_, effect) => effect(),
 ): Promise<Contents> {
-  await sheet.complete(position, portsAround(sheet, around));
+  await sheet.complete(position, interceptPorts(sheet, around));
   return sheet.contents();
 }
 
@@ -113,8 +113,9 @@ describe('a job that cannot be done', () => {
       'completeSnapshot',
       'advanceLastSnapshot',
     ]) {
-      const around: Around = (name, effect) => (name === failing ? Promise.reject(new Error('no answer')) : effect());
-      await expect(sheet.complete(position, portsAround(sheet, around)), failing).rejects.toThrow('no answer');
+      const around: Interceptor = (name, effect) =>
+        name === failing ? Promise.reject(new Error('no answer')) : effect();
+      await expect(sheet.complete(position, interceptPorts(sheet, around)), failing).rejects.toThrow('no answer');
     }
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
     expect(await sheet.complete(position)).toMatchObject({ position });

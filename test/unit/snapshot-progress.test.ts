@@ -7,23 +7,23 @@ import { chunkPrefix, formatKey, logPrefix, parseKey } from '../../src/store/key
 import { continuationDeduplicationId, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { SnapshotJob } from '../../src/workers/jobs/job.ts';
-import type { Around } from '../support/around.ts';
 import { dieAt } from '../support/die-at.ts';
-import { HURRIED, HurriedLog, steps } from '../support/hurried-log.ts';
+import type { Interceptor } from '../support/interceptor.ts';
 import { LOG } from '../support/logs.ts';
 import { Random } from '../support/random.ts';
-import { portsAround, set } from '../support/sheet-log.ts';
+import { interceptPorts, set } from '../support/sheet-log.ts';
+import { ONE_PAGE, StepwiseLog, steps } from '../support/stepwise-log.ts';
 import { NOTE, versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('a build whose time is always up', () => {
   test('each run gets a page further, and the last ends with the state of a single run', {
     tags: ['I1'],
   }, async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(44);
     const target = await log.ask();
     const results: JobResult[] = [];
-    for (let result = await log.turn(); result !== undefined; result = await log.turn()) {
+    for (let result = await log.runNext(); result !== undefined; result = await log.runNext()) {
       results.push(result);
       const left = await log.progress();
       expect(left).toMatchObject(result.outcome === 'progress' ? [{ target, reached: result.reached }] : []);
@@ -42,7 +42,7 @@ describe('a build whose time is always up', () => {
   });
 
   test('it goes on across segments', async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.ask({ segment: 0, entry: 0 });
     await log.drain();
     await log.edits(17);
@@ -57,30 +57,30 @@ describe('a build whose time is always up', () => {
   });
 
   test('it takes one run if there is one page, and does not look for progress', async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(9);
     const operations: string[] = [];
-    const around: Around = (name, effect) => {
+    const around: Interceptor = (name, effect) => {
       operations.push(name);
       return effect();
     };
     const target = await log.ask();
-    expect(await log.turn(portsAround(log.sheet, around))).toMatchObject({ outcome: 'built', entries: 10 });
+    expect(await log.runNext(interceptPorts(log.sheet, around))).toMatchObject({ outcome: 'built', entries: 10 });
     expect(operations).not.toContain('list');
     expect(operations).not.toContain('delete');
     await log.expectRight(target);
   });
 
   test('it has the same result, wherever a run died', { tags: ['I5'] }, async () => {
-    const prepared = async (): Promise<{ log: HurriedLog; target: Position }> => {
-      const log = await HurriedLog.create();
+    const prepared = async (): Promise<{ log: StepwiseLog; target: Position }> => {
+      const log = await StepwiseLog.create();
       await log.edits(29);
       await log.sheet.fill(3, 1, 5_000);
       return { log, target: await log.ask() };
     };
     const reference = await prepared();
     const operations: string[] = [];
-    await reference.log.drainAround(async (name, effect) => {
+    await reference.log.drainIntercepted(async (name, effect) => {
       operations.push(name);
       return effect();
     });
@@ -92,7 +92,7 @@ describe('a build whose time is always up', () => {
     for (const when of ['before', 'after'] as const) {
       for (let dies = 1; dies <= operations.length; dies++) {
         const { log, target } = await prepared();
-        await dieAt(log.sheet, { operation: dies, when }, (_, around) => log.drainAround(around));
+        await dieAt(log.sheet, { operation: dies, when }, (_, around) => log.drainIntercepted(around));
         log.nowMs += 2_000;
         await log.drain();
         const at = `died ${when} operation ${dies}, ${operations[dies - 1]}`;
@@ -105,7 +105,7 @@ describe('a build whose time is always up', () => {
   });
 
   test('it removes the progress of a run after it saved the next', { tags: ['I4'] }, async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(34);
     const target = await log.ask();
     const events: string[] = [];
@@ -113,7 +113,7 @@ describe('a build whose time is always up', () => {
       const parsed = parseKey(key);
       if (parsed?.kind === 'progress') events.push(`${what} ${parsed.reached.entry}`);
     };
-    const writing = portsAround(log.sheet, (_, effect) => effect()).blobs;
+    const writing = interceptPorts(log.sheet, (_, effect) => effect()).blobs;
     const put: BlobStore['put'] = async (key, bytes) => {
       await writing.put(key, bytes);
       note('put', key);
@@ -128,11 +128,11 @@ describe('a build whose time is always up', () => {
   });
 
   test('it sends one continuation, however often the run before is delivered', async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(25);
     const position = await log.sheet.snapshot();
     const job: SnapshotJob = { kind: 'snapshot', log: LOG, position };
-    const deps = { ...log.sheet.deps, ...HURRIED, queue: log.queue };
+    const deps = { ...log.sheet.deps, ...ONE_PAGE, queue: log.queue };
     const results = await Promise.all([runJob(deps, job), runJob(deps, job)]);
     expect(results.map(({ outcome }) => outcome)).toEqual(['progress', 'progress']);
     expect(log.queue.stats()).toMatchObject({ waiting: 1 });
@@ -141,16 +141,16 @@ describe('a build whose time is always up', () => {
   });
 
   test('the next job for the same snapshot removes the progress of a slow duplicate', async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(25);
     const position = await log.ask();
     const job: SnapshotJob = { kind: 'snapshot', log: LOG, position };
-    const slow: Around = async (name, effect) => {
+    const slow: Interceptor = async (name, effect) => {
       if (name === 'put') await log.drain();
       return effect();
     };
     const result = await runJob(
-      { ...log.sheet.deps, ...HURRIED, ...portsAround(log.sheet, slow), queue: log.queue },
+      { ...log.sheet.deps, ...ONE_PAGE, ...interceptPorts(log.sheet, slow), queue: log.queue },
       job,
     );
     expect(result).toMatchObject({ outcome: 'progress' });
@@ -162,7 +162,7 @@ describe('a build whose time is always up', () => {
 
 describe('progress', () => {
   test('builds of later snapshots use it, and do not set back an earlier one', async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(44);
     const earlier = await log.ask();
     await log.edits(30);
@@ -190,7 +190,7 @@ describe('progress', () => {
   }, async () => {
     for (let seed = 1; seed <= 25; seed++) {
       const random = new Random(seed);
-      const log = await HurriedLog.create();
+      const log = await StepwiseLog.create();
       const targets: Position[] = [];
       for (let i = 0; i < 4; i++) {
         await log.edits(random.integer(5, 25));
@@ -210,7 +210,7 @@ describe('progress', () => {
   });
 
   test('an earlier snapshot is not set back if each of its runs is followed by one of a later snapshot', async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(29);
     const earlier = await log.ask();
     await log.edits(60);
@@ -220,7 +220,7 @@ describe('progress', () => {
     for (let turns = 0; turns < 100; turns++) {
       let asked = 0;
       const isLater = turns % 2 === 1;
-      const result = await log.turn({ now: () => (isLater && ++asked < 3 ? -1 : 1) });
+      const result = await log.runNext({ now: () => (isLater && ++asked < 3 ? -1 : 1) });
       if (result === undefined) break;
       results.push(result);
     }
@@ -230,11 +230,11 @@ describe('progress', () => {
   });
 
   test('progress of another version of the reducer is ignored, and the result says so', { tags: ['I1'] }, async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(34);
     const target = await log.ask();
-    await log.turn();
-    await log.turn();
+    await log.runNext();
+    await log.runNext();
     const reducer = versionedSheet(2);
     const results = await log.drain({ reducer });
     expect(steps(results, target)).toEqual([
@@ -248,7 +248,7 @@ describe('progress', () => {
     await log.expectRight(target, { reducer });
   });
 
-  test.each<readonly [string, string, (log: HurriedLog, progress: Progress) => Promise<void>]>([
+  test.each<readonly [string, string, (log: StepwiseLog, progress: Progress) => Promise<void>]>([
     [
       'is cut off',
       'the stored bytes are damaged',
@@ -281,14 +281,14 @@ describe('progress', () => {
       },
     ],
   ])('progress that %s stops no log: it is ignored and removed', { tags: ['I5'] }, async (_, reason, damage) => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(44);
     const target = await log.ask();
-    await log.turn();
-    await log.turn();
+    await log.runNext();
+    await log.runNext();
     const [progress] = await log.progress();
     await damage(log, progress ?? fail());
-    const result = await log.turn();
+    const result = await log.runNext();
     expect(result).toMatchObject({ outcome: 'progress', base: undefined, reached: { segment: 0, entry: 10 } });
     expect(result).toMatchObject({ ignored: [expect.stringContaining(reason)] });
     expect(await log.progress()).toMatchObject([{ reached: { segment: 0, entry: 10 } }]);
@@ -303,14 +303,14 @@ describe('progress', () => {
     ['is another one', 44],
     ['is not there', 34],
   ])('progress of a history before a restore of the tables, whose Snapshot entry %s, is ignored', async (_, edits) => {
-    const lost = await HurriedLog.create();
+    const lost = await StepwiseLog.create();
     await lost.edits(44);
     await lost.ask();
-    await lost.turn();
-    await lost.turn();
+    await lost.runNext();
+    await lost.runNext();
     // The tables are put back to the moment when the log began, the bucket stays, and another day
     // is written.
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     for await (const { key } of lost.sheet.blobs.list(logPrefix(LOG))) {
       await log.sheet.blobs.put(key, (await lost.sheet.blobs.get(key)) ?? fail());
     }
@@ -327,20 +327,20 @@ describe('progress', () => {
   });
 
   test('it is not given up if the store does not answer', { tags: ['I5'] }, async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(24);
     await log.ask();
-    await log.turn();
+    await log.runNext();
     const before = await log.progress();
     const get: BlobStore['get'] = (key) =>
       parseKey(key)?.kind === 'progress' ? Promise.reject(new Error('no answer')) : log.sheet.blobs.get(key);
-    const { blobs } = portsAround(log.sheet, (_, effect) => effect());
-    await expect(log.turn({ blobs: { ...blobs, get } })).rejects.toThrow('no answer');
+    const { blobs } = interceptPorts(log.sheet, (_, effect) => effect());
+    await expect(log.runNext({ blobs: { ...blobs, get } })).rejects.toThrow('no answer');
     expect(await log.progress()).toEqual(before);
   });
 
   test('it clears a stop only when it contains the entry that stopped the log', { tags: ['I7'] }, async () => {
-    const log = await HurriedLog.create();
+    const log = await StepwiseLog.create();
     await log.edits(24);
     await log.sheet.append({ type: NOTE, version: 1 });
     await log.sheet.edit(set(0, 0, 'after'));
@@ -351,14 +351,14 @@ describe('progress', () => {
     const next = await log.ask();
     const reducer = versionedSheet(2);
     for (const reached of [10, 20]) {
-      expect(await log.turn({ reducer })).toMatchObject({ outcome: 'progress', reached: { entry: reached } });
+      expect(await log.runNext({ reducer })).toMatchObject({ outcome: 'progress', reached: { entry: reached } });
       expect(await readStop(log.sheet.blobs, LOG)).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
     }
     expect((await log.drain({ reducer }))[0]).toMatchObject({ outcome: 'built', position: next });
     expect(await readStop(log.sheet.blobs, LOG)).toBeUndefined();
     // Progress of the old version is removed with its snapshot.
     expect(await log.progress()).toMatchObject([{ target }]);
-    expect(await log.sheet.complete(target, { reducer, ...HURRIED })).toMatchObject({ outcome: 'progress' });
+    expect(await log.sheet.complete(target, { reducer, ...ONE_PAGE })).toMatchObject({ outcome: 'progress' });
   });
 });
 

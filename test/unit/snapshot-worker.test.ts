@@ -10,9 +10,9 @@ import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { isLeaf } from '../../src/tree/node.ts';
-import type { Around } from '../support/around.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
-import { portsAround, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
+import type { Interceptor } from '../support/interceptor.ts';
+import { interceptPorts, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
 describe('a snapshot', () => {
@@ -116,7 +116,7 @@ describe('a snapshot', () => {
     const position = await sheet.snapshot();
     const events: string[] = [];
     const writes = new Set(['put', 'completeSnapshot', 'advanceLastSnapshot']);
-    const around: Around = async (name, effect) => {
+    const around: Interceptor = async (name, effect) => {
       if (!writes.has(name)) return effect();
       events.push(`${name} begins`);
       // Slow enough for anything that does not wait for it to come first.
@@ -125,7 +125,7 @@ describe('a snapshot', () => {
       events.push(`${name} ends`);
       return answer;
     };
-    await sheet.complete(position, portsAround(sheet, around));
+    await sheet.complete(position, interceptPorts(sheet, around));
     expect(events).toEqual([
       ...['put begins', 'put begins', 'put begins', 'put ends', 'put ends', 'put ends'],
       ...['put begins', 'put ends'],
@@ -211,7 +211,7 @@ describe('a new version of the reducer', () => {
 
 /** Ports on which a duplicate runs the whole job just before a root is written onto its entry. */
 function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): SheetPorts {
-  return portsAround(sheet, async (name, effect) => {
+  return interceptPorts(sheet, async (name, effect) => {
     if (name === 'completeSnapshot') await duplicate();
     return effect();
   });

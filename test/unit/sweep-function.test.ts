@@ -16,7 +16,7 @@ import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
 import type { SweepRest, SweepResult } from '../../src/workers/sweep/sweep.ts';
 import { type RequestedJobsNote, readSweepNote, writeSweepNote } from '../../src/workers/sweep/sweep-note.ts';
-import { aroundLogStore } from '../support/around.ts';
+import { interceptLogStore } from '../support/interceptor.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
 import { newLogId } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
@@ -39,7 +39,7 @@ class Swept {
 
   async run(event: unknown = {}, { remainingMs = 900_000, id = 'a'.repeat(36) } = {}): Promise<SweepResult> {
     const { sheets, queues, policy } = this;
-    const tables = aroundLogStore(sheets.tables, (name, effect) => {
+    const tables = interceptLogStore(sheets.tables, (name, effect) => {
       if (name === 'items') sheets.nowMs += this.slowMs;
       return effect();
     });

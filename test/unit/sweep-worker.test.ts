@@ -22,9 +22,9 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { Job } from '../../src/workers/jobs/job.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
-import { type Around, aroundBlobStore, aroundLogStore } from '../support/around.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
-import { beginUpload } from '../support/collecting.ts';
+import { beginUpload } from '../support/gc-scenario.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from '../support/interceptor.ts';
 import { NOON, newLogId, recordRequests } from '../support/logs.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
@@ -49,7 +49,7 @@ function snapshotJob(log: LogId, position: Position): Job {
 }
 
 /** Has the process die right before an operation of this name. */
-function dieBefore(name: string): Around {
+function dieBefore(name: string): Interceptor {
   return (operation, effect) => (operation === name ? Promise.reject(new Error('the process died')) : effect());
 }
 
@@ -64,15 +64,15 @@ describe('running the jobs of a sweep', () => {
       sheets.policy = policy;
       sheets.nowMs += 2 * DAY * 1000;
       let requests = 0;
-      const count: Around = (name, effect) => {
+      const count: Interceptor = (name, effect) => {
         // In DynamoDB one request for segments brings thousands of them.
         if (name !== 'segments') requests++;
         return effect();
       };
       const deps = {
         ...sheets.deps,
-        tables: aroundLogStore(sheets.tables, count),
-        blobs: aroundBlobStore(sheets.blobs, count),
+        tables: interceptLogStore(sheets.tables, count),
+        blobs: interceptBlobStore(sheets.blobs, count),
       };
       for (let pass = 0; pass < 3; pass++) {
         const { asked } = await sheets.ask();
@@ -164,7 +164,7 @@ describe('a sweep finds a pending snapshot', () => {
     const log = await sheets.client.createLog();
     for (const position of [START, { segment: 0, entry: 2 }]) {
       if (position.entry > 0) await sheets.edit(log, cell(0, 'a')).then(() => sheets.snapshot(log));
-      const tables = aroundLogStore(sheets.tables, dieBefore('advanceLastSnapshot'));
+      const tables = interceptLogStore(sheets.tables, dieBefore('advanceLastSnapshot'));
       await expect(sheets.complete(log, position, { tables })).rejects.toThrow('the process died');
       const { asked } = await sheets.ask();
       expect(asked).toEqual([snapshotJob(log, position)]);
@@ -352,7 +352,7 @@ describe('a sweep finds due jobs of the policy', () => {
     sheets.policy = STRICT;
     let stale = await Array.fromAsync(sheets.tables.allSegments());
     await sheets.sweepToRest();
-    const tables = aroundLogStore(sheets.tables, (_, effect) => effect());
+    const tables = interceptLogStore(sheets.tables, (_, effect) => effect());
     tables.allSegments = async function* ({ index } = { index: 0, of: 1 }) {
       if (index === 0) yield* stale;
     };
@@ -680,7 +680,7 @@ describe('one broken log', () => {
       if (other !== log) expect(asked).toContainEqual({ kind: 'archive', log: other, segment: 0 });
     // An upload of this log is left alone too: for how long it may take, nobody can say.
     const upload = { key: archiveKey(log, 0, 'c'.repeat(32)), id: '1', started: 0 };
-    const blobs = aroundBlobStore(sheets.blobs, (_, effect) => effect());
+    const blobs = interceptBlobStore(sheets.blobs, (_, effect) => effect());
     blobs.uploads = async function* () {
       yield upload;
     };
@@ -707,7 +707,7 @@ describe('one broken log', () => {
     await many(sheets);
     let underWay = 0;
     let left = 3;
-    const tables = aroundLogStore(sheets.tables, async (name, effect) => {
+    const tables = interceptLogStore(sheets.tables, async (name, effect) => {
       underWay++;
       await new Promise((resolve) => setImmediate(resolve));
       underWay--;
@@ -847,10 +847,10 @@ async function live(sheets: SheetLogs, log: LogId, written: Map<Position, SheetE
   if (position === undefined || step.fate === 'lost') return;
   const { fate } = step;
   let operations = 0;
-  const around: Around = (_, effect) =>
+  const around: Interceptor = (_, effect) =>
     ++operations >= Number(fate) ? Promise.reject(new Error('the process died')) : effect();
-  const tables = aroundLogStore(sheets.tables, around);
-  const blobs = aroundBlobStore(sheets.blobs, around);
+  const tables = interceptLogStore(sheets.tables, around);
+  const blobs = interceptBlobStore(sheets.blobs, around);
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   try {
     await sheets.complete(log, position, fate === 'done' ? {} : { store, tables, blobs });

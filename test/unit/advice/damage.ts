@@ -153,9 +153,9 @@ export const DAMAGE: Cases = {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();
-    await refused(() => sheet.compact(position));
+    await refused(() => sheet.flush(position));
     await sheet.complete(position);
-    expect(await sheet.compact(position)).toMatchObject({ outcome: 'empty' });
+    expect(await sheet.flush(position)).toMatchObject({ outcome: 'empty' });
   },
   'No archive was written. Restore the entry from a backup of the table': async (refused) => {
     const sheet = await SheetLog.create();

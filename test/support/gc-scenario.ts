@@ -15,9 +15,9 @@ import { walkChunks } from '../../src/tree/walk.ts';
 import { type CollectDeps, type CollectOptions, type CollectResult, collectLog } from '../../src/workers/gc/collect.ts';
 import { readCollected, readCondemned } from '../../src/workers/gc/collection-record.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
-import { type Around, aroundBlobStore, aroundLogStore } from './around.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
-import { flushedHash } from './settled-hash.ts';
+import { flushedHash } from './flushed-hash.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
 import { SheetLog, set } from './sheet-log.ts';
 
 export const GRACE_SECONDS = 24 * 3600;
@@ -45,12 +45,12 @@ export async function collect(
 export function depsOn(
   sheet: SheetLog,
   bucket: BlobStore,
-  around: Around = (_, effect) => effect(),
+  intercept: Interceptor = (_, effect) => effect(),
 ): Pick<CollectDeps, 'store' | 'blobs'> {
-  const blobs = aroundBlobStore(bucket, around);
+  const blobs = interceptBlobStore(bucket, intercept);
   return {
     blobs,
-    store: new ArchivedLogStore(aroundLogStore(sheet.tables, around), { blobs, platform: nativePlatform }),
+    store: new ArchivedLogStore(interceptLogStore(sheet.tables, intercept), { blobs, platform: nativePlatform }),
   };
 }
 
@@ -172,7 +172,7 @@ export async function livedLog(): Promise<SheetLog> {
   await sheet.completed();
   for (let i = 0; i < 3; i++) await sheet.edit(set(i * 8, 1, `edit ${i}`));
   const last = await sheet.completed();
-  await sheet.compact(last);
+  await sheet.flush(last);
   await sheet.edit(set(2, 2, 'late'));
   await sheet.covered();
   await sheet.archive();

@@ -7,17 +7,17 @@ import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
-import { type Around, aroundJobQueue } from './around.ts';
 import { MemoryChunks, SMALL_SHAPE } from './chunks.ts';
+import { flushedHash } from './flushed-hash.ts';
+import { type Interceptor, interceptJobQueue } from './interceptor.ts';
 import { LOG, NOON } from './logs.ts';
-import { flushedHash } from './settled-hash.ts';
-import { portsAround, SheetLog } from './sheet-log.ts';
+import { interceptPorts, SheetLog } from './sheet-log.ts';
 
 /** Each turn folds one page of ten entries: its deadline is over before it begins. */
-export const HURRIED = { rangeEntries: 10, deadline: 0 };
+export const ONE_PAGE = { rangeEntries: 10, deadline: 0 };
 
 /** A log, and the queue that its jobs are in. */
-export class HurriedLog {
+export class StepwiseLog {
   nowMs = NOON * 1000;
   readonly sheet: SheetLog;
   readonly queue = new MemoryJobQueue({ now: () => this.nowMs });
@@ -26,8 +26,8 @@ export class HurriedLog {
     this.sheet = sheet;
   }
 
-  static async create(): Promise<HurriedLog> {
-    return new HurriedLog(await SheetLog.create({ shape: SMALL_SHAPE }));
+  static async create(): Promise<StepwiseLog> {
+    return new StepwiseLog(await SheetLog.create({ shape: SMALL_SHAPE }));
   }
 
   /** Appends edits of all kinds. */
@@ -48,11 +48,11 @@ export class HurriedLog {
   }
 
   /** Gives one job one turn; undefined where there is none. */
-  async turn(deps: Partial<JobDeps> = {}): Promise<JobResult | undefined> {
+  async runNext(deps: Partial<JobDeps> = {}): Promise<JobResult | undefined> {
     const [message] = await this.queue.receive({ max: 1, visibilityMs: 1_000 });
     if (message === undefined) return undefined;
     const job = decodeJob(message.body);
-    const result = await runJob({ ...this.sheet.deps, ...HURRIED, queue: this.queue, ...deps }, job);
+    const result = await runJob({ ...this.sheet.deps, ...ONE_PAGE, queue: this.queue, ...deps }, job);
     await this.queue.delete(message.receipt);
     return result;
   }
@@ -60,7 +60,7 @@ export class HurriedLog {
   /** Gives jobs their turns until none is left. */
   async drain(deps?: Partial<JobDeps>): Promise<JobResult[]> {
     const results: JobResult[] = [];
-    for (let result = await this.turn(deps); result !== undefined; result = await this.turn(deps)) {
+    for (let result = await this.runNext(deps); result !== undefined; result = await this.runNext(deps)) {
       results.push(result);
       if (results.length > 200) throw new Error('this never ends');
     }
@@ -68,8 +68,8 @@ export class HurriedLog {
   }
 
   /** The same, each operation on a port with something around it. */
-  drainAround(around: Around): Promise<JobResult[]> {
-    return this.drain({ ...portsAround(this.sheet, around), queue: aroundJobQueue(this.queue, around) });
+  drainIntercepted(intercept: Interceptor): Promise<JobResult[]> {
+    return this.drain({ ...interceptPorts(this.sheet, intercept), queue: interceptJobQueue(this.queue, intercept) });
   }
 
   progress(): Promise<Progress[]> {

@@ -48,9 +48,9 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
 /** One life of the sweep: it looks at all logs every now and then. */
 export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
-  while (!pipeline.settling) {
+  while (!pipeline.draining) {
     await scheduler.sleep(random.integer(5, 60) * MINUTE);
-    if (pipeline.settling) return;
+    if (pipeline.draining) return;
     const collect = random.chance(0.3);
     const since = random.chance(0.2) ? 0 : undefined;
     await sweepOnce(world, ports, { collect, since, youngSeconds: random.pick([0, 60]) });
@@ -60,7 +60,7 @@ export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline
 /** DynamoDB's own deletions: right when the time has come, or hours later, of all that is due or of some. */
 export async function liveTtl(world: World, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
-  while (!pipeline.settling) {
+  while (!pipeline.draining) {
     await scheduler.sleep(random.chance(0.2) ? random.integer(1, 30_000) : random.integer(1, 40) * MINUTE);
     world.fireTtl(random.pick([0.1, 0.5, 1]));
   }
@@ -84,11 +84,11 @@ export async function livePerson(
   { pipeline, plan }: { readonly pipeline: Pipeline; readonly plan: PersonPlan },
 ): Promise<void> {
   const { random, scheduler } = world;
-  while (!pipeline.settling || plan.unrestored !== undefined) {
+  while (!pipeline.draining || plan.unrestored !== undefined) {
     await scheduler.sleep(plan.unrestored === undefined ? random.integer(2, 40) * MINUTE : random.integer(1, 60_000));
     try {
       if (plan.unrestored !== undefined) await restore(world, ports, { plan, place: plan.unrestored });
-      else if (!pipeline.settling) await actByHand(world, ports, plan);
+      else if (!pipeline.draining) await actByHand(world, ports, plan);
     } catch (error) {
       // What somebody else is doing to the segment at this moment, or has done, is no fault.
       if (!isInjected(error) && !(error instanceof SegmentStateError)) throw error;
