@@ -27,24 +27,27 @@ const mathSchema = z.object({
   ),
 });
 
-/** What was reported to CloudWatch. */
+/** The values that a deployment has reported to CloudWatch. */
 class ReportedMetrics {
-  /** Per metric and minute. */
+  /** The values of each metric by minute. */
   readonly #minutes = new Map<string, Map<number, number[]>>();
 
   /**
-   * @param of the value of the metric's one dimension
+   * @param dimension the value of the metric's only dimension
    * @param at seconds
    */
-  report(namespace: string, name: string, of: string, at: number, value: number): void {
-    const key = JSON.stringify([namespace, name, of]);
+  report(namespace: string, name: string, dimension: string, at: number, value: number): void {
+    const key = JSON.stringify([namespace, name, dimension]);
     const minutes = this.#minutes.get(key) ?? new Map<number, number[]>();
     this.#minutes.set(key, minutes);
     const minute = Math.floor(at / MINUTE);
     minutes.set(minute, [...(minutes.get(minute) ?? []), value]);
   }
 
-  /** One statistic of a metric over a time; NaN if nothing was reported then. Both ends are whole minutes, in seconds. */
+  /**
+   * Computes one statistic of a metric over a period; NaN if the period has no values. Both ends
+   * are whole minutes, in seconds.
+   */
   reader(metric: z.infer<typeof metricSchema>, stat: z.infer<typeof statSchema>): (from: number, to: number) => number {
     const minutes = this.#minutes.get(
       JSON.stringify([metric.Namespace, metric.MetricName, metric.Dimensions[0].Value]),
@@ -60,10 +63,10 @@ class ReportedMetrics {
 }
 
 /**
- * When an alarm is in the state ALARM, evaluated as CloudWatch documents it: M of N datapoints, missing data, metric math.
+ * Evaluates an alarm as CloudWatch documents it: M of N datapoints, missing data, metric math.
  * Source: Amazon CloudWatch User Guide, "Alarm evaluation" and "Using metric math".
- * @param times when it is evaluated, in seconds, ascending
- * @returns those times at which it is in ALARM
+ * @param times the times of evaluation, in seconds, ascending
+ * @returns the times at which the alarm is in the state ALARM
  */
 function alarmTimes({ properties }: Resource, metrics: ReportedMetrics, times: readonly number[]): number[] {
   const settings = settingsSchema.parse(properties);
@@ -96,8 +99,8 @@ function mathOf(properties: unknown, metrics: ReportedMetrics): Watched {
   const [{ Expression }, ...watched] = mathSchema.parse(properties).Metrics;
   const periods = new Set(watched.map(({ MetricStat }) => MetricStat.Period));
   const [period] = periods;
-  if (periods.size !== 1 || period === undefined) throw new Error('the metrics have not one period');
-  // These expressions mean in JavaScript what they mean in metric math, with NaN for what is missing.
+  if (periods.size !== 1 || period === undefined) throw new Error('the metrics have different periods');
+  // JavaScript evaluates these expressions as metric math does, with NaN for missing values.
   const evaluate = compileFunction(`return ${Expression}`, ['FILL', ...watched.map(({ Id }) => Id)]);
   const readers = watched.map(({ MetricStat }) => metrics.reader(MetricStat.Metric, MetricStat.Stat));
   return { period, valueAt: (from, to) => Number(evaluate(fill, ...readers.map((read) => read(from, to)))) };
@@ -109,11 +112,11 @@ function fill(value: number, missing: number): number {
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;
-/** When the stack was deployed. Nothing was reported before. */
+/** The time of the deployment. No metric has values before it. */
 const DEPLOYED = 10 * DAY;
 const END = DEPLOYED + 5 * DAY;
 
-/** Seconds between two sweeps: as often as anybody wants them, the default, and as rarely as they may come. */
+/** Seconds between two sweeps: a short interval, the default, and the longest one. */
 const SCHEDULES = [15 * MINUTE, HOUR, DAY];
 
 let stack: Stack;
@@ -132,13 +135,13 @@ interface Sweep {
   readonly failed?: number;
   readonly stopped?: number;
   readonly missed?: number;
-  /** Seconds. */
+  /** The age of the oldest Snapshot entry without a snapshot, in seconds. */
   readonly oldest?: number;
-  /** The sweep does not come to its end. */
+  /** The sweep fails before its end. */
   readonly breaks?: boolean;
 }
 
-/** What a deployment reports. */
+/** A deployment with the metrics that it reports. */
 class Deployment {
   readonly metrics = new ReportedMetrics();
 
@@ -163,9 +166,9 @@ class Deployment {
     }
   }
 
-  /** @param every seconds */
+  /** @param every seconds between two sweeps */
   sweeps(every: number, found: (at: number) => Sweep | undefined = () => ({})): void {
-    // The first one comes as late as it may.
+    // The first sweep comes as late as its schedule allows.
     for (let at = DEPLOYED + every - MINUTE; at < END; at += every) {
       const each = found(at);
       if (each !== undefined) this.sweep(at, each);
@@ -177,7 +180,7 @@ class Deployment {
     this.metrics.report('AWS/Lambda', 'Errors', stack.ref(id), at, errors);
   }
 
-  /** When an alarm is in ALARM, looked at once an hour. */
+  /** Evaluates an alarm each hour. @returns the times at which it is in ALARM */
   alarms(id: string): number[] {
     const times = Array.from({ length: (END - DEPLOYED) / HOUR }, (_, i) => DEPLOYED + (i + 1) * HOUR);
     return alarmTimes(alarm(id), this.metrics, times);
@@ -191,7 +194,7 @@ function alarm(id: string): Resource {
 }
 
 describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
-  test.each([true, false])('no alarm goes off while all is well, whether entries come (%s) or not', (busy) => {
+  test.each([true, false])('no alarm goes off in a healthy deployment (with entries: %s)', (busy) => {
     const deployment = new Deployment();
     deployment.sweeps(every);
     for (let at = DEPLOYED; busy && at < END; at += HOUR) deployment.invoke('StreamFunction', at);
@@ -203,7 +206,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     ['SweepFailuresAlarm', { failed: 1 }],
     ['SweepErrorsAlarm', { breaks: true }],
     ['UnsnapshottedAlarm', { oldest: 7 * HOUR }],
-  ])('%s holds from the sweep that sees trouble to the one that sees none', (id, trouble) => {
+  ])('%s lasts from the first sweep that finds trouble to the first that finds none', (id, trouble) => {
     const deployment = new Deployment();
     const [begin, end] = [DEPLOYED + DAY, DEPLOYED + 3 * DAY];
     const seen: number[] = [];
@@ -217,13 +220,13 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     const [from = 0, to = 0] = [times[0], times.at(-1)];
     expect(from).toBeGreaterThan(first);
     expect(from).toBeLessThanOrEqual(first + HOUR);
-    // An hour, since the last sweep that saw trouble and the first that saw none may fall into one period.
+    // One more hour: the last sweep with trouble and the first without may fall into one period.
     expect(to).toBeGreaterThan(last);
     expect(to).toBeLessThanOrEqual(last + every + HOUR);
     expect(times, 'without a gap').toHaveLength((to - from) / HOUR + 1);
   });
 
-  test('SweepMissing goes off within 28 hours of the last sweep, and is over with the next one', () => {
+  test('SweepMissing goes off within 28 hours of the last sweep and ends with the next sweep', () => {
     const deployment = new Deployment();
     const [last, next] = [DEPLOYED + DAY, DEPLOYED + 4 * DAY];
     deployment.sweeps(every, (at) => (at <= last || at > next ? {} : undefined));
@@ -245,7 +248,7 @@ test.each([
   expect(first).toBeLessThanOrEqual(DEPLOYED + 28 * HOUR);
 });
 
-test.each(SCHEDULES)('StreamSilent sees a disabled trigger, by what sweeps find every %i seconds', (every) => {
+test.each(SCHEDULES)('StreamSilent detects a disabled trigger with a sweep every %i seconds', (every) => {
   const deployment = new Deployment();
   const disabled = DEPLOYED + DAY;
   for (let at = DEPLOYED; at < disabled; at += HOUR) deployment.invoke('StreamFunction', at);
@@ -255,14 +258,14 @@ test.each(SCHEDULES)('StreamSilent sees a disabled trigger, by what sweeps find 
   expect(first).toBeLessThanOrEqual(disabled + 2 * DAY);
 });
 
-test('StreamSilent does not go off while the stream function is called, whatever else delays snapshots', () => {
+test('StreamSilent does not go off for late snapshots if the stream function is invoked', () => {
   const deployment = new Deployment();
   for (let at = DEPLOYED; at < END; at += 12 * HOUR) deployment.invoke('StreamFunction', at);
   deployment.sweeps(HOUR, () => ({ missed: 3 }));
   expect(deployment.alarms('StreamSilentAlarm')).toEqual([]);
 });
 
-test('Throttles sees every function', () => {
+test('Throttles watches every function', () => {
   for (const id of deployedFunctions(stack).keys()) {
     const deployment = new Deployment();
     for (let at = DEPLOYED; at < END; at += MINUTE) {
@@ -272,7 +275,7 @@ test('Throttles sees every function', () => {
   }
 });
 
-test('no alarm looks at more than a day, or at more than a week in periods of an hour', () => {
+test('no alarm evaluates more than a day, or more than a week with periods of an hour', () => {
   for (const { id, properties } of monitoring.ofType('AWS::CloudWatch::Alarm')) {
     const periods = [...JSON.stringify(properties).matchAll(/"Period":(\d+)/g)].map(([, seconds]) => Number(seconds));
     for (const period of periods) {

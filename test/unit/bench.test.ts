@@ -12,27 +12,27 @@ const result = (phase: string, system: string, figures: Partial<Result> = {}): R
 };
 
 describe('median', () => {
-  test('is the middle number in any order', () => {
+  test('it is the middle number in any order', () => {
     expect(median([30, 1, 200, 4, 5])).toBe(5);
   });
 
-  test('is the mean of the two middle numbers for an even count', () => {
+  test('it is the mean of the two middle numbers of an even count', () => {
     expect(median([4, 1, 2, 100])).toBe(3);
   });
 
-  test('refuses an empty list', () => {
+  test('it refuses an empty list', () => {
     expect(() => median([])).toThrow(RangeError);
   });
 });
 
 describe('permutation', () => {
-  test.each([1, 2, 7, 100, 1000, 4097])('has each of %i numbers once', (size) => {
+  test.each([1, 2, 7, 100, 1000, 4097])('it has each of %i numbers once', (size) => {
     const place = permutation(size, 5);
     const places = Array.from({ length: size }, (_, i) => place(i));
     expect(places.toSorted((a, b) => a - b)).toEqual(Array.from({ length: size }, (_, i) => i));
   });
 
-  test('separates most neighbours', () => {
+  test('it separates most neighbours', () => {
     const place = permutation(10_000, 5);
     const kept = Array.from({ length: 9_999 }, (_, i) => place(i + 1) - place(i)).filter((step) => step === 1);
     expect(kept.length).toBeLessThan(10);
@@ -43,18 +43,18 @@ describe('the workload', () => {
   const workload = new Workload(200);
   const cells = (order: 'rows' | 'shuffled') => [...workload.pages(order)].flat().map(({ body: [cell] }) => cell);
 
-  test('is the same in every run', () => {
+  test('it is the same in every run', () => {
     expect(cells('rows')).toEqual([...new Workload(200).pages('rows')].flat().map(({ body: [cell] }) => cell));
     expect(workload.edits('scattered', 50, 3)).toEqual(new Workload(200).edits('scattered', 50, 3));
   });
 
-  test('has the same cells in every order', () => {
+  test('it has the same cells in every order', () => {
     const sorted = cells('shuffled').toSorted(([a, b], [c, d]) => a - c || b - d);
     expect(sorted).toEqual(cells('rows'));
     expect(cells('shuffled')).not.toEqual(cells('rows'));
   });
 
-  test('consists of numbers below 1,000, random strings and repeated words', () => {
+  test('it consists of numbers below 1,000, random strings and repeated words', () => {
     const values = cells('rows').map(([, , value]) => value);
     const numbers = values.filter((value) => typeof value === 'number');
     const strings = values.filter((value) => typeof value === 'string');
@@ -65,13 +65,13 @@ describe('the workload', () => {
     expect(repeated / values.length).toBeCloseTo(0.2 - 1000 / values.length, 1);
   });
 
-  test('numbers its entries without a gap, cells before edits', () => {
+  test('it numbers its entries without a gap, cells before edits', () => {
     const entries = [...workload.pages('shuffled')].flat().concat(workload.edits('clustered', 30, 0));
     const numbers = entries.concat(workload.edits('clustered', 30, 1)).map(({ position }) => position.entry);
     expect(numbers).toEqual(Array.from({ length: 200 * COLUMNS + 60 }, (_, i) => i + 1));
   });
 
-  test('has clustered edits within 100 rows, and scattered edits in more', () => {
+  test('clustered edits stay within 100 rows, and scattered edits do not', () => {
     const spread = (edits: ReturnType<Workload['edits']>): number => {
       const rows = edits.map(({ body: [[row]] }) => row);
       return Math.max(...rows) - Math.min(...rows);
@@ -80,7 +80,7 @@ describe('the workload', () => {
     expect(spread(workload.edits('scattered', 500))).toBeGreaterThan(150);
   });
 
-  test('has the newest value of each cell in a view after edits', () => {
+  test('a view after edits has the newest value of each cell', () => {
     const view = workload.view();
     const edits = workload.edits('clustered', 20_000);
     const shown = workload.viewed(view, edits);
@@ -91,7 +91,7 @@ describe('the workload', () => {
 });
 
 describe('results', () => {
-  test('are medians for each phase and system', () => {
+  test('they are medians of each phase and system', () => {
     const runs = [3, 1, 2].flatMap((seconds) => [
       result('full', 'a', { seconds }),
       result('full', 'b', { bytes: seconds }),
@@ -99,7 +99,7 @@ describe('results', () => {
     expect(medians(runs)).toEqual([result('full', 'a', { seconds: 2 }), result('full', 'b', { bytes: 2 })]);
   });
 
-  test('are shown with the bounds that are met and not met', () => {
+  test('the report shows each bound as met or not met', () => {
     const full = [
       result('full', 'logfold', { seconds: 1.5, bytes: 5_000_000 }),
       result('full', 'sqlite', { seconds: 1, bytes: 18_000_000 }),
@@ -111,7 +111,7 @@ describe('results', () => {
     expect(text).not.toContain('edit-100');
   });
 
-  test('measure every bound if all phases have run', () => {
+  test('every bound has a measurement if all phases have run', () => {
     const all = PHASES.flatMap(({ name }) => ['logfold', 'sqlite', 'all-leaves'].map((system) => result(name, system)));
     expect(BOUNDS.filter((bound) => bound.measure(new Results(all)) === undefined)).toEqual([]);
     expect(BOUNDS.filter((bound) => bound.measure(new Results([])) !== undefined)).toEqual([]);

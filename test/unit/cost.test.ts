@@ -48,24 +48,24 @@ function workOf(work: Partial<Work>): Work {
   return { ...NO_WORK, ...work };
 }
 
-describe('a read costs', () => {
+describe('the cost of a read', () => {
   test.each([
     [0, 1],
     [1, 1],
     [4096, 1],
     [4097, 2],
     [40_960, 10],
-  ])('for %i bytes %i units, or half of that if eventually consistent', (bytes, units) => {
+  ])('a consistent read of %i bytes costs %i units, an eventually consistent one half', (bytes, units) => {
     expect(readUnits(bytes, CONSISTENT)).toBe(units);
     expect(readUnits(bytes, EVENTUAL)).toBe(units / 2);
   });
 
-  test('half a unit per 4 KB in a scan, and at least half a unit per request', () => {
+  test('a scan costs half a unit per 4 KB, and at least half a unit per request', () => {
     expect(scanUnits(0, 8)).toBe(4);
     expect(scanUnits(4096 * 100, 8)).toBe(50);
   });
 
-  test('units by pages of a mebibyte', () => {
+  test('each page of 1 MiB is rounded up', () => {
     const items = Array.from({ length: 11 }, () => itemOf(100_000));
     expect(pagesOf(items).map(({ items: page, bytes }) => [page.length, bytes])).toEqual([
       [10, 1_000_000],
@@ -75,7 +75,7 @@ describe('a read costs', () => {
   });
 });
 
-describe('a write costs', () => {
+describe('the cost of a write', () => {
   test.each([
     [undefined, 1024, 1],
     [undefined, 1025, 2],
@@ -83,21 +83,21 @@ describe('a write costs', () => {
     [500, 3000, 3],
     [2048, undefined, 2],
     [undefined, undefined, 1],
-  ])('from %s to %s bytes %i units', (before, after, units) => {
+  ])('a write from %s to %s bytes costs %i units', (before, after, units) => {
     const item = (bytes: number | undefined) => (bytes === undefined ? undefined : itemOf(bytes));
     expect(changeUnits(item(before), item(after))).toBe(units);
   });
 
-  test('twice as much in a transaction', () => {
+  test('a write in a transaction costs twice as much', () => {
     expect(transactionUnits([1, 3])).toBe(8);
   });
 });
 
-test('each stored item has a hundred bytes more', () => {
+test('storage adds 100 bytes to each item', () => {
   expect(storedBytes([itemOf(400), itemOf(1000)])).toBe(1600);
 });
 
-test('entries have the size of the model, or are a few bytes smaller', () => {
+test('an entry is at most a few bytes smaller than in the model', () => {
   for (const entryBytes of [150, 500, 3000]) {
     const edits = new Edits({ rows: 2000, entryBytes });
     edits.nextDay();
@@ -111,7 +111,7 @@ test('entries have the size of the model, or are a few bytes smaller', () => {
   }
 });
 
-test('a deployment has the work of the empty deployment and the share of each log', () => {
+test('the work of a deployment is the idle work plus the share of each log', () => {
   const empty = monthOf({ sweep: workOf({ invocations: 720, lists: 1440 }) });
   const active = monthOf(
     { sweep: workOf({ invocations: 720, lists: 1440, requests: 700 }), snapshot: workOf({ invocations: 30 }) },
@@ -134,7 +134,7 @@ test('a deployment has the work of the empty deployment and the share of each lo
 });
 
 describe('a bill', () => {
-  test('contains the price of a million for a million requests of each kind', () => {
+  test('it charges the price of a million for a million requests of each kind', () => {
     const million = workOf({ writeUnits: 1e6, readUnits: 1e6, puts: 1e6, gets: 1e6, lists: 1e6, queueRequests: 1e6 });
     const bill = billOf(monthOf({ snapshot: million }), 0);
     expect(bill).toMatchObject({ writes: 0.625, reads: 0.125, s3: 10.4, sqs: 0.5, lambda: 0, storage: 0 });
@@ -143,12 +143,12 @@ describe('a bill', () => {
     expect([appending, total]).toEqual([0.625 + 0.125 + 10.4 + 0.5, 0]);
   });
 
-  test('contains the storage of tables and bucket', () => {
+  test('it contains the storage of tables and bucket', () => {
     expect(billOf(monthOf({}, { tableBytes: 1e9 }), 5)).toMatchObject({ storage: 0.25, total: 0.25 });
     expect(billOf(monthOf({}, { bucketBytes: 1e9 }), 5)).toMatchObject({ storage: 0.023, total: 0.023 });
   });
 
-  test('contains invocations, and seconds by the memory of the function', () => {
+  test('it contains invocations and the gigabyte-seconds of each function', () => {
     const work = workOf({ invocations: 1e6, milliseconds: 1e6 * 1024 });
     const { invocations, gigabyteSeconds } = PRICES.lambda.perMillion;
     const lambda = (megabytes: number): number => invocations + (gigabyteSeconds * 1000 * megabytes) / 1e6;
@@ -156,7 +156,7 @@ describe('a bill', () => {
     expect(billOf(monthOf({ snapshot: work }), 5).lambda).toBeCloseTo(lambda(MEMORY_MB.jobs), 10);
   });
 
-  test('contains the waits of functions for requests or for the rate limiter', () => {
+  test('it contains the time that functions wait for requests or for the rate limiter', () => {
     const seconds = (work: Partial<Month['work']>): number => {
       const { gigabyteSeconds } = PRICES.lambda.perMillion;
       return (billOf(monthOf(work), 5).lambda * 1e6) / gigabyteSeconds / (MEMORY_MB.jobs / 1024);
@@ -167,7 +167,7 @@ describe('a bill', () => {
     expect(seconds({ expire: workOf({ requests: 160, writeUnits: 160 }) })).toBeCloseTo(1.6, 10);
   });
 
-  test('contains a request for each thousand listed keys of all logs', () => {
+  test('it contains one request per thousand listed keys of all logs', () => {
     expect(billOf(monthOf({ sweep: workOf({ listedKeys: 1e6 }) }), 0).s3).toBeCloseTo(1000 * 5e-6, 10);
   });
 });
@@ -182,7 +182,7 @@ test('the model has the memory sizes of the template', () => {
   expect(stack.parameters.ExpireWriteUnits).toBe(String(EXPIRE_WRITE_UNITS));
 });
 
-test('the program takes options, and prints one JSON document', async () => {
+test('the program accepts options and prints one JSON document', async () => {
   const program = fileURLToPath(new URL('../../bench/cost.ts', import.meta.url));
   const options =
     '--json --entries-a-day 3 --snapshot-every 2 --age-days 1 --keep-days 1 --sweep-hours 12 --active 100';
@@ -190,7 +190,7 @@ test('the program takes options, and prints one JSON document', async () => {
   const { stdout } = await promisify(execFile)(process.execPath, flags);
   const { months, costs, model } = JSON.parse(stdout);
   expect(model).toMatchObject({ entriesADay: 3, policy: { keepDays: 1 } });
-  // 93 entries in all, 90 of them in the month: and so are 45 of the snapshots.
+  // The log has 93 entries. 90 entries and 45 snapshots fall into the month.
   expect(months.active.work.snapshot.invocations).toBe(45);
   expect(months.empty.work.sweep.invocations).toBe(60);
   expect(costs.map(({ logs }: { logs: number }) => logs)).toEqual([1_000, 100_000, 1_000_000]);

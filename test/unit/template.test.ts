@@ -34,8 +34,8 @@ const EVERYTHING = {
   AlarmTopicArn: TOPIC,
 };
 
-/** Read by the runtime, or by what the handlers are instrumented with, from the process itself. */
-const OF_THE_RUNTIME = ['NODE_OPTIONS', 'POWERTOOLS_METRICS_NAMESPACE', 'POWERTOOLS_SERVICE_NAME'];
+/** Variables that the runtime and the Powertools libraries read from the process. */
+const RUNTIME_VARIABLES = ['NODE_OPTIONS', 'POWERTOOLS_METRICS_NAMESPACE', 'POWERTOOLS_SERVICE_NAME'];
 
 let template: Template;
 let own: Stack;
@@ -62,7 +62,7 @@ function resourceOf(stack: Stack, id: string): Resource {
   return found;
 }
 
-/** The schema by which a handler reads its environment, as its source says. */
+/** Finds the schema of a handler's environment in the handler's source. */
 function schemaOf(of: DeployedFunction) {
   const handler = (file: string): string => readFileSync(join(ROOT, 'handlers', file), 'utf8');
   const entry = handler(of.handler.replace(/\.handler$/, '.ts'));
@@ -78,7 +78,8 @@ function schemaOf(of: DeployedFunction) {
     ['replayEnvironment', replayEnvironment],
   ]);
   const schema = schemas.get(name);
-  if (schema === undefined) throw new Error(`${of.id} reads its environment in a way that is not known here`);
+  if (schema === undefined)
+    throw new Error(`${of.id} reads its environment with an unknown schema: add the schema to this test`);
   return schema;
 }
 
@@ -89,7 +90,7 @@ test('each template is small enough for a request to CloudFormation', () => {
 });
 
 describe('parameters', () => {
-  test('are each used, explained, and in one group', () => {
+  test('each parameter is used, has a description and is in one group', () => {
     const { Parameters: _, Metadata: metadata, ...rest } = template.document;
     const text = JSON.stringify(rest);
     const groups = JSON.stringify(metadata);
@@ -100,7 +101,7 @@ describe('parameters', () => {
     }
   });
 
-  test('are all bounded: by values, by a pattern, or by numbers', () => {
+  test('each parameter is limited to values, a pattern or a range', () => {
     for (const [name, parameter] of template.parameters) {
       const { Type, AllowedValues, AllowedPattern, MinValue, MaxValue } = parameter;
       const bounded = AllowedValues ?? (Type === 'Number' ? MinValue !== undefined && MaxValue : AllowedPattern);
@@ -108,7 +109,7 @@ describe('parameters', () => {
     }
   });
 
-  test('have the defaults of the retention policy', () => {
+  test('the defaults are those of the retention policy', () => {
     const settings = environment.workEnvironment.parse(functionOf(own, 'SweepFunction').environment);
     expect(environment.policyOf(settings)).toEqual(DEFAULT_POLICY);
   });
@@ -134,7 +135,7 @@ describe('parameters', () => {
     ['LogRetentionDays', '2'],
     ['ReducerLayerArn', 'arn:aws:lambda:us-east-1:123456789012:layer:reducer'],
     ['AlarmTopicArn', 'me@example.com'],
-  ])('refuse nonsense: %s = %j', (name, value) => {
+  ])('an invalid value is refused: %s = %j', (name, value) => {
     expect(() => template.expand({ parameters: { ...EXISTING, [name]: value } })).toThrow(`parameter ${name}:`);
   });
 
@@ -149,7 +150,7 @@ describe('parameters', () => {
     [{ Archive: 'false', Expire: 'delete', KeepDays: '0' }, 'would expire without an archive'],
     [{ Archive: 'false', Expire: 'ttl', KeepDays: '0' }, 'would expire without an archive'],
     [{ AlarmTopicArn: TOPIC, Monitoring: 'false' }, 'Monitoring must be true'],
-  ])('that contradict each other fail before anything is made: %j', (parameters, reason) => {
+  ])('contradictory parameters fail before any resource is created: %j', (parameters, reason) => {
     expect(() => template.expand({ parameters })).toThrow(reason);
   });
 
@@ -158,17 +159,17 @@ describe('parameters', () => {
     { Archive: 'false', Expire: 'never', KeepDays: '0' },
     { Archive: 'true', Expire: 'delete', KeepDays: '0' },
     EXISTING,
-  ])('that fit together are taken: %j', (parameters) => {
+  ])('compatible parameters are accepted: %j', (parameters) => {
     expect(() => template.expand({ parameters })).not.toThrow();
   });
 
-  test('that nobody knows are an error', () => {
+  test('an unknown parameter is an error', () => {
     expect(() => template.expand({ parameters: { KeepDay: '1' } })).toThrow('no parameter KeepDay');
   });
 });
 
 describe('the environments of samconfig.toml', () => {
-  /** The lines of each section, by its name as `dev.deploy.parameters`. A setting may have several lines. */
+  /** The lines of each section, by its name, such as `dev.deploy.parameters`. */
   function samSections(): ReadonlyMap<string, string> {
     const text = readFileSync(join(ROOT, 'samconfig.toml'), 'utf8').replaceAll(/^#.*\n/gm, '');
     const [, ...sections] = text.split(/^\[(?=[\w.]+\]$)/m);
@@ -180,23 +181,23 @@ describe('the environments of samconfig.toml', () => {
     return env === undefined ? [] : [{ env, section }];
   });
 
-  test('are those that the documents name', () => {
+  test('they are the ones that the documents name', () => {
     const documents = ['README.md', 'docs/operations.md'].map((file) => readFileSync(join(ROOT, file), 'utf8')).join();
     const named = [...documents.matchAll(/--config-env (\w+)/g)].map(([, env]) => env);
     expect(deployments.map(({ env }) => env).sort()).toEqual([...new Set(named)].sort());
   });
 
-  test('all deploy the code that `npm run build` makes', () => {
+  test('each deploys the code that `npm run build` writes', () => {
     expect([...samSections().keys()].filter((name) => name.includes('.build.'))).toEqual([]);
     for (const { env, section } of deployments) {
-      // Without a name, `sam deploy` takes what `sam build` left.
+      // Without this name, `sam deploy` uses the output of an earlier `sam build`.
       expect(section, env).toContain('\ntemplate_file = "template.yaml"\n');
       expect(section, env).toContain('\nresolve_s3 = true\n');
       expect(section, env).toContain('\ncapabilities = "CAPABILITY_IAM"\n');
     }
   });
 
-  test('give parameters that the template takes', () => {
+  test('each passes parameters that the template accepts', () => {
     for (const { env, section } of deployments) {
       const overrides = /parameter_overrides = \[([^\]]*)\]/.exec(section)?.[1] ?? '';
       const parameters = Object.fromEntries(
@@ -212,18 +213,18 @@ describe('environment variables', () => {
   test('every function has the variables that its handler reads', () => {
     for (const each of deployedFunctions(own).values()) {
       const read = Object.keys(schemaOf(each).shape);
-      expect(Object.keys(each.environment), each.id).toEqual(expect.arrayContaining([...read, ...OF_THE_RUNTIME]));
+      expect(Object.keys(each.environment), each.id).toEqual(expect.arrayContaining([...read, ...RUNTIME_VARIABLES]));
     }
   });
 
-  test('no variable is there that no handler reads', () => {
+  test('at least one handler reads each variable', () => {
     const functions = [...deployedFunctions(own).values()];
     const set = new Set(functions.flatMap((each) => Object.keys(each.environment)));
     const read = new Set(functions.flatMap((each) => Object.keys(schemaOf(each).shape)));
-    expect([...set].sort()).toEqual([...read, ...OF_THE_RUNTIME].sort());
+    expect([...set].sort()).toEqual([...read, ...RUNTIME_VARIABLES].sort());
   });
 
-  test('are taken by the handlers at every bound that the template sets, and all its choices', () => {
+  test('handlers accept every limit and every choice that the template allows', () => {
     for (const [name, { MinValue, MaxValue, AllowedValues = [], Default = '' }] of template.parameters) {
       for (const value of [Default, ...AllowedValues, MinValue, MaxValue].filter((each) => each !== undefined)) {
         const stack = template.expand({ parameters: { [name]: String(value) } });
@@ -239,7 +240,7 @@ describe('environment variables', () => {
     }
   });
 
-  test('name the tables, bucket and queues of this stack, or those that were given', () => {
+  test('variables name the tables, bucket and queues of the stack, or the given ones', () => {
     expect(functionOf(own, 'MaintainFunction').environment).toMatchObject({
       ENTRY_TABLE: own.ref('EntryTable'),
       ENTRY_TABLE_STREAM_ARN: own.attribute('EntryTable', 'StreamArn'),
@@ -259,7 +260,7 @@ describe('environment variables', () => {
     expect(functionOf(local, 'StreamFunction').environment.SNAPSHOT_QUEUE_URL).toBe('http://127.0.0.1:1/0/jobs.fifo');
   });
 
-  test('name the reducer of a layer, and the layer is there for those that fold', () => {
+  test('each function that folds gets the layer with the reducer and its module path', () => {
     const stack = template.expand({ parameters: { ReducerLayerArn: LAYER } });
     for (const each of deployedFunctions(stack).values()) {
       const folds = each.id !== 'StreamFunction';
@@ -271,7 +272,7 @@ describe('environment variables', () => {
 });
 
 describe('functions', () => {
-  test('run on Node 24 and arm64, with traces and logs that end some day', () => {
+  test('each runs on Node 24 and arm64, with traces and with logs that expire', () => {
     const functions = [...deployedFunctions(own).values()];
     expect(functions.map(({ id }) => id)).toEqual(
       ['Stream', 'Snapshot', 'Maintain', 'Sweep', 'Replay'].map((name) => `${name}Function`),
@@ -285,14 +286,14 @@ describe('functions', () => {
     }
   });
 
-  test('have the code that `npm run build` makes, and nothing else', () => {
+  test('each has only the code that `npm run build` writes', () => {
     const functions = [...deployedFunctions(own).values()];
     expect(functions.map(({ code, handler }) => [code, handler])).toEqual(
       FUNCTIONS.map((name) => [`build/${name}`, `${name}.handler`]),
     );
   });
 
-  test('that work on jobs get one at a time, and no more at once than asked for', () => {
+  test('each invocation of a worker gets one job, and the parameters limit its concurrency', () => {
     const stack = template.expand({ parameters: { SnapshotConcurrency: '7', MaintenanceConcurrency: '3' } });
     const common = { batchSize: 1, responseTypes: ['ReportBatchItemFailures'] };
     expect(functionOf(stack, 'SnapshotFunction').queues).toEqual([
@@ -313,7 +314,7 @@ describe('functions', () => {
     ]);
   });
 
-  test('may send to the queue that invokes them more often than Lambda would let them, and no others may', () => {
+  test('only functions that send to their own queue turn off recursive loop detection', () => {
     const feedThemselves = [...deployedFunctions(own).values()].filter(({ queues, statements }) =>
       queues.some(({ queueArn }) => allows(statements, 'sqs:SendMessage', queueArn)),
     );
@@ -322,7 +323,7 @@ describe('functions', () => {
     expect(allowed.map(({ id }) => id)).toContain('SnapshotFunction');
   });
 
-  test('that sweep are invoked on a schedule of that stack alone, at some time within a window', () => {
+  test('the schedule of the stack invokes the sweep function within a window', () => {
     const stack = template.expand({ parameters: { SweepSchedule: 'rate(2 hours)' } });
     expect(functionOf(stack, 'SweepFunction').schedules).toEqual([
       { id: 'SweepFunctionSchedule', expression: 'rate(2 hours)', windowMinutes: 15, input: {} },
@@ -331,7 +332,7 @@ describe('functions', () => {
 });
 
 describe('the stream', () => {
-  test('is read from its beginning, and what cannot be routed is given up in the end', () => {
+  test('it is read from its beginning, and retries of a record are limited', () => {
     for (const stack of [own, existing]) {
       const streamArn = stack === own ? own.attribute('EntryTable', 'StreamArn') : EXISTING.EntryTableStreamArn;
       expect(functionOf(stack, 'StreamFunction').streams).toMatchObject([
@@ -345,13 +346,13 @@ describe('the stream', () => {
       ]);
       const [source] = functionOf(stack, 'StreamFunction').streams;
       expect(source?.maximumRetryAttempts).toBeGreaterThan(0);
-      // As long as DynamoDB keeps a record: none is given up for its age alone that could still be routed.
+      // DynamoDB keeps a record for 24 hours. A shorter limit would give up routable records.
       expect(source?.maximumRecordAgeSeconds).toBe(24 * 3600);
     }
   });
 
   test.each([['Snapshot', 'End Segment'], ['Mark: "no"', 'Ende'].map((type) => type.replaceAll('"', "'"))])(
-    'lets through insertions of %s and %s entries, and nothing else',
+    'it passes only insertions of %s and %s entries',
     (snapshot, end) => {
       const stack = template.expand({ parameters: { SnapshotType: snapshot, EndSegmentType: end } });
       const [source] = functionOf(stack, 'StreamFunction').streams;
@@ -372,7 +373,7 @@ describe('the stream', () => {
 });
 
 describe('queues', () => {
-  test('keep the order of a log, give nothing out twice, and keep what failed for two weeks', () => {
+  test('each keeps the order of a log, hides received jobs and keeps dead letters for two weeks', () => {
     const pairs = { SnapshotJobs: 'SnapshotFunction', MaintenanceJobs: 'MaintainFunction' };
     for (const [id, consumer] of Object.entries(pairs)) {
       const { properties } = resourceOf(own, id);
@@ -394,8 +395,8 @@ describe('queues', () => {
   });
 });
 
-describe('tables of its own', () => {
-  test('are as the local ones are, can be brought back, and are not deleted with the stack', () => {
+describe('tables of the stack', () => {
+  test('they equal the local tables, have backups and outlive the stack', () => {
     for (const id of ['EntryTable', 'SegmentTable']) {
       const table = resourceOf(own, id);
       expect(table).toMatchObject({ deletionPolicy: 'Retain', updateReplacePolicy: 'Retain' });
@@ -423,7 +424,7 @@ describe('tables of its own', () => {
     expect(resourceOf(own, 'SegmentTable').properties.StreamSpecification).toBeUndefined();
   });
 
-  test('are not made where there are some', () => {
+  test('the stack creates no tables if existing tables are given', () => {
     expect(existing.ofType('AWS::DynamoDB::Table')).toEqual([]);
     expect(existing.outputs).toMatchObject({ EntryTableName: 'orders-entries', SegmentTableName: 'orders-segments' });
     expect(own.outputs).toMatchObject({ EntryTableName: own.ref('EntryTable'), BucketName: own.ref('Bucket') });
@@ -431,7 +432,7 @@ describe('tables of its own', () => {
 });
 
 describe('buckets', () => {
-  test('are private, encrypted, and stay when the stack is deleted', () => {
+  test('they are private and encrypted, and outlive the stack', () => {
     for (const id of ['Bucket', 'LostRecords']) {
       const bucket = resourceOf(own, id);
       expect(bucket).toMatchObject({ deletionPolicy: 'RetainExceptOnCreate', updateReplacePolicy: 'Retain' });
@@ -474,7 +475,7 @@ describe('buckets', () => {
     }
   });
 
-  test('keep versions for a while, give up uploads, and move what is large to storage that is read at once', () => {
+  test('the bucket expires old versions, aborts uploads and uses cold storage without retrieval delay', () => {
     const rulesOf = (stack: Stack) => resourceOf(stack, 'Bucket').properties.LifecycleConfiguration;
     expect(resourceOf(own, 'Bucket').properties.VersioningConfiguration).toEqual({ Status: 'Enabled' });
     const [uploads, versions, cold] = [
@@ -485,25 +486,25 @@ describe('buckets', () => {
     expect(rulesOf(own)).toMatchObject({ Rules: [uploads, versions, cold] });
     const standard = template.expand({ parameters: { ColdStorageClass: 'STANDARD' } });
     expect(rulesOf(standard)).toMatchObject({ Rules: [uploads, versions] });
-    // Nothing that is current ever expires.
+    // A current version never expires.
     expect(JSON.stringify(rulesOf(own))).not.toMatch(/"Expiration/);
   });
 
-  test('of somebody else are left alone', () => {
+  test('the stack does not change a given bucket', () => {
     expect(existing.ofType('AWS::S3::Bucket').map(({ id }) => id)).toEqual(['LostRecords']);
     expect(existing.ofType('AWS::S3::BucketPolicy').map(({ id }) => id)).toEqual(['LostRecordsTlsOnly']);
   });
 });
 
-describe('rights', () => {
-  test('are on single resources, and by single actions, wherever the service has any', () => {
+describe('permissions', () => {
+  test('each statement names its actions and its resources', () => {
     for (const parameters of [{}, EVERYTHING, { ...EVERYTHING, Expire: 'ttl' }]) {
       for (const each of deployedFunctions(template.expand({ parameters })).values()) {
         for (const { sid, actions, resources } of each.statements) {
           expect(actions.join(), `${each.id} ${sid}`).not.toContain('*');
           if (sid === 'Trace') continue;
           for (const resource of resources) {
-            // A `*` stands for the rest of a key, a stream's label or a log stream, behind the name of what it is in.
+            // A `*` follows a named parent: the rest of a key, a stream's label or a log stream.
             expect(resource, `${each.id} ${sid}`).toMatch(/^arn:aws:[^*]+$|^arn:aws:[^*]*[\w-][/:]\*$/);
             expect(resource, `${each.id} ${sid}`).toMatch(/logfold|orders-|:key\//);
           }
@@ -512,7 +513,7 @@ describe('rights', () => {
     }
   });
 
-  test('a managed policy belongs to several functions', () => {
+  test('several functions share each managed policy', () => {
     const attached = z.object({ ManagedPolicyArns: z.array(z.string()) });
     const arns = own.ofType('AWS::IAM::Role').flatMap(({ properties }) => attached.parse(properties).ManagedPolicyArns);
     for (const { id } of own.ofType('AWS::IAM::ManagedPolicy')) {
@@ -520,7 +521,7 @@ describe('rights', () => {
     }
   });
 
-  test('reach the prefixes that logfold uses in the bucket, and no others', () => {
+  test('functions reach only the prefixes of the bucket that logfold uses', () => {
     const objects = [...deployedFunctions(existing).values()].flatMap(({ statements }) =>
       statements.flatMap(({ resources }) =>
         resources.filter((arn) => arn.startsWith('arn:aws:s3:::orders-snapshots/')),
@@ -530,7 +531,7 @@ describe('rights', () => {
     expect([...new Set(objects)].sort()).toEqual(keys.map((key) => `arn:aws:s3:::orders-snapshots/${key}`).sort());
   });
 
-  test('let only those delete that must', () => {
+  test('only workers that delete have the permission to delete', () => {
     const may = (action: string, resource: string): string[] =>
       [...deployedFunctions(existing).values()]
         .filter(({ statements }) => allows(statements, action, resource))
@@ -550,7 +551,7 @@ describe('rights', () => {
     expect(may('s3:PutObject', 'arn:aws:s3:::orders-snapshots/policies.json')).toEqual([]);
   });
 
-  test('to the stream are to one of the given table', () => {
+  test('the stream function reads only the stream of the given table', () => {
     for (const [stack, streamArn] of [
       [own, own.attribute('EntryTable', 'StreamArn')],
       [existing, EXISTING.EntryTableStreamArn],
@@ -561,7 +562,7 @@ describe('rights', () => {
     }
   });
 
-  test('to keys are there where keys are given, through the services that use them', () => {
+  test('functions may use the given keys, and no keys if none are given', () => {
     const stack = template.expand({ parameters: EVERYTHING });
     const keysOf = (each: Stack, id: string) =>
       functionOf(each, id).statements.filter(({ actions }) => actions.some((action) => action.startsWith('kms:')));
@@ -574,7 +575,7 @@ describe('rights', () => {
     expect(allows(functionOf(stack, 'SnapshotFunction').statements, 'kms:GenerateDataKey', KEY)).toBe(true);
   });
 
-  test('to ask for the time to live are there where entries expire by it', () => {
+  test('functions may describe the TTL only if entries expire by TTL', () => {
     const may = (expire: string): string[] =>
       [...deployedFunctions(template.expand({ parameters: { Expire: expire } })).values()]
         .filter(({ statements }) => statements.some(({ actions }) => actions.includes('dynamodb:DescribeTimeToLive')))
@@ -583,7 +584,7 @@ describe('rights', () => {
     expect(may('delete')).toEqual([]);
   });
 
-  test('are compared as IAM does, with stars for any text', () => {
+  test('the test matches resources as IAM does, with `*` for any text', () => {
     expect(matches('arn:aws:s3:::b/logs/*', 'arn:aws:s3:::b/logs/x/y')).toBe(true);
     expect(matches('arn:aws:s3:::b/logs/*', 'arn:aws:s3:::bb/logs/x')).toBe(false);
     expect(matches('arn:aws:s3:::b.c', 'arn:aws:s3:::bxc')).toBe(false);
@@ -599,7 +600,7 @@ describe('alarms and the dashboard', () => {
   const reportedSchema = z.object({
     widgets: z.array(z.object({ properties: z.object({ metrics: z.array(z.array(z.string())).default([]) }) })),
   });
-  /** The metrics on the dashboard, with the values that `.` and `...` repeat from the metric before. */
+  /** The metrics on the dashboard. `.` and `...` repeat values of the previous metric. */
   const metricsShown = (): { namespace: string; name: string; value: string }[] => {
     const body: unknown = JSON.parse(String(resourceOf(monitoring, 'Dashboard').properties.DashboardBody));
     return reportedSchema.parse(body).widgets.flatMap(({ properties }) => {
@@ -617,13 +618,13 @@ describe('alarms and the dashboard', () => {
   const servicesOf = (stack: Stack): string[] =>
     [...deployedFunctions(stack).values()].map((each) => each.environment.POWERTOOLS_SERVICE_NAME ?? '');
 
-  test('show every metric that is reported, and no other, under the names that functions report them by', () => {
+  test('the dashboard shows exactly the metrics that the functions report', () => {
     const shown = metricsShown().filter(({ namespace }) => namespace === 'logfold');
     for (const { value } of shown) expect(servicesOf(own)).toContain(value);
     expect([...new Set(shown.map(({ name }) => name))].sort()).toEqual([...emitted()].sort());
   });
 
-  test('are all on the dashboard, explained, and told to the topic, if there is any', () => {
+  test('each alarm is on the dashboard, has a description and notifies the topic if one is given', () => {
     const told = template.expand({ parameters: { AlarmTopicArn: TOPIC } }).nested('MonitoringStack');
     const dashboard = String(resourceOf(monitoring, 'Dashboard').properties.DashboardBody);
     const alarms = monitoring.ofType('AWS::CloudWatch::Alarm');
@@ -636,7 +637,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('watch metrics that somebody reports, of resources of this stack', () => {
+  test('each alarm watches existing metrics of resources of this stack', () => {
     const metricsOf = ({ properties }: Resource): [string, string, string][] =>
       [
         ...JSON.stringify(properties).matchAll(
@@ -661,7 +662,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('the nested stack gets the names of the resources that its parameters are called after', () => {
+  test('each parameter of the nested stack gets the name of the resource with the same id', () => {
     const { Stack: stack, AlarmTopicArn: topic, StreamMapping: mapping, ...others } = monitoring.parameters;
     expect([stack, topic, mapping]).toEqual([own.ref('AWS::StackName'), '', own.ref('StreamFunctionStream')]);
     for (const [id, name] of Object.entries(others)) {
@@ -670,7 +671,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('take all into account that they ask for, where that is more than one metric', () => {
+  test('the expression of an alarm uses each of its metrics', () => {
     const asked = z.array(z.object({ Id: z.string(), Expression: z.string().optional() }));
     const alarms = monitoring
       .ofType('AWS::CloudWatch::Alarm')
@@ -682,7 +683,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('see jobs that grow old in either queue', () => {
+  test('one alarm for each queue watches the age of its jobs', () => {
     const watched = monitoring.ofType('AWS::CloudWatch::Alarm').map(({ properties }) => JSON.stringify(properties));
     for (const { queues } of deployedFunctions(own).values()) {
       for (const { queueArn } of queues) {
@@ -693,7 +694,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('see a function fail that does jobs, even where it comes to no job', () => {
+  test('FailingJobs detects a worker function that fails before it runs a job', () => {
     const watched = JSON.stringify(resourceOf(monitoring, 'FailingJobsAlarm').properties);
     const workers = [...deployedFunctions(own).values()].filter(({ queues }) => queues.length > 0);
     expect(workers).toHaveLength(2);
@@ -703,7 +704,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('see the stream function fail, and give records back though it is said to have succeeded', () => {
+  test('StreamErrors detects failed invocations and returned records of the stream function', () => {
     const watched = JSON.stringify(resourceOf(monitoring, 'StreamErrorsAlarm').properties);
     const { id, environment: variables } = functionOf(own, 'StreamFunction');
     const ofFunction = { Name: 'FunctionName', Value: own.ref(id) };
@@ -712,7 +713,7 @@ describe('alarms and the dashboard', () => {
     expect(watched).toContain(`"MetricName":"RecordsFailed","Dimensions":[${JSON.stringify(ofService)}]`);
   });
 
-  test('each have a row in docs/operations.md that says what to do, and each row has an alarm', () => {
+  test('docs/operations.md has one row with an advice for each alarm', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];
@@ -727,7 +728,7 @@ describe('alarms and the dashboard', () => {
     for (const title of named) expect(document, title).toContain(`\n## ${title}\n`);
   });
 
-  test('show metrics of sweeps that docs/operations.md explains, each with its field of the log line', () => {
+  test('docs/operations.md explains each metric of sweeps and names its field of the log line', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Sweeps\n')) ?? '';
     const rows = [...section.matchAll(/^\| `([A-Z]\w+)` +\| `(\w+)` +\|/gm)].map(([, metric, field]) => [
@@ -756,7 +757,7 @@ describe('alarms and the dashboard', () => {
     }
   });
 
-  test('are as many as docs/operations.md says that they cost, and so are the metrics that functions report', () => {
+  test('docs/operations.md states the numbers and costs of alarms, metrics and idle requests', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const metricsIn = ({ properties }: Resource): number =>
       [...JSON.stringify(properties).matchAll(/"MetricName"/g)].length;
@@ -782,7 +783,7 @@ describe('alarms and the dashboard', () => {
     });
   });
 
-  test('a stack without monitoring has none of them', () => {
+  test('a stack without monitoring has no alarms and no dashboard', () => {
     const without = template.expand({ parameters: { Monitoring: 'false' } });
     const difference = [...own.resources.keys()].filter((id) => !without.resources.has(id));
     expect(difference).toEqual(['MonitoringStack']);
@@ -793,13 +794,13 @@ describe('alarms and the dashboard', () => {
     for (const type of types) expect(own.ofType(type)).toEqual([]);
   });
 
-  test('tell stacks of one account and region apart', () => {
+  test('metrics of two stacks in one account and region differ', () => {
     const other = template.expand({ refs: { 'AWS::StackName': 'other' } });
     expect(servicesOf(other).filter((name) => servicesOf(own).includes(name))).toEqual([]);
   });
 });
 
-test('a function that nobody knows is an error, not a wrong value', () => {
+test('an unknown attribute or resource is an error, not a wrong value', () => {
   expect(() => own.attribute('EntryTable', 'Colour')).toThrow('EntryTable.Colour');
   expect(() => existing.ref('EntryTable')).toThrow('the stack has no resource EntryTable');
 });
