@@ -10,10 +10,10 @@ import { VALUES } from './advice/values.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 
-/** Where an advice begins: a property of an error, or a constant that becomes one. */
+/** Matches the start of an advice: a property of an error, or a constant for it. */
 const BEGINS = /\badvice:\s|\badvice =\s|\b(?:const|let) (?:\w*ADVICE|LIMITS|INSTALL|lost) =\s/g;
 
-/** Every advice text in the sources, as it stands there; `…` is what a template puts in. */
+/** Reads every advice text from the sources; `…` replaces the values of a template. */
 async function advices(): Promise<string[]> {
   const found = new Set<string>();
   for (const folder of ['src', 'handlers', 'examples']) {
@@ -28,7 +28,7 @@ async function advices(): Promise<string[]> {
   return [...found].sort();
 }
 
-/** The texts of the expression that begins at a place in a source; a text that something is compared with is none. */
+/** Yields the strings of the expression that starts at `start`, without operands of `===`. */
 function* textsOf(source: string, start: number): Generator<string> {
   let depth = 0;
   let joined = '';
@@ -60,7 +60,7 @@ function endOfText(source: string, start: number): number {
 
 const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...COMMANDS, ...DEPLOYMENT };
 
-/** What an error says of an advice, with what a template puts in; undefined if it says something else. */
+/** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */
 function saidOf(advice: string, text: string): string | undefined {
   const parts = text.split(/(…|\bLOG\b)/).map((part, i, all) => {
     if (part === 'LOG') return '(?:LOG|[0-9a-f-]{36})';
@@ -77,7 +77,7 @@ async function follow(text: string, steps: Follow): Promise<void> {
       () => undefined,
       (thrown: unknown) => thrown,
     );
-    if (!(error instanceof Error && 'advice' in error)) throw error ?? new Error('what should fail succeeded');
+    if (!(error instanceof Error && 'advice' in error)) throw error ?? new Error('the refused step succeeded');
     const said = saidOf(String(error.advice), text);
     if (said === undefined) throw new Error(`the advice is '${error.advice}' instead of '${text}'`, { cause: error });
     refusals++;
@@ -92,11 +92,11 @@ afterAll(async () => {
   await closePlace();
 });
 
-describe('following the advice mends what it is about:', () => {
+describe('following the advice removes the cause:', () => {
   test.each(Object.entries(FOLLOWED))('%s', follow);
 });
 
-test('every advice is followed, or listed with the reason why no test can follow it', async () => {
+test('a test follows each advice, or NOT_FOLLOWED states why no test can', async () => {
   const all = await advices();
   const known = [...Object.keys(FOLLOWED), ...Object.values(NOT_FOLLOWED).flat()];
   expect(all.filter((advice) => !known.includes(advice))).toEqual([]);

