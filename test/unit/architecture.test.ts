@@ -4,19 +4,19 @@ import { describe, expect, test } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '../..');
 const MAX_LINES = 350;
-/** Files that are longer until they are split. */
+/** Files that may be longer than MAX_LINES until they are split. */
 const LONG_FILES = ['src/adapters/s3/blob-store.ts'];
 
 const architecture = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
 
-/** The lines of the document under a heading, up to the next heading. */
+/** Returns the lines of the document from a heading to the next one. */
 function section(heading: string): string[] {
   const found = architecture.split(/^## /m).find((each) => each.startsWith(`${heading}\n`));
   if (found === undefined) throw new Error(`docs/architecture.md has no section "${heading}"`);
   return found.split('\n').slice(1);
 }
 
-/** The texts between backquotes. */
+/** Returns the texts between backquotes. */
 function codeIn(text: string): string[] {
   return Array.from(text.matchAll(/`([^`]+)`/g), ([, code = '']) => code);
 }
@@ -28,7 +28,7 @@ function filesIn(folder: string): string[] {
     .map((each) => join(each.parentPath, each.name).slice(ROOT.length + 1));
 }
 
-/** Each source file with its text and the source files that it imports. */
+/** The text and the imported source files of each source file. */
 const sources = new Map(
   ['src', 'handlers', 'examples/demo'].flatMap(filesIn).map((file) => {
     const text = readFileSync(join(ROOT, file), 'utf8');
@@ -40,7 +40,7 @@ const sources = new Map(
 const imports = Array.from(sources, ([file, { imports }]) =>
   imports.map((imported) => [file, imported] as const),
 ).flat();
-/** The folder of a file. `src/errors.ts` is the entrance to `src/errors`. */
+/** Returns the folder of a file. `src/errors.ts` belongs to `src/errors`. */
 function folderOf(file: string): string {
   return file === 'src/errors.ts' ? 'src/errors' : dirname(file);
 }
@@ -51,7 +51,7 @@ function describeImport([file, imported]: readonly [string, string]): string {
   return `${file} imports ${imported}`;
 }
 
-/** The rows of the folder table from top to bottom; most have one folder. */
+/** The rows of the folder table from top to bottom. Most rows have one folder. */
 const rows = section('Folders')
   .filter((line) => line.startsWith('| `'))
   .map((line) => codeIn(line.split('|')[1] ?? ''));
@@ -60,14 +60,14 @@ function rowOf(file: string): number {
   return rows.findIndex((row) => row.includes(folderOf(file)));
 }
 
-/** A subject of the maps: a folder without its subfolders' names, or a folder of workers. */
+/** Returns the subject of the maps that a file belongs to: a top folder, or a folder of workers. */
 function subjectOf(file: string): string {
   const [top = '', second = '', third = ''] = folderOf(file).split('/');
   if (top !== 'src') return folderOf(file);
   return second === 'workers' ? third : second;
 }
 
-/** The arrows of the maps: from each subject to those it points at. */
+/** Reads the arrows of the maps: each subject with the subjects that its arrows point to. */
 function arrows(): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   for (const line of section('Map of the folders')) {
@@ -94,18 +94,18 @@ function reaches(graph: ReadonlyMap<string, Iterable<string>>, from: string, to:
 }
 
 describe('the folder table', () => {
-  test('names every source folder exactly once', () => {
+  test('it names every source folder exactly once', () => {
     expect(rows.flat().toSorted()).toEqual([...folders].toSorted());
   });
 
-  test('is in the order of imports: a folder imports only folders below it', () => {
+  test('a folder imports only folders below it', () => {
     const upward = imports.filter(([file, imported]) => rowOf(imported) < rowOf(file));
     expect(upward.map(describeImport)).toEqual([]);
   });
 });
 
 describe('the maps', () => {
-  test('show every import between subjects, directly or through other arrows', () => {
+  test('they show every import between subjects, directly or through other arrows', () => {
     const graph = arrows();
     const isWorker = (file: string) => file.startsWith('src/workers/');
     const missing = imports.filter(([file, imported]) => {
@@ -124,7 +124,7 @@ describe.each(["An entry's way from stream to chunk", "A view's way from page to
     .split(/^\d+\. /m)
     .slice(1);
 
-  test('names files and definitions that exist', () => {
+  test('it names files and definitions that exist', () => {
     expect(steps.length).toBeGreaterThan(10);
     const missing = steps.flatMap((step) => {
       const [file = '', ...names] = codeIn(step);
@@ -135,7 +135,7 @@ describe.each(["An entry's way from stream to chunk", "A view's way from page to
     expect(missing).toEqual([]);
   });
 
-  test('names at least one definition in each step', () => {
+  test('each step names at least one definition', () => {
     expect(steps.filter((step) => codeIn(step).length < 2)).toEqual([]);
   });
 });
@@ -145,7 +145,7 @@ function definition(name: string): RegExp {
   return new RegExp(`\\b(?:function\\*?|class|const) ${name}\\b|^ +(?:async )?\\*?${name}(?:<.*>)?\\(`, 'm');
 }
 
-test('no file imports itself through other files', () => {
+test('no chain of imports is circular', () => {
   const graph = new Map(Array.from(sources, ([file, source]) => [file, source.imports]));
   expect([...sources.keys()].filter((file) => reaches(graph, file, file))).toEqual([]);
 });

@@ -13,13 +13,13 @@ function options(overrides: Partial<RetryOptions> = {}): { readonly slept: numbe
 }
 
 describe('retry', () => {
-  test('gives what the first attempt gives, without waiting', async () => {
+  test('it returns the result of the first attempt without a wait', async () => {
     const { slept, retry: given } = options();
     expect(await retry(given, async (number) => number)).toBe(1);
     expect(slept).toEqual([]);
   });
 
-  test('waits for a random share of a bound that doubles up to the cap', async () => {
+  test('it waits for a random share of a bound that doubles up to the cap', async () => {
     const { slept, retry: given } = options();
     const result = await retry(given, async (number) => {
       if (number < 6) throw new Error('not yet');
@@ -29,7 +29,7 @@ describe('retry', () => {
     expect(slept).toEqual([50, 100, 200, 250, 250]);
   });
 
-  test('tells how often it tried, why it failed last, and where', async () => {
+  test('its error has the number of attempts, the last cause and the log', async () => {
     const { slept, retry: given } = options({ attempts: 3, failure: 'Adding failed', where: { log: LOG } });
     const tried = retry(given, async (number) => {
       throw new Error(`no ${number}`);
@@ -40,7 +40,7 @@ describe('retry', () => {
     expect(slept).toHaveLength(2);
   });
 
-  test('passes on at once what trying again cannot mend', async () => {
+  test('it throws a permanent error immediately', async () => {
     const cause = new Error('never');
     const { slept, retry: given } = options({ retryable: (error) => error !== cause });
     await expect(retry(given, () => Promise.reject(cause))).rejects.toBe(cause);

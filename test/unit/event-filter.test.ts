@@ -8,7 +8,7 @@ function record(eventName: string, newImage: unknown): unknown {
 }
 
 describe('a filter', () => {
-  test('lets through what all of its keys fit', () => {
+  test('it passes a record if all of its keys match', () => {
     expect(passesFilter([PATTERN], record('INSERT', { T: { S: 'Snapshot' }, N: { N: '1' } }))).toBe(true);
     expect(passesFilter([PATTERN], record('INSERT', { T: { S: 'End Segment' } }))).toBe(true);
   });
@@ -23,17 +23,17 @@ describe('a filter', () => {
     ['nothing at its key', record('INSERT', {})],
     ['no image', record('INSERT', undefined)],
     ['no record', undefined],
-  ])('keeps back %s', (_, given) => {
+  ])('it rejects %s', (_, given) => {
     expect(passesFilter([PATTERN], given)).toBe(false);
   });
 
-  test('is one of several, and without any, all is let through', () => {
+  test('a record passes if one of several filters matches, or if there is no filter', () => {
     expect(passesFilter([PATTERN, { eventName: ['REMOVE'] }], record('REMOVE', {}))).toBe(true);
     expect(passesFilter([PATTERN, { eventName: ['REMOVE'] }], record('MODIFY', {}))).toBe(false);
     expect(passesFilter([], record('MODIFY', {}))).toBe(true);
   });
 
-  test('does not look at what it inherits', () => {
+  test('it ignores inherited properties', () => {
     expect(passesFilter([{ constructor: { name: ['Object'] } }], {})).toBe(false);
   });
 
@@ -45,7 +45,7 @@ describe('a filter', () => {
     { eventName: [] },
     { eventName: 'INSERT' },
     { $or: [{ eventName: ['INSERT'] }] },
-  ])('with something that is not known here is an error, whatever else would fit: %j', (pattern) => {
+  ])('an unsupported pattern is an error even if another filter matches: %j', (pattern) => {
     expect(() => passesFilter([PATTERN, pattern], record('INSERT', { T: { S: 'Snapshot' } }))).toThrow(/the filter/);
   });
 });

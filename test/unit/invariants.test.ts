@@ -5,7 +5,7 @@ import { INVARIANTS } from '../support/invariants.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const DOCUMENT = readFileSync(join(ROOT, 'docs/invariants.md'), 'utf8');
-/** The sections of the document by invariant: the title, and the test files that it lists. */
+/** The title and the listed test files of each invariant's section. */
 const SECTIONS = new Map(
   [...DOCUMENT.matchAll(/^## (I\d)\. (.+)\n([\s\S]*?)(?=^## )/gm)].map(([, name = '', title = '', text = '']) => {
     const files = [...text.matchAll(/^- `(test\/.+)`$/gm)].map(([, file = '']) => file);
@@ -18,7 +18,7 @@ test('the document states each invariant', () => {
   expect(stated).toEqual(Object.entries(INVARIANTS));
 });
 
-test.each(Object.keys(INVARIANTS))('the document lists the files that have tests of %s', (name) => {
+test.each(Object.keys(INVARIANTS))('the document lists exactly the files with tests of %s', (name) => {
   const tag = new RegExp(`\\{\\s*tags: \\[[^\\]]*'${name}'`);
   const tagged = globSync('test/**/*.test.ts', { cwd: ROOT }).filter((file) =>
     tag.test(readFileSync(join(ROOT, file), 'utf8')),
@@ -27,7 +27,7 @@ test.each(Object.keys(INVARIANTS))('the document lists the files that have tests
   expect(SECTIONS.get(name)?.files).toEqual(tagged.sort());
 });
 
-test('the document names files that exist', () => {
+test('each file that the document names exists', () => {
   const files = [...DOCUMENT.matchAll(/`(?:test|src|docs)\/[^`*]+\.\w+`/g)].map(([file]) => file.slice(1, -1));
   expect(files.length).toBeGreaterThan(50);
   expect(files.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);

@@ -24,26 +24,26 @@ const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0
 const position = { segment: 258, entry: 17 };
 
 describe('segment id', () => {
-  test('is the log id and the segment number in big-endian order', () => {
+  test('it is the log id and the segment number in big-endian order', () => {
     expect([...encodeSegmentId(LOG, 0x01020304)]).toEqual([...LOG_BYTES, 1, 2, 3, 4]);
   });
 
-  test.each([0, 1, 255, 2 ** 31, 2 ** 32 - 1])('reads segment %d back', (segment) => {
+  test.each([0, 1, 255, 2 ** 31, 2 ** 32 - 1])('segment %d is read back', (segment) => {
     const padded = new Uint8Array(30);
     padded.set(encodeSegmentId(LOG, segment), 7);
     expect(decodeSegmentId(padded.subarray(7, 27))).toEqual({ log: LOG, segment });
   });
 
-  test.each([0, 16, 19, 21])('refuses %d bytes', (length) => {
+  test.each([0, 16, 19, 21])('%d bytes are refused', (length) => {
     expect(() => decodeSegmentId(new Uint8Array(length))).toThrow(LogIdInvalidError);
   });
 
-  test('refuses 20 bytes that are no UUID', () => {
+  test('20 bytes that start with no UUID are refused', () => {
     expect(() => decodeSegmentId(new Uint8Array(20).fill(0x55))).toThrow(LogIdInvalidError);
   });
 });
 
-// What stands in people's tables: these must never change.
+// These items are in users' tables: they must never change.
 const S = { B: Uint8Array.from([...LOG_BYTES, 0, 0, 1, 2]) };
 const golden: readonly (readonly [string, Entry, StoredItem])[] = [
   [
@@ -59,7 +59,7 @@ const golden: readonly (readonly [string, Entry, StoredItem])[] = [
     },
   ],
   [
-    'an entry with a body outside, about to expire',
+    'an expiring entry with an external body',
     {
       log: LOG,
       position,
@@ -109,12 +109,12 @@ describe('entry items', () => {
     expect(decodeEntry(item)).toEqual(entry);
   });
 
-  test('has no body where B is NULL', () => {
+  test('an entry has no body if B is NULL', () => {
     const item = { ...encodeEntry(entryAt(LOG, position)), B: { NULL: true } };
     expect(decodeEntry(item)).not.toHaveProperty('body');
   });
 
-  test('tells a root by key, an inline root, and none yet', () => {
+  test('a root by key, an inline root and a missing root are distinct', () => {
     const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1 };
     expect(rootOf(snapshot)).toBeUndefined();
     expect(rootOf({ ...snapshot, external: 'k' })).toEqual({ key: 'k' });
@@ -139,7 +139,7 @@ describe('entry items', () => {
     ['a number set', { NS: ['1', '2.5'] }, [1, 2.5]],
     ['a binary set', { BS: [Buffer.from([1])] }, [Uint8Array.of(1)]],
     ['a map', { M: { a: { L: [{ BOOL: true }, { S: 'x' }, { NULL: true }] } } }, { a: [true, 'x', null] }],
-  ])('reads a native body: %s', (_what, attribute, value) => {
+  ])('a native body is read: %s', (_what, attribute, value) => {
     const item = { ...encodeEntry(entryAt(LOG, position)), B: attribute };
     expect(decodeEntry(item).body).toStrictEqual({ format: 'native', value });
   });
@@ -161,19 +161,15 @@ describe('entry items', () => {
       { BS: [Uint8Array.of(251), Uint8Array.of(4, 1), Uint8Array.of(4)] },
       { BS: [Uint8Array.of(4), Uint8Array.of(251), Uint8Array.of(4, 1)] },
     ],
-  ])(
-    'reads a native body the same whatever the order of %s, and from an archive',
-    { tags: ['I9'] },
-    (_what, one, other) => {
-      const items = [one, other].map((attribute) => ({ ...encodeEntry(entryAt(LOG, position)), B: attribute }));
-      const archived = items.map((item) => decodeItemLine(encodeItemLine(item)));
-      // As text, since the order of keys does not matter to an equality.
-      const read = [...items, ...archived].map((item) => show(decodeEntry(item).body));
-      expect(new Set(read).size).toBe(1);
-    },
-  );
+  ])('a native body is the same in any order of %s, and from an archive', { tags: ['I9'] }, (_what, one, other) => {
+    const items = [one, other].map((attribute) => ({ ...encodeEntry(entryAt(LOG, position)), B: attribute }));
+    const archived = items.map((item) => decodeItemLine(encodeItemLine(item)));
+    // As text, because toEqual ignores the order of keys.
+    const read = [...items, ...archived].map((item) => show(decodeEntry(item).body));
+    expect(new Set(read).size).toBe(1);
+  });
 
-  test('takes a key __proto__ of a native body for a key like any other', () => {
+  test('a key __proto__ of a native body is an ordinary key', () => {
     const item = { ...encodeEntry(entryAt(LOG, position)), B: { M: Object.fromEntries([['__proto__', { N: '1' }]]) } };
     const { body } = decodeEntry(item);
     const value = body?.format === 'native' ? body.value : undefined;
@@ -211,7 +207,7 @@ describe('entry items', () => {
     ["'B' stands beside 'E'", { E: { S: 'k' } }, where],
     ["'E' is not a String", { B: undefined, E: { N: '5' } }, where],
     ["'X' is 'soon'", { X: { N: 'soon' } }, where],
-  ])('refuses an item where %s', (problem, change, place) => {
+  ])('an entry item is refused if %s', (problem, change, place) => {
     const decode = () => decodeEntry({ ...encodeEntry(entryAt(LOG, position)), ...change });
     expect(decode).toThrow(ItemInvalidError);
     expect(decode).toThrow(problem);
@@ -219,7 +215,7 @@ describe('entry items', () => {
   });
 
   test.each([null, 'text', Uint8Array.of(1), new Date(0), Number.NaN, 1e300, 1e-300, [Number.POSITIVE_INFINITY]])(
-    'refuses to write %o as a native body',
+    '%o is refused as a native body',
     (value) => {
       const entry = entryAt(LOG, position, { body: { format: 'native', value } });
       expect(() => encodeEntry(entry)).toThrow(ValueUnsupportedError);
@@ -227,18 +223,18 @@ describe('entry items', () => {
   );
 });
 
-describe("an entry's place", () => {
-  test('is read from the key alone', () => {
+describe("an entry's position", () => {
+  test('it is read from only the key', () => {
     expect(entryPlace({ ...entryKey(LOG, position), T: { N: 'nonsense' } })).toEqual({ log: LOG, position });
   });
 
-  test('is refused where the key is none', () => {
+  test('an invalid key is refused', () => {
     expect(() => entryPlace({ ...entryKey(LOG, position), N: { N: '-1' } })).toThrow(ItemInvalidError);
   });
 });
 
 describe('segment items', () => {
-  test('hold a hash as plain bytes, whatever it was computed with', () => {
+  test('a hash is plain bytes, even if it was computed as a Buffer', () => {
     const hash = createHash('sha256').digest();
     const segment = { log: LOG, segment: 7, created: NOON, archive: { key: 'k', hash } };
     expect(encodeSegment(segment).H).toStrictEqual({ B: Uint8Array.from(hash) });
@@ -266,12 +262,12 @@ describe('segment items', () => {
       },
     ],
     [
-      'a segment whose entries went without an archive',
+      'a segment whose entries expired without an archive',
       { log: LOG, segment: 7, created: NOON, expiry: expired(NOON + 86_400, 1200) },
       { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '1732190400' }, D: { N: '1200' } },
     ],
     [
-      'a segment that is about to expire',
+      'an expiring segment',
       { log: LOG, segment: 7, created: NOON, expiry: expiring(NOON + 86_400) },
       { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '1732190400' } },
     ],
@@ -299,7 +295,7 @@ describe('segment items', () => {
     ["'D' is '-1'", { D: { N: '-1' } }],
     ["'D' stands without 'G'", { D: { N: '7' } }],
     ["'D' stands beside a hold", { D: { N: '7' }, G: { N: '7258118400' } }],
-  ])('refuses an item where %s', (problem, change) => {
+  ])('a segment item is refused if %s', (problem, change) => {
     const decode = () => decodeSegment({ ...encodeSegment({ log: LOG, segment: 7, created: NOON }), ...change });
     expect(decode).toThrow(ItemInvalidError);
     expect(decode).toThrow(problem);
@@ -307,13 +303,14 @@ describe('segment items', () => {
 });
 
 describe('the size of an item', () => {
-  test('counts names and values as DynamoDB does', () => {
-    // 5 names of one letter, 20 bytes of segment id, numbers at a byte for two digits and one more, text, bytes.
+  test('it counts names and values as DynamoDB does', () => {
+    // 5 names of one letter, 20 bytes of segment id, numbers with a byte per two digits and one
+    // more, text, bytes.
     const item = encodeEntry(entryAt(LOG, position, { type: 'Sët' }));
     expect(itemBytes(item)).toBe(6 + 20 + (1 + 1) + (5 + 1) + 4 + (1 + 1) + 4);
   });
 
-  test('counts what is nested', () => {
+  test('it counts nested values', () => {
     expect(itemBytes({ a: { M: { bc: { L: [{ BOOL: true }, { NULL: true }] } } } })).toBe(1 + 3 + 1 + 2 + 3 + 2 * 2);
     expect(itemBytes({ a: { SS: ['x', '😀'] }, b: { NS: ['12', '345'] }, c: { BS: [new Uint8Array(9)] } })).toBe(
       1 + 5 + 1 + 5 + 1 + 9,

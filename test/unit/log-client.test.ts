@@ -23,7 +23,7 @@ const CONSISTENT = { consistent: true };
 const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });
 const at = (segment: number, entry: number) => ({ segment, entry });
 
-/** A store whose next eventually consistent reads show nothing that was written since `freeze`. */
+/** A store whose eventually consistent reads show only writes before `freeze`. */
 class StaleStore extends MemoryLogStore {
   #frozen: MemoryLogStore | undefined;
 
@@ -51,7 +51,7 @@ class StaleStore extends MemoryLogStore {
   }
 }
 
-/** A store on which the next writes fail. */
+/** A store whose next writes fail. */
 class FailingStore extends MemoryLogStore {
   failures: Error[] = [];
 
@@ -68,8 +68,8 @@ class FailingStore extends MemoryLogStore {
 
 const conflict = () => Object.assign(new Error('busy'), { name: 'TransactionConflictException' });
 
-describe('creating a log', () => {
-  test('is one request that writes a segment and a Snapshot entry', async () => {
+describe('createLog', () => {
+  test('it writes a segment and a Snapshot entry in one request', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     expect(requests).toEqual(['createLog']);
@@ -84,7 +84,7 @@ describe('creating a log', () => {
     });
   });
 
-  test('uses the types that the log has', async () => {
+  test('it writes the reserved types of the log', async () => {
     const { client, store } = testLogClient({ types: new ReservedTypes({ snapshot: 'snap', endSegment: 'end' }) });
     const log = await client.createLog();
     await store.advanceLastSnapshot(log, at(0, 0));
@@ -96,15 +96,15 @@ describe('creating a log', () => {
   });
 
   test.each([
-    ['the same', { snapshot: 'Mark', endSegment: 'Mark' }],
-    ['without a name', { snapshot: '', endSegment: 'End Segment' }],
-    ['without a name at the end', { snapshot: 'Snapshot', endSegment: '' }],
+    ['equal', { snapshot: 'Mark', endSegment: 'Mark' }],
+    ['empty for snapshots', { snapshot: '', endSegment: 'End Segment' }],
+    ['empty for the end of a segment', { snapshot: 'Snapshot', endSegment: '' }],
   ])('reserved types that are %s are refused', (_what, types) => {
     expect(() => new ReservedTypes(types)).toThrow(UsageError);
   });
 
   test.each([-1, -86_400_000, Number.NaN, Number.POSITIVE_INFINITY])(
-    'and every other write is refused while the clock shows %d',
+    'every write is refused if the clock shows %d',
     async (ms) => {
       const { client, store, blobs, requests, clock } = testLogClient();
       const log = await client.createLog();
@@ -127,7 +127,7 @@ describe('creating a log', () => {
     },
   );
 
-  test('never writes over a log that exists', async () => {
+  test('it never overwrites an existing log', async () => {
     const id = newLogId();
     const { client } = testLogClient({ newLogId: () => id });
     await client.createLog();
@@ -135,8 +135,8 @@ describe('creating a log', () => {
   });
 });
 
-describe('adding an entry', () => {
-  test('takes two queries and a put at first, then one put', async () => {
+describe('addEntry', () => {
+  test('the first call sends two queries and a put, later calls one put', async () => {
     const { client, store, requests } = testLogClient();
     const log = await testLogClient({ store }).client.createLog();
     requests.length = 0;
@@ -148,7 +148,7 @@ describe('adding an entry', () => {
     expect(requests).toEqual(['putEntries', 'putEntries']);
   });
 
-  test('gives each entry an id, which all attempts to write that entry carry', async () => {
+  test('each entry has an id, and all attempts to write the entry use it', async () => {
     const tries: (readonly Entry[])[] = [];
     class Watched extends FailingStore {
       override async putEntries(entries: readonly Entry[]): Promise<void> {
@@ -169,7 +169,7 @@ describe('adding an entry', () => {
     expect(new Set(ids).size).toBe(4);
   });
 
-  test('writes body, type, version and time', async () => {
+  test('it writes body, type, version and time', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await client.addEntry(log, { type: 'A', version: 7, body: 1 });
@@ -190,7 +190,7 @@ describe('adding an entry', () => {
     expect(await store.getEntry(log, at(0, 2), CONSISTENT)).toEqual(second);
   });
 
-  test('puts a large body into the blob store before the entry', async () => {
+  test('it writes a large body to the blob store before the entry', async () => {
     const store = new FailingStore();
     const { client, blobs } = testLogClient({ store });
     const log = await client.createLog();
@@ -205,7 +205,7 @@ describe('adding an entry', () => {
     expect(entry && (await loadBody(blobs, entry))).toBe(body);
   });
 
-  test('trusts its memory for a minute only', async () => {
+  test('it trusts its memory for only a minute', async () => {
     const { client, requests, clock } = testLogClient();
     const log = await client.createLog();
     clock.ms += TRUST_MS - 1;
@@ -222,7 +222,7 @@ describe('adding an entry', () => {
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
   });
 
-  test('after others have added entries queries consistently and goes on there', async () => {
+  test('it queries consistently after other clients have added entries', async () => {
     const store = new StaleStore();
     const { client, requests } = testLogClient({ store });
     const log = await client.createLog();
@@ -234,7 +234,7 @@ describe('adding an entry', () => {
     expect(requests).toEqual(['putEntries', 'newestSegments', 'newestEntry', 'putEntries']);
   });
 
-  test('after another has started a segment goes on in that one', async () => {
+  test('it writes to the newest segment after another client has started one', async () => {
     const store = new StaleStore();
     const { client } = testLogClient({ store });
     const log = await client.createLog();
@@ -246,7 +246,7 @@ describe('adding an entry', () => {
     expect(await fresh.client.addEntry(log, set(2))).toEqual({ position: at(1, 2) });
   });
 
-  test('goes back to the segments where it meets an End Segment entry', async () => {
+  test('it queries the segments again if the newest entry ends its segment', async () => {
     class StaleSegments extends MemoryLogStore {
       override async newestSegments(log: LogId, limit: number, consistency: Consistency = CONSISTENT) {
         const segments = await super.newestSegments(log, 10);
@@ -263,7 +263,7 @@ describe('adding an entry', () => {
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'newestSegments', 'newestEntry', 'putEntries']);
   });
 
-  test('tries again where the store says that it may', async () => {
+  test('it tries again after a conflict', async () => {
     const store = new FailingStore();
     const { client } = testLogClient({ store });
     const log = await client.createLog();
@@ -271,7 +271,7 @@ describe('adding an entry', () => {
     expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1) });
   });
 
-  test('gives up after so many attempts, and says why', async () => {
+  test('it gives up after the last attempt, with the cause', async () => {
     const store = new FailingStore();
     const { client } = testLogClient({ store, retries: { attempts: 3, baseMs: 1, capMs: 1 } });
     const log = await client.createLog();
@@ -281,7 +281,7 @@ describe('adding an entry', () => {
     await expect(added).rejects.toMatchObject({ attempts: 3, log, cause: { message: 'busy' } });
   });
 
-  test('does not try again where the entry may have been written', async () => {
+  test('it does not try again if the entry may have been written', async () => {
     const store = new FailingStore();
     const { client, requests } = testLogClient({ store });
     const log = await client.createLog();
@@ -292,7 +292,7 @@ describe('adding an entry', () => {
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
   });
 
-  test.each(MALFORMED)('goes on behind an entry with %s', async (fault) => {
+  test.each(MALFORMED)('it writes after an entry with %s', async (fault) => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await store.advanceLastSnapshot(log, at(0, 0));
@@ -308,7 +308,7 @@ describe('adding an entry', () => {
     expect((await fresh().startSegment(log)).position).toEqual(at(1, 0));
   });
 
-  test('goes on behind an entry without a type only if a consistent read shows no later segment', async () => {
+  test('it writes after an entry without a type only if a consistent read shows no later segment', async () => {
     const store = new StaleStore();
     const { client } = testLogClient({ store });
     const log = await client.createLog();
@@ -320,7 +320,7 @@ describe('adding an entry', () => {
     expect((await testLogClient({ store }).client.addEntry(log, set(1))).position).toEqual(at(1, 1));
   });
 
-  test('refuses what is no entry, and changes nothing', async () => {
+  test('it refuses an invalid entry and changes nothing', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
@@ -336,7 +336,7 @@ describe('adding an entry', () => {
     expect(await store.newestEntry(log, 0, CONSISTENT)).toMatchObject({ position: at(0, 0) });
   });
 
-  test('says where the log does not exist', async () => {
+  test('an unknown log is an error', async () => {
     const { client } = testLogClient();
     const log = newLogId();
     await expect(client.addEntry(log, set(1))).rejects.toThrow(LogNotFoundError);
@@ -345,7 +345,7 @@ describe('adding an entry', () => {
     await expect(client.query(log, { from: 'start' })).rejects.toThrow(LogNotFoundError);
   });
 
-  test('says where the newest segment has lost its entries', async () => {
+  test('a newest segment without entries is an error', async () => {
     class Emptied extends MemoryLogStore {
       override newestEntry = async () => undefined;
     }
@@ -357,8 +357,8 @@ describe('adding an entry', () => {
   });
 });
 
-describe('adding an entry after another', () => {
-  test('succeeds right after the newest, in one request', async () => {
+describe('addEntry after a given entry', () => {
+  test('it writes after the newest entry in one request', async () => {
     const { client, requests } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
@@ -367,7 +367,7 @@ describe('adding an entry after another', () => {
     expect(requests).toEqual(['putEntries', 'putEntries']);
   });
 
-  test('fails where others follow already, known or not, and writes nothing', async () => {
+  test('it fails and writes nothing if another entry follows, known to the client or not', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     await testLogClient({ store }).client.addEntry(log, set(1));
@@ -379,7 +379,7 @@ describe('adding an entry after another', () => {
     expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2) });
   });
 
-  test('looks again where its memory or a stale read is behind', async () => {
+  test('it queries consistently if its memory or a stale read is behind', async () => {
     const store = new StaleStore();
     const { client } = testLogClient({ store });
     const log = await client.createLog();
@@ -389,7 +389,7 @@ describe('adding an entry after another', () => {
     expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2) });
   });
 
-  test('leaves no gap where the entry to follow does not exist', async () => {
+  test('it leaves no gap if the given entry does not exist', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await expect(client.addEntry(log, set(1), { after: at(0, 5) })).rejects.toThrow(EntryNotFoundError);
@@ -397,7 +397,7 @@ describe('adding an entry after another', () => {
     expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 0));
   });
 
-  test('fails after the last entry of a segment that has ended', async () => {
+  test('it fails after the last entry of a closed segment', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await store.advanceLastSnapshot(log, at(0, 0));
@@ -409,8 +409,8 @@ describe('adding an entry after another', () => {
   });
 });
 
-describe('adding several entries', () => {
-  test('is one request', async () => {
+describe('addEntries', () => {
+  test('it sends one request', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
@@ -421,7 +421,7 @@ describe('adding several entries', () => {
     expect(entries.map(({ body }) => body?.format === 'bytes' && body.bytes[1])).toEqual([1, 2, 3, 4]);
   });
 
-  test('refuses none and more than one transaction takes', async () => {
+  test('it refuses an empty list and more entries than a transaction takes', async () => {
     const { client, store, requests, blobs } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
@@ -436,8 +436,8 @@ describe('adding several entries', () => {
   });
 });
 
-describe('hearing of snapshots', () => {
-  test('costs one more query, and tells of a newer one only', async () => {
+describe('the newest snapshot in an answer', () => {
+  test('it costs one more query and is present only if it is newer', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
@@ -458,7 +458,7 @@ describe('hearing of snapshots', () => {
     expect(cold.requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
   });
 
-  test('works across segments', async () => {
+  test('it may be in a later segment', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await store.advanceLastSnapshot(log, at(0, 0));
@@ -471,7 +471,7 @@ describe('hearing of snapshots', () => {
     expect(await client.query(log, { from: at(1, 1), snapshot: at(1, 0) })).not.toHaveProperty('lastSnapshot');
   });
 
-  test('never makes an entry that was written look like a failure', async () => {
+  test('a failed query for it does not fail a written entry', async () => {
     class Forgetful extends MemoryLogStore {
       override newestSegments = () => Promise.reject(new Error('the connection broke'));
     }
@@ -481,8 +481,8 @@ describe('hearing of snapshots', () => {
   });
 });
 
-describe('starting a segment', () => {
-  test('ends the old one and opens the new one with a Snapshot entry', async () => {
+describe('startSegment', () => {
+  test('it ends the old segment and opens the new one with a Snapshot entry', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     await client.addEntry(log, set(1));
@@ -498,7 +498,7 @@ describe('starting a segment', () => {
     expect(requests).toEqual(['putEntries']);
   });
 
-  test('is refused while the newest segment has no completed snapshot', async () => {
+  test('it is refused if the newest segment has no complete snapshot', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     const refused = client.startSegment(log);
@@ -510,7 +510,7 @@ describe('starting a segment', () => {
     expect(await store.newestSegments(log, 9, CONSISTENT)).toHaveLength(2);
   });
 
-  test('sees a snapshot that only a consistent read shows', async () => {
+  test('it finds a snapshot that only a consistent read shows', async () => {
     const store = new StaleStore();
     const { client } = testLogClient({ store });
     const log = await client.createLog();
@@ -520,7 +520,7 @@ describe('starting a segment', () => {
   });
 });
 
-describe('querying', () => {
+describe('query', () => {
   async function logOfTwoSegments() {
     const test = testLogClient();
     const log = await test.client.createLog();
@@ -534,7 +534,7 @@ describe('querying', () => {
     return { ...test, log };
   }
 
-  test('loads from the previous segment while the newest has no snapshot', async () => {
+  test('it loads from the previous segment if the newest has no snapshot', async () => {
     const { client, store, requests, log } = await logOfTwoSegments();
     const loaded = await client.query(log, { from: 'snapshot' });
     expect(loaded.start).toEqual(at(0, 3));
@@ -550,7 +550,7 @@ describe('querying', () => {
     expect(requests).toEqual(['newestSegments', 'entries']);
   });
 
-  test('loads a log that has just been created from its start, with the empty state', async () => {
+  test('it loads a new log from its start, with the empty state', async () => {
     const { client } = testLogClient();
     const log = await client.createLog();
     const loaded = await client.query(log, { from: 'snapshot' });
@@ -559,7 +559,7 @@ describe('querying', () => {
     expect(loaded).not.toHaveProperty('lastSnapshot');
   });
 
-  test('does not load where two segments in a row have no snapshot', async () => {
+  test('it refuses to load if the two newest segments have no snapshot', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     await store.startSegment({
@@ -570,7 +570,7 @@ describe('querying', () => {
     await expect(client.query(log, { from: 'snapshot' })).rejects.toThrow(SegmentWithoutSnapshotError);
   });
 
-  test('reads from the start, from a place, and up to a place', async () => {
+  test('it reads from the start, from a position, and up to a position', async () => {
     const { client, log } = await logOfTwoSegments();
     const positions = async (range: Parameters<typeof client.query>[1]) => {
       const { entries } = await client.query(log, range);
@@ -582,7 +582,7 @@ describe('querying', () => {
     expect(await positions({ from: at(1, 1), to: at(1, 1) })).toEqual([]);
   });
 
-  test('goes on where the last query ended, whatever has happened since', async () => {
+  test('it continues at the end of the last query after new entries and segments', async () => {
     const { client, store } = testLogClient();
     const log = await client.createLog();
     const seen: string[] = [];

@@ -4,7 +4,7 @@ import { lintProse } from '../../.ci/prose/lint.ts';
 const LONG_SENTENCE = `The reader ${'reads and '.repeat(17)}stops.`;
 const LONG_LINE = `A line ${'is long '.repeat(12)}here.`;
 
-/** Each finding as `line:column rule`. */
+/** Lints a source. @returns each finding as `line:column rule` */
 async function lint(file: string, source: string): Promise<string[]> {
   const findings = await lintProse(file, source);
   return findings.map(({ line, column, rule }) => `${line}:${column} ${rule}`);
