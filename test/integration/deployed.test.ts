@@ -164,16 +164,18 @@ describe('a stack with its own tables and bucket', () => {
     await deployment.settle(NO_TIME);
     expect(await world.status(large)).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
     expect(await deployment.invoke('ReplayFunction', { log: large })).toMatchObject({ equal: true });
-    const outcomes = world.output().log.filter((line) => line.log === large && line.outcome !== undefined);
+    const outcomes = world
+      .output()
+      .log.filter((line) => line.log === large && line.job !== undefined && line.outcome !== undefined);
     expect(outcomes.map(({ message }) => message)).toEqual([
       'snapshot: built',
       'snapshot: progress',
       'snapshot: built',
       'snapshot: built',
-      'compact: compacted',
+      'flush: flushed',
       'rebuild: progress',
       'rebuild: rebuilt',
-      'compact: compacted',
+      'flush: flushed',
     ]);
   });
 
@@ -215,7 +217,7 @@ describe('a stack with its own tables and bucket', () => {
     const missing = parseLogId(randomUUID());
     const sent: [queue: string, body: string, reason: RegExp][] = [
       ['SnapshotJobs', 'not JSON', /the message is not JSON/],
-      ['MaintenanceJobs', '{"kind":"archive"}', /not logfold's/],
+      ['MaintenanceJobs', '{"kind":"archive"}', /does not come from logfold/],
       ['MaintenanceJobs', job(2, log), /has format 2, and this version reads up to 1/],
       ['MaintenanceJobs', job(1, missing), /no such segment/i],
     ];
@@ -279,7 +281,7 @@ describe('a stack with its own tables and bucket', () => {
     const Bucket = deployment.stack.ref('LostRecords');
     const { KeyCount } = await deployment.aws.s3.send(new ListObjectsV2Command({ Bucket }));
     expect(KeyCount).toBe(1);
-    const said = world.output().log.filter(({ message }) => message.startsWith('a stream record could not'));
+    const said = world.output().log.filter(({ message }) => message.startsWith('a stream record failed'));
     expect(new Set(said.map(({ correlationId }) => correlationId)).size).toBe(1);
     expect(JSON.stringify(said[0]?.error)).toMatch(/MESSAGE_INVALID|ITEM_INVALID/);
   });
@@ -318,9 +320,7 @@ describe('a stack with its own tables and bucket', () => {
     const folding = /^snapshot: (built|progress)$/;
     expect(sumOf('EntriesFolded')).toBe(sumOfLines(folding, 'entries'));
     expect(sumOf('ChunksReused')).toBe(sumOfLines(folding, 'chunksRead'));
-    expect(sumOf('ChunksWritten')).toBe(
-      sumOfLines(/^(snapshot: (built|progress)|compact: compacted)$/, 'chunksWritten'),
-    );
+    expect(sumOf('ChunksWritten')).toBe(sumOfLines(/^(snapshot: (built|progress)|flush: flushed)$/, 'chunksWritten'));
     expect(sumOf('JobsSent')).toBe(lines.filter(({ message }) => message.startsWith('the sweep requests')).length);
     expect(sumOf('LogsStopped') + sumOf('LogsFailed') + sumOf('ReplaysDiffered')).toBe(0);
     expect(valuesOf('SnapshotLagEntries')).toHaveLength(

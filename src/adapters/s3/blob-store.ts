@@ -2,7 +2,6 @@ import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   AbortMultipartUploadCommand,
-  DeleteObjectsCommand,
   GetObjectCommand,
   HeadObjectCommand,
   ListMultipartUploadsCommand,
@@ -18,14 +17,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import pLimit from 'p-limit';
-import {
-  BlobDeleteError,
-  BlobKeyInvalidError,
-  CredentialsError,
-  StoreUnavailableError,
-  textOf,
-  UploadAbortedError,
-} from '../../errors.ts';
+import { CredentialsError, StoreUnavailableError, textOf, UploadAbortedError } from '../../errors.ts';
 import { type RetryLimits, retry } from '../../log/backoff.ts';
 import {
   type BlobInfo,
@@ -40,20 +32,14 @@ import {
 } from '../../store/blob-store.ts';
 import { checkBlobKey } from '../../store/keys.ts';
 import { translateAwsError } from '../aws/aws-error.ts';
+import { DELETE_BATCH, deleteObjects } from './delete-objects.ts';
+import { checkS3Key, isNamed, rangeHeader, sizeOf } from './request.ts';
 
-/** The most keys of one DeleteObjects request. */
-const DELETE_BATCH = 1000;
-/** The longest key of S3, in bytes of UTF-8. */
-const MAX_KEY_BYTES = 1024;
 /** Concurrent uploads of parts of one stream. */
 const CONCURRENT_PARTS = 2;
 /** Concurrent HEAD requests. */
 const CONCURRENT_HEADS = 16;
 const RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
-/**
- * Reasons for which S3 does not delete a key under load. For other reasons a retry does not help.
- */
-const TEMPORARY_REASONS = new Set(['InternalError', 'ServiceUnavailable', 'SlowDown']);
 
 export interface S3BlobStoreOptions {
   readonly client: S3Client;
@@ -74,9 +60,6 @@ class BrokenOffError extends StoreUnavailableError {}
 
 /** Another process wrote an object between read and write. */
 class ConflictError extends StoreUnavailableError {}
-
-/** S3 did not delete some keys of a batch, for a temporary reason. */
-class UndeletedError extends BlobDeleteError {}
 
 interface FoundObject extends Omit<BlobInfo, 'key'> {
   /** Undefined if the bucket has no versioning. */
@@ -331,28 +314,12 @@ export class S3BlobStore implements BlobStore {
     });
   }
 
-  async #deleteBatch(objects: ObjectIdentifier[]): Promise<void> {
-    let left = objects;
-    await this.#retry(UndeletedError, `deleting ${objects.length} objects failed`, async () => {
-      const command = new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects: left, Quiet: true } });
-      const answer = await this.#client.send(command).catch((error) => {
-        throw this.#translate(error);
-      });
-      const errors = answer.Errors ?? [];
-      const refused = errors.find(({ Code }) => !TEMPORARY_REASONS.has(Code ?? ''));
-      const shown = refused ?? errors[0];
-      if (shown === undefined) return;
-      const more = errors.length === 1 ? '' : ` (and ${errors.length - 1} more)`;
-      const reason = `bucket '${this.#bucket}' did not delete '${shown.Key}'${more}: ${shown.Code}: ${shown.Message}`;
-      if (refused !== undefined) throw new BlobDeleteError(reason);
-      const undeleted = new Set(errors.map(({ Key }) => Key));
-      left = left.filter(({ Key }) => undeleted.has(Key));
-      throw new UndeletedError(reason);
-    });
+  #deleteBatch(objects: ObjectIdentifier[]): Promise<void> {
+    return deleteObjects({ client: this.#client, bucket: this.#bucket, retries: this.#retries }, objects);
   }
 
   #retry<T>(
-    failing: typeof BrokenOffError | typeof ConflictError | typeof UndeletedError,
+    failing: typeof BrokenOffError | typeof ConflictError,
     failure: string,
     attempt: () => Promise<T>,
   ): Promise<T> {
@@ -363,37 +330,6 @@ export class S3BlobStore implements BlobStore {
   #translate(error: unknown): unknown {
     return translateAwsError(error, `bucket '${this.#bucket}'`);
   }
-}
-
-/** Checks a key against S3's own limits, which allow more than logfold writes. */
-function checkS3Key(key: string): string {
-  if (key === '' || !key.isWellFormed() || Buffer.byteLength(key) > MAX_KEY_BYTES) {
-    throw new BlobKeyInvalidError(`${JSON.stringify(key)} is not a key for an object in S3`, {
-      advice: `Use 1 to ${MAX_KEY_BYTES} bytes of UTF-8`,
-    });
-  }
-  return key;
-}
-
-/** Compares names, because the SDK has no class for some errors. */
-function isNamed(error: unknown, name: string): boolean {
-  return error instanceof Error && error.name === name;
-}
-
-/**
- * The Range header for a part of an object; undefined for an empty part, which no header can
- * express.
- */
-function rangeHeader(range: BlobRange): string | undefined {
-  if ('last' in range) return range.last > 0 ? `bytes=-${range.last}` : undefined;
-  return range.from < range.to ? `bytes=${range.from}-${range.to - 1}` : undefined;
-}
-
-/** The size of the whole object, in bytes, from a header such as `bytes 0-9/100`. */
-function sizeOf(contentRange: string | undefined): number {
-  const [, size] = /^bytes \d+-\d+\/(\d+)$/.exec(contentRange ?? '') ?? [];
-  if (size === undefined) throw new Error(`S3 answered with '${contentRange}' as the range of an object`);
-  return Number(size);
 }
 
 function isUnchanged(listed: BlobInfo, found: FoundObject): boolean {
