@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import type { SQSEvent } from 'aws-lambda';
 import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
@@ -14,12 +13,14 @@ import type { DiscardedBatch } from './batch-delivery.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import type { TrimmedRecords } from './shard-reader.ts';
 import { StreamPoller } from './stream-poller.ts';
+import { systemTime } from './stream-settings.ts';
 
 /** How often a job may fail before it becomes a dead letter. */
 const MAX_RECEIVES = 5;
 /** How long a worker holds a job that it does not finish, in milliseconds. */
 const VISIBILITY_MS = 60_000;
 const COMMIT_EVERY_MS = 200;
+const IDLE_POLL_MS = 20;
 /** Functions have no time limit here. */
 const INVOCATION: Invocation = { awsRequestId: 'local', getRemainingTimeInMillis: () => Number.POSITIVE_INFINITY };
 
@@ -81,11 +82,17 @@ export async function runPipeline(options: PipelineOptions): Promise<void> {
     const position = poller.routed();
     if (isIdle()) await poller.commit(position);
   };
+  const commitUntilStopped = async (): Promise<void> => {
+    while (!signal.aborted) {
+      await commitWhenIdle();
+      await systemTime.sleep(COMMIT_EVERY_MS, signal);
+    }
+  };
   const parts = [
     poller.run(signal),
     consumeJobs(options, queue, signal),
     reportDeadLetters(options, queue, signal),
-    repeat(commitWhenIdle, signal),
+    commitUntilStopped(),
   ];
   if (options.untilIdle) parts.push(stopOnceIdle(poller, isIdle, stop, signal));
   // If one part fails, the others stop, and the pipeline fails with the error of that part.
@@ -138,13 +145,6 @@ async function reportDeadLetters(options: PipelineOptions, queue: MemoryJobQueue
   }
 }
 
-async function repeat(action: () => Promise<void>, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    await action();
-    await pause(COMMIT_EVERY_MS, signal);
-  }
-}
-
 async function stopOnceIdle(
   poller: StreamPoller,
   isIdle: () => boolean,
@@ -159,16 +159,7 @@ async function stopOnceIdle(
       throw error;
     }
     if (isIdle()) return stop.abort();
-    await pause(20, signal);
-  }
-}
-
-/** Waits `ms` milliseconds, or until the signal aborts. */
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(ms, undefined, { signal });
-  } catch (error) {
-    if (!signal.aborted) throw error;
+    await systemTime.sleep(IDLE_POLL_MS, signal);
   }
 }
 
