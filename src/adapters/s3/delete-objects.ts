@@ -6,7 +6,9 @@ import { translateAwsError } from '../aws/aws-error.ts';
 
 /** The most keys of one DeleteObjects request. */
 export const DELETE_BATCH = 1000;
-/** Reasons for which S3 does not delete a key under load. For other reasons a retry does not help. */
+/**
+ * Reasons for which S3 does not delete a key under load. For other reasons a retry does not help.
+ */
 const TEMPORARY_REASONS = new Set(['InternalError', 'ServiceUnavailable', 'SlowDown']);
 
 /** S3 did not delete some keys of a batch, for a temporary reason. */
