@@ -24,8 +24,8 @@ const PROSE_CALL =
 
 /** Any other string is prose if it has this many words. */
 const PROSE_WORDS = 4;
-/** A string is not prose if it is an option, an SQL statement or a style sheet. */
-const CODE = /^-|^\s*(?:[A-Z]+ [A-Z]+|[.\w]+ \{) /;
+/** A string is not prose if it is an option, an SQL statement, a style sheet or a module. */
+const CODE = /^-|^\s*(?:[A-Z]+ [A-Z]+|[.\w]+ \{|export default) /;
 
 /**
  * Extracts the prose of a TypeScript source: comments, titles of tests, help texts, and strings

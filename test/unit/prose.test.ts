@@ -63,6 +63,7 @@ describe('the prose linter', () => {
     ['an option', '--force to be of its own'],
     ['an SQL statement', 'DELETE FROM anew WHERE this is anew'],
     ['a style sheet', '\n  text { the font is anew }'],
+    ['a module', '\nexport default { run this anew }'],
   ])('passes %s in TypeScript', async (_, code) => {
     expect(await lint('a.ts', `f(\`${code}\`);\n`)).toEqual([]);
   });
