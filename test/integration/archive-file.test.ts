@@ -15,7 +15,7 @@ import { LOG } from '../support/logs.ts';
 
 const run = promisify(execFile);
 
-/** A native body with every type that DynamoDB has, and attributes that others gave the entry. */
+/** A native body with every type of DynamoDB, and attributes of other programs. */
 const ODD: Item = {
   B: {
     M: {
@@ -56,7 +56,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(folder, { recursive: true }));
 
-/** Checks every line as DynamoDB's import from S3 takes it, against what was written. */
+/** Decodes each line as DynamoDB's import from S3 does, and compares the items with the table. */
 function expectImportable(text: string): void {
   const lines = text.split('\n');
   expect(lines.pop()).toBe('');
@@ -68,7 +68,7 @@ function expectImportable(text: string): void {
 }
 
 function valuesOf(item: Item): Record<string, unknown> {
-  // Numbers as text, since they may have more digits than a number of JavaScript.
+  // Numbers become text: they may have more digits than a number of JavaScript.
   return unmarshall(item, { wrapNumbers: true });
 }
 
@@ -78,7 +78,7 @@ function typesOf(item: Item): string[] {
     .sort();
 }
 
-/** DynamoDB JSON as an item: Base64 becomes bytes, all else stays. */
+/** Decodes an item from DynamoDB JSON: Base64 becomes bytes, other values stay. */
 function itemOf(json: unknown): Item {
   return Object.fromEntries(entriesOf(json).map(([name, attribute]) => [name, attributeOf(attribute)]));
 }
@@ -132,8 +132,8 @@ test.skipIf(!zstdcat)('zstd finds no error in the file', async () => {
   await run('zstdcat', ['--test', file]);
 });
 
-/** Reads a file from its end, as docs/format.md says, and checks every hash; knows nothing of logfold's code. */
-function readByThePage(bytes: Buffer): { readonly text: string; readonly index: Record<string, unknown> } {
+/** Reads a file from its end by docs/format.md, without logfold's code, and checks each hash. */
+function readByFormat(bytes: Buffer): { readonly text: string; readonly index: Record<string, unknown> } {
   const frames = bytes.readUInt32LE(bytes.length - 9);
   expect(bytes[bytes.length - 5]).toBe(0);
   expect(bytes.readUInt32LE(bytes.length - 4)).toBe(0x8f92eab1);
@@ -167,7 +167,7 @@ function readByThePage(bytes: Buffer): { readonly text: string; readonly index: 
 }
 
 test('another reader, written from docs/format.md, prints the lines that DynamoDB imports', async () => {
-  const { text, index } = readByThePage(await readFile(file));
+  const { text, index } = readByFormat(await readFile(file));
   expectImportable(text);
   expect(Object.keys(index)).toEqual(['bytes', 'entries', 'firsts', 'format', 'hashes', 'log', 'segment']);
   expect(index).toMatchObject({ format: 1, segment: 0, entries: 12, bytes: Buffer.byteLength(text) });

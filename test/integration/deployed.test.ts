@@ -31,7 +31,7 @@ import { readTemplate } from '../support/template.ts';
 
 type Functions = ReadonlyMap<string, DeployedFunction>;
 
-/** What functions asked AWS for that their roles do not allow, in lines of the form `function: action on resource`. */
+/** Lists requests that the functions' roles deny, as `function: action on resource`. */
 function notAllowed(functions: Functions, needed: readonly NeededRight[]): string[] {
   const refused = needed.filter(({ caller, action, resource }) => {
     return !allows(functions.get(caller)?.statements ?? [], action, resource);
@@ -40,9 +40,9 @@ function notAllowed(functions: Functions, needed: readonly NeededRight[]): strin
 }
 
 /**
- * Which rights the roles give for the code's own requests, and whether it made one that needs it. Of a statement with
- * several resources each is a right of its own.
- * @returns by lines of the form `function: action (statement)`, numbered where a statement has several resources
+ * Lists the permissions of the roles for requests of logfold's code, with true if a request used
+ * it. Each resource of a statement counts as a separate permission.
+ * @returns by `function: action (statement)`, with a number if the statement has several resources
  */
 function useOfRights(functions: Functions, needed: readonly NeededRight[]): Map<string, boolean> {
   const use = new Map<string, boolean>();
@@ -64,9 +64,9 @@ function useOfRights(functions: Functions, needed: readonly NeededRight[]): Map<
 }
 
 const GRACE_SECONDS = 3600;
-/** Fewer than the template says, where a test waits for all of them. */
+/** Fewer than in the template, because a test waits for all deliveries. */
 const MAX_RECEIVES = 5;
-/** So that nothing is begun any more that can wait. */
+/** In its last minute a function starts no work that can wait. */
 const NO_TIME = { remainingMs: 59_000 };
 const POLICY = {
   KeepSegments: '1',
@@ -77,10 +77,10 @@ const POLICY = {
 const DAY_SECONDS = 24 * 3600;
 const FUNCTIONS = [...deployedFunctions(readTemplate().expand()).keys()];
 
-/** Used rights of both deployments, for the last test. */
+/** The used permissions of both deployments, for the last test. */
 const use: Map<string, boolean>[] = [];
 
-// The tests of a deployment are its life: each goes on where the one before has ended.
+// The tests of a deployment depend on each other: each continues where the last one ended.
 describe('a stack with its own tables and bucket', () => {
   let world: DeployedWorld;
   let deployment: Deployment;
@@ -98,15 +98,14 @@ describe('a stack with its own tables and bucket', () => {
     expect([...deployment.bundles.keys()]).toEqual(FUNCTIONS);
     for (const [id, { bytes, mapBytes, sources, imports }] of deployment.bundles) {
       expect(bytes, id).toBeLessThan(1_500_000);
-      // Node reads the map at each start, so it holds no sources.
+      // Node reads the map at each start, so the map contains no sources.
       expect(mapBytes, id).toBeLessThan(2 * bytes);
       expect(
         sources.some((source) => source.endsWith('/src/errors/logfold-error.ts')),
         id,
       ).toBe(true);
       expect(sources.filter((source) => /\.node$|node-gyp-build|bindings|-extract/.test(source))).toEqual([]);
-      // Nothing of that is found where the bundles lie, so the other tests show that nothing of it
-      // is loaded.
+      // The bundles' directory has no such module, so the other tests show that none is loaded.
       const others = imports.filter((name) => !isBuiltin(name) && !/credential-provider/.test(name));
       expect(others, id).toEqual([]);
     }
@@ -138,7 +137,7 @@ describe('a stack with its own tables and bucket', () => {
     expect(left.length).toBeLessThan(chunks.length);
     expect(await world.keys(CONDEMNED_PREFIX)).toEqual([]);
     expect(await world.rows(log)).toEqual(sheet.trimmed());
-    // As an invocation leaves it that Lambda killed.
+    // An invocation that Lambda killed leaves such a directory.
     await mkdir(join(deployment.temporaryDirectory('ReplayFunction'), 'logfold-scratch-left'));
     const answer = await deployment.invoke('ReplayFunction', { log });
     expect(answer).toMatchObject({ log, equal: true, position: { segment: 3, entry: 9 } });
@@ -158,7 +157,7 @@ describe('a stack with its own tables and bucket', () => {
     const { position } = await world.client.addSnapshot(large);
     await deployment.settle();
     expect(await world.status(large)).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
-    // For so long the queue takes a job for one that it has had already.
+    // The queue drops a second copy of a job for five minutes.
     deployment.pass(300);
     await deployment.invoke('SweepFunction', { log: large, rebuild: true });
     await deployment.settle(NO_TIME);
@@ -235,7 +234,7 @@ describe('a stack with its own tables and bucket', () => {
       ids.push(MessageId);
     }
     await deployment.settle();
-    // A message that is no job is not delayed. A job may succeed later, and so may a newer message.
+    // A malformed message dies without delay. A failed job or a newer message is retried.
     expect(await deployment.messages('DeadMaintenanceJobs')).toHaveLength(1);
     for (let times = 1; times <= MAX_RECEIVES; times++) {
       deployment.pass(900);
@@ -263,7 +262,7 @@ describe('a stack with its own tables and bucket', () => {
     await expect(invoked).rejects.toThrow(/\/src\/functions\/replay-function\.ts:\d+/);
   });
 
-  test('it gives up a malformed stream record, and routes the others', { tags: ['I7'] }, async () => {
+  test('it gives up a malformed stream record and routes the others', { tags: ['I7'] }, async () => {
     const { EntryTableName } = deployment.stack.outputs;
     const before = await world.client.createLog();
     await deployment.aws.dynamodb.send(
@@ -286,7 +285,7 @@ describe('a stack with its own tables and bucket', () => {
     expect(JSON.stringify(said[0]?.error)).toMatch(/MESSAGE_INVALID|ITEM_INVALID/);
   });
 
-  test('it logs with log, place, job and correlation id in each line, and nothing else', {
+  test('each log line has log, position, job and correlation id, and no other data', {
     tags: ['I7'],
   }, () => {
     const { log: lines } = world.output();
@@ -301,8 +300,8 @@ describe('a stack with its own tables and bucket', () => {
     }
     const archived = lines.filter(({ message }) => message === 'archive: archived');
     for (const { hash } of archived) expect(hash).toMatch(/^[0-9a-f]{64}$/);
-    // A snapshot can be followed from the stream's record to the job, and a job from the sweep's
-    // run to its end.
+    // The lines show a snapshot's way from the stream record to the job, and a job's way from the
+    // sweep to its end.
     const built = lines.filter(({ message }) => message === 'snapshot: built');
     for (const { log: of, position } of built) {
       expect(lines).toContainEqual(
@@ -336,7 +335,7 @@ describe('a stack with its own tables and bucket', () => {
     );
   });
 
-  test('it has rights to all requests of its functions', () => {
+  test('the roles allow all requests of its functions', () => {
     use.push(useOfRights(deployment.functions, deployment.needed));
     expect(notAllowed(deployment.functions, deployment.needed)).toEqual([]);
   });
@@ -396,13 +395,13 @@ describe('a stack beside an existing log, whose entries expire by TTL', () => {
     expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
   });
 
-  test('it has rights to all requests of its functions', () => {
+  test('the roles allow all requests of its functions', () => {
     use.push(useOfRights(deployment.functions, deployment.needed));
     expect(notAllowed(deployment.functions, deployment.needed)).toEqual([]);
   });
 });
 
-test('no function of either stack has an unused right', () => {
+test('no function of either stack has an unused permission', () => {
   expect(use).toHaveLength(2);
   const rights = new Set(use.flatMap((each) => [...each.keys()]));
   const unused = [...rights].filter((right) => !use.some((each) => each.get(right) === true));

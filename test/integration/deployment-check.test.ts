@@ -42,9 +42,7 @@ afterAll(async () => {
   await aws.stop();
 });
 
-/**
- * Says that a deployment fails its check with one error, which names the parameter and the reason.
- */
+/** Expects that the check fails with one error, which names the parameter and the reason. */
 async function expectInvalid(changes: Partial<Deployment>, parameter: string, reason: string): Promise<void> {
   const checked = checkDeployment({ ...right, ...changes });
   await expect(checked).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID', parameter });
@@ -54,17 +52,14 @@ async function expectInvalid(changes: Partial<Deployment>, parameter: string, re
 
 let made = 0;
 
-/** Makes a table that differs from the one that it should be. */
+/** Creates a table with changes to the correct one. @returns its name */
 async function table(input: CreateTableCommandInput, changes: Partial<CreateTableCommandInput>): Promise<string> {
   const name = `other-${++made}`;
   await engine.client.send(new CreateTableCommand({ ...input, ...changes, TableName: name }));
   return name;
 }
 
-/**
- * Makes an Entry table that differs from the one that it should be, but is known by its name and
- * stream.
- */
+/** Creates an Entry table with changes to the correct one. @returns its name and stream */
 async function entryTableWith(changes: Partial<CreateTableCommandInput>) {
   const entryTable = await table(entryTableInput('t'), changes);
   return { entryTable, streamArn: await streamOf(entryTable) };
@@ -162,12 +157,11 @@ describe('the check of a deployment', () => {
 
   test.each<[what: string, status: number, headers: Record<string, string>, reason: string]>([
     ['in another region', 301, { 'x-amz-bucket-region': 'eu-west-1' }, 'a bucket in region eu-west-1, but the'],
-    ['in another region, as S3 says of one', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'in region eu-west-1'],
+    ['in another region, by the error of S3', 400, { 'x-amz-bucket-region': 'eu-west-1' }, 'in region eu-west-1'],
     ['reached in another region', 200, { 'x-amz-bucket-region': 'eu-west-1' }, 'but the functions run in us-east-1'],
-    ['somewhere else', 301, {}, 'a bucket in another region'],
+    ['redirected', 301, {}, 'a bucket in another region'],
   ])('it names a bucket that is %s', async (_what, status, headers, reason) => {
-    // The server for tests knows one region and no permissions, so here the answer is S3's, word
-    // for word.
+    // The test server has one region and no permissions, so this is S3's own answer.
     await withAnswer({ status, headers }, (s3) => expectInvalid({ s3 }, 'BucketName', reason));
   });
 
@@ -176,7 +170,7 @@ describe('the check of a deployment', () => {
     await withAnswer(here, (s3) => checkDeployment({ ...right, s3 }));
   });
 
-  test('work goes on if DynamoDB does not answer the check, and the rest is checked', async () => {
+  test('the check passes if DynamoDB does not answer, and still checks the bucket', async () => {
     const unreachable = testClient('http://127.0.0.1:9');
     await checkDeployment({ ...right, dynamodb: unreachable, ttl: true });
     expect(unknown).toMatchObject(Array(3).fill({ code: 'STORE_UNAVAILABLE' }));
@@ -187,13 +181,13 @@ describe('the check of a deployment', () => {
     ['refuses', 400, 'AccessDeniedException'],
     ['throttles', 400, 'ThrottlingException'],
     ['fails', 500, 'InternalServerError'],
-  ])('work goes on while DynamoDB %s requests about tables', async (_what, status, name) => {
+  ])('the check passes if DynamoDB %s requests about tables', async (_what, status, name) => {
     const answer = JSON.stringify({ __type: `com.amazonaws.dynamodb.v20120810#${name}`, message: 'not now' });
     const server = await startServer((_, response) => {
       response.writeHead(status, { 'content-type': 'application/x-amz-json-1.0' }).end(answer);
     });
     await checkDeployment({ ...right, dynamodb: testClient(server.address), ttl: true, limitMs: 1_000 });
-    // The client asks again until the time is up for all, so that the bucket may not be asked for.
+    // The client retries until the time is up, so the check may not get to the bucket.
     expect(unknown.length).toBeGreaterThanOrEqual(3);
     await server.stop();
   });
@@ -201,16 +195,16 @@ describe('the check of a deployment', () => {
   test.each([
     ['refuses', 403],
     ['fails', 500],
-  ])('work goes on while S3 %s the request for the bucket', async (_what, status) => {
+  ])('the check passes if S3 %s the request for the bucket', async (_what, status) => {
     const headers = { 'x-amz-bucket-region': 'us-east-1' };
     await withAnswer({ status, headers }, (s3) => checkDeployment({ ...right, s3 }));
     expect(unknown).toHaveLength(1);
   });
 
-  test('work goes on if no service answers in time', async () => {
+  test('the check passes if no service answers in time', async () => {
     const server = await startServer(() => {});
     await checkDeployment({ ...right, dynamodb: testClient(server.address), ttl: true, limitMs: 50 });
-    // The time is up for all: the bucket is not asked for either.
+    // The limit holds for the whole check, so the bucket is unknown too.
     expect(unknown).toHaveLength(4);
     await server.stop();
   });
@@ -225,7 +219,7 @@ describe('a custom reducer', () => {
   });
   afterAll(() => rm(directory, { recursive: true }));
 
-  /** A module with this text; undefined for none. */
+  /** Writes a module with this text, or no file if undefined. @returns its path */
   async function module(name: string, text: string | undefined): Promise<string> {
     const path = join(directory, `${name}.mjs`);
     if (text !== undefined) await writeFile(path, text);
@@ -265,7 +259,7 @@ describe('a custom reducer', () => {
   });
 });
 
-/** Does something with a client to which S3 gives one answer, whatever it is asked. */
+/** Calls `work` with a client that gets one answer to each request. */
 async function withAnswer(
   answer: { readonly status: number; readonly headers: Record<string, string> },
   work: (s3: S3Client) => Promise<void>,

@@ -69,7 +69,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const [snapshotUrl, maintenanceUrl] = ['snapshot.fifo', 'maintenance.fifo'].map(
       (name) => aws.server.createQueue(name, { attributes: { FifoQueue: 'true' } }).queueUrl,
     );
-    // The queue's URL has a host under localhost, which not every resolver knows.
+    // The queue's URL has a host under localhost. Some resolvers do not know such a host.
     restoreDns = interceptLocalhostDns();
     store = new DynamoDbLogStore({ client: engine.client, ...tables });
     blobs = new S3BlobStore({ client: aws.s3, bucket: BUCKET });
@@ -77,7 +77,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       snapshot: new SqsJobQueue({ client: aws.sqs, queueUrl: snapshotUrl ?? '' }),
       maintenance: new SqsJobQueue({ client: aws.sqs, queueUrl: maintenanceUrl ?? '' }),
     };
-    // All that a deployed function knows of the world.
+    // A deployed function has only these variables.
     const environment = {
       AWS_REGION: 'us-east-1',
       AWS_ACCESS_KEY_ID: 'test',
@@ -122,8 +122,8 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
   }
 
   /**
-   * Does what the event source mappings of the queues do, until both are empty. The kinds of the
-   * jobs that were done.
+   * Passes messages to the functions, as event source mappings do, until both queues are empty.
+   * @returns the kinds of the jobs
    */
   async function drain(remainingMs?: number): Promise<string[]> {
     const done: string[] = [];
@@ -153,7 +153,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const { position } = await client.addSnapshot(log);
     const event = await streamEvent(engine.client, entryTable, log);
     expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
-    // A stream gives records again: nothing is done twice for it.
+    // A stream may deliver records again. The queue drops the duplicates.
     expect(await stream(event, lambdaContext())).toEqual({ batchItemFailures: [] });
     expect(await drain()).toEqual(['snapshot', 'snapshot']);
     expect(
@@ -185,7 +185,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     };
     await work(cells(1, (i) => `${i} ${randomUUID()}`));
     const { position, jobs } = await work(cells(4, () => 'x'));
-    // One snapshot, and what follows from it: the queue drops the others' second jobs.
+    // The queue drops the second jobs of the earlier snapshots.
     expect(jobs).toEqual(['snapshot', 'flush']);
     const status = await logStatus(
       { tables: store, blobs, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now },
@@ -237,8 +237,8 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     await queues.maintenance.send({ group: job.log, deduplicationId: job.log, body: encodeJob(job) });
     const messages = await queues.maintenance.receive({ max: 1, visibilityMs: 10_000 });
     expect(await maintain(toSqsEvent(messages), lambdaContext(30_000))).toEqual({ batchItemFailures: [] });
-    // Nobody deletes it. It comes again when the function must have ended, not when it was
-    // received.
+    // The message stays hidden after the 10 seconds of the receive: the function has hidden it
+    // until its own end.
     const [receipt = ''] = messages.map((message) => message.receipt);
     await sleep(10_000);
     expect(await queues.maintenance.receive({ max: 1, visibilityMs: 0 })).toEqual([]);
@@ -282,7 +282,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     vi.stubEnv('KEEP_SEGMENTS', SETTINGS.KEEP_SEGMENTS);
   });
 
-  test('they complete a log that is too long for one invocation in several', { tags: ['I5'] }, async () => {
+  test('several invocations complete a log that is too long for one', { tags: ['I5'] }, async () => {
     const client = newClient();
     const log = await client.createLog();
     const edits = Array.from({ length: 1_200 }, (_, row) => {
@@ -292,7 +292,8 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     const { position } = await client.addSnapshot(log);
     const job: Job = { kind: 'snapshot', log, position };
     await queues.snapshot.send({ group: log, deduplicationId: 'long', body: encodeJob(job) });
-    // Three pages of 500 entries, since in the last minute nothing is begun that can wait.
+    // In its last minute a function starts no work that can wait, so each run folds one page of
+    // 500 entries.
     expect(await drain(59_000)).toEqual(['snapshot', 'snapshot', 'snapshot']);
     expect(await listProgress(blobs, log)).toEqual([]);
     const loaded = await loadState(
@@ -310,8 +311,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
     for (let row = 0; row < 40; row++) {
       await client.addEntry(log, { type: 'Set', version: 1, body: [[row, 0, `row ${row}`]] });
     }
-    // Nobody tells the stream function: what the sweep finds by itself is younger than what it
-    // leaves to the stream.
+    // The stream function gets no record. The sweep of one log also finds young Snapshot entries.
     expect(await sweep({ log }, lambdaContext())).toMatchObject({ logs: 1, jobs: 1, failed: 0 });
     expect(await drain()).toEqual(['snapshot']);
     const { position } = await client.startSegment(log);
@@ -345,7 +345,7 @@ describe('a function with a wrong environment reports the error at its start', (
   };
   const ALL = ['stream', 'snapshot', 'maintain', 'sweep', 'replay'];
   const OF_JOBS = ['snapshot', 'maintain', 'sweep'];
-  /** They start all the same, to give back what they are sent. */
+  /** These functions start with a wrong environment, to return their messages to the queue. */
   const STARTING = ['snapshot', 'maintain'];
 
   test.each<[what: string, changes: Record<string, string | undefined>, handlers: string[], says: RegExp]>([

@@ -20,7 +20,7 @@ import { startLocalAws } from '../support/fauxqs.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
 import { unarchived } from '../support/logs.ts';
 
-/** Folds `Count` entries, and misbehaves on every other type. */
+/** A reducer that folds `Count` entries and misbehaves on every other type. */
 const REDUCER = `
 export default {
   name: 'hanging',

@@ -39,7 +39,7 @@ interface Stage {
   readonly set: (decide: Decide) => void;
 }
 
-/** A deployment in which nothing goes wrong yet. */
+/** Opens a deployment without faults. */
 async function open(options: Partial<LifeOptions> = {}): Promise<Stage> {
   let decide: Decide = () => undefined;
   const http = new FaultyHttp((request, faults) => decide(request, faults));
@@ -65,7 +65,7 @@ describe('the life of two logs while AWS throttles, fails and loses answers', ()
     expect(life.failures).toEqual([]);
   });
 
-  /** Calls of clients, without those that ask whether there is a job. */
+  /** Counts the calls of clients, except those that poll a queue. */
   function calls(http: FaultyHttp): number {
     return http.invocations().filter(([first]) => first?.operation !== 'ReceiveMessage').length;
   }
@@ -80,15 +80,14 @@ describe('the life of two logs while AWS throttles, fails and loses answers', ()
     expect(lasting).toEqual([]);
 
     for (const requests of http.invocations()) {
-      // Nothing is sent again but after a fault, once for each, and not for ever.
+      // The SDK sends a request again only after a fault, once per fault, up to a limit.
       const [, ...again] = requests.toReversed();
       expect(again.every(({ fault }) => fault?.seenBy === 'sdk')).toBe(true);
       expect(requests.map(({ attempt }) => attempt)).toEqual(requests.map((_, i) => i + 1));
       expect(requests.length).toBeLessThanOrEqual(attempts);
     }
-    // Half an answer costs one more call, and so does to look what became of a write whose answer
-    // was lost. What failed is done once more, and gives its message back before. It may leave
-    // calls behind that were under way.
+    // A partial answer costs one more call. So does the check of a write whose answer was lost.
+    // A failed job returns its message and runs again, and its calls in flight are wasted.
     const more = http.sent.filter(({ fault }) => fault?.carriedOut === true).length;
     expect(calls(http)).toBeLessThanOrEqual(plainCalls + more + life.wasted + 20 * life.failures.length);
     for (const { fault } of http.sent) if (fault !== undefined) met.add(fault.name);
@@ -117,7 +116,7 @@ describe('the life of two logs while AWS throttles, fails and loses answers', ()
   });
 
   test('it has met every kind of fault', () => {
-    // Archives of more than 8 MiB are below.
+    // This fault needs an archive of more than 8 MiB: a test below has one.
     expect(FAULTS.map(({ name }) => name).filter((name) => !met.has(name))).toEqual(['S3: error in a success']);
   });
 });
@@ -131,7 +130,7 @@ describe('a single fault', () => {
     await life.create(log);
     set(firstOf(always('answer lost', 'PutItem', { to: 1 }), always('DynamoDB: throttling', 'PutItem')));
     await expect(life.client.addEntry(log, SET)).rejects.toHaveProperty('name', 'ThrottlingException');
-    // Nor are the client's retries multiplied by those of the SDK.
+    // Only the SDK retries: the client adds no retries of its requests.
     expect(http.sent).toHaveLength(SDK_RETRIES.attempts);
     set(() => undefined);
     expect((await life.client.addEntry(log, SET)).position).toEqual({ segment: 0, entry: 2 });
@@ -161,18 +160,21 @@ describe('a single fault', () => {
     ['DynamoDB: throughput', 'ProvisionedThroughputExceededException'],
     ['DynamoDB: internal error', 'InternalServerError'],
     ['connection reset', 'StoreUnavailableError'],
-  ])('a job that meets only this fault fails after one bounded call, and stops nothing: %s', async (fault, name) => {
-    const { life, http, set } = await open();
-    const [log] = LOGS;
-    await life.create(log);
-    const job = { kind: 'snapshot', log, position: { segment: 0, entry: 0 } } as const;
-    set(always(fault));
-    await expect(completeSnapshot(life.deps, job)).rejects.toHaveProperty('name', name);
-    expect(http.invocations().filter((requests) => requests.length > 1)).toHaveLength(1);
-    expect(http.sent.filter((sent) => sent.fault !== undefined)).toHaveLength(SDK_RETRIES.attempts);
-    set(() => undefined);
-    expect(await completeSnapshot(life.deps, job)).toMatchObject({ outcome: 'built' });
-  });
+  ])(
+    'a job that meets only this fault fails after one bounded call and does not stop its log: %s',
+    async (fault, name) => {
+      const { life, http, set } = await open();
+      const [log] = LOGS;
+      await life.create(log);
+      const job = { kind: 'snapshot', log, position: { segment: 0, entry: 0 } } as const;
+      set(always(fault));
+      await expect(completeSnapshot(life.deps, job)).rejects.toHaveProperty('name', name);
+      expect(http.invocations().filter((requests) => requests.length > 1)).toHaveLength(1);
+      expect(http.sent.filter((sent) => sent.fault !== undefined)).toHaveLength(SDK_RETRIES.attempts);
+      set(() => undefined);
+      expect(await completeSnapshot(life.deps, job)).toMatchObject({ outcome: 'built' });
+    },
+  );
 
   test('a stream in parts is stored completely', async () => {
     const { life, http, set } = await open();

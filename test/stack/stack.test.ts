@@ -26,7 +26,7 @@ import { deployStack, stackResources } from '../support/stack-deployment.ts';
 type Fields = Record<string, unknown>;
 
 const QUEUES = ['SnapshotJobsUrl', 'MaintenanceJobsUrl', 'DeadSnapshotJobsUrl', 'DeadMaintenanceJobsUrl'];
-/** Everything old goes as soon as it may, and the schedule is quick. */
+/** Old segments expire as early as possible, and sweeps run often. */
 const PARAMETERS = {
   KeepSegments: '1',
   KeepDays: '0',
@@ -37,7 +37,7 @@ const PARAMETERS = {
 /** The SAM CLI's program, which `.ci/run` installs. */
 const sam = setting('LOGFOLD_SAM');
 
-describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK', () => {
+describe('the stack that `sam deploy` creates, used through only the AWS SDK', () => {
   let emulator: AwsEmulator;
   let outputs: ReadonlyMap<string, string>;
   let dynamodb: DynamoDBClient;
@@ -53,7 +53,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     sqs = new SQSClient(options);
     lambda = new LambdaClient(options);
     outputs = await deployStack({ emulator, sam, parameters: PARAMETERS });
-    // The emulator leaves that out of a table which CloudFormation makes.
+    // The emulator ignores the TTL of a table that CloudFormation creates.
     await dynamodb.send(
       new UpdateTimeToLiveCommand({
         TableName: output('EntryTableName'),
@@ -73,14 +73,14 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     return value;
   }
 
-  test('folds what is written into snapshots, and goes on from them', async () => {
+  test('it builds snapshots of new entries, each from the snapshot before', async () => {
     tellOnFailure();
     const log = randomUUID();
     await createLog(log);
     await appendRows(log, { from: 1, to: 60 });
     await putEntry(log, 0, { N: 61, T: 'Snapshot' });
     expect(await lastSnapshot(log, 0, 61)).not.toHaveProperty('A');
-    // The root is so small that the entry carries it; what it refers to lies in the bucket.
+    // The root is small, so the entry carries it. Its chunks are in the bucket.
     expect(await getItem('EntryTableName', { S: segmentId(log, 0), N: 61 })).toHaveProperty('B');
     expect((await objects(`logs/${log}/chunks/`)).length).toBeGreaterThan(1);
     expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ log, equal: true, entries: 61 });
@@ -91,7 +91,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     expect(await invoke('ReplayFunctionName', { log })).toMatchObject({ equal: true, entries: 71, position });
   });
 
-  test('archives by its schedule what need not stay, lets it expire, and replays from the archive', async () => {
+  test('it archives and expires an old segment by schedule, and replays from the archive', async () => {
     tellOnFailure();
     const log = randomUUID();
     await createLog(log);
@@ -103,7 +103,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     const before = await invoke('ReplayFunctionName', { log });
     expect(before).toMatchObject({ equal: true, entries: 43, position: { segment: 1, entry: 0 } });
 
-    // Nobody invokes the first sweep.
+    // The schedule invokes the first sweep.
     const { A: archive } = await segmentWith(log, 0, ({ A }) => A !== undefined);
     expect(await objects(`logs/${log}/archives/`)).toEqual([archive]);
     expect(await invoke('SweepFunctionName', { log })).toMatchObject({ logs: 1, failed: 0 });
@@ -113,13 +113,13 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     expect(entries.map(({ N }) => N)).toEqual(Array.from({ length: 43 }, (_, n) => n));
     expect(entries.filter(({ X }) => typeof X !== 'number' || X < Number(gone))).toEqual([]);
 
-    // As DynamoDB does at that time.
+    // DynamoDB deletes the entries after their TTL.
     for (const { S, N } of entries) await deleteEntry({ S, N });
     expect(await entriesOf(log, 0)).toEqual([]);
     expect(await invoke('ReplayFunctionName', { log })).toEqual(before);
   });
 
-  test('sweeps by hand for one log, and refuses what it does not understand', async () => {
+  test('the sweep function accepts one log and refuses a malformed event', async () => {
     tellOnFailure();
     const log = randomUUID();
     await createLog(log);
@@ -130,7 +130,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     );
   });
 
-  test('puts a message that is no job into the dead-letter queue, and nothing else', async () => {
+  test('only a foreign message reaches the dead-letter queue', async () => {
     tellOnFailure();
     const log = randomUUID();
     await createLog(log);
@@ -142,7 +142,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
         MessageBody: 'hello',
       }),
     );
-    // The log's own job waits behind it.
+    // The job of the log waits behind the foreign message.
     await lastSnapshot(log, 0, 0);
     await eventually(async () => (await waiting()).DeadSnapshotJobsUrl === 1);
     const QueueUrl = output('DeadSnapshotJobsUrl');
@@ -152,7 +152,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     await eventually(async () => Object.values(await waiting()).every((messages) => messages === 0));
   });
 
-  test('has roles that let functions do nothing else', async () => {
+  test('the roles deny other requests', async () => {
     tellOnFailure();
     const log = randomUUID();
     await createLog(log);
@@ -204,7 +204,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     ]);
   }
 
-  /** Rows of text that nothing compresses, so that some dozens of them do not fit into a root. */
+  /** Appends rows of incompressible text: some dozens of them do not fit into a root. */
   async function appendRows(log: string, { from, to }: { readonly from: number; readonly to: number }): Promise<void> {
     for (let row = from; row <= to; row++) {
       const cells = Array.from({ length: 100 }, (_, column) => [row, column, randomUUID()]);
@@ -250,7 +250,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     return (await Array.fromAsync(pages)).flatMap(({ Contents = [] }) => Contents.map(({ Key = '' }) => Key));
   }
 
-  /** A segment's item, once it is as wanted. */
+  /** Waits until a segment's item is as wanted. @returns the item */
   async function segmentWith(log: string, segment: number, wanted: (item: Fields) => boolean): Promise<Fields> {
     const get = () => getItem('SegmentTableName', { S: logId(log), N: segment });
     await eventually(async () => wanted(await get()));
@@ -261,7 +261,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     return segmentWith(log, segment, ({ L }) => L === entry);
   }
 
-  /** @throws Error with what a function has thrown */
+  /** Invokes a function. @throws Error with the error of the function */
   async function invoke(name: string, event: Fields): Promise<unknown> {
     const command = new InvokeCommand({ FunctionName: output(name), Payload: JSON.stringify(event) });
     const { Payload, FunctionError } = await lambda.send(command);
@@ -270,7 +270,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
     return JSON.parse(text);
   }
 
-  /** Messages in each queue, those that are being worked on among them. */
+  /** Counts the messages in each queue, including those in flight. */
   async function waiting(): Promise<Readonly<Record<string, number>>> {
     const counts = QUEUES.map(async (name) => {
       const command = new GetQueueAttributesCommand({ QueueUrl: output(name), AttributeNames: ['All'] });
@@ -288,7 +288,7 @@ describe('the stack as `sam deploy` makes it, driven by nothing but the AWS SDK'
 
 function setting(name: string): string {
   const value = process.env[name];
-  if (value === undefined) throw new Error(`${name} is not set; .ci/run shows how this test is run`);
+  if (value === undefined) throw new Error(`${name} is not set. Run this test as .ci/run does`);
   return value;
 }
 
@@ -310,7 +310,7 @@ function now(): number {
   return Math.floor(Date.now() / 1000);
 }
 
-/** Asks again and again until something is so; what never becomes so ends with the test's own time. */
-async function eventually(isSo: () => Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await sleep(250);
+/** Polls until a condition is true. The test's own timeout ends the wait. */
+async function eventually(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await sleep(250);
 }

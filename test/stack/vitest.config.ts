@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** What needs more than `npm ci`: the bundles that `npm run build` made, the SAM CLI and an emulator. */
+/** These tests need the bundles of `npm run build`, the SAM CLI and an emulator. */
 export default defineConfig({
   test: {
     include: ['test/stack/**/*.test.ts'],
