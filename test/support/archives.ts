@@ -21,12 +21,15 @@ export interface SegmentOf {
 
 export const FIRST_SEGMENT: SegmentOf = { log: LOG, segment: 0 };
 
-/** Where the archives of tests lie: each segment's under a key of its own. */
+/** The key of a test's archive. Each segment has its own key. */
 export function keyOf({ log, segment }: SegmentOf): string {
   return archiveKey(log, segment, 'a'.repeat(32));
 }
 
-/** Items of a closed segment: small entries, as many as wanted, with the one that ends it. */
+/**
+ * The items of a closed segment: small entries and, last, the End Segment entry.
+ * @param count includes the End Segment entry
+ */
 export function segmentItems(count: number, of: SegmentOf = FIRST_SEGMENT, change: Partial<Entry> = {}): Item[] {
   return Array.from({ length: count }, (_, entry) => {
     const overrides = entry === count - 1 ? { type: RESERVED_TYPES.endSegment, body: undefined } : change;
@@ -34,7 +37,10 @@ export function segmentItems(count: number, of: SegmentOf = FIRST_SEGMENT, chang
   });
 }
 
-/** What the writer makes of these items: its pieces are the frames, the index's frame and the seek table. */
+/**
+ * The archive that the writer makes of these items. `pieces` has the frames, the index frame and
+ * the seek table.
+ */
 export async function written(
   items: readonly StoredItem[],
   { log, segment }: SegmentOf = FIRST_SEGMENT,
@@ -52,16 +58,19 @@ export async function written(
   }
 }
 
-/** An archive in parts, each of which a test may exchange for something else. */
+/** An archive in parts, so that a test can replace each part. */
 export interface ArchiveParts {
   /** Compressed. */
   readonly frames: readonly Uint8Array[];
   readonly index: ArchiveIndex;
-  /** What the seek table says, of the index's frame too. */
+  /** The entries of the seek table, including the entry of the index frame. */
   readonly sizes: readonly SeekEntry[];
 }
 
-/** An archive with these texts as its frames, made by hand: the writer's own frames are of a megabyte. */
+/**
+ * An archive with one frame for each text. The writer's own frames have a megabyte each, which is
+ * too large for most tests.
+ */
 export function partsOf(
   frames: readonly { readonly content: Uint8Array; readonly entries: number }[],
   of: SegmentOf = FIRST_SEGMENT,
@@ -82,7 +91,7 @@ export function partsOf(
   return { frames: compressed, index, sizes };
 }
 
-/** As {@link partsOf}, with so many items in each frame. */
+/** Like {@link partsOf}, with `each` items in each frame. */
 export function partsOfItems(items: readonly StoredItem[], each: number, of: SegmentOf = FIRST_SEGMENT): ArchiveParts {
   const frames = Array.from({ length: Math.ceil(items.length / each) }, (_, i) => {
     const own = items.slice(i * each, (i + 1) * each);
@@ -96,7 +105,7 @@ export function linesOf(items: readonly StoredItem[]): Uint8Array {
   return new TextEncoder().encode(items.map((item) => `${encodeItemLine(item)}\n`).join(''));
 }
 
-/** The object that these parts make, and the hash that its segment would state. */
+/** The object made of these parts, and the hash that its segment must hold. */
 export function joined({ frames, index, sizes }: ArchiveParts): {
   readonly bytes: Uint8Array;
   readonly hash: Uint8Array;
@@ -106,7 +115,7 @@ export function joined({ frames, index, sizes }: ArchiveParts): {
   return { bytes: Uint8Array.from(bytes), hash: nativePlatform.sha256(encoded) };
 }
 
-/** Puts an archive where its segment looks for it, and gives that segment. */
+/** Puts an archive under the key of its segment, and returns the segment. */
 export async function storeArchive(
   blobs: BlobStore,
   { bytes, hash }: { readonly bytes: Uint8Array; readonly hash: Uint8Array },
@@ -117,7 +126,7 @@ export async function storeArchive(
   return { ...of, created: NOON, archive: { key, hash: Uint8Array.from(hash) } };
 }
 
-/** Some items in batches as large as a store takes them. */
+/** Splits items into batches of the largest size that a store accepts. */
 export function batches<T>(items: readonly T[]): T[][] {
   return Array.from({ length: Math.ceil(items.length / MAX_BATCH_ITEMS) }, (_, i) =>
     items.slice(i * MAX_BATCH_ITEMS, (i + 1) * MAX_BATCH_ITEMS),

@@ -6,25 +6,25 @@ import { delimiter, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from './engine.ts';
 
-/** Its own account's root, which may do anything. */
+/** The root user of the emulator's account. Every request of the root user is allowed. */
 export const EMULATOR_CREDENTIALS = { accessKeyId: 'test', secretAccessKey: 'test' };
 export const EMULATOR_REGION = 'us-east-1';
 
-/** AWS as MiniStack plays it, in a process of its own on 127.0.0.1. */
+/** AWS emulated by MiniStack in a separate process on 127.0.0.1. */
 export interface AwsEmulator {
-  /** Of all services. */
+  /** One address for all services. */
   readonly endpoint: string;
-  /** For whatever goes when the emulator does. */
+  /** A directory that is deleted when the emulator stops. */
   readonly directory: string;
-  /** What it and the functions have said so far. */
+  /** The output of the emulator and of the functions so far. */
   log(): Promise<string>;
   stop(): Promise<void>;
 }
 
 /**
- * Starts MiniStack on a free port, with nothing in it. Roles and the policies of buckets are enforced.
- * @param program where it is installed
- * @throws Error with its log where it ends at once
+ * Starts an empty MiniStack on a free port. It enforces the policies of roles and buckets.
+ * @param program path of the installed program
+ * @throws Error with the emulator's output if it ends before it answers
  */
 export async function startAwsEmulator(program: string): Promise<AwsEmulator> {
   const directory = await mkdtemp(join(tmpdir(), 'logfold-stack-'));
@@ -35,9 +35,9 @@ export async function startAwsEmulator(program: string): Promise<AwsEmulator> {
   const child = spawn(program, [], {
     stdio: ['ignore', output.fd, output.fd],
     cwd: directory,
-    // Nothing of this process's own environment: functions are given all that the emulator has.
+    // Functions inherit the emulator's environment, so pass nothing of this process's environment.
     env: {
-      // It runs functions with the first `node` that it finds.
+      // The emulator runs functions with the first `node` in PATH.
       PATH: [dirname(process.execPath), process.env.PATH ?? ''].join(delimiter),
       TMPDIR: directory,
       BIND_HOST: '127.0.0.1',
@@ -70,7 +70,7 @@ export async function startAwsEmulator(program: string): Promise<AwsEmulator> {
 
 async function answering(endpoint: string, child: ChildProcess): Promise<void> {
   for (;;) {
-    if (child.exitCode !== null) throw new Error(`it ended with code ${child.exitCode}`);
+    if (child.exitCode !== null) throw new Error(`the emulator ended with code ${child.exitCode}`);
     const answer = await fetch(`${endpoint}/_ministack/health`).catch(() => undefined);
     if (answer?.ok === true) return;
     await sleep(100);

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 
-/** A request as the SDK's HTTP layer is given it, so far as it matters here. */
+/** The parts of an HTTP request that faults look at, as the SDK passes it to its HTTP layer. */
 export interface HttpRequest {
   readonly method: string;
   readonly path: string;
@@ -9,7 +9,7 @@ export interface HttpRequest {
   readonly body?: unknown;
 }
 
-/** What that layer answers. */
+/** The response of the HTTP layer. */
 export interface Sent {
   readonly response: {
     readonly statusCode: number;
@@ -20,21 +20,24 @@ export interface Sent {
 
 export type Service = 'dynamodb' | 's3' | 'sqs';
 
-/** A request on its way, and how to send it on, as it is or changed. */
+/** A request on its way, and a function that sends it on, unchanged or changed. */
 export interface Call {
   readonly service: Service;
-  /** The API's name for it, such as `PutItem`. */
+  /** Name of the API operation, such as `PutItem`. */
   readonly operation: string;
   readonly request: HttpRequest;
   readonly send: (changed?: HttpRequest) => Promise<Sent>;
 }
 
-/** Something that AWS, or the way there, does to a request. */
+/** A fault that AWS or the network injects into a request. */
 export interface Fault {
   readonly name: string;
-  /** Who sees it: the SDK, or only the adapter, since the answer is a success so far as the SDK can tell. */
+  /**
+   * `sdk` if the SDK sees an error, `adapter` if the SDK sees a success and only the adapter can
+   * tell.
+   */
   readonly seenBy: 'sdk' | 'adapter';
-  /** Whether the server carries the request out, at least in part. */
+  /** True if the server carries out the request, at least in part. */
   readonly carriedOut: boolean;
   readonly on: (call: Call) => boolean;
   readonly meet: (call: Call) => Promise<Sent>;
@@ -72,7 +75,6 @@ const USES_KEY = ['GetObject', 'PutObject', 'UploadPart', 'CreateMultipartUpload
 const SLOW_DOWN = 'Please reduce your request rate.';
 const KMS_RATE = 'You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls.';
 
-/** All faults. */
 export const FAULTS: readonly Fault[] = [
   // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
   dynamodb('throughput', 400, `${DYNAMODB}ProvisionedThroughputExceededException`),
@@ -104,7 +106,7 @@ export const FAULTS: readonly Fault[] = [
   // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
   s3('slow down', 503, 'SlowDown', SLOW_DOWN),
   s3('internal error', 500, 'InternalError', 'We encountered an internal error. Please try again.'),
-  // How S3 passes a throttle of KMS on: https://github.com/aws-samples/cql-replicator/issues/92
+  // S3 reports a throttle of KMS like this: https://github.com/aws-samples/cql-replicator/issues/92
   s3(
     'slow down, by KMS',
     503,
@@ -112,8 +114,8 @@ export const FAULTS: readonly Fault[] = [
     'Please reduce your request rate for operations involving AWS KMS.',
     USES_KEY,
   ),
-  // KMS's own answer (https://repost.aws/knowledge-center/kms-throttlingexception-error), as others report it from
-  // S3, with and without the prefix that S3 documents for errors of KMS.
+  // KMS's own error (https://repost.aws/knowledge-center/kms-throttlingexception-error) as users
+  // report it from S3, with and without the prefix that S3 documents for errors of KMS.
   s3('KMS throttles', 400, 'ThrottlingException', KMS_RATE, USES_KEY),
   s3('KMS throttles, with prefix', 400, 'KMS.ThrottlingException', KMS_RATE, USES_KEY),
   {
@@ -138,7 +140,8 @@ export const FAULTS: readonly Fault[] = [
     meet: leaveKeys,
   },
 
-  // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html and those of SendMessage
+  // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html and the
+  // errors of SendMessage
   sqs('throttling', 400, `${CORAL}ThrottlingException`, 'ThrottlingException'),
   sqs('request throttled', 400, 'com.amazonaws.sqs#RequestThrottled', 'RequestThrottled'),
   sqs('KMS throttled', 400, 'com.amazonaws.sqs#KmsThrottled', 'KMS.ThrottlingException', [
@@ -157,7 +160,7 @@ function dynamodb(name: string, status: number, type: string, operations?: reado
   return refused('dynamodb', { name: `DynamoDB: ${name}`, operations, answer: async () => json(status, answer) });
 }
 
-/** A transaction that was not carried out, for a reason that passes. */
+/** A transaction that DynamoDB cancels for a transient reason. */
 function cancelled(code: string): Fault {
   const answer = async ({ request }: Call): Promise<Sent> => {
     const { TransactItems } = JSON.parse(textOf(request));
@@ -200,13 +203,17 @@ function refused(
   return { name, seenBy: 'sdk', carriedOut: false, on, meet: answer };
 }
 
-/** A connection that breaks, before the request has arrived or when it has been carried out. */
+/**
+ * A connection that breaks, either before the request arrives or after the server has carried it
+ * out.
+ */
 function broken(name: string, carriedOut: boolean, error: () => Error): Fault {
   return {
     name,
     seenBy: 'sdk',
     carriedOut,
-    // What a queue has given out it keeps to itself until the visibility timeout is over, for which tests do not wait.
+    // A received message stays invisible until the visibility timeout ends. Tests do not wait for
+    // that.
     on: ({ operation }) => !carriedOut || operation !== 'ReceiveMessage',
     meet: async (call) => {
       if (carriedOut) await readAll(await call.send());
@@ -219,7 +226,7 @@ function connectionReset(): Error {
   return Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
 }
 
-/** Lets half of a batch be written, and says so. */
+/** Writes half of a batch, and returns the other half as unprocessed. */
 async function leaveItems(call: Call): Promise<Sent> {
   const { RequestItems, ...rest }: { RequestItems: Record<string, unknown[]> } = JSON.parse(textOf(call.request));
   const kept: Record<string, unknown[]> = {};
@@ -234,7 +241,7 @@ async function leaveItems(call: Call): Promise<Sent> {
   return json(200, { ...JSON.parse(answer.toString()), UnprocessedItems: left });
 }
 
-/** Lets half of the keys be deleted, and says so. */
+/** Deletes half of the keys, and reports the other half as failed. */
 async function leaveKeys(call: Call): Promise<Sent> {
   const body = textOf(call.request);
   const objects = [...body.matchAll(/<Object>.*?<\/Object>/gs)].map(([object]) => object);
@@ -248,7 +255,7 @@ async function leaveKeys(call: Call): Promise<Sent> {
   return answerOf(200, 'application/xml', `<DeleteResult>${errors.join('')}</DeleteResult>`);
 }
 
-/** Gives the first half of an object, then breaks the connection. */
+/** Returns the first half of an object, then breaks the connection. */
 async function breakOff(call: Call): Promise<Sent> {
   const sent = await call.send();
   if (sent.response.statusCode >= 300) return sent;
@@ -260,7 +267,7 @@ async function breakOff(call: Call): Promise<Sent> {
   return { response: { ...sent.response, body: Readable.from(half()) } };
 }
 
-/** The same request with another body; what spoke of the body before is left out. */
+/** The same request with another body. Headers that describe the old body are removed. */
 function changed(request: HttpRequest, body: string): HttpRequest {
   const headers = Object.entries(request.headers).filter(([name]) => !/^(x-amz-checksum|content-md5)/i.test(name));
   const length = ['content-length', String(Buffer.byteLength(body))] as const;

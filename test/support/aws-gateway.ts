@@ -7,20 +7,20 @@ import {
 } from 'node:http';
 import { type AwsRequest, hasQuery, type Right, rightsOf, rightsToLearnOfAbsence, s3Place } from './aws-rights.ts';
 
-/** A right that somebody needed for a request. */
+/** A right that a caller needed for a request. */
 export interface NeededRight extends Right {
-  /** Whose request it was: the id of the access key with which it was signed. */
+  /** The caller: the id of the access key that signed the request. */
   readonly caller: string;
 }
 
 export interface GatewayOptions {
-  /** Where DynamoDB's API is. */
+  /** Endpoint of the DynamoDB API. */
   readonly dynamodb: string;
-  /** Where those of S3 and SQS are. */
+  /** Endpoint of the S3 and SQS APIs. */
   readonly others: string;
-  /** Those whose requests matter. */
+  /** Access key ids of the callers whose requests are recorded. */
   readonly callers: ReadonlySet<string>;
-  /** Buckets that keep versions. */
+  /** Names of the buckets with versioning. */
   readonly versioned: ReadonlySet<string>;
 }
 
@@ -31,17 +31,19 @@ interface Answer {
 }
 
 /**
- * One address for all of AWS, on 127.0.0.1: it hands requests on to the servers and remembers which rights they took.
- * Whose they are, and of which service, is in their signature, as it is in AWS.
+ * One address for all of AWS, on 127.0.0.1. It forwards requests to the servers and records the
+ * rights that each request needs. As in AWS, the signature of a request names its caller and its
+ * service.
  *
- * It makes up for what the S3 server lacks: a bucket that keeps versions tells one for each object and lets it be deleted;
- * uploads that were begun and not ended are listed; a write on a condition is refused if the condition does not hold.
+ * The gateway adds features that the S3 server lacks. In a bucket with versioning, each object has
+ * a version id, and versions can be deleted. Unfinished uploads are listed. A conditional write
+ * fails if its condition does not hold.
  */
 export class AwsGateway {
   readonly needed: NeededRight[] = [];
   readonly #options: GatewayOptions;
   readonly #server: Server;
-  /** The end of the last conditional write. */
+  /** Resolves when the last conditional write ends. */
   #written: Promise<unknown> = Promise.resolve();
   readonly #uploads = new Map<string, { readonly bucket: string; readonly key: string; readonly begun: string }>();
 
@@ -62,7 +64,7 @@ export class AwsGateway {
 
   get endpoint(): string {
     const address = this.#server.address();
-    if (typeof address !== 'object' || address === null) throw new Error('the gateway does not listen');
+    if (typeof address !== 'object' || address === null) throw new Error('the gateway is not listening');
     return `http://127.0.0.1:${address.port}`;
   }
 
@@ -84,7 +86,7 @@ export class AwsGateway {
     need(rightsOf);
     const answer = await this.#answerTo(request);
     if (service === 's3' && answer.status === 404) need(rightsToLearnOfAbsence);
-    // By its time the SDK tells whether the caller's clock is right.
+    // The SDK uses the `date` header to check the caller's clock.
     const headers = { ...answer.headers, date: new Date().toUTCString() };
     outgoing.writeHead(answer.status, headers).end(answer.body);
   }
@@ -94,7 +96,7 @@ export class AwsGateway {
     return request.service === 'sqs' ? this.#toSqs(request) : this.#pass(request);
   }
 
-  /** The server's queues have URLs whose host not every resolver knows. */
+  /** The server returns queue URLs with a host name that some resolvers cannot resolve. */
   async #toSqs(request: AwsRequest): Promise<Answer> {
     const here = this.endpoint;
     const there = here.replace('127.0.0.1', 'sqs.us-east-1.localhost');
@@ -131,7 +133,9 @@ export class AwsGateway {
     return told ? { ...answer, headers: { ...answer.headers, 'x-amz-version-id': 'v1' } } : answer;
   }
 
-  /** One at a time, so that nothing changes between look and write. */
+  /**
+   * Runs conditional writes one by one, so that nothing changes between the check and the write.
+   */
   async #putOnCondition(request: AwsRequest): Promise<Answer> {
     const { 'if-match': same, 'if-none-match': none } = request.headers;
     const present = await this.#pass({ ...request, method: 'HEAD', body: Buffer.alloc(0) });
@@ -165,7 +169,7 @@ export class AwsGateway {
     const { 'transfer-encoding': _, ...others } = headers;
     const sent = { ...others, 'content-length': String(body.length) };
     return new Promise((resolve, reject) => {
-      // The path as it came: keys of objects may have dots in it that a URL would resolve.
+      // Pass the path unchanged: object keys may contain dots that a URL would resolve.
       const passed = httpRequest({ hostname, port, path: url, method, headers: sent }, (response) => {
         Array.fromAsync(response).then((parts) => {
           const { statusCode = 502, headers: told } = response;

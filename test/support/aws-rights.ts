@@ -1,4 +1,4 @@
-/** A request to AWS, so far as it says which rights it takes. */
+/** The parts of a request to AWS that determine the rights it needs. */
 export interface AwsRequest {
   readonly service: string;
   readonly method: string;
@@ -8,7 +8,7 @@ export interface AwsRequest {
   readonly body: Buffer;
 }
 
-/** What IAM has to allow: one action on one resource. */
+/** A right that IAM must allow: one action on one resource. */
 export interface Right {
   readonly action: string;
   /** Its ARN. */
@@ -18,12 +18,12 @@ export interface Right {
 const REGIONAL = 'us-east-1:123456789012';
 
 /**
- * The rights that a request takes.
+ * The rights that a request needs.
  *
- * Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB", "... Amazon S3"
- * and "... Amazon SQS"; Amazon DynamoDB Developer Guide, "Using IAM with transactions"; Amazon S3 User Guide, "Required
- * permissions for Amazon S3 API operations".
- * @throws Error for a request that nobody has thought of here
+ * Sources: Service Authorization Reference, "Actions, resources, and condition keys for Amazon
+ * DynamoDB", "... Amazon S3" and "... Amazon SQS". Amazon DynamoDB Developer Guide, "Using IAM with
+ * transactions". Amazon S3 User Guide, "Required permissions for Amazon S3 API operations".
+ * @throws Error if the rights of the request are unknown here
  */
 export function rightsOf(request: AwsRequest): Right[] {
   switch (request.service) {
@@ -34,17 +34,22 @@ export function rightsOf(request: AwsRequest): Right[] {
     case 's3':
       return ofS3(request);
     default:
-      throw new Error(`nobody knows here what service ${request.service} asks rights for`);
+      throw new Error(`unknown service ${request.service}. Add its rights to aws-rights.ts.`);
   }
 }
 
-/** S3 says that an object does not exist only to those who may list the bucket; to others it says that they may not. */
+/**
+ * The rights that a caller needs to see `NoSuchKey`. S3 answers callers that may not list the
+ * bucket with `AccessDenied`.
+ */
 export function rightsToLearnOfAbsence(request: AwsRequest): Right[] {
   const { bucket, key } = s3Place(request);
   return key === '' ? [] : [{ action: 's3:ListBucket', resource: bucketArn(bucket) }];
 }
 
-/** Bucket and key of a request in path style; the key is empty where the bucket is meant. */
+/**
+ * Bucket and key of a request in path style. The key is empty if the request addresses the bucket.
+ */
 export function s3Place({ url }: AwsRequest): { readonly bucket: string; readonly key: string } {
   const [, bucket = '', key = ''] = /^\/([^/?]+)\/?([^?]*)/.exec(url) ?? [];
   return { bucket, key: decodeURIComponent(key) };
@@ -54,7 +59,9 @@ export function hasQuery({ url }: AwsRequest, name: string): boolean {
   return new URL(url, 'http://s3').searchParams.has(name);
 }
 
-/** A key, and the version of it that is meant, of those that a DeleteObjects request names. */
+/**
+ * The keys that a DeleteObjects request names, each with a flag: does the request name a version?
+ */
 export function deletedObjects(body: Buffer): { readonly key: string; readonly versioned: boolean }[] {
   return [...body.toString().matchAll(/<Object>(.*?)<\/Object>/gs)].map(([, object = '']) => ({
     key: /<Key>(.*)<\/Key>/s.exec(object)?.[1] ?? '',
@@ -79,14 +86,14 @@ function ofDynamoDb(operation: string, { TableName, RequestItems, TransactItems 
   });
   if (operation === 'BatchWriteItem') return Object.keys(RequestItems ?? {}).map((table) => right(operation, table));
   if (operation === 'TransactWriteItems') {
-    // A transaction takes the rights to its parts, and none to itself.
+    // A transaction needs the rights for its parts, and no right for itself.
     return (TransactItems ?? []).flatMap((item) =>
       Object.entries(item).map(([part, of]) =>
         right(part === 'ConditionCheck' ? 'ConditionCheckItem' : `${part}Item`, of.TableName),
       ),
     );
   }
-  if (TableName === undefined) throw new Error(`nobody knows here what rights ${operation} takes`);
+  if (TableName === undefined) throw new Error(`unknown operation ${operation}. Add its rights to aws-rights.ts.`);
   return [right(operation, TableName)];
 }
 
@@ -113,7 +120,7 @@ function ofS3(request: AwsRequest): Right[] {
           ofObject(object.versioned ? 'DeleteObjectVersion' : 'DeleteObject', object.key),
         );
       default:
-        throw new Error(`nobody knows here what rights ${request.method} ${request.url} takes`);
+        throw new Error(`unknown request ${request.method} ${request.url}. Add its rights to aws-rights.ts.`);
     }
   }
   switch (request.method) {
@@ -123,7 +130,7 @@ function ofS3(request: AwsRequest): Right[] {
     case 'DELETE':
       return ofObject(asks('uploadId') ? 'AbortMultipartUpload' : 'DeleteObject');
     default:
-      // An upload in parts takes the same right as one in one piece, from its beginning to its end.
+      // Every request of a multipart upload needs the same right as PutObject.
       return ofObject('PutObject');
   }
 }

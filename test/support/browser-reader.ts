@@ -8,7 +8,10 @@ import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
 
-/** A snapshot as a page would have fetched it, in hexadecimal, since bytes of another realm are no Uint8Array here. */
+/**
+ * A snapshot as a page would have fetched it. Bytes are in hexadecimal, because a Uint8Array of
+ * another realm is no Uint8Array here.
+ */
 export interface FetchedSnapshot {
   readonly log: string;
   readonly position: Position;
@@ -16,7 +19,10 @@ export interface FetchedSnapshot {
   readonly chunks: Readonly<Record<string, string>>;
 }
 
-/** Reads a whole sheet with what a browser has: no Node, Zstandard in WebAssembly. Bundled and run by its test. */
+/**
+ * Reads a whole sheet with features of browsers only: no Node, Zstandard in WebAssembly. The test
+ * bundles this module and runs it.
+ */
 export async function readSheet(snapshot: FetchedSnapshot): Promise<string[][]> {
   const platform = await loadWasmPlatform();
   const place = { log: parseLogId(snapshot.log), position: snapshot.position };
@@ -27,7 +33,7 @@ export async function readSheet(snapshot: FetchedSnapshot): Promise<string[][]> 
       return stored === undefined ? undefined : fromHex(stored);
     },
     put: async () => {
-      throw new Error('a reader writes nothing');
+      throw new Error('a reader must not write');
     },
   };
   return Array.fromAsync(sheetRows(sheetOf(new Draft(new NodeStore(chunks, platform), root.state))));

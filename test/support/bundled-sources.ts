@@ -7,7 +7,10 @@ import type { Plugin } from 'vitest/config';
 import { BUNDLE_OPTIONS } from '../../handlers/bundle.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** What a test may import: the folders without side effects, and the adapters that need nothing from outside. */
+/**
+ * Modules that a test may import: the folders without side effects, and the adapters without
+ * external services.
+ */
 const MODULES = globSync(
   [
     'src/errors.ts',
@@ -18,16 +21,20 @@ const MODULES = globSync(
 ).sort();
 const VIRTUAL = '\0bundled:';
 
-/** Stands in the place of the sources in tests. */
+/** Replaces the sources in tests. */
 export interface BundledSources {
   readonly plugin: Plugin;
-  /** The bundle. It lies outside of the repository, so that it finds no modules that are not deployed either. */
+  /**
+   * Path of the bundle. It lies outside the repository, so that it finds only modules that are
+   * deployed.
+   */
   readonly file: string;
 }
 
 /**
- * Lets tests run against a bundle of the sources, made with the options of the deployed bundles. Every import of a file below
- * `src` gives that module as it is in the bundle. Bundles when a test first asks.
+ * Makes tests run against a bundle of the sources, built with the options of the deployed bundles.
+ * Every import of a file below `src` resolves to its copy in the bundle. The first import builds
+ * the bundle.
  */
 export function bundledSources(): BundledSources {
   const directory = join(tmpdir(), `logfold-bundled-sources-${process.pid}`);
@@ -44,7 +51,8 @@ export function bundledSources(): BundledSources {
     async load(id) {
       if (!id.startsWith(VIRTUAL)) return undefined;
       const index = MODULES.indexOf(id.slice(VIRTUAL.length));
-      if (index < 0) throw new Error(`${id.slice(VIRTUAL.length)} is not in the bundle of the tests`);
+      if (index < 0)
+        throw new Error(`${id.slice(VIRTUAL.length)} is not in the tests' bundle. Add its folder to MODULES.`);
       bundled ??= bundle(directory, file);
       const names = Object.keys((await bundled)[`m${index}`] ?? {});
       const lines = names.map((name) => `export const ${name} = m${index}.${name};`);

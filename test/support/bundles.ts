@@ -5,7 +5,7 @@ import { buildFunctions } from '../../handlers/bundle.ts';
 import type { Stack } from './template.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** The folder that `npm run build` fills, and that the template takes the functions' code from. */
+/** The folder that `npm run build` fills. The template takes the functions' code from it. */
 const BUILD = join(ROOT, 'build');
 
 const mapSchema = z.strictObject({
@@ -15,25 +15,25 @@ const mapSchema = z.strictObject({
   names: z.array(z.string()),
 });
 
-/** A function's code as it is deployed. */
+/** The deployed code of a function. */
 export interface Bundle {
   readonly file: string;
   readonly bytes: number;
-  /** The length of its source map. */
+  /** Length of the source map, in bytes. */
   readonly mapBytes: number;
-  /** The files of which its source map names places. */
+  /** Files that have mappings in the source map. */
   readonly sources: readonly string[];
-  /** How many of its bytes come from each file, by the file's path in the repository. */
+  /** Bytes of the bundle by source file, as a path in the repository. */
   readonly parts: ReadonlyMap<string, number>;
-  /** What it asks Node for when it runs. */
+  /** Modules that the bundle imports from Node at run time. */
   readonly imports: readonly string[];
 }
 
 /**
- * Bundles every function of a stack as `npm run build` does.
- * @param directory outside of the repository, or the bundles would find modules that are not deployed
- * @returns by the functions' names in the template
- * @throws Error if a function's code lies where `npm run build` puts none
+ * Bundles every function of a stack like `npm run build`.
+ * @param directory outside the repository, so that the bundles find only modules that are deployed
+ * @returns bundles by the function's name in the template
+ * @throws Error if `npm run build` does not create the folder of a function
  */
 export async function buildBundles(stack: Stack, directory: string): Promise<ReadonlyMap<string, Bundle>> {
   const { outputs } = await buildFunctions(directory);
@@ -44,7 +44,7 @@ export async function buildBundles(stack: Stack, directory: string): Promise<Rea
       const code = relative(BUILD, resolve(ROOT, CodeUri));
       const file = join(directory, code, `${Handler.slice(0, Handler.lastIndexOf('.'))}.mjs`);
       const output = outputs[relative(ROOT, file)];
-      if (output === undefined) throw new Error(`npm run build does not make ${CodeUri} with the handler ${Handler}`);
+      if (output === undefined) throw new Error(`npm run build does not create ${CodeUri} with the handler ${Handler}`);
       const map = await readFile(`${file}.map`);
       const { sources } = mapSchema.parse(JSON.parse(map.toString()));
       return [

@@ -2,7 +2,7 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import type { ChunkId, ChunkStore } from '../../src/codec/chunk.ts';
 import { NodeStore, type NodeStoreOptions } from '../../src/tree/node-store.ts';
 
-/** Chunks in memory, open to a test's eyes and hands. */
+/** A chunk store in memory that a test can read and change. */
 export class MemoryChunks implements ChunkStore {
   readonly stored = new Map<ChunkId, Uint8Array>();
 

@@ -1,2 +1,2 @@
-/** Loaded into a process before its program: its standard error claims to be a terminal, whatever it is. */
+/** Preloaded before a program: its standard error claims to be a terminal. */
 Object.assign(process.stderr, { isTTY: true, columns: 80 });

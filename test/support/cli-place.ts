@@ -31,35 +31,35 @@ import { clientConfig } from './shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
 
-/** Commands that run at once. */
+/** Commands that run at the same time. */
 const AT_ONCE = 3;
 
 export type Attributes = Record<string, AttributeValue>;
 
-/** What becomes of an object's bytes; undefined where it is removed. */
+/** Returns the bytes that replace an object's bytes; undefined removes the object. */
 export type Damage = (stored: Buffer) => Uint8Array | undefined;
 
-/** The one JSON document that a command which failed prints. */
+/** The one JSON document that a failed command prints. */
 export interface Refusal {
   readonly code: string;
   readonly message: string;
   readonly log: string | null;
   readonly segment: number | null;
   readonly entry: number | null;
-  /** Of the entry. */
+  /** Type of the entry. */
   readonly type: string | null;
   readonly advice: string | null;
 }
 
-/** A data directory whose engine a running `logfold engine` holds, so that commands and tests share it. */
+/** A data directory with a running `logfold engine`. Commands and tests share the engine. */
 export class CliPlace {
   readonly directory: string;
   readonly endpoint: string;
-  /** What every command needs to work here. */
+  /** Arguments that every command needs here. */
   readonly words: readonly string[];
   readonly blobs: FilesystemBlobStore;
   readonly client: LogClient;
-  /** The tables themselves. */
+  /** The tables, without archives. */
   readonly tables: DynamoDbLogStore;
   readonly #db: DynamoDBClient;
   readonly #holder: ReturnType<typeof startCli>;
@@ -98,7 +98,7 @@ export class CliPlace {
     await rm(this.directory, { recursive: true });
   }
 
-  /** A new log with a Set entry for each group of cells, or with other edits. */
+  /** Creates a log with a Set entry for each group of cells, or with other edits. */
   async log(...edits: readonly SheetEdit[]): Promise<LogId> {
     const log = await this.client.createLog();
     for (const edit of edits) await this.edit(log, edit);
@@ -114,12 +114,17 @@ export class CliPlace {
     return runJson([...words, ...this.words]);
   }
 
-  /** Runs commands that must fail here, a few at once, and that together change nothing. */
+  /**
+   * Runs commands that must fail, {@link AT_ONCE} at a time, and checks that they change nothing.
+   */
   refusals(...commands: readonly (readonly string[])[]): Promise<Refusal[]> {
     return this.refused(commands.map((words) => [...words, ...this.words]));
   }
 
-  /** Runs commands that must fail, wherever they work, a few at once, and that together change nothing here. */
+  /**
+   * Runs commands that must fail with the given environment, {@link AT_ONCE} at a time. Checks that
+   * they change nothing here.
+   */
   async refused(commands: readonly (readonly string[])[], environment: Readonly<Record<string, string>> = {}) {
     const before = await this.contents();
     const limit = pLimit(AT_ONCE);
@@ -129,7 +134,7 @@ export class CliPlace {
     return refusals;
   }
 
-  /** Every item of both tables and every object, as name and hash. */
+  /** Every item of both tables and every object, each as name and hash. */
   async contents(): Promise<readonly string[]> {
     const objects: string[] = [];
     for await (const { key } of this.blobs.list('')) objects.push(`${key} ${sha256(await this.read(key))}`);
@@ -145,12 +150,12 @@ export class CliPlace {
     return items.sort();
   }
 
-  /** Names of all tables that there are. */
+  /** Names of all tables. */
   async tableNames(): Promise<readonly string[]> {
     return (await this.#db.send(new ListTablesCommand({}))).TableNames ?? [];
   }
 
-  /** Every item of a table, in no order; of the Entry table by default. */
+  /** Every item of a table, unordered. The default is the Entry table. */
   async items(table: string = TABLES.entryTable): Promise<Attributes[]> {
     const items: Attributes[] = [];
     let from: Attributes | undefined;
@@ -162,13 +167,16 @@ export class CliPlace {
     return items;
   }
 
-  /** Writes an item of the Entry table as other software might, whatever there is. */
+  /** Puts an item into the Entry table without conditions, like other software. */
   async putItem(log: LogId, position: Position, attributes: Attributes): Promise<void> {
     const item = { ...entryKey(log, position), ...attributes };
     await this.#db.send(new PutItemCommand({ TableName: TABLES.entryTable, Item: item }));
   }
 
-  /** Writes an item of the Segment table of which nobody can say whose it is. @returns what removes it */
+  /**
+   * Puts an item into the Segment table that belongs to no log.
+   * @returns a function that deletes the item
+   */
   async putStranger(): Promise<() => Promise<void>> {
     const Key = { S: { B: Uint8Array.of(1, 2, 3) }, N: { N: '0' } };
     await this.#db.send(new PutItemCommand({ TableName: TABLES.segmentTable, Item: Key }));
@@ -192,12 +200,15 @@ export class CliPlace {
     return (await Array.fromAsync(this.blobs.list(`logs/${log}/${kind}/`))).map(({ key }) => key);
   }
 
-  /** An object's bytes, from where they lie in the directory. */
+  /** An object's bytes, read from its file in the directory. */
   read(key: string): Promise<Buffer> {
     return readFile(join(this.directory, 'blobs', 'objects', key));
   }
 
-  /** Damages an object, or removes it. @returns what puts it back */
+  /**
+   * Damages or removes an object.
+   * @returns a function that restores the object
+   */
   async harm(key: string, damage: Damage): Promise<() => Promise<void>> {
     const stored = await this.read(key);
     const harmed = damage(Buffer.from(stored));
@@ -207,14 +218,14 @@ export class CliPlace {
   }
 }
 
-/** Items in order of segment and number, each as text: all there is in it, byte for byte. */
+/** Items as text, ordered by segment and entry, with all attributes. */
 export function itemTexts(items: readonly StoredItem[]): string[] {
   const key = ({ S, N }: StoredItem) => `${Buffer.from(S?.B ?? []).toString('hex')}${N?.N?.padStart(10, '0')}`;
   return items.toSorted((a, b) => (key(a) < key(b) ? -1 : 1)).map(itemText);
 }
 
 function itemText(item: StoredItem): string {
-  // Stored attributes have no order.
+  // The order of stored attributes is undefined.
   return JSON.stringify(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
@@ -222,7 +233,7 @@ function sha256(bytes: Uint8Array | string): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-/** What a command that failed says: exit code, one document, and no trace of the program's inside. */
+/** Checks the output of a failed command: exit code, one JSON document, no stack trace. */
 export function refusalOf(answer: Answer): Refusal {
   expect(answer.code, answer.stderr).toBeGreaterThan(0);
   expectNoTrace(answer);
@@ -234,13 +245,13 @@ export function refusalOf(answer: Answer): Refusal {
   return document.error;
 }
 
-/** No stack trace, no unhandled rejection. */
+/** Expects no stack trace and no unhandled rejection. */
 export function expectNoTrace({ stderr }: Pick<Answer, 'stderr'>): void {
   expect(stderr).not.toMatch(/^\s+at .+:\d+/m);
   expect(stderr).not.toMatch(/unhandled|node:internal/i);
 }
 
-/** Ids of supervisors and engines that run for a data directory. */
+/** Process ids of supervisors and engines that run for a data directory. */
 export async function engineProcesses(directory: string): Promise<number[]> {
   const engines = await Promise.all(ENGINE_NAMES.map((name) => findProcesses(engineWords(name, directory))));
   const supervisors = await findProcesses([directory]);

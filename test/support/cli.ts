@@ -6,31 +6,33 @@ const SMALL_DISK = `--import=${new URL('./small-disk.ts', import.meta.url).href}
 const CLI = fileURLToPath(new URL('../../src/cli/logfold.mjs', import.meta.url));
 
 export interface Answer {
-  /** Null where a signal ended it. */
+  /** Exit code; null if a signal ended the process. */
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Nothing of the developer's own AWS set-up, and no call to a metadata service that is not there. */
+/** Hides the developer's own AWS settings, and prevents calls to a metadata service. */
 const ENVIRONMENT = {
   PATH: process.env.PATH,
   HOME: '/nonexistent',
   TMPDIR: process.env.TMPDIR,
   AWS_EC2_METADATA_DISABLED: 'true',
-  // Tests start hundreds of processes, and compiling takes half of the time of each.
+  // Tests start hundreds of processes. Without the cache, compiling takes half of each process's
+  // time.
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/logfold', import.meta.url)),
 };
 
-/** Starts the command line as a process of its own. */
+/** Starts the command line in a separate process. */
 export function startCli(words: readonly string[], environment: Readonly<Record<string, string>> = {}): ChildProcess {
   return spawn(process.execPath, [CLI, ...words], { env: { ...ENVIRONMENT, ...environment } });
 }
 
 /**
- * Runs a line of a shell in which `logfold` is the command line, with file descriptors and limits that only a shell gives.
- * @param words what `$@` is in it
+ * Runs a shell line in which `logfold` is the command line. A shell can set file descriptors and
+ * limits.
+ * @param words the value of `$@` in the line
  */
 export async function runShell(line: string, words: readonly string[]): Promise<Answer> {
   const script = `logfold() { NODE_OPTIONS="$SMALL_DISK" "$NODE" "$CLI" "$@"; }; ${line}`;
@@ -40,7 +42,7 @@ export async function runShell(line: string, words: readonly string[]): Promise<
   return answerOf(child, '');
 }
 
-/** Runs the command line to its end. */
+/** Runs the command line until it ends. */
 export async function runCli(
   words: readonly string[],
   options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
@@ -61,14 +63,14 @@ async function answerOf(child: ChildProcess, input: string): Promise<Answer> {
   return { code: child.exitCode, signal: child.signalCode, ...output };
 }
 
-/** Runs a command that must succeed, and reads the one JSON document that it prints. */
+/** Runs a command that must succeed, and parses the one JSON document that it prints. */
 export async function runJson(words: readonly string[], input?: string): Promise<Record<string, unknown>> {
   const answer = await runCli([...words, '--json'], input === undefined ? {} : { input });
   if (answer.code !== 0) throw new Error(`logfold ${words.join(' ')} ended with ${answer.code}: ${answer.stderr}`);
   return JSON.parse(answer.stdout);
 }
 
-/** Sends a signal and waits for the end. */
+/** Sends a signal and waits until the process ends. */
 export async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const closed = once(child, 'close');

@@ -1,4 +1,4 @@
-/** Where a stack is thought to be deployed. */
+/** The assumed account and region of a stack. */
 export interface Place {
   readonly stack: string;
   readonly region: string;
@@ -6,8 +6,9 @@ export interface Place {
 }
 
 /**
- * What `Ref` gives for a resource that nobody has named: of the form that AWS gives, but always the same.
- * @throws Error for a type that has none here
+ * The value of `Ref` for a resource without a name. It has the form of AWS's names but is always
+ * the same.
+ * @throws Error if the type is unknown here
  */
 export function idOf(id: string, type: string, { stack, region, account }: Place): string {
   switch (type) {
@@ -28,13 +29,13 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
     case 'AWS::CloudFormation::Stack':
       return `${stack}-${id}`;
     default:
-      throw new Error(`nobody knows here what Ref gives for ${id} of type ${type}`);
+      throw new Error(`unknown Ref of ${id} of type ${type}. Add the type to cloudformation-ids.ts.`);
   }
 }
 
 /**
- * What `GetAtt` gives for a resource.
- * @throws Error for an attribute that no template here uses
+ * The value of `GetAtt` for a resource.
+ * @throws Error if the attribute is unknown here
  */
 export function attributeOf(
   { id, ref, name }: { readonly id: string; readonly ref: string; readonly name: string },
@@ -63,7 +64,7 @@ export function attributeOf(
     case 'AWS::CloudWatch::Alarm Arn':
       return regional('cloudwatch', `alarm:${ref}`);
     default:
-      throw new Error(`nobody knows here what GetAtt gives for ${id}.${name} of type ${type}`);
+      throw new Error(`unknown GetAtt of ${id}.${name} of type ${type}. Add the attribute to cloudformation-ids.ts.`);
   }
 }
 

@@ -1,30 +1,39 @@
 import { parse, type ScalarTag, type YAMLMap, type YAMLSeq } from 'yaml';
 
-/** What a template consists of, once it is read. */
+/** A parsed template. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 export type JsonObject = { readonly [key: string]: Json };
 
-/** What the functions of a template are resolved with. */
+/** Names that the functions of a template refer to. */
 export interface Scope {
-  /** Of a parameter, a pseudo parameter or a resource. @throws Error where there is none of that name */
+  /**
+   * The value of a parameter, a pseudo parameter or a resource.
+   * @throws Error if there is none of that name
+   */
   readonly ref: (name: string) => Json | undefined;
-  /** An attribute of a resource. @throws Error where it is not known */
+  /**
+   * An attribute of a resource.
+   * @throws Error if the attribute is unknown
+   */
   readonly attribute: (resource: string, attribute: string) => Json;
-  /** @throws Error where there is no condition of that name */
+  /** @throws Error if there is no condition of that name */
   readonly condition: (name: string) => boolean;
 }
 
 const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or'];
 
-/** Reads a template's YAML; short forms of functions (`!Ref x`) become long ones (`{ Ref: x }`). */
+/**
+ * Parses a template's YAML. Short forms of functions (`!Ref x`) become long ones (`{ Ref: x }`).
+ */
 export function parseTemplate(text: string): JsonObject {
   return asObject(parse(text, { customTags: TAGS.flatMap(tagsOf) }), 'the template');
 }
 
 /**
- * Resolves all functions within a value, as CloudFormation does. What becomes `AWS::NoValue` is left out.
- * @returns undefined where all of it is left out
- * @throws Error for a function that no template here uses
+ * Resolves all functions in a value like CloudFormation. Values that resolve to `AWS::NoValue` are
+ * left out.
+ * @returns undefined if the whole value is left out
+ * @throws Error if a function is unknown here
  */
 export function resolve(value: Json, scope: Scope): Json | undefined {
   if (isList(value)) return value.flatMap((item) => defined(resolve(item, scope)));
@@ -39,17 +48,17 @@ export function resolve(value: Json, scope: Scope): Json | undefined {
   );
 }
 
-/** As `resolve`, of a condition or an assertion. */
+/** Like {@link resolve}, for a condition or an assertion. */
 export function resolveBoolean(value: Json, scope: Scope): boolean {
   const resolved = resolve(value, scope);
-  if (typeof resolved !== 'boolean') throw new Error(`${JSON.stringify(value)} is no condition`);
+  if (typeof resolved !== 'boolean') throw new Error(`${JSON.stringify(value)} is not a condition`);
   return resolved;
 }
 
-/** @throws Error where it is none */
-export function asObject(value: unknown, what: string): JsonObject {
+/** @throws Error if the value is no map */
+export function asObject(value: unknown, subject: string): JsonObject {
   if (isJson(value) && typeof value === 'object' && value !== null && !isList(value)) return value;
-  throw new Error(`${what} is no map`);
+  throw new Error(`${subject} is not a map`);
 }
 
 function call(name: string, argument: Json, scope: Scope): Json | undefined {
@@ -65,23 +74,25 @@ function call(name: string, argument: Json, scope: Scope): Json | undefined {
       return scope.attribute(resource ?? '', attribute.join('.'));
     }
     case 'Fn::If': {
-      if (first === undefined || second === undefined || third === undefined) throw new Error('Fn::If takes three');
-      // The other one may make no sense, as the ARN of a table that is not there.
+      if (first === undefined || second === undefined || third === undefined)
+        throw new Error('Fn::If needs three arguments');
+      // Resolve only the chosen branch: the other one may be invalid, such as the ARN of a missing
+      // table.
       return resolve(scope.condition(asText(first)) ? second : third, scope);
     }
     case 'Fn::Equals': {
-      if (first === undefined || second === undefined) throw new Error('Fn::Equals takes two');
+      if (first === undefined || second === undefined) throw new Error('Fn::Equals needs two arguments');
       return String(resolve(first, scope)) === String(resolve(second, scope));
     }
     case 'Fn::Not':
-      if (first === undefined) throw new Error('Fn::Not takes one');
+      if (first === undefined) throw new Error('Fn::Not needs one argument');
       return !resolveBoolean(first, scope);
     case 'Fn::And':
       return list.every((item) => resolveBoolean(item, scope));
     case 'Fn::Or':
       return list.some((item) => resolveBoolean(item, scope));
     default:
-      throw new Error(`the function ${name} is not known here`);
+      throw new Error(`unknown function ${name}. Add it to cloudformation.ts.`);
   }
 }
 
@@ -109,7 +120,7 @@ function tagsOf(name: string) {
 
 function asText(value: Json | undefined): string {
   if (typeof value === 'string' || typeof value === 'number') return String(value);
-  throw new Error(`${JSON.stringify(value)} is no text`);
+  throw new Error(`${JSON.stringify(value)} is not a string`);
 }
 
 function defined<T>(value: T | undefined): T[] {

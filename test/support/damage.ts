@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 
-/** Every shorter beginning of some bytes. */
+/** Every proper prefix of some bytes. */
 export function* truncations(bytes: Uint8Array): Generator<Uint8Array> {
   for (let length = 0; length < bytes.length; length++) yield bytes.slice(0, length);
 }
 
-/** The bytes with one bit turned, for every bit there is. */
+/** The bytes with one bit flipped, for every bit. */
 export function* bitFlips(bytes: Uint8Array): Generator<Uint8Array> {
   for (let offset = 0; offset < bytes.length; offset++) {
     for (let bit = 0; bit < 8; bit++) yield withByte(bytes, offset, (bytes[offset] ?? 0) ^ (1 << bit));
@@ -18,7 +18,7 @@ export function withByte(bytes: Uint8Array, offset: number, byte: number): Uint8
   return changed;
 }
 
-/** The bytes with some of them replaced by others, more or fewer, once or several times. */
+/** The bytes with one or several ranges replaced by other bytes, of any length. */
 export function damaged(bytes: Uint8Array): fc.Arbitrary<Uint8Array> {
   const change = fc.record({
     at: fc.nat({ max: bytes.length }),

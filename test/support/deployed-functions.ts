@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { Resource, Stack } from './template.ts';
 
-/** One statement of a function's role. Only `Allow` is known here. */
+/** One `Allow` statement of a function's role. */
 export interface Statement {
   readonly sid: string;
   readonly actions: readonly string[];
-  /** ARNs, in which `*` stands for any text. */
+  /** ARNs; `*` matches any text. */
   readonly resources: readonly string[];
 }
 
@@ -19,9 +19,9 @@ export interface StreamSource {
   readonly maximumRetryAttempts: number;
   readonly maximumRecordAgeSeconds: number;
   readonly responseTypes: readonly string[];
-  /** ARN of the bucket for what was given up. */
+  /** ARN of the bucket for discarded batches. */
   readonly onFailure: string;
-  /** For `passesFilter`. */
+  /** Filter patterns for {@link passesFilter}. */
   readonly filters: readonly unknown[];
 }
 
@@ -34,35 +34,35 @@ export interface QueueSource {
   readonly responseTypes: readonly string[];
 }
 
-/** What invokes a function at certain times. */
+/** A schedule that invokes a function. */
 export interface Schedule {
   readonly id: string;
   readonly expression: string;
-  /** How late it may be, in minutes. */
+  /** Flexible time window, in minutes. */
   readonly windowMinutes: number;
-  /** The event that the function is given. */
+  /** The event of each invocation. */
   readonly input: unknown;
 }
 
-/** A function as it would be deployed. */
+/** The deployed configuration of a function. */
 export interface DeployedFunction {
-  /** Its name in the template. */
+  /** Name in the template. */
   readonly id: string;
   /** `<module>.<export>`: the bundle is `<module>.mjs`. */
   readonly handler: string;
-  /** The folder with its code, relative to the repository. */
+  /** Folder of the code, relative to the repository. */
   readonly code: string;
   readonly runtime: string;
   readonly architectures: readonly string[];
   readonly memoryMb: number;
   readonly timeoutSeconds: number;
   readonly tracing: string;
-  /** What Lambda does once the function seems to feed what invokes it. */
+  /** Lambda's reaction if the function seems to invoke itself in a loop. */
   readonly recursiveLoop: 'Allow' | 'Terminate';
   readonly environment: Readonly<Record<string, string>>;
   readonly layers: readonly string[];
   readonly logGroup: string;
-  /** What its role allows. */
+  /** The statements of its role. */
   readonly statements: readonly Statement[];
   readonly streams: readonly StreamSource[];
   readonly queues: readonly QueueSource[];
@@ -70,8 +70,8 @@ export interface DeployedFunction {
 }
 
 /**
- * Statements with which Lambda, KMS and CloudWatch do their part of a function's work: its code makes none of these
- * calls.
+ * Actions that Lambda, KMS and CloudWatch need for a function. The function's code never calls
+ * them.
  */
 export const NOT_OF_CODE: ReadonlySet<string> = new Set([
   'WriteLogs',
@@ -89,14 +89,14 @@ export function deployedFunctions(stack: Stack): ReadonlyMap<string, DeployedFun
   return new Map(stack.ofType('AWS::Serverless::Function').map((each) => [each.id, toFunction(each, stack)]));
 }
 
-/** Whether one of the statements allows an action on a resource. Whatever conditions it has, are taken for met. */
+/** Whether a statement allows an action on a resource. Conditions count as met. */
 export function allows(statements: readonly Statement[], action: string, resource: string): boolean {
   return statements.some(
     ({ actions, resources }) => actions.includes(action) && resources.some((pattern) => matches(pattern, resource)),
   );
 }
 
-/** Whether a text is of the form that an ARN with `*` in it describes. */
+/** Whether a text matches an ARN pattern with `*`. */
 export function matches(pattern: string, text: string): boolean {
   const parts = pattern.split('*').map((part) => part.replaceAll(/[$()*+.?[\\\]^{|}]/g, '\\$&'));
   return new RegExp(`^${parts.join('.*')}$`, 's').test(text);

@@ -20,8 +20,8 @@ const tableSchema = z.object({
 const redriveSchema = z.object({ deadLetterTargetArn: z.string(), maxReceiveCount: z.number() });
 
 /**
- * Makes the tables of a stack as the template describes them, so far as the engine can.
- * @returns the attribute `StreamArn` of those that have a stream, by `<resource>.StreamArn`
+ * Creates the tables of a stack from the template, as far as the engine supports them.
+ * @returns the attribute `StreamArn` of tables with a stream, by `<resource>.StreamArn`
  */
 export async function makeTables(stack: Stack, dynamodb: DynamoDBClient): Promise<Readonly<Record<string, string>>> {
   const streams: Record<string, string> = {};
@@ -39,7 +39,10 @@ export async function makeTables(stack: Stack, dynamodb: DynamoDBClient): Promis
   return streams;
 }
 
-/** Makes the buckets and queues of a stack as the template describes them, so far as the servers here can. */
+/**
+ * Creates the buckets and queues of a stack from the template, as far as the local servers support
+ * them.
+ */
 export async function makeBucketsAndQueues(stack: Stack, { s3, sqs }: Pick<AwsClients, 's3' | 'sqs'>): Promise<void> {
   for (const { id } of stack.ofType('AWS::S3::Bucket')) {
     await s3.send(new CreateBucketCommand({ Bucket: stack.ref(id) }));
@@ -47,19 +50,19 @@ export async function makeBucketsAndQueues(stack: Stack, { s3, sqs }: Pick<AwsCl
   await makeQueues(stack, sqs);
 }
 
-/** Buckets that keep versions, by their names. */
+/** Names of the buckets with versioning. */
 export function versionedBuckets(stack: Stack): ReadonlySet<string> {
   const versioned = z.object({ VersioningConfiguration: z.object({ Status: z.literal('Enabled') }) });
   const buckets = stack.ofType('AWS::S3::Bucket').filter(({ properties }) => versioned.safeParse(properties).success);
   return new Set(buckets.map(({ id }) => stack.ref(id)));
 }
 
-/** The name of a queue, which is the last part of its URL as of its ARN. */
+/** The name of a queue: the last part of its URL or ARN. */
 export function queueName(urlOrArn: string): string {
   return /[^/:]+$/.exec(urlOrArn)?.[0] ?? '';
 }
 
-/** Dead-letter queues come first: the others name them. */
+/** Creates dead-letter queues first, because the other queues name them. */
 async function makeQueues(stack: Stack, sqs: SQSClient): Promise<void> {
   const arns = new Map<string, string | undefined>();
   const { dead = [], alive = [] } = Object.groupBy(stack.ofType('AWS::SQS::Queue'), ({ properties }) =>

@@ -19,10 +19,10 @@ import { type LogRecord, type MetricValue, parseOutput } from './function-output
 import { MovedClock } from './moved-clock.ts';
 import { SheetModel } from './sheet-model.ts';
 
-/** Of a table that fills several chunks. */
+/** Cells of a table that fills several chunks. */
 const CELLS = Array.from({ length: 3_000 }, (_, i) => [100 + Math.floor(i / 10), i % 10] as const);
 
-/** A stack on servers of its own, with clients of its logs and of its bucket. */
+/** A stack on its own servers, with clients of its logs and of its bucket. */
 export class DeployedWorld {
   readonly deployment: Deployment;
   readonly client: LogClient;
@@ -50,7 +50,10 @@ export class DeployedWorld {
     });
   }
 
-  /** @param parametersOf the template's, once what exists before the stack does is made on the servers */
+  /**
+   * @param parametersOf returns the template's parameters; called after the resources outside the
+   * stack exist
+   */
   static async start(
     parametersOf: (engine: TestEngine, aws: LocalAws) => Promise<Readonly<Record<string, string>>>,
   ): Promise<DeployedWorld> {
@@ -68,19 +71,22 @@ export class DeployedWorld {
     });
   }
 
-  /** Takes down everything but what is known of it. */
+  /** Stops all servers. The recorded output stays readable. */
   stop(): Promise<void> {
     return this.#stop();
   }
 
-  /** A new log of some segments, the last one open, with snapshots at the beginning of each and within it. */
+  /**
+   * Creates a log with some segments, the last one open. Each segment has a snapshot at its
+   * beginning and one later.
+   */
   async addLog(segments: number): Promise<{ readonly log: LogId; readonly sheet: SheetModel }> {
     const log = await this.client.createLog();
     const sheet = new SheetModel();
     await this.deployment.settle();
     for (let segment = 0; segment < segments; segment++) {
-      // The same cells each time, so that chunks of earlier snapshots are left behind. The bodies have no room in the
-      // table.
+      // Every round sets the same cells, so chunks of earlier snapshots become garbage. The
+      // entries' bodies are too large for the table.
       await this.set(log, sheet, CELLS);
       await this.client.addSnapshot(log);
       await this.set(log, sheet, CELLS);
@@ -100,7 +106,7 @@ export class DeployedWorld {
     await this.client.addEntry(log, { type: 'Set', version: 1, body: cells.map((cell) => [...cell]) });
   }
 
-  /** What a client of the log sees. */
+  /** The rows that a client of the log reads. */
   async rows(log: LogId): Promise<string[][]> {
     const { draft } = await loadState(
       { ...this, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
@@ -109,24 +115,24 @@ export class DeployedWorld {
     return Array.fromAsync(sheetRows(sheetOf(draft)));
   }
 
-  /** How it stands with a log. */
+  /** The status of a log. */
   status(log: LogId) {
     return logStatus({ ...this, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now }, log);
   }
 
-  /** Lets a grace period pass, then what is on a schedule happens, and what follows from it. */
+  /** Lets a grace period pass, runs the schedules and processes all resulting work. */
   async sweepAfter(graceSeconds: number): Promise<void> {
     this.deployment.pass(graceSeconds + 60);
     await this.deployment.runSchedules();
     await this.deployment.settle();
   }
 
-  /** What is in the bucket. */
+  /** Keys of the objects in the bucket. */
   async keys(prefix: string = LOGS_PREFIX): Promise<string[]> {
     return (await Array.fromAsync(this.blobs.list(prefix))).map(({ key }) => key);
   }
 
-  /** All that the functions have written so far. */
+  /** The output of all functions so far. */
   output(): { readonly log: LogRecord[]; readonly metrics: MetricValue[] } {
     const all = [...this.deployment.functions.keys()].map((id) => parseOutput(this.deployment.lines(id)));
     const log = all.flatMap((each) => each.log).sort((a, b) => Date.parse(a.timestamp) - Date.parse(b.timestamp));

@@ -28,9 +28,9 @@ import type { MovedClock } from './moved-clock.ts';
 import { readTemplate, type Stack } from './template.ts';
 
 const REGION = 'us-east-1';
-/** Of somebody who is none of the functions. */
+/** Credentials of a caller that is no function. */
 const HERE = { region: REGION, credentials: { accessKeyId: 'test', secretAccessKey: 'test' } };
-/** In the URLs of queues here. */
+/** Account id in the URLs of queues here. */
 const ACCOUNT = '000000000000';
 
 export interface DeploymentOptions {
@@ -43,20 +43,20 @@ export interface DeploymentOptions {
 }
 
 export interface InvokeOptions {
-  /** How much of its time the function has left, in milliseconds; all of it by default. */
+  /** Remaining time of the invocation, in milliseconds. The default is the function's timeout. */
   readonly remainingMs?: number | undefined;
 }
 
 /**
- * The template deployed on this machine: its tables, bucket and queues are on real servers, its functions are their
- * bundles in processes of their own with just the environment that the template gives them, and its event source
- * mappings deliver what happens. Schedules are up to the caller, as is the clock.
+ * The template deployed on this machine. Tables, bucket and queues are on real servers. Each
+ * function runs as its bundle in a separate process, with only the environment that the template
+ * sets. The event source mappings deliver events. The caller controls schedules and clock.
  */
 export class Deployment {
   readonly stack: Stack;
   readonly functions: ReadonlyMap<string, DeployedFunction>;
   readonly bundles: ReadonlyMap<string, Bundle>;
-  /** Through the gateway, as somebody who is none of the functions. */
+  /** Clients that use the gateway as a caller that is no function. */
   readonly aws: AwsClients;
   readonly #gateway: AwsGateway;
   readonly #streams: DynamoDBStreamsClient;
@@ -117,29 +117,29 @@ export class Deployment {
     );
   }
 
-  /** Which rights the functions needed so far. */
+  /** The rights that the functions have needed so far. */
   get needed(): readonly NeededRight[] {
     return this.#gateway.needed;
   }
 
-  /** What the stream's mapping gave up. */
+  /** Batches that the stream's mapping discarded. */
   get discarded() {
     return this.#mappings.flatMap(({ discarded }) => discarded);
   }
 
-  /** What a function has written so far, line by line. */
+  /** The output of a function so far, in lines. */
   lines(id: string): readonly string[] {
     return this.#processOf(id).lines;
   }
 
-  /** What `/tmp` is for a function in Lambda. */
+  /** The directory that replaces `/tmp` for a function. */
   temporaryDirectory(id: string): string {
     return join(this.#directory, 'temporary', id);
   }
 
   /**
    * Invokes a function by its name in the template.
-   * @throws Error where it fails
+   * @throws Error if the invocation fails
    */
   invoke(id: string, event: unknown, { remainingMs }: InvokeOptions = {}): Promise<unknown> {
     const timeoutMs = (this.functions.get(id)?.timeoutSeconds ?? 0) * 1000;
@@ -147,7 +147,7 @@ export class Deployment {
     return this.#processOf(id).invoke({ event, remainingMs: remainingMs ?? timeoutMs, movedMs });
   }
 
-  /** Invokes what the template has on a schedule, with the event that it gives. */
+  /** Invokes every scheduled function with its event from the template. */
   async runSchedules(options?: InvokeOptions): Promise<unknown[]> {
     const answers: unknown[] = [];
     for (const { id, schedules } of this.functions.values()) {
@@ -156,7 +156,7 @@ export class Deployment {
     return answers;
   }
 
-  /** Delivers until the stream is read to its end and no queue has anything to give out at the moment. */
+  /** Delivers events until the stream is read to its end and no queue has a visible message. */
   async settle({ remainingMs }: InvokeOptions = {}): Promise<void> {
     for (let delivered = 1; delivered > 0; ) {
       delivered = 0;
@@ -171,19 +171,19 @@ export class Deployment {
     }
   }
 
-  /** Lets time pass, in seconds, for the functions, the bucket and the queues. */
+  /** Moves the clock of functions, bucket and queues forward, in seconds. */
   pass(seconds: number): void {
     this.#clock.movedMs += seconds * 1000;
   }
 
-  /** The messages that are in a queue, by its name in the template. */
+  /** The messages in a queue, by its name in the template. */
   async messages(queue: string): Promise<Message[]> {
     const QueueUrl = this.stack.ref(queue);
     const command = new ReceiveMessageCommand({ QueueUrl, MaxNumberOfMessages: 10, VisibilityTimeout: 0 });
     return (await this.aws.sqs.send(command)).Messages ?? [];
   }
 
-  /** Has the queues give a message out so often at the most, instead of as often as the template says. */
+  /** Limits how often the queues deliver a message, instead of the template's limit. */
   async limitReceives(maxReceiveCount: number): Promise<void> {
     for (const { queues } of this.functions.values()) {
       for (const { queueArn } of queues) {
@@ -207,7 +207,7 @@ export class Deployment {
 
   #process(each: DeployedFunction, endpoint: string): LambdaProcess {
     const bundle = this.bundles.get(each.id);
-    if (bundle === undefined) throw new Error(`no bundle of ${each.id}`);
+    if (bundle === undefined) throw new Error(`function ${each.id} has no bundle`);
     mkdirSync(this.temporaryDirectory(each.id), { recursive: true });
     const environment = {
       ...each.environment,

@@ -1,7 +1,7 @@
 /**
- * Loaded into a process before its program: counts what it writes (requests to DynamoDB that change something, changes of
- * files), and kills it at the write with a given number, before that is sent or so many milliseconds later. A process
- * that comes to its end leaves the count in a file.
+ * Preloaded before a program. It counts the program's writes: requests that change data in
+ * DynamoDB, and changes of files. It kills the process at the write with a given number, before the
+ * write or some milliseconds later. A process that survives writes its count to a file.
  */
 import diagnostics from 'node:diagnostics_channel';
 import files from 'node:fs';
@@ -9,7 +9,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import { z } from 'zod';
 
 const Death = z.object({ write: z.number(), afterMs: z.number(), countFile: z.string() });
-/** What the environment of such a process says. */
+/** The environment variable that configures such a process. */
 export type Death = z.infer<typeof Death>;
 
 const CHANGES_TABLES = /\.(PutItem|UpdateItem|DeleteItem|BatchWriteItem|TransactWriteItems)$/;

@@ -1,7 +1,10 @@
 import type { Interceptor } from './interceptor.ts';
 import { interceptDeps, interceptPorts, type SheetLog, type SheetPorts } from './sheet-log.ts';
 
-/** Runs a job whose process dies at its nth operation: from then on it never hears of anything again. */
+/**
+ * Runs a job whose process dies at its nth operation. After that, no operation of the process
+ * returns.
+ */
 export async function dieAt(
   sheet: SheetLog,
   death: { readonly operation: number; readonly when: 'before' | 'after' },
@@ -18,18 +21,21 @@ export async function dieAt(
       }
       return new Promise<T>(() => undefined);
     };
-    job(interceptPorts(sheet, intercept), intercept).then(() => survived(new Error('nobody died')), survived);
+    job(interceptPorts(sheet, intercept), intercept).then(
+      () => survived(new Error('the job ended before the operation with this number')),
+      survived,
+    );
   });
 }
 
-/** A point at which a process dies: before or after the operation with this number, which is this one. */
+/** The moment of death: before or after the operation with this number. */
 export interface Death {
   readonly operation: number;
   readonly when: 'before' | 'after';
   readonly name: string;
 }
 
-/** Every point at which a job can die: it is run once to see what it does. */
+/** Every point at which a job can die. Runs the job once to count its operations. */
 export async function deathsOf(
   sheet: SheetLog,
   job: (deps: SheetLog['deps']) => Promise<unknown>,

@@ -8,19 +8,23 @@ import { SheetModel, sheetEdits } from './sheet-model.ts';
 /** A file of edits with check lines, as `logfold append` reads it. */
 export interface EditHistory {
   readonly name: string;
-  /** Writes the file into a directory, unless it lies elsewhere. @returns where it is */
+  /**
+   * Writes the file into a directory if it does not exist elsewhere.
+   * @returns the path of the file
+   */
   readonly file: (directory: string) => Promise<string>;
-  /** Whether it was made here. */
+  /** True if the history is generated. */
   readonly madeUp: boolean;
 }
 
 /**
- * A history made here, so that a test needs nothing; LOGFOLD_EDITS names a file with another, such as a real one.
- * @param groups how long the one made here is, in groups of some thirty edits
+ * A generated history, so that a test needs no file. LOGFOLD_EDITS names the file of a second one,
+ * such as real edits.
+ * @param groups length of the generated history, in groups of about thirty edits
  */
 export function editHistories(groups: number): EditHistory[] {
   const file = (directory: string) => writeMadeUp(directory, groups);
-  const histories: EditHistory[] = [{ name: 'a history made up', file, madeUp: true }];
+  const histories: EditHistory[] = [{ name: 'a generated history', file, madeUp: true }];
   const given = process.env.LOGFOLD_EDITS;
   if (given !== undefined) histories.push({ name: given, file: async () => given, madeUp: false });
   return histories;

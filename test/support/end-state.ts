@@ -7,19 +7,24 @@ import { parseKey } from '../../src/store/keys.ts';
 import { type ReplayDeps, replay } from '../../src/workers/inspect/replay.ts';
 import { MemoryChunks } from './chunks.ts';
 
-/** Everything that is left of some logs; what is never the same in two runs is left out. */
+/** Everything that is left of some logs, without parts that differ in each run. */
 export interface EndState {
-  /** All items of the Entry table. */
   readonly entries: readonly string[];
-  /** All items of the Segment table, without the random part of their archives' keys. */
+  /** All items of the Segment table, without the random part of archive keys. */
   readonly segments: readonly string[];
-  /** SHA-256 of each object; archives without the random part of their keys, notes of collections without their times. */
+  /**
+   * SHA-256 of each object. Archives have keys without the random part, and collection notes are
+   * hashed without their times.
+   */
   readonly objects: Readonly<Record<string, string>>;
-  /** Number of entries and state hash. */
+  /** Number of entries and state hash, for each log. */
   readonly replayed: readonly string[];
 }
 
-/** @throws Error where a replay does not agree with the newest snapshot, or a segment has more than one archive */
+/**
+ * @throws Error if a replay differs from the newest snapshot, or if a segment has more than one
+ * archive
+ */
 export async function endState(from: {
   readonly client: DynamoDBClient;
   readonly entryTable: string;
@@ -32,7 +37,7 @@ export async function endState(from: {
   for await (const { key } of from.blobs.list('')) {
     const kind = parseKey(key)?.kind;
     const name = withoutRandom(key);
-    if (name in objects) throw new Error(`there are two of ${name}`);
+    if (name in objects) throw new Error(`two objects have the name ${name}`);
     const bytes = (await from.blobs.get(key)) ?? new Uint8Array();
     const hash = createHash('sha256').update(bytes).digest('hex');
     objects[name] = kind === 'collected' || kind === 'condemned' ? '' : hash;
@@ -40,7 +45,7 @@ export async function endState(from: {
   const replayed: string[] = [];
   for (const log of from.logs) {
     const result = await replay({ ...from.deps, scratch: new MemoryChunks() }, log);
-    if (!result.equal) throw new Error(`a replay of ${log} does not agree`);
+    if (!result.equal) throw new Error(`a replay of ${log} differs from its newest snapshot`);
     replayed.push(`${result.entries} ${result.replayed}`);
   }
   const segments = await itemLines(from.client, from.segmentTable);
@@ -60,7 +65,7 @@ async function itemLines(client: DynamoDBClient, TableName: string): Promise<str
   return lines.sort();
 }
 
-/** A text in which keys of archives have no random part. */
+/** Removes the random part of archive keys from a text. */
 function withoutRandom(text: string): string {
   return text.replace(/(\/archives\/\d+)-[0-9a-f]{32}/g, '$1');
 }

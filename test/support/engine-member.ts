@@ -1,6 +1,7 @@
 /**
- * A process that uses the engine of a directory (its only argument). It prints a line of JSON when it has joined, when
- * the engine is lost, and when it has left, which it does at the first line of input; then nothing keeps it running.
+ * A process that uses the engine of a directory (its only argument). It prints a line of JSON when
+ * it has joined, when the engine is lost and when it has left. It leaves at the first line of
+ * input, and then ends because nothing keeps it running.
  */
 
 import { LogfoldError } from '../../src/errors.ts';

@@ -8,14 +8,14 @@ import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
 export interface TestEngine {
   readonly client: DynamoDBClient;
   readonly endpoint: string;
-  /** Creates an Entry and a Segment table of their own. */
+  /** Creates a new Entry table and a new Segment table. */
   createTables(): Promise<{ readonly entryTable: string; readonly segmentTable: string; readonly streamArn: string }>;
   stop(): Promise<void>;
 }
 
 const BINARY = fileURLToPath(import.meta.resolve('@dynoxide/linux-x64/dynoxide'));
 
-/** A real DynamoDB API in a process of its own, in memory, on a free port of this machine. */
+/** A real DynamoDB API in a separate process, in memory, on a free port of 127.0.0.1. */
 export async function startTestEngine(): Promise<TestEngine> {
   const port = await freePort();
   const child = spawn(BINARY, ['serve', '--port', String(port)], { stdio: 'ignore' });
@@ -44,7 +44,7 @@ export async function startTestEngine(): Promise<TestEngine> {
   return { client, endpoint, createTables, stop };
 }
 
-/** A client for an engine; it needs no credentials but has some, as the SDK insists. */
+/** A client of an engine. The engine needs no credentials, but the SDK insists on some. */
 export function testClient(endpoint: string): DynamoDBClient {
   return new DynamoDBClient({
     endpoint,
@@ -65,7 +65,7 @@ async function answering(client: DynamoDBClient): Promise<void> {
   }
 }
 
-/** A port of 127.0.0.1 that nobody listens at. */
+/** A free port of 127.0.0.1. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -17,20 +17,23 @@ const batchResponse = z.strictObject({ batchItemFailures: z.array(z.strictObject
 export interface StreamMappingOptions {
   readonly streams: DynamoDBStreamsClient;
   readonly s3: S3Client;
-  /** The machine's clock, by which the engine dates records. */
+  /** The machine's clock. The engine dates records by it. */
   readonly realNow: () => number;
 }
 
-/** An event source mapping of a stream: its filter is applied, and what it gives up is put into its bucket. */
+/**
+ * The event source mapping of a stream. It applies the filter, and writes discarded batches to its
+ * bucket.
+ */
 export class StreamMapping {
-  /** What was given up, in order. */
+  /** Discarded batches, in order. */
   readonly discarded: DiscardedBatch[] = [];
   readonly #poller: StreamPoller;
   readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
 
   constructor(source: StreamSource, invoke: Invoke, { streams, s3, realNow }: StreamMappingOptions) {
-    if (source.startingPosition !== 'TRIM_HORIZON') throw new Error('only TRIM_HORIZON is known here');
+    if (source.startingPosition !== 'TRIM_HORIZON') throw new Error('the starting position must be TRIM_HORIZON');
     this.#poller = new StreamPoller({
       client: streams,
       streamArn: source.streamArn,
@@ -58,11 +61,11 @@ export class StreamMapping {
       time: { ...systemTime, now: realNow },
     });
     this.#ended = this.#poller.run(this.#stop.signal);
-    // Whoever waits for it to catch up learns of its error, and so does whoever stops it.
+    // `caughtUp` and `stop` both report the error.
     this.#ended.catch(() => undefined);
   }
 
-  /** Resolves once everything that the stream has now is handled or given up. */
+  /** Resolves when all records that are in the stream now are handled or discarded. */
   caughtUp(): Promise<void> {
     return this.#poller.caughtUp();
   }
@@ -73,7 +76,7 @@ export class StreamMapping {
   }
 }
 
-/** A record as Lambda gives it: JSON, with binaries in base64. */
+/** A record as Lambda passes it: JSON, with binaries in base64. */
 function toEventRecord({ eventId, eventName, sequenceNumber, createdMs = 0, keys, newImage }: StreamRecord) {
   return {
     eventID: eventId,
@@ -106,9 +109,10 @@ export interface QueueMappingOptions {
 }
 
 /**
- * What an event source mapping of a queue does once: receives a batch, for as long as the queue's visibility timeout
- * says, invokes the function with it, and deletes what it has not called failed.
- * @returns how many messages there were
+ * Runs an event source mapping of a queue once. It receives a batch, invokes the function with it,
+ * and deletes the messages that the function does not report as failed. The batch is invisible for
+ * the queue's visibility timeout.
+ * @returns the number of messages
  */
 export async function deliverBatch({ sqs, queueUrl: QueueUrl, source, invoke }: QueueMappingOptions): Promise<number> {
   const { Messages = [] } = await sqs.send(
@@ -125,7 +129,7 @@ export async function deliverBatch({ sqs, queueUrl: QueueUrl, source, invoke }: 
   for (const { messageId, receiptHandle } of Records) {
     if (!failed.delete(messageId)) await sqs.send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle: receiptHandle }));
   }
-  if (failed.size > 0) throw new Error(`the function reports messages that it was not given: ${[...failed]}`);
+  if (failed.size > 0) throw new Error(`the function reports unknown messages as failed: ${[...failed]}`);
   return Messages.length;
 }
 

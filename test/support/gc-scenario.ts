@@ -25,7 +25,10 @@ export const GRACE = GRACE_SECONDS * 1000;
 
 export type Collected = Extract<CollectResult, { outcome: 'collected' }>;
 
-/** Collects a log; an error where that is refused. */
+/**
+ * Collects a log.
+ * @throws Error if the collection is refused or does not finish
+ */
 export async function collect(
   sheet: SheetLog,
   options: Partial<CollectOptions> = {},
@@ -41,7 +44,7 @@ export async function collect(
   return result;
 }
 
-/** The stores of a log with another bucket, with something around each operation. */
+/** Dependencies of a collection on another bucket, with an interceptor for each operation. */
 export function depsOn(
   sheet: SheetLog,
   bucket: BlobStore,
@@ -54,12 +57,15 @@ export function depsOn(
   };
 }
 
-/** What is in a bucket, and when each object was written. */
+/** The objects of a bucket, each with the time of its last write. */
 export function objectsIn(blobs: BlobStore): Promise<BlobInfo[]> {
   return Array.fromAsync(blobs.list(''));
 }
 
-/** What lies in a bucket: when each object was written, and its bytes; and what is unfinished. */
+/**
+ * Everything in a bucket: each object with the time of its last write and its bytes, and each
+ * unfinished upload.
+ */
 export async function contentsOf(blobs: BlobStore): Promise<Readonly<Record<string, string>>> {
   const contents: Record<string, string> = {};
   for await (const { key, modified } of blobs.list('')) {
@@ -70,8 +76,8 @@ export async function contentsOf(blobs: BlobStore): Promise<Readonly<Record<stri
 }
 
 /**
- * What lies in a bucket after a collection of a log, however many turns that had. A turn does not know the name of a root
- * that an earlier turn removed, so it forgets a turn sooner that the root was dropped.
+ * The bucket after a collection, comparable for any number of runs. A run does not know the name of
+ * a root that an earlier run removed, so it forgets earlier that the root was dropped.
  */
 export async function collectedContents(blobs: BlobStore, log: LogId): Promise<Readonly<Record<string, unknown>>> {
   const { bodies, dropped } = await readCollected(blobs, log);
@@ -82,7 +88,7 @@ export async function collectedContents(blobs: BlobStore, log: LogId): Promise<R
   return { ...contents, [collectedKey(log)]: { bodies, dropped: known }, [condemnedKey(log)]: condemned };
 }
 
-/** A bucket with the same objects and uploads, each begun when it was. */
+/** A bucket with the same objects and uploads, each with its original time. */
 export async function copyOfBucket(blobs: BlobStore, now: () => number): Promise<MemoryBlobStore> {
   let time: number | undefined;
   const copy = new MemoryBlobStore(() => time ?? now());
@@ -98,7 +104,7 @@ export async function copyOfBucket(blobs: BlobStore, now: () => number): Promise
   return copy;
 }
 
-/** Begins what is never finished. */
+/** Begins an upload and never finishes it. */
 export function beginUpload(blobs: BlobStore, key: string): void {
   async function* never(): AsyncGenerator<Uint8Array> {
     await new Promise<never>(() => undefined);
@@ -107,7 +113,10 @@ export function beginUpload(blobs: BlobStore, key: string): void {
   void blobs.putStream(key, never());
 }
 
-/** Where a log's completed snapshots are that are kept, and their roots; told from entries alone, wherever they are. */
+/**
+ * The positions of a log's kept complete snapshots, with their roots. Only the entries in table and
+ * archives decide.
+ */
 export async function keptSnapshots(
   sheet: SheetLog,
   keep: CollectOptions['keepSnapshots'] = 'all',
@@ -131,7 +140,10 @@ export async function keptSnapshots(
   return kept;
 }
 
-/** The keys of all objects that a log is in need of, found plainly: what a collection leaves when all is gone that may go. */
+/**
+ * The keys of all objects that a log needs, computed without the collector. A collection that has
+ * removed all garbage leaves exactly these.
+ */
 export async function neededKeys(
   sheet: SheetLog,
   keep: CollectOptions['keepSnapshots'] = 'all',
@@ -155,7 +167,10 @@ export async function neededKeys(
   return [...keys].sort();
 }
 
-/** Fills the sheet with texts of 7 characters, which are others for each name, and a few large ones: an external body. */
+/**
+ * Fills the sheet with texts of 7 characters, which differ for each name, and a few large texts.
+ * The entry has an external body.
+ */
 export async function refill(sheet: SheetLog, name: string, rows = 25): Promise<Position> {
   const cells = Array.from({ length: rows * 4 }, (_, i) => [i >> 2, i & 3, `${name} ${1000 + i}`] as const);
   const large = Array.from({ length: 4 }, (_, i) => [i, 5, `${name} ${i} `.repeat(1_300)] as const);
@@ -163,8 +178,8 @@ export async function refill(sheet: SheetLog, name: string, rows = 25): Promise<
 }
 
 /**
- * A log with something of everything that is kept, and something of everything that is not. Its first segment is
- * archived: of its two snapshots the last one is kept, whose root was replaced.
+ * A log with every kind of kept object and every kind of garbage. Its first segment is archived and
+ * has two snapshots. The last one is kept, and its root was replaced.
  */
 export async function livedLog(): Promise<SheetLog> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -183,7 +198,7 @@ export async function livedLog(): Promise<SheetLog> {
   return sheet;
 }
 
-/** Things that nothing of a log reaches, by what they are. */
+/** Keys of objects that no kept root reaches, by kind. */
 export interface Debris {
   readonly chunk: string;
   readonly root: string;
@@ -194,7 +209,7 @@ export interface Debris {
 
 const NAME = 'ab'.repeat(32);
 
-/** Leaves behind what processes leave that die. */
+/** Creates the garbage that dying processes leave. */
 export async function leaveDebris(sheet: SheetLog): Promise<Debris> {
   const { log, blobs } = sheet;
   const chunk = chunkKey(log, NAME);
@@ -207,13 +222,13 @@ export async function leaveDebris(sheet: SheetLog): Promise<Debris> {
   await sheet.edit(set(0, 0, 'wasted'));
   await sheet.complete(await sheet.snapshot(), { rangeEntries: 1, deadline: 0 });
   const progress = (await sheet.keys()).find((key) => key.includes('/progress/'));
-  if (progress === undefined) throw new Error('the build was not stopped');
+  if (progress === undefined) throw new Error('the build left no progress object');
   return { chunk, root, progress, archive, body };
 }
 
 /**
- * That nothing is lost: what entries and kept snapshots name is there and can be read, and each of these snapshots is
- * the fold of the log from its beginning.
+ * Expects that nothing is lost. Every object that entries and kept snapshots name exists and can be
+ * read. Each of these snapshots equals the fold of the log from its beginning.
  */
 export async function expectWhole(sheet: SheetLog, keep: CollectOptions['keepSnapshots'] = 'all'): Promise<void> {
   const { log, deps, blobs } = sheet;
@@ -229,7 +244,7 @@ export async function expectWhole(sheet: SheetLog, keep: CollectOptions['keepSna
   }
 }
 
-/** Lets a grace period pass before each of some collections; the results. */
+/** Runs some collections, each after a grace period, and returns their results. */
 export async function collectAfterEachGrace(
   sheet: SheetLog,
   times: number,
@@ -243,10 +258,10 @@ export async function collectAfterEachGrace(
   return results;
 }
 
-/** In the kept snapshots of a lived log, as chunks of their own. */
+/** Number of large values in the kept snapshots of a lived log. Each is a separate chunk. */
 export const LARGE_VALUES = 8;
 
-/** A log with something of everything, and its debris. */
+/** A lived log and its debris. */
 export async function logWithDebris(): Promise<{ readonly sheet: SheetLog; readonly debris: Debris }> {
   const sheet = await livedLog();
   return { sheet, debris: await leaveDebris(sheet) };

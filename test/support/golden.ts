@@ -8,7 +8,7 @@ const LINE_DIGITS = 96;
 
 function changed(name: string): string {
   return [
-    `test/golden/files/${name} is not what the code writes any more: the format has changed.`,
+    `test/golden/files/${name} differs from the output of the code: the format has changed.`,
     'What was stored before would no longer be found or shared, so this needs a new format version',
     '(FORMAT_VERSION in src/codec/chunk.ts, ROOT_FORMAT in src/snapshot/root.ts, or FORMAT in',
     'src/archive/archive-index.ts) and a change of docs/format.md.',
@@ -23,7 +23,7 @@ function changed(name: string): string {
 export async function expectGoldenText(name: string, text: string): Promise<void> {
   const path = fileURLToPath(new URL(name, FILES));
   if (process.env.UPDATE_GOLDEN === '1') {
-    if (process.env.CI !== undefined) throw new Error('golden files are written by people, not by CI');
+    if (process.env.CI !== undefined) throw new Error('CI must not write golden files. Unset UPDATE_GOLDEN.');
     await writeFile(path, text);
   }
   expect(text, changed(name)).toBe(await readFile(path, 'utf8'));

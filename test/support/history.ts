@@ -44,7 +44,7 @@ export async function runHistory(seed: number): Promise<readonly string[]> {
       .filter((line) => !line.endsWith(' receive'))
       .slice(-40)
       .join('\n');
-    throw new Error(`seed ${seed}: ${reason}\nThe same again: npm run simulate -- --seed ${seed}\n${last}`, {
+    throw new Error(`seed ${seed}: ${reason}\nRun it again: npm run simulate -- --seed ${seed}\n${last}`, {
       cause,
     });
   }
@@ -78,8 +78,8 @@ class History {
     await this.#begin();
     this.#start(this.#settle(repair));
     for (let steps = 0; this.#living > 0 && this.#failure === undefined; steps++) {
-      if (steps > MAX_STEPS) throw new Error('it goes on without end');
-      if (!(await this.#world.scheduler.step())) throw new Error('somebody waits for something that never comes');
+      if (steps > MAX_STEPS) throw new Error(`the history does not end within ${MAX_STEPS} steps`);
+      if (!(await this.#world.scheduler.step())) throw new Error('a process waits for an event that never comes');
       await this.#checks.afterStep();
     }
     // What timed-out and crashed processes had sent off may still arrive.

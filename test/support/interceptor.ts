@@ -3,8 +3,9 @@ import type { BlobStore } from '../../src/store/blob-store.ts';
 import type { JobQueue } from '../../src/store/job-queue.ts';
 
 /**
- * What is to happen around one operation of a port: it calls `effect` or not, once or twice, at once or later, and
- * gives its answer on, or another, or none. A page of a paged operation is an operation of its own.
+ * Code that runs around an operation of a port. It may call `effect` never, once or several times,
+ * immediately or later. It may return the result of `effect` or another one, or throw. Each page of
+ * a paged operation is one operation.
  */
 export type Interceptor = <T>(name: string, effect: () => Promise<T>) => Promise<T>;
 
@@ -79,7 +80,10 @@ export function interceptJobQueue(inner: JobQueue, intercept: Interceptor): JobQ
 
 const nothing = async (): Promise<void> => {};
 
-/** The parts of an upload. Whoever dies between two of them leaves one behind that was begun and never finished. */
+/**
+ * Intercepts each part of an upload. A process that dies between two parts leaves an unfinished
+ * upload.
+ */
 async function* interceptParts(parts: AsyncIterable<Uint8Array>, intercept: Interceptor): AsyncGenerator<Uint8Array> {
   for await (const part of parts) {
     await intercept('uploadPart', nothing);
@@ -87,7 +91,6 @@ async function* interceptParts(parts: AsyncIterable<Uint8Array>, intercept: Inte
   }
 }
 
-/** Parts as a stream. */
 export async function* streamOf(parts: Iterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   yield* parts;
 }

@@ -36,7 +36,7 @@ export async function streamEvent(dynamodb: DynamoDBClient, table: string, log: 
     Records: own.map((record): DynamoDBRecord => {
       const { SequenceNumber, Keys, NewImage } = record.dynamodb ?? {};
       if (record.eventID === undefined || record.eventName === undefined || SequenceNumber === undefined) {
-        throw new Error('the engine gave a record without id, name or sequence number');
+        throw new Error('the engine returned a record without id, name or sequence number');
       }
       return {
         eventID: record.eventID,

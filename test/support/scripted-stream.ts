@@ -81,7 +81,7 @@ export class ScriptedStream {
     if (command === 'DescribeStreamCommand') return this.#describe(input.ExclusiveStartShardId);
     if (command === 'GetShardIteratorCommand') return this.#iterator(input);
     if (command === 'GetRecordsCommand') return this.#records(String(input.ShardIterator), Number(input.Limit));
-    throw new Error(`nothing is scripted for ${command}`);
+    throw new Error(`the script has no answer to ${command}`);
   }
 
   /** One shard a page, so that paging is always at work. */

@@ -93,7 +93,7 @@ export class Member {
   /** The next thing that it says. */
   async hear(): Promise<MemberWord> {
     const { value, done } = await this.#words.next();
-    if (done === true) throw new Error('the process ended without a word');
+    if (done === true) throw new Error('the process ended without a message');
     return JSON.parse(value);
   }
 

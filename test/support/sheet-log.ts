@@ -117,7 +117,7 @@ export class SheetLog {
   /** Archives a segment in one turn. */
   async archive(segment = 0, deps: Partial<JobDeps> = {}): Promise<Exclude<ArchiveResult, { outcome: 'archiving' }>> {
     const result = await archiveSegment({ ...this.deps, ...deps }, { log: this.log, segment });
-    if (result.outcome === 'archiving') throw new Error('the time was up');
+    if (result.outcome === 'archiving') throw new Error('the archive was not finished before the deadline');
     return result;
   }
 

@@ -128,7 +128,7 @@ export class SheetLogs {
       if (asked.length === 0) return sweeps;
       await this.run(...asked);
     }
-    throw new Error('a sweep asks for something after each sweep');
+    throw new Error('sweeps request jobs after 10 rounds');
   }
 
   /** Everything that the adapters hold, to be compared. */

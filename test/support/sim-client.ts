@@ -120,7 +120,8 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
   const { tables: store, random } = world;
   const [newest] = await store.newestSegments(log, 1, { consistent: true });
   const end = newest && (await store.newestEntry(log, newest.segment, { consistent: true }));
-  if (end === undefined || end.type === RESERVED_TYPES.endSegment) throw new Error('a segment ends in its newest one');
+  if (end === undefined || end.type === RESERVED_TYPES.endSegment)
+    throw new Error('the newest segment is empty or has ended');
   const put = async (offset: number, poison: Poison | undefined, changes: object): Promise<void> => {
     const position = { segment: end.position.segment, entry: end.position.entry + offset };
     const created = world.nextSerial();
@@ -213,7 +214,7 @@ export async function loadAndCheck(world: World, ports: View, log: LogId): Promi
   if (missed !== undefined) throw new Error(`a load of ${log} missed ${JSON.stringify(missed.entry.position)}`);
   const expected = rowsAfter(world, taken, version);
   if (JSON.stringify(rows) !== JSON.stringify(expected)) {
-    throw new Error(`a load of ${log} after ${taken.length} entries is not their plain fold`);
+    throw new Error(`a load of ${log} after ${taken.length} entries differs from their plain fold`);
   }
 }
 
@@ -223,5 +224,7 @@ function checkPoisoned(world: World, log: LogId, version: number, error: unknown
   if (named && comparePositions(poison.position, { segment: error.segment ?? -1, entry: error.entry ?? -1 }) === 0) {
     return;
   }
-  throw new Error(`a load of ${log} failed, where ${JSON.stringify(poison)} is wrong with it`, { cause: error });
+  throw new Error(`a load of ${log} failed with another error than its poison ${JSON.stringify(poison)}`, {
+    cause: error,
+  });
 }

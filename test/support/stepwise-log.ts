@@ -62,7 +62,7 @@ export class StepwiseLog {
     const results: JobResult[] = [];
     for (let result = await this.runNext(deps); result !== undefined; result = await this.runNext(deps)) {
       results.push(result);
-      if (results.length > 200) throw new Error('this never ends');
+      if (results.length > 200) throw new Error('the jobs do not end after 200 runs');
     }
     return results;
   }

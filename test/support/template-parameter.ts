@@ -30,13 +30,15 @@ export function checkParameter(name: string, parameter: Parameter, given: string
   const refuse = (reason: string): never => {
     throw new Error(`parameter ${name}: '${value}' ${parameter.ConstraintDescription ?? reason}`);
   };
-  if (AllowedValues !== undefined && !AllowedValues.includes(value)) refuse(`is none of ${AllowedValues.join(', ')}`);
+  if (AllowedValues !== undefined && !AllowedValues.includes(value))
+    refuse(`must be one of ${AllowedValues.join(', ')}`);
   if (Type === 'Number') {
     const { MinValue = Number.NEGATIVE_INFINITY, MaxValue = Number.POSITIVE_INFINITY } = parameter;
     const number = value.trim() === '' ? Number.NaN : Number(value);
-    if (!(number >= MinValue && number <= MaxValue)) refuse(`is no number from ${MinValue} to ${MaxValue}`);
+    if (!(number >= MinValue && number <= MaxValue)) refuse(`must be a number from ${MinValue} to ${MaxValue}`);
   } else {
-    if (value.length < MinLength || value.length > MaxLength) refuse(`has not ${MinLength} to ${MaxLength} characters`);
+    if (value.length < MinLength || value.length > MaxLength)
+      refuse(`must have ${MinLength} to ${MaxLength} characters`);
     if (AllowedPattern !== undefined && !new RegExp(`^(?:${AllowedPattern})$`).test(value)) refuse('has another form');
   }
   return value;

@@ -206,7 +206,7 @@ export class ThrottledLife {
   /** As the stream does with the insertion of a Snapshot entry. */
   async #route(log: LogId, position: Position): Promise<void> {
     const entry = await this.#plain.tables.getEntry(log, position, CONSISTENT);
-    if (entry === undefined) throw new Error(`nothing is at ${formatPosition(position)}`);
+    if (entry === undefined) throw new Error(`no entry at ${formatPosition(position)}`);
     const keys = entryKey(log, position);
     const record = {
       eventId: 'e',

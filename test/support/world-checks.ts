@@ -58,7 +58,7 @@ export class StepChecks {
       for await (const item of store.segments(log)) {
         const { segment, lastSnapshot } = item;
         const before = this.#last.get(`${log}/${segment}`) ?? -1;
-        if ((lastSnapshot ?? -1) < before) throw new Error(`Last Snapshot of ${log}/${segment} went back`);
+        if ((lastSnapshot ?? -1) < before) throw new Error(`Last Snapshot of ${log}/${segment} moved back`);
         if (lastSnapshot === undefined) continue;
         this.#last.set(`${log}/${segment}`, lastSnapshot);
         // Without an archive, a snapshot leaves together with its segment.
@@ -75,13 +75,14 @@ export class StepChecks {
     const segment = await tables.getSegment(log, position.segment, { consistent: true });
     const next = await tables.getSegment(log, position.segment + 1, { consistent: true });
     if (segment === undefined || next?.lastSnapshot === undefined)
-      throw new Error(`${name} is gone and was not covered`);
+      throw new Error(`${name} is gone but was not covered`);
     if (!isFrozen(segment)) throw new Error(`${name} is gone although its segment stays`);
     if (!policy.archive) return;
-    if (segment.archive === undefined) throw new Error(`${name} is gone and was not archived`);
+    if (segment.archive === undefined) throw new Error(`${name} is gone but was not archived`);
     const archived = await store.getEntry(log, position, { consistent: true });
     const written = tables.history(log).find(({ entry }) => comparePositions(entry.position, position) === 0)?.entry;
-    if (!isDeepStrictEqual(withoutRoot(archived), withoutRoot(written))) throw new Error(`${name} is gone for good`);
+    if (!isDeepStrictEqual(withoutRoot(archived), withoutRoot(written)))
+      throw new Error(`${name} is gone and its archived copy differs`);
   }
 
   /** No entry is about to leave a segment that stays and that no archive has. */
@@ -94,7 +95,7 @@ export class StepChecks {
       for await (const page of tables.items(log, range, { consistent: true })) {
         const stamped = page.find(({ X }) => X !== undefined);
         if (stamped === undefined) continue;
-        throw new Error(`${log}/${segment}/${stamped.N?.N} is about to leave although its segment stays`);
+        throw new Error(`${log}/${segment}/${stamped.N?.N} expires although its segment stays`);
       }
     }
   }
@@ -132,7 +133,7 @@ export class StepChecks {
     if (stop.code === 'ROOT_INVALID' && segment !== null && entry !== null) {
       if (this.#isForeign(log, { segment, entry })) return;
     }
-    throw new Error(`${log} is stopped though nothing is wrong with it: ${stop.message}`);
+    throw new Error(`${log} is stopped although it is healthy: ${stop.message}`);
   }
 
   #isForeign(log: LogId, position: Position): boolean {
@@ -217,12 +218,12 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
   if (isMadeUpFor) assert.deepEqual(last, newest?.position, `Last Snapshot of ${log}`);
   // After a late snapshot only the newest one is promised, and so it is where what an older one needs was thrown away.
   if (repair !== 'late snapshot' && isWholeHistory(world, segments))
-    assert.deepEqual(completed, kept.filter(stays), `completed snapshots of ${log}`);
+    assert.deepEqual(completed, kept.filter(stays), `complete snapshots of ${log}`);
   else if (poison === undefined) assert.deepEqual(last, wanted.at(-1), `Last Snapshot of ${log}`);
 
   // A sweep does not look for settling that is due: the next snapshot will.
   if (newest?.reducer.version === world.version && repair !== 'sweep' && isMadeUpFor) {
-    assert.equal(flushDue(newest.state), undefined, `settling of ${log}`);
+    assert.equal(flushDue(newest.state), undefined, `due flush of ${log}`);
   }
 
   const stop = await readStop(world.blobs, log);
@@ -301,11 +302,11 @@ export async function checkRetention(world: World): Promise<void> {
   for (const log of world.logs) {
     const segments = await Array.fromAsync(world.tables.segments(log));
     const jobs = planRetention(segments, policy, world.scheduler.now());
-    assert.deepEqual(jobs, [], `what is due in ${log}`);
+    assert.deepEqual(jobs, [], `due jobs of ${log}`);
     for (const { segment, expiry } of segments) {
       if (expiry?.state !== 'expired' || expiry.at * 1000 > world.scheduler.now()) continue;
       const left = await Array.fromAsync(world.tables.items(log, { segment, from: 0, to: 1e9 }, { consistent: true }));
-      assert.deepEqual(left.flat(), [], `entries of ${log}/${segment}, which has expired`);
+      assert.deepEqual(left.flat(), [], `entries of the expired segment ${log}/${segment}`);
     }
     const debris = await collectLog(
       world.deps(),
@@ -314,10 +315,11 @@ export async function checkRetention(world: World): Promise<void> {
     );
     if (firstPoison(world, log) !== undefined) continue;
     assert.equal(debris.outcome, 'collected');
-    assert.deepEqual('keys' in debris && debris.keys?.removed, [], `what nothing reaches in ${log}`);
+    assert.deepEqual('keys' in debris && debris.keys?.removed, [], `unreachable objects of ${log}`);
     assert.deepEqual(await Array.fromAsync(world.blobs.uploads('')), [], 'unfinished uploads');
     // By the bucket and the table themselves, whatever the collector takes for needed.
     const named = new Set(segments.map(({ archive }) => archive?.key));
-    for await (const { key } of world.blobs.list(archivePrefix(log))) assert.ok(named.has(key), `nobody names ${key}`);
+    for await (const { key } of world.blobs.list(archivePrefix(log)))
+      assert.ok(named.has(key), `no segment names ${key}`);
   }
 }

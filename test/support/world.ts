@@ -131,12 +131,12 @@ export class World {
       const position = { segment: first.segment, entry: first.entry + i };
       const place = `${log}/${formatPosition(position)}`;
       const other = this.#told.get(place);
-      if (other !== undefined) throw new Error(`${name} was told that ${place} is its own, and so was ${other}`);
+      if (other !== undefined) throw new Error(`both ${name} and ${other} were told that they wrote ${place}`);
       this.#told.set(place, name);
       const written = this.tables.history(log).find(({ entry }) => comparePositions(entry.position, position) === 0);
-      if (written === undefined) throw new Error(`${name} was told of ${place}, which does not exist`);
+      if (written === undefined) throw new Error(`${name} was told that it wrote ${place}, which does not exist`);
       if (written.entry.type === type && (created === undefined || written.entry.created === created)) continue;
-      throw new Error(`${name} was told that ${place} is its own, and it holds another entry`);
+      throw new Error(`${name} was told that it wrote ${place}, which holds another entry`);
     }
   }
 
