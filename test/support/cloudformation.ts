@@ -68,7 +68,7 @@ function call(name: string, argument: Json, scope: Scope): Json | undefined {
     case 'Fn::Sub':
       return first === undefined
         ? substitute(asText(argument), {}, scope)
-        : substitute(asText(first), asObject(second, 'what Fn::Sub is given'), scope);
+        : substitute(asText(first), asObject(second, 'the argument of Fn::Sub'), scope);
     case 'Fn::GetAtt': {
       const [resource, ...attribute] = isList(argument) ? argument.map(asText) : asText(argument).split('.');
       return scope.attribute(resource ?? '', attribute.join('.'));
