@@ -8,17 +8,20 @@ type HttpHandler = DynamoDBClient['config']['requestHandler'];
 export interface SentRequest {
   readonly service: Service;
   readonly operation: string;
-  /** The same for all sendings of one call of a client. */
+  /** The same for all attempts of one client call. */
   readonly invocation: string;
-  /** From 1. */
+  /** Starts at 1. */
   readonly attempt: number;
   readonly fault: Fault | undefined;
 }
 
-/** Says what is to go wrong with a request, if anything. */
+/** Returns the fault of a request, or undefined for none. */
 export type Decide = (request: Omit<SentRequest, 'fault'>, faults: readonly Fault[]) => Fault | undefined;
 
-/** For a share of all requests, of the faults that the request can meet one of those that came least often so far. */
+/**
+ * Injects faults into a share of all requests. It picks one
+ * of those injected least often so far.
+ */
 export function atRandom(seed: number, share: number): Decide {
   const random = new Random(seed);
   const met = new Map<Fault, number>();
@@ -32,7 +35,10 @@ export function atRandom(seed: number, share: number): Decide {
   };
 }
 
-/** A fault by its name, for requests of one operation or of all, from one sending of a call on up to another. */
+/**
+ * Injects a fault, by name, into requests of one operation or of all. `from` and `to` limit it to
+ * some attempts of each call.
+ */
 export function always(name: string, operation?: string, { from = 1, to = Number.POSITIVE_INFINITY } = {}): Decide {
   return (request, faults) => {
     const isMeant = operation === undefined || request.operation === operation;
@@ -41,7 +47,7 @@ export function always(name: string, operation?: string, { from = 1, to = Number
   };
 }
 
-/** What the first of some decisions says that says anything. */
+/** The first fault that one of some decisions returns. */
 export function firstOf(...decisions: readonly Decide[]): Decide {
   return (request, faults) => {
     for (const decide of decisions) {
@@ -53,8 +59,8 @@ export function firstOf(...decisions: readonly Decide[]): Decide {
 }
 
 /**
- * Puts faults between the SDK and the servers, below everything that the SDK does itself: signing, serializing,
- * retries. What a client of the SDK is made of stays as it is.
+ * Injects faults between the SDK and the servers. Signing, serializing and retries of the SDK run
+ * above it, so the SDK's clients are unchanged.
  */
 export class FaultyHttp {
   /** All requests, in the order in which the SDK sent them. */
@@ -65,13 +71,16 @@ export class FaultyHttp {
     this.#decide = decide;
   }
 
-  /** The requests of each call of a client, in order. */
+  /** The requests of each client call, in order. */
   invocations(from = 0): SentRequest[][] {
     const calls = Object.groupBy(this.sent.slice(from), ({ invocation }) => invocation);
     return Object.values(calls).filter((requests) => requests !== undefined);
   }
 
-  /** Leads a client's requests through here. @returns the client */
+  /**
+   * Routes a client's requests through this object.
+   * @returns the same client
+   */
   between<C extends { readonly config: { requestHandler: HttpHandler } }>(client: C, service: Service): C {
     const handler = client.config.requestHandler;
     const send = handler.handle.bind(handler);

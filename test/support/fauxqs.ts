@@ -21,7 +21,7 @@ export async function startLocalAws(): Promise<LocalAws> {
     credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
   };
   const s3 = new S3Client({ ...options, forcePathStyle: true });
-  // The queue URLs name a host that only resolves where DNS knows it.
+  // The host name in queue URLs resolves only in some environments.
   const sqs = new SQSClient({ ...options, useQueueUrlAsEndpoint: false });
   return {
     server,
@@ -35,7 +35,10 @@ export async function startLocalAws(): Promise<LocalAws> {
   };
 }
 
-/** What is started listens on 127.0.0.1 only: the package itself would listen everywhere, and has no setting for it. */
+/**
+ * Makes `start` listen on 127.0.0.1 only. The package listens on all addresses and has no option
+ * for it.
+ */
 async function onLoopback<T>(start: () => Promise<T>): Promise<T> {
   const { listen } = Server.prototype;
   Server.prototype.listen = new Proxy(listen, {

@@ -4,7 +4,10 @@ import { flushState, hashFlushedState, type State, saveState } from '../../src/s
 import { NodeStore, type NodeStoreOptions } from '../../src/tree/node-store.ts';
 import { MemoryChunks } from './chunks.ts';
 
-/** The state hash of a saved state, settled in scratch where edits wait. */
+/**
+ * The state hash of a saved state. If the state has buffered edits, a copy in scratch memory is
+ * flushed first.
+ */
 export async function flushedHash(own: ChunkStore, state: State, options?: NodeStoreOptions): Promise<string> {
   const scratch = new MemoryChunks();
   const chunks: ChunkStore = {

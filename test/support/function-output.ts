@@ -25,7 +25,7 @@ const lineSchema = z.looseObject({
 /** A line of a function's log. */
 export type LogRecord = z.output<typeof lineSchema>;
 
-/** One value of a metric, as CloudWatch takes it from a function's output. */
+/** One metric value, as CloudWatch extracts it from a function's output. */
 export interface MetricValue {
   readonly service: string;
   readonly name: string;
@@ -33,8 +33,8 @@ export interface MetricValue {
 }
 
 /**
- * What a function has written on its standard output: lines of its log and, in the Embedded Metric Format, metrics.
- * @throws Error for a line that is neither
+ * Parses a function's standard output: log lines, and metrics in the Embedded Metric Format.
+ * @throws Error if a line is neither
  */
 export function parseOutput(lines: readonly string[]): { readonly log: LogRecord[]; readonly metrics: MetricValue[] } {
   const log: LogRecord[] = [];

@@ -17,8 +17,8 @@ function changed(name: string): string {
 }
 
 /**
- * Holds a text to the committed file of that name. With UPDATE_GOLDEN=1 in the environment it becomes the file instead,
- * which CI refuses.
+ * Compares a text with the committed file of that name. With UPDATE_GOLDEN=1 in the environment it
+ * overwrites the file instead, which CI refuses.
  */
 export async function expectGoldenText(name: string, text: string): Promise<void> {
   const path = fileURLToPath(new URL(name, FILES));
@@ -29,7 +29,10 @@ export async function expectGoldenText(name: string, text: string): Promise<void
   expect(text, changed(name)).toBe(await readFile(path, 'utf8'));
 }
 
-/** Holds bytes to the committed file of that name, which has them in hexadecimal; see {@link expectGoldenText}. */
+/**
+ * Compares bytes with the committed file of that name, which has them in hexadecimal. See {@link
+ * expectGoldenText}.
+ */
 export async function expectGoldenBytes(name: string, bytes: Uint8Array): Promise<void> {
   const lines = toHex(bytes).match(new RegExp(`.{1,${LINE_DIGITS}}`, 'g')) ?? [];
   await expectGoldenText(name, lines.map((line) => `${line}\n`).join(''));
@@ -40,14 +43,14 @@ export async function readGoldenText(name: string): Promise<string> {
   return readFile(new URL(name, FILES), 'utf8');
 }
 
-/** The bytes of a committed file in hexadecimal. */
+/** The bytes of a committed file, decoded from hexadecimal. */
 export async function readGoldenBytes(name: string): Promise<Uint8Array> {
   return fromHex((await readGoldenText(name)).replaceAll('\n', ''));
 }
 
 /**
- * Writes a file that a comparison cannot hold, since other versions of a library write other bytes. Without
- * UPDATE_GOLDEN=1 it does nothing.
+ * Overwrites a file that tests cannot compare, because its bytes depend on the version of a
+ * library. Without UPDATE_GOLDEN=1 it does nothing.
  */
 export async function updateGoldenBytes(name: string, bytes: Uint8Array): Promise<void> {
   if (process.env.UPDATE_GOLDEN === '1') await expectGoldenBytes(name, bytes);

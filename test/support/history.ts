@@ -18,21 +18,25 @@ import { anyPolicy, GRACE_MS, livePerson, liveSweeper, liveTtl, type PersonPlan,
 import { type Ports, World } from './world.ts';
 import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks } from './world-checks.ts';
 
-/** Snapshot, archive, expiry, holds of up to three grace periods; then two collections a grace period apart, twice. */
+/**
+ * Sweeps until nothing is due: snapshot, archive, expiry, holds of up to three grace periods. Then
+ * two collections a grace period apart, twice.
+ */
 const ROUNDS_TO_REST = 9;
 
-/** Some ten times what the longest history takes. */
+/** About ten times the steps of the longest history. */
 const MAX_STEPS = 100_000;
 
-/** Longer than a queue remembers what it was sent, in milliseconds. */
+/** Longer than a queue remembers sent messages, in milliseconds. */
 const FORGOTTEN_MS = 6 * 60_000;
 
 /**
- * One history from its seed: clients edit some logs while a stream, a queue and workers that fail in every way turn
- * them into snapshots; then the faults end, and what the pipeline is promised makes up for lost records: either each
- * log gets a later Snapshot entry, or all records are delivered once more.
- * @returns what happened, line by line
- * @throws what was found wrong, with the seed and the last lines
+ * Runs one history from its seed. Clients edit some logs. A stream, a queue and workers with all
+ * kinds of faults turn the edits into snapshots. Then the faults end, and one of the promised
+ * repairs makes up for lost records: a later Snapshot entry in each log, or a second delivery of
+ * all records.
+ * @returns the trace, one line for each event
+ * @throws Error with the seed and the last lines of the trace if a check fails
  */
 export async function runHistory(seed: number): Promise<readonly string[]> {
   const world = new World(new Random(seed));
@@ -82,7 +86,7 @@ class History {
       if (!(await this.#world.scheduler.step())) throw new Error('a process waits for an event that never comes');
       await this.#checks.afterStep();
     }
-    // What timed-out and crashed processes had sent off may still arrive.
+    // Requests that crashed or timed-out processes had sent may still arrive.
     while (this.#failure === undefined && (await this.#world.scheduler.step())) await this.#checks.afterStep();
     if (this.#failure !== undefined) throw this.#failure.error;
     for (const log of this.#world.logs) {
@@ -132,7 +136,7 @@ class History {
     }
   }
 
-  /** Retention, for most histories. */
+  /** Starts retention in most histories. */
   #keep(): void {
     const { random } = this.#world;
     if (random.chance(0.1)) return;
@@ -147,7 +151,7 @@ class History {
 
   async #deploy(): Promise<void> {
     await this.#world.scheduler.sleep(this.#world.random.integer(0, 60_000));
-    // Without its history, a log cannot be folded anew.
+    // A log without its complete history cannot be rebuilt.
     const { archive, expire } = this.#world.policy;
     const whole = archive || expire === 'never';
     if (!this.#pipeline.draining && whole) this.#world.version = 2;
@@ -170,7 +174,8 @@ class History {
       await sweepOnce(world, this.#person(), { since: 0 });
     } else {
       await world.scheduler.sleep(FORGOTTEN_MS);
-      // A person looks at what is stopped, and lets it go on: where nothing was mended it stops once more.
+      // An operator looks at each stopped log and clears its stop. A log that is still broken stops
+      // again.
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
       await route({ queue: world.queue, types: RESERVED_TYPES, report: fail }, [...world.records]);
     }
@@ -179,11 +184,11 @@ class History {
     this.#pipeline.closing = true;
   }
 
-  /** A person does as the error says: removes what is no root, and has the log go on. */
+  /** An operator follows the error's advice: deletes the foreign root and lets the log go on. */
   async #mendForeignRoots(): Promise<void> {
     const { tables, foreignRoots, blobs, scheduler } = this.#world;
     if (foreignRoots.length === 0) return;
-    // Slow workers may still stop the log because of what they have read.
+    // Slow workers may still stop the log because of an earlier read.
     await scheduler.sleep(FORGOTTEN_MS);
     for (const { log, position } of foreignRoots.splice(0)) {
       const { archive } = (await tables.getSegment(log, position.segment, { consistent: true })) ?? {};
@@ -191,7 +196,7 @@ class History {
       for await (const items of tables.items(log, range, { consistent: true })) {
         for (const item of items) {
           const { B: _, E: __, ...bare } = item;
-          // A rebuild may have put the right root there.
+          // A rebuild may have restored the right root.
           if (archive === undefined && !(await this.#isWhole(decodeEntry(item)))) await tables.putItems([bare as Item]);
         }
       }
@@ -211,7 +216,7 @@ class History {
     );
   }
 
-  /** Sweeps, and lets grace periods and holds pass, until nothing is left to be done. */
+  /** Sweeps, and lets grace periods and holds pass, until no work is left. */
   async #comeToRest(): Promise<void> {
     const { scheduler } = this.#world;
     for (let rounds = 0; rounds < ROUNDS_TO_REST; rounds++) {
@@ -222,7 +227,7 @@ class History {
     }
   }
 
-  /** Somebody who is spared all faults. */
+  /** The ports of an operator, without faults. */
   #person(): Ports {
     return { ...this.#world.start('person'), ...this.#world, now: this.#world.now };
   }
@@ -233,11 +238,14 @@ class History {
       const { waiting, inFlight } = queue.stats();
       return waiting + inFlight + stream.length + this.#pipeline.inHand.length > 0;
     };
-    // Twice in a row, since something may be on its way from the stream to the queue.
+    // Check twice in a row: a record may be on its way from the stream to the queue.
     for (let quiet = 0; quiet < 2; quiet = busy() ? 0 : quiet + 1) await scheduler.sleep(5_000);
   }
 
-  /** A process that comes up again after each crash; one that lives `always` also after each end, until all closes. */
+  /**
+   * Runs a process that restarts after each crash. With `always` it also restarts after each normal
+   * end, until the pipeline closes.
+   */
   #live(name: string, life: (ports: Ports) => Promise<void>, again: 'once' | 'crashed' | 'always' = 'crashed'): void {
     const { scheduler, random } = this.#world;
     const lives = async (): Promise<void> => {
@@ -246,7 +254,8 @@ class History {
         const lived = life(ports).then(
           () => 'over' as const,
           (error: unknown) => {
-            // A segment that two change at the same time: the later one ends, and its job comes again.
+            // Two workers changed a segment at the same time. The later one ends, and its job is
+            // delivered again.
             if (isInjected(error) || error instanceof SegmentStateError) return 'over' as const;
             throw error;
           },

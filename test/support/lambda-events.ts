@@ -11,7 +11,7 @@ import type { Context, DynamoDBRecord, DynamoDBStreamEvent, AttributeValue as La
 import type { LogId } from '../../src/ids/log-id.ts';
 import { logIdBytes } from '../../src/ids/log-id.ts';
 
-/** What Lambda would be given of one log's stream records: JSON, with binaries in base64. */
+/** The event that Lambda creates from one log's stream records: JSON, with binaries in base64. */
 export async function streamEvent(dynamodb: DynamoDBClient, table: string, log: LogId): Promise<DynamoDBStreamEvent> {
   const { Table } = await dynamodb.send(new DescribeTableCommand({ TableName: table }));
   const endpoint = await dynamodb.config.endpoint?.();
@@ -56,7 +56,7 @@ function lambdaItem(item: Readonly<Record<string, AttributeValue>> = {}): Record
   return Object.fromEntries(entries);
 }
 
-/** What a function is told of its invocation. */
+/** The context of an invocation. */
 export function lambdaContext(remainingMs = 900_000, awsRequestId: string = randomUUID()): Context {
   return {
     callbackWaitsForEmptyEventLoop: true,

@@ -5,17 +5,17 @@ import { fileURLToPath } from 'node:url';
 
 const RUNTIME = fileURLToPath(new URL('./lambda-runtime.ts', import.meta.url));
 
-/** The line behind everything that an invocation writes, on each of its two outputs. */
+/** The last line of an invocation's output, on each of its two streams. */
 export const END = 'END OF INVOCATION';
 
-/** What the process is told. */
+/** The message that starts an invocation. */
 export interface InvocationMessage {
   readonly event: unknown;
   readonly remainingMs: number;
   readonly movedMs: number;
 }
 
-/** What it says when an invocation is over: what the handler gave, or why it failed. */
+/** The message that ends an invocation, with the handler's result or error. */
 export interface InvocationAnswer {
   readonly answer?: unknown;
   readonly failure?: string;
@@ -23,15 +23,18 @@ export interface InvocationAnswer {
 
 export interface LambdaProcessOptions {
   readonly bundle: string;
-  /** `<module>.<export>`, as the template has it. */
+  /** `<module>.<export>`, as in the template. */
   readonly handler: string;
-  /** All that there is; nothing of this process's own is added. */
+  /** The whole environment of the process; no variable of this process is added. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** A function's bundle in a process of its own, which does one invocation after the other, as a sandbox of Lambda does. */
+/**
+ * A function's bundle in a separate process. Like a Lambda sandbox, it runs one invocation after
+ * the other.
+ */
 export class LambdaProcess {
-  /** What it has written, line by line, on standard output and standard error alike: Lambda takes both for its log. */
+  /** Lines of standard output and standard error. Lambda logs both. */
   readonly lines: string[] = [];
   readonly #child: ChildProcess;
   readonly #closed: Promise<unknown>;
@@ -50,8 +53,8 @@ export class LambdaProcess {
   }
 
   /**
-   * Invokes the handler once those before are done.
-   * @throws Error where it fails, or the process ends
+   * Invokes the handler when all earlier invocations are done.
+   * @throws Error if the invocation fails or the process ends
    */
   invoke(message: InvocationMessage): Promise<unknown> {
     const answer = this.#busy.then(() => this.#invoke(message));
@@ -59,7 +62,7 @@ export class LambdaProcess {
     return answer;
   }
 
-  /** Ends the process, once what it has written has been read. */
+  /** Stops the process after its output has been read. */
   async stop(): Promise<void> {
     this.#child.kill();
     await this.#closed;

@@ -1,6 +1,7 @@
 /**
- * Runs a function's bundle as Lambda's runtime does, in a process whose environment is the function's: node
- * lambda-runtime.ts BUNDLE EXPORT. Told of an invocation, it answers with what the handler gives, or with its error.
+ * Runs a function's bundle like Lambda's runtime, in a process with the function's environment:
+ * node lambda-runtime.ts BUNDLE EXPORT. It answers each invocation message with the handler's
+ * result or error.
  */
 
 import { pathToFileURL } from 'node:url';
@@ -9,7 +10,7 @@ import { END, type InvocationAnswer, type InvocationMessage } from './lambda-pro
 import { MovedClock } from './moved-clock.ts';
 
 const [, , bundle = '', name = ''] = process.argv;
-// Before the bundle is loaded: it may keep `Date.now`.
+// Move the clock before the bundle loads: the bundle may keep a reference to `Date.now`.
 const clock = new MovedClock();
 const exported: Record<string, unknown> = await import(pathToFileURL(bundle).href);
 const handler = exported[name];
@@ -20,7 +21,7 @@ process.on('message', async ({ event, remainingMs, movedMs }: InvocationMessage)
   const ends = performance.now() + remainingMs;
   const context = { ...lambdaContext(), getRemainingTimeInMillis: () => ends - performance.now() };
   const answer = await answerTo(() => handler(event, context));
-  // So that whoever reads what was written knows that this was all.
+  // Marks the end of the invocation's output.
   for (const stream of [process.stdout, process.stderr]) stream.write(`${END}\n`);
   process.send?.(answer);
 });

@@ -11,7 +11,7 @@ export interface PoisonedAt {
   readonly code: string;
 }
 
-/** The first place of a log that the reducer of a version cannot get past. */
+/** The first entry of a log that a version of the reducer cannot fold. */
 export function firstPoison(world: World, log: LogId, version = world.version): PoisonedAt | undefined {
   let expected: Position = { segment: 0, entry: 0 };
   for (const { entry } of world.tables.history(log)) {
@@ -24,12 +24,15 @@ export function firstPoison(world: World, log: LogId, version = world.version): 
   return undefined;
 }
 
-/** Whether nothing is wrong with a log for any version of the reducer. */
+/** Whether every version of the reducer can fold the log. */
 export function isHealthy(world: World, log: LogId): boolean {
   return firstPoison(world, log, 1) === undefined;
 }
 
-/** The sheet after some entries of a log, by the plain model and from what the clients meant. */
+/**
+ * The sheet after some entries of a log. Computed with the plain model from the clients' edits, not
+ * from stored bodies.
+ */
 export function rowsAfter(world: World, entries: readonly RecordedEntry[], version: number): string[][] {
   const edits = entries.map(({ entry }) => world.edits.get(entry.created));
   return foldPlainly(
@@ -43,7 +46,7 @@ export function entriesBefore(world: World, log: LogId, position: Position): Rec
   return world.tables.history(log).filter(({ entry }) => comparePositions(entry.position, position) < 0);
 }
 
-/** Where a log's Snapshot entries are, in order. */
+/** Positions of a log's Snapshot entries, in order. */
 export function snapshotEntries(world: World, log: LogId): Position[] {
   const history = world.tables.history(log);
   return history.filter(({ entry }) => entry.type === RESERVED_TYPES.snapshot).map(({ entry }) => entry.position);

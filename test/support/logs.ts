@@ -15,19 +15,22 @@ export const NOON = 1_732_104_000;
 
 let logs = 0;
 
-/** A log id that no other call in this process gives. */
+/** A log id that is unique in this process. */
 export function newLogId(): LogId {
   logs++;
   return parseLogId(`0192f7a0-0000-7000-8000-${String(logs).padStart(12, '0')}`);
 }
 
-/** A small entry at a place. */
+/** A small entry at a position. */
 export function entryAt(log: LogId, position: Position, overrides: Partial<Entry> = {}): Entry {
   const body = { format: 'bytes', bytes: Uint8Array.of(0x93, position.entry % 128, 2, 3) } as const;
   return { log, position, created: NOON, type: 'Set', version: 1, body, ...overrides };
 }
 
-/** What another program may do wrong with an entry's item, and the type that the item has all the same. */
+/**
+ * Faults that another program may write into an entry's item, each with the type that the item
+ * still has.
+ */
 export const MALFORMED = [
   ['no version', 'Set'],
   ['a time that is no integer', 'Set'],
@@ -40,7 +43,7 @@ export const MALFORMED = [
   ['a type that is no text', undefined],
 ] as const;
 
-/** An entry's item with something wrong with it. */
+/** An entry's item with a fault. */
 export function malformedItem(log: LogId, position: Position, fault: (typeof MALFORMED)[number][0]): Item {
   const { V: _, T: __, ...item } = encodeEntry(entryAt(log, position));
   const whole: Item = { ...item, T: { S: 'Set' }, V: { N: '1' } };
@@ -70,12 +73,12 @@ export interface TestClient {
   readonly client: LogClient;
   readonly store: LogStore;
   readonly blobs: MemoryBlobStore;
-  /** Names of the store's methods, in the order of the calls. Clear it with `length = 0`. */
+  /** Names of the called methods, in order. Clear it with `length = 0`. */
   readonly requests: string[];
   readonly clock: { ms: number };
 }
 
-/** Reads a log none of whose segments is archived. */
+/** A reader of a log without archived segments. */
 export function unarchived(tables: TableReader): LogReader {
   return {
     reads: 'tables and archives',
@@ -90,7 +93,7 @@ export function unarchived(tables: TableReader): LogReader {
   };
 }
 
-/** A client on a memory store (or another one) with a clock of its own and without waiting. */
+/** A client on a memory store (or another store) with a separate clock and without waiting. */
 export function testLogClient({
   store: tables = new MemoryLogStore(),
   ...deps
@@ -103,7 +106,7 @@ export function testLogClient({
     blobs,
     now: () => clock.ms,
     random: Math.random,
-    // A turn of the event loop at least, so that competing clients mix.
+    // Wait one iteration of the event loop, so that competing clients interleave.
     sleep: () => new Promise((resolve) => setImmediate(resolve)),
     newLogId,
     ...deps,
@@ -113,7 +116,7 @@ export function testLogClient({
   return { client, store, blobs, requests, clock };
 }
 
-/** The same store; the name of each method that is called goes into `requests`. */
+/** The same store. The name of each called method is appended to `requests`. */
 export function recordRequests(store: LogStore, requests: string[]): LogStore {
   return new Proxy(store, {
     get(target, name) {

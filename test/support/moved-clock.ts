@@ -1,15 +1,15 @@
 /**
- * A process's clock, which tests move on so that days pass at once: for everything that asks `Date` for the time, the
- * servers in this process among them. Timers keep theirs.
+ * A process's clock that tests move forward, so that days pass immediately. It affects all code
+ * that asks `Date` for the time, also the servers in this process. Timers are unaffected.
  */
 export class MovedClock {
-  /** How far it is ahead of the machine's clock, in milliseconds. */
+  /** How far this clock is ahead of the machine's clock, in milliseconds. */
   movedMs = 0;
   /** The machine's clock, in epoch milliseconds. */
   readonly realNow: () => number;
   readonly #real = Date;
 
-  /** From now on `Date` is this clock's, until `restore`. */
+  /** Replaces the global `Date` until `restore`. */
   constructor() {
     const real = this.#real;
     this.realNow = real.now;

@@ -1,6 +1,6 @@
 /**
- * Loaded into a process before its program: the process starts the program as npx does and waits for its end. The program
- * gets `PROGRAM_NODE_OPTIONS` as its `NODE_OPTIONS`.
+ * Preloaded before a program. The process starts the program like npx and waits until it ends. The
+ * program gets `PROGRAM_NODE_OPTIONS` as its `NODE_OPTIONS`.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -2,25 +2,28 @@ import type { Interceptor } from './interceptor.ts';
 import type { Random } from './random.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/** How often each fault strikes an operation; 0 is never, 1 always. */
+/** Probability of each fault at each operation. */
 export interface FaultRates {
   /** The process dies, and the operation never takes effect. */
   readonly crashBefore: number;
-  /** The operation takes effect, and the process dies before it hears of it. */
+  /** The operation takes effect, and the process dies before it gets the answer. */
   readonly crashAfter: number;
-  /** The operation is refused, and certainly has no effect. */
+  /** The operation is refused and certainly has no effect. */
   readonly throttle: number;
   /** The operation takes effect, and its answer is lost. */
   readonly timeout: number;
   /** The operation or its answer takes up to two minutes. */
   readonly delay: number;
-  /** The operation takes effect, its answer is lost, and the SDK sends it again. Only writes are sent again. */
+  /**
+   * The operation takes effect, its answer is lost, and the SDK sends it again. Only writes are
+   * sent again.
+   */
   readonly resend: number;
 }
 
 export const NO_FAULTS: FaultRates = { crashBefore: 0, crashAfter: 0, throttle: 0, timeout: 0, delay: 0, resend: 0 };
 
-/** Writes that are one request each, which an SDK sends again. */
+/** Writes of one request each, which an SDK sends again. */
 const RESENT = new Set([
   'putEntries',
   'startSegment',
@@ -39,12 +42,12 @@ const RESENT = new Set([
   'delete',
 ]);
 
-/** How long the SDK waits at most for an answer before it sends a request again, in milliseconds. */
+/** Longest time before the SDK sends a request again, in milliseconds. */
 const RESEND_MS = 30_000;
 
-/** A fault that a history puts in on purpose. */
+/** A fault that a history injects. */
 export class InjectedFault extends Error {
-  /** Whether the operation has certainly changed nothing. */
+  /** True if the operation certainly changed nothing. */
   readonly harmless: boolean;
   constructor(operation: string, harmless: boolean) {
     super(`${operation} ${harmless ? 'was throttled' : 'timed out'}`);
@@ -56,19 +59,19 @@ export interface ProcessOptions {
   readonly name: string;
   readonly scheduler: Scheduler;
   readonly random: Random;
-  /** Asked at each operation, since faults may end while a process lives. */
+  /** Called at each operation, because faults may end during the life of a process. */
   readonly faults: () => FaultRates;
   readonly trace: (line: string) => void;
-  /** How far its clock may be off either way, in milliseconds. */
+  /** Largest error of its clock in either direction, in milliseconds. */
   readonly clockErrorMs: number;
 }
 
-/** How often a clock is set anew, at each operation. */
+/** Probability that an operation sets the clock to another error. */
 const CLOCK_JUMPS = 0.002;
 
 /**
- * One process among others: every operation on a port takes its time, and may fail. A process that has crashed never
- * hears of anything again, so that not a line of its code runs, not even a `finally`.
+ * A simulated process. Every operation of a port takes time and may fail. After a crash, no
+ * operation ever returns, so that no code of the process runs, not even a `finally`.
  */
 export class Process {
   readonly name: string;
@@ -88,7 +91,7 @@ export class Process {
     this.#setClock();
   }
 
-  /** What this process takes the time to be, in epoch milliseconds. */
+  /** This process's view of the time, in epoch milliseconds. */
   readonly now = (): number => this.#options.scheduler.now() + this.#clockOffMs;
 
   #setClock(): void {

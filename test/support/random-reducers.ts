@@ -5,16 +5,19 @@ import type { FoldEntry, Reducer, ReducerDraft } from '../../src/state/reducer.t
 import type { Key, KeyKind } from '../../src/tree/key.ts';
 import { values } from './values.ts';
 
-/** What a reducer writes or reads: a map by name, keys and options, or the metadata record. */
+/** The target of a step: a map by name, keys and options, or the metadata record. */
 interface Target {
   readonly name: string;
   readonly kind: KeyKind;
   readonly buffers: boolean;
-  /** Whether the reducer keeps the map from one entry to the next instead of asking the draft again. */
+  /** True if the reducer keeps the map for later entries instead of asking the draft again. */
   readonly kept: boolean;
 }
 
-/** Where a reducer has a value from. Everything but a constant is an object that the reducer may share or change. */
+/**
+ * Origin of a value. Every origin except a constant is an object that the reducer may share or
+ * change.
+ */
 type Source =
   | { readonly from: 'constant'; readonly value: Value }
   | { readonly from: 'body' }
@@ -44,13 +47,13 @@ type Step =
 
 interface PlannedStep {
   readonly step: Step;
-  /** Whether what was read so far decides if the step is taken. */
+  /** True if earlier reads decide whether the step is taken. */
   readonly depends: boolean;
-  /** Whether the reducer goes on if the step fails. */
+  /** True if the reducer continues after the step fails. */
   readonly catches: boolean;
 }
 
-/** What a reducer does for one entry, and the entry's body. */
+/** The steps of a reducer for one entry, and the entry's body. */
 export interface RandomEntry {
   readonly steps: readonly PlannedStep[];
   readonly body: Value;
@@ -59,7 +62,7 @@ export interface RandomEntry {
 /** Everything that a reducer has read, as text. */
 export type Reads = string[];
 
-/** The reducer that takes these steps. It writes down what it reads. */
+/** A reducer that takes these steps. It appends everything that it reads to `reads`. */
 export function randomReducer(entries: readonly RandomEntry[], reads: Reads): Reducer {
   const kept = new WeakMap<object, Map<string, DraftMap>>();
   return {
@@ -100,7 +103,7 @@ class Run {
     switch (step.op) {
       case 'put': {
         const value = await this.#value(step.source);
-        // A value that is absent cannot be put: it has to be refused.
+        // An absent value cannot be put, and the draft must refuse it.
         this.#map(step.target).put(step.key, value as Value, step.weight);
         if (step.changes) change(value);
         return;
@@ -128,7 +131,7 @@ class Run {
       case 'get':
         return this.#saw(await this.#map(step.target).get(step.key));
       case 'items': {
-        // Changing what was read must change nothing that is read later.
+        // Changes of a read value must not affect later reads.
         const items = await Array.fromAsync(this.#map(step.target).items());
         this.#saw(items);
         return items.forEach(({ value }) => {
@@ -170,10 +173,10 @@ class Run {
   }
 }
 
-/** A copy that may be changed, as far as the value has parts that {@link change} changes. */
+/** A copy with its own version of all parts that {@link change} changes. */
 function copyOf(value: Value): Value {
   if (value instanceof Date) return new Date(value);
-  // The slice of a Buffer is a view of it.
+  // The slice of a Buffer is only a view.
   if (value instanceof Buffer) return Buffer.from(value);
   if (value instanceof Uint8Array) return value.slice();
   if (isArray(value)) return value.map(copyOf);
@@ -196,7 +199,10 @@ function change(value: unknown): void {
   else if (typeof value === 'object' && value !== null) Object.assign(value, { changed: 1 });
 }
 
-/** Everything that a program can see of a value, as text: kinds of numbers, classes, the order of keys. */
+/**
+ * Everything that a program can observe of a value, as text: kinds of numbers, classes, the order
+ * of keys.
+ */
 export function show(value: unknown): string {
   if (value === undefined || value === null || typeof value === 'boolean') return String(value);
   if (typeof value === 'string') return JSON.stringify(value);
@@ -234,7 +240,10 @@ function keysOf(kind: KeyKind): fc.Arbitrary<Key> {
   return fc.oneof({ weight: 120, arbitrary: own }, { weight: 1, arbitrary: other }, { weight: 1, arbitrary: oddKeys });
 }
 
-/** Map `n` mostly has number keys, `s` string keys, and `x` is emptied and filled with keys of either kind. */
+/**
+ * Map `n` mostly has number keys, `s` string keys. Map `x` is emptied and filled with keys of
+ * either kind.
+ */
 const targets: fc.Arbitrary<Target> = fc
   .record({
     name: fc.oneof(
@@ -261,7 +270,7 @@ const oddValues: fc.Arbitrary<Value> = fc.constantFrom<Value[]>(
   [5n, Number.NaN, -0, 0.1, 2 ** 53],
   Object.create(null, { a: { value: 1, enumerable: true } }),
 );
-/** Values that cannot be stored. A program without types can ask for them all the same. */
+/** Values that cannot be stored. Untyped programs may still try. */
 const refused: fc.Arbitrary<unknown> = fc.constantFrom<unknown[]>(
   undefined,
   { a: undefined },
@@ -309,7 +318,7 @@ const puts = fc
     fc.record({ source: sources, weight: weights, changes: fc.boolean() }),
   )
   .map(([place, rest]): Step => {
-    // Weights mostly go where they may.
+    // Most weights are allowed at their target.
     const weight = place.target.buffers && rest.weight < 2000 ? 1 : rest.weight;
     return { op: 'put', ...place, ...rest, weight };
   });
@@ -350,7 +359,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof<fc.WeightedArbitrary<Step>[]>(
   { weight: 2, arbitrary: fc.constant({ op: 'meta' }) },
 );
 
-/** Mostly maps that have exact counts. */
+/** Targets that mostly have exact counts. */
 function exactTargets(): fc.Arbitrary<Target> {
   return fc
     .tuple(targets, fc.nat({ max: 20 }))
@@ -369,7 +378,7 @@ const entry: fc.Arbitrary<RandomEntry> = fc.record({
   body: values.filter((value) => show(value).length < 5000),
 });
 
-/** Enough items for several leaves, without which nothing waits. */
+/** Enough items for several leaves; smaller maps buffer no edits. */
 const full: RandomEntry = {
   steps: Array.from({ length: 60 }, (_, key) => ({
     step: {
@@ -386,7 +395,7 @@ const full: RandomEntry = {
   body: null,
 };
 
-/** What a random reducer does for each entry of a log. */
+/** Random steps of a reducer for each entry of a log. */
 export const randomEntries: fc.Arbitrary<RandomEntry[]> = fc
   .tuple(fc.boolean(), fc.array(entry, { minLength: 1, maxLength: 12, size: 'max' }))
   .map(([fills, entries]) => (fills ? [full, ...entries] : entries));

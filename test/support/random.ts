@@ -1,13 +1,16 @@
 import { Random as Numbers } from '../../bench/random.ts';
 
-/** Random choices that a seed repeats exactly: the benchmark's numbers, and what a history wants besides. */
+/**
+ * Random choices that a seed repeats exactly. Extends the benchmark's generator by choices for
+ * histories.
+ */
 export class Random extends Numbers {
-  /** A whole number from `from` up to and including `to`. */
+  /** An integer from `from` to `to`, both inclusive. */
   integer(from: number, to: number): number {
     return from + Math.floor(this.next() * (to - from + 1));
   }
 
-  /** True in so many of 1 cases. */
+  /** True with this probability. */
   chance(probability: number): boolean {
     return this.next() < probability;
   }
@@ -18,7 +21,7 @@ export class Random extends Numbers {
     return items[this.integer(0, items.length - 1)];
   }
 
-  /** Letters and digits that no compressor makes shorter by much. */
+  /** Letters and digits that compress badly. */
   text(length: number): string {
     return Array.from({ length }, () => this.integer(0, 35).toString(36)).join('');
   }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
 import type { RangeDelete } from '../../src/tree/range-delete.ts';
 
-/** Deletions of ranges between two keys; of number keys some with a period. */
+/** Deletions of ranges between two keys. Some deletions of number keys have a period. */
 export function rangeDelete(key: fc.Arbitrary<Key>, kind: KeyKind): fc.Arbitrary<RangeDelete> {
   const bounds = fc.tuple(key, key).map(([a, b]) => (a < b ? { from: a, to: b } : { from: b, to: a }));
   if (kind === 'string') return bounds;
@@ -15,7 +15,7 @@ export function rangeDelete(key: fc.Arbitrary<Key>, kind: KeyKind): fc.Arbitrary
   });
 }
 
-/** Whether a deletion of a range deletes a key. */
+/** Whether a range deletion deletes a key. */
 export function isInRange({ from, to, every }: RangeDelete, key: Key): boolean {
   if (key < from || key >= to) return false;
   const remainder = every === undefined ? 0 : Number(key) % every.period;

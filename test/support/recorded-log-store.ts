@@ -18,12 +18,12 @@ import type { Expiry, Segment } from '../../src/log/segment.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { Random } from './random.ts';
 
-/** Eventually consistent reads never miss what is older than this, in milliseconds. */
+/** Eventually consistent reads always see writes that are older than this, in milliseconds. */
 export const STALE_MS = 3_000;
 
 export interface RecordedEntry {
   readonly entry: Entry;
-  /** When it was written, in epoch milliseconds. */
+  /** Time of the write, in epoch milliseconds. */
   readonly atMs: number;
 }
 
@@ -31,24 +31,24 @@ export interface RecordedLogStoreOptions {
   readonly inner: LogStore;
   readonly random: Random;
   readonly now: () => number;
-  /** Told of every insertion, change and removal of an entry, in order. */
+  /** Called for every insertion, change and removal of an entry, in order. */
   readonly onRecord: (record: StreamRecord) => void;
 }
 
 /**
- * A log store that remembers every entry as it was first written, gives a stream record for every write, and whose
- * eventually consistent reads show in one case of five how things were a moment ago.
+ * A log store that records every entry as first written, and creates a stream record for every
+ * write. One in five eventually consistent reads shows an earlier state.
  */
 export class RecordedLogStore implements LogStore {
   readonly reads = 'tables';
-  /** Goes up with every write that something may be wrong with afterwards. */
+  /** Incremented by every write that may break an invariant. */
   writes = 0;
-  /** Goes up with every write after which an entry may be about to leave that should stay. */
+  /** Incremented by every write that may let an entry expire. */
   stamps = 0;
   readonly #options: RecordedLogStoreOptions;
   readonly #inner: LogStore;
   readonly #entries = new Map<LogId, RecordedEntry[]>();
-  /** How each segment was after each of its changes, in order. */
+  /** Each segment after each of its changes, in order. */
   readonly #segments = new Map<string, { readonly segment: Segment; readonly atMs: number }[]>();
   #sequence = 0;
 
@@ -57,13 +57,13 @@ export class RecordedLogStore implements LogStore {
     this.#inner = options.inner;
   }
 
-  /** Every entry of a log in order, as it was first written. */
+  /** Every entry of a log as first written, in order. */
   history(log: LogId): RecordedEntry[] {
     const all = this.#entries.get(log) ?? [];
     return all.sort((a, b) => comparePositions(a.entry.position, b.entry.position));
   }
 
-  /** Takes an entry out of sight for good, as if somebody had deleted it. */
+  /** Hides an entry permanently, as if it had been deleted. */
   lose(log: LogId, position: Position): void {
     const kept = this.history(log).filter(({ entry }) => comparePositions(entry.position, position) !== 0);
     this.#entries.set(log, kept);
@@ -163,7 +163,7 @@ export class RecordedLogStore implements LogStore {
     return kept;
   }
 
-  /** Tells of entries that are in the table no more: also of those that went by themselves, since they had expired. */
+  /** Reports entries that are gone from the table, also entries that expired. */
   removed(places: readonly EntryPlace[]): void {
     this.writes++;
     for (const { log, position } of places) this.#record({ eventName: 'REMOVE', keys: entryKey(log, position) });
@@ -229,7 +229,7 @@ export class RecordedLogStore implements LogStore {
     return this.#inner.isRetryable(error);
   }
 
-  /** The moment whose state a read shows, in epoch milliseconds. */
+  /** The time whose state a read shows, in epoch milliseconds. */
   #horizon({ consistent }: Consistency): number {
     const { random, now } = this.#options;
     return consistent || !random.chance(0.2) ? Number.POSITIVE_INFINITY : now() - random.integer(1, STALE_MS);
@@ -239,7 +239,7 @@ export class RecordedLogStore implements LogStore {
     return this.history(log).filter(({ entry, atMs }) => entry.position.segment === segment && atMs <= horizon);
   }
 
-  /** A segment as it was then; undefined where it was not there yet. */
+  /** A segment as it was at that time; undefined if it did not exist yet. */
   #asOf(segment: Segment, horizon: number): Segment | undefined {
     if (horizon === Number.POSITIVE_INFINITY) return segment;
     const versions = this.#segments.get(`${segment.log}/${segment.segment}`) ?? [];
@@ -269,7 +269,10 @@ export class RecordedLogStore implements LogStore {
     return (await this.#inner.getEntry(log, position, { consistent: true })) !== undefined;
   }
 
-  /** Whether there is one already, so that a write which succeeds has changed nothing: an earlier sending did. */
+  /**
+   * Whether one of the entries exists. Then a write that succeeds has changed nothing, because an
+   * earlier attempt wrote them.
+   */
   async #anyExists(places: readonly EntryPlace[]): Promise<boolean> {
     const there = await Promise.all(places.map((place) => this.#exists(place)));
     return there.includes(true);

@@ -5,7 +5,7 @@ import { flushState, type State, saveState } from '../../src/state/state.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import { sheetEntry, trim } from './sheet-model.ts';
 
-/** The state that edits fold to, its chunks written. */
+/** The state that edits fold to. Its chunks are stored. */
 export async function savedSheet(store: NodeStore, edits: readonly SheetEdit[]): Promise<State> {
   const draft = new Draft(store);
   for (const [i, edit] of edits.entries()) await spreadsheet.fold(draft, sheetEntry(edit, i + 1));
@@ -26,7 +26,7 @@ export async function sheetRows(store: NodeStore, state: State): Promise<string[
   return trim(rows);
 }
 
-/** Edits of every type, with a value that is large enough for a chunk of its own. */
+/** Edits of every type. One value is large enough for a separate chunk. */
 export const SMALL_SHEET: readonly SheetEdit[] = [
   { type: 'Set', cells: Array.from({ length: 60 }, (_, i) => [i % 12, Math.floor(i / 12), `cell ${i}`] as const) },
   { type: 'Insert Rows', position: 3, count: 2 },

@@ -5,8 +5,9 @@ interface Event {
 }
 
 /**
- * Virtual time. Events happen one after the other, each once everything that the one before set off has come to wait
- * for another event: so a history depends on nothing but the moments that its events were given.
+ * Virtual time. Events happen one after the other. Each one happens after all code that the
+ * previous event started waits for another event. A history therefore depends only on the times of
+ * its events.
  */
 export class Scheduler {
   #nowMs: number;
@@ -21,21 +22,21 @@ export class Scheduler {
   /** Epoch milliseconds. */
   readonly now = (): number => this.#nowMs;
 
-  /** Lets something happen in so many milliseconds. */
+  /** Schedules an event in so many milliseconds. */
   after(ms: number, happen: () => Promise<void> | void): void {
     this.#events.push({ atMs: this.#nowMs + ms, order: this.#scheduled++, happen });
   }
 
   readonly sleep = (ms: number): Promise<void> => new Promise((resolve) => this.after(ms, resolve));
 
-  /** Lets the next event happen; false where there is none. */
+  /** Runs the next event; false if there is none. */
   async step(): Promise<boolean> {
     const next = this.#events.reduce<Event | undefined>(earlier, undefined);
     if (next === undefined) return false;
     this.#events.splice(this.#events.indexOf(next), 1);
     this.#nowMs = next.atMs;
     await next.happen();
-    // All promise reactions come before it, however many set off others: nothing in a history waits for anything else.
+    // `setImmediate` runs after all pending promise reactions, and histories await nothing else.
     await new Promise((resolve) => setImmediate(resolve));
     return true;
   }

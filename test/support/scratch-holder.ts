@@ -1,4 +1,4 @@
-/** Stores a scratch chunk, says so, and keeps it until somebody kills the process. */
+/** Stores a scratch chunk, prints a message, and keeps the chunk until the process is killed. */
 
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';

@@ -26,14 +26,14 @@ function error(kind: keyof typeof ERRORS): DynamoDBStreamsServiceException {
   return new ERRORS[kind]({ message: kind, $metadata: {} });
 }
 
-/** A stream whose shards and failures a test decides, behind the SDK's own client. */
+/** A stream behind the SDK's own client. The test decides its shards and failures. */
 export class ScriptedStream {
   readonly client = new DynamoDBStreamsClient({ region: 'us-east-1', endpoint: 'http://127.0.0.1:1' });
-  /** What the next requests of a kind fail with, first one first. */
+  /** Failures of the next requests of a kind, in order. */
   readonly failures: { readonly command: string; readonly kind: keyof typeof ERRORS }[] = [];
   readonly requests: string[] = [];
   readonly #shards = new Map<string, ScriptedShard>();
-  /** When records are made, in epoch milliseconds; undefined to leave it out. */
+  /** Creation time of records, in epoch milliseconds; undefined leaves it out. */
   createdMs: number | undefined;
 
   constructor() {
@@ -61,7 +61,7 @@ export class ScriptedStream {
     return this;
   }
 
-  /** Drops a shard, as happens a day after its last record. */
+  /** Removes a shard, as AWS does a day after its last record. */
   drop(id: string): this {
     this.#shards.delete(id);
     return this;
@@ -84,7 +84,7 @@ export class ScriptedStream {
     throw new Error(`the script has no answer to ${command}`);
   }
 
-  /** One shard a page, so that paging is always at work. */
+  /** One shard per page, so that every test exercises paging. */
   #describe(after: unknown): object {
     const ids = [...this.#shards.keys()];
     const id = ids[after === undefined ? 0 : ids.indexOf(String(after)) + 1];
@@ -125,7 +125,7 @@ interface Sleeper {
   wake(): void;
 }
 
-/** A clock that jumps to the moment when the next sleeper wakes, as soon as nothing else is to be done. */
+/** A clock that jumps to the time of the next sleeper when no other work is left. */
 export class ScriptedTime implements Time {
   readonly slept: number[] = [];
   readonly #sleepers = new Set<Sleeper>();

@@ -12,7 +12,7 @@ export function expired(at: number, entries: number): Expiry {
   return { state: 'expired', at, entries };
 }
 
-/** How many entries a segment had when it expired; undefined if it has not. */
+/** Number of entries in a segment when it expired; undefined if it has not expired. */
 export function expiredEntries({ expiry }: Segment): number | undefined {
   return expiry?.state === 'expired' ? expiry.entries : undefined;
 }

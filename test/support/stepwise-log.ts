@@ -13,10 +13,10 @@ import { type Interceptor, interceptJobQueue } from './interceptor.ts';
 import { LOG, NOON } from './logs.ts';
 import { interceptPorts, SheetLog } from './sheet-log.ts';
 
-/** Each turn folds one page of ten entries: its deadline is over before it begins. */
+/** Makes each run fold one page of ten entries: its deadline is over before it begins. */
 export const ONE_PAGE = { rangeEntries: 10, deadline: 0 };
 
-/** A log, and the queue that its jobs are in. */
+/** A log and its job queue. Each run of a job does the least possible work. */
 export class StepwiseLog {
   nowMs = NOON * 1000;
   readonly sheet: SheetLog;
@@ -39,7 +39,7 @@ export class StepwiseLog {
     }
   }
 
-  /** Asks for a snapshot, and for the job that completes it. */
+  /** Appends a Snapshot entry, unless a position is given, and sends the snapshot job. */
   async ask(position?: Position): Promise<Position> {
     const asked = position ?? (await this.sheet.snapshot());
     const job: Job = { kind: 'snapshot', log: LOG, position: asked };
@@ -47,7 +47,7 @@ export class StepwiseLog {
     return asked;
   }
 
-  /** Gives one job one turn; undefined where there is none. */
+  /** Runs the next job once; undefined if the queue is empty. */
   async runNext(deps: Partial<JobDeps> = {}): Promise<JobResult | undefined> {
     const [message] = await this.queue.receive({ max: 1, visibilityMs: 1_000 });
     if (message === undefined) return undefined;
@@ -57,7 +57,7 @@ export class StepwiseLog {
     return result;
   }
 
-  /** Gives jobs their turns until none is left. */
+  /** Runs jobs until the queue is empty. */
   async drain(deps?: Partial<JobDeps>): Promise<JobResult[]> {
     const results: JobResult[] = [];
     for (let result = await this.runNext(deps); result !== undefined; result = await this.runNext(deps)) {
@@ -67,7 +67,7 @@ export class StepwiseLog {
     return results;
   }
 
-  /** The same, each operation on a port with something around it. */
+  /** Like {@link drain}, with an interceptor for each operation of a port. */
   drainIntercepted(intercept: Interceptor): Promise<JobResult[]> {
     return this.drain({ ...interceptPorts(this.sheet, intercept), queue: interceptJobQueue(this.queue, intercept) });
   }
@@ -76,7 +76,10 @@ export class StepwiseLog {
     return listProgress(this.sheet.blobs, LOG);
   }
 
-  /** That a snapshot says what one says that is built from the beginning at a go, and that nothing is left over. */
+  /**
+   * Expects that a snapshot equals a build from the beginning in one run, and that no progress
+   * objects are left.
+   */
   async expectRight(position: Position, deps?: Partial<SnapshotDeps>): Promise<void> {
     const chunks = new MemoryChunks();
     const alone = { ...this.sheet.deps, ...deps, chunks };
@@ -87,7 +90,7 @@ export class StepwiseLog {
   }
 }
 
-/** How far a snapshot's turns came, with the place that each began from. */
+/** The first and last entry of each run of a snapshot job. */
 export function steps(results: readonly JobResult[], target: Position): (readonly [from: number, to: number])[] {
   return results.flatMap((result) => {
     if (!('position' in result) || comparePositions(result.position, target) !== 0) return [];
