@@ -430,7 +430,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'replay-past-difference',
     fault: 'a replay continues from a snapshot that differs from the fold',
-    test: 'test/unit/replay-turns.test.ts',
+    test: 'test/unit/replay-continuations.test.ts',
     edits: [
       {
         file: 'workers/inspect/replay.ts',

@@ -10,7 +10,7 @@ import { lambdaContext } from '../support/lambda-events.ts';
 import { LOG } from '../support/logs.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
-/** A log with a completed snapshot of two edits at 0/3, and its replay function. */
+/** Creates a log with a complete snapshot of two edits at 0/3, and its replay function. */
 async function replayable(remainingMs = 900_000) {
   const sheet = await SheetLog.create();
   await sheet.edit(set(0, 0, 'a'), set(1, 0, 'b'));

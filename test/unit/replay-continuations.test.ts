@@ -24,7 +24,7 @@ const SECOND = 1_000;
 type Deps = Partial<SheetLog['deps']>;
 
 /** Invokes the replay function once. Each page of one entry takes a second. */
-async function turn(sheet: SheetLog, event: unknown, seconds: number, deps: Deps = {}) {
+async function invokeOnce(sheet: SheetLog, event: unknown, seconds: number, deps: Deps = {}) {
   let now = 0;
   const events: ReplayEvent[] = [];
   const run = replayFunction({
@@ -43,12 +43,12 @@ async function turn(sheet: SheetLog, event: unknown, seconds: number, deps: Deps
 }
 
 /** Invokes the replay function until an answer has no `next`. */
-async function turns(sheet: SheetLog, seconds: number, deps?: Deps): Promise<readonly ReplayAnswer[]> {
+async function invokeAll(sheet: SheetLog, seconds: number, deps?: Deps): Promise<readonly ReplayAnswer[]> {
   const answers: ReplayAnswer[] = [];
   let event: unknown = { log: sheet.log };
   while (event !== undefined) {
     // Lambda passes JSON.
-    const { answer } = await turn(sheet, JSON.parse(JSON.stringify(event)), seconds, deps);
+    const { answer } = await invokeOnce(sheet, JSON.parse(JSON.stringify(event)), seconds, deps);
     answers.push(answer);
     event = 'next' in answer ? answer.next : undefined;
     if (answers.length > 50) throw new Error('the runs do not end');
@@ -57,8 +57,8 @@ async function turns(sheet: SheetLog, seconds: number, deps?: Deps): Promise<rea
 }
 
 /**
- * A log of three segments, the first archived, with a snapshot after every second edit: edits wait
- * in some.
+ * Creates a log of three segments, the first archived, with a snapshot after every second edit.
+ * Some snapshots have buffered edits.
  */
 async function longLog(): Promise<{ sheet: SheetLog; snapshots: readonly Position[] }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -72,10 +72,7 @@ async function longLog(): Promise<{ sheet: SheetLog; snapshots: readonly Positio
   return { sheet, snapshots };
 }
 
-/**
- * Completes a snapshot with another state than its entries give, in every other way as it should
- * be.
- */
+/** Completes a valid snapshot whose state differs from the fold of its entries. */
 async function forge(sheet: SheetLog, by: Position): Promise<Position> {
   const position = await sheet.snapshot();
   const forged = encodeRoot(sheet.deps.platform, { ...(await sheet.root(by)), position });
@@ -94,7 +91,7 @@ describe('a replay in several runs', () => {
     const before = await sheet.contents();
     const { from: _from, entries, ...expected } = await whole(sheet);
     expect(expected.equal).toBe(true);
-    const answers = await turns(sheet, seconds);
+    const answers = await invokeAll(sheet, seconds);
     expect(answers.length).toBeGreaterThan(1);
     const [last, previous] = answers.toReversed();
     if (previous?.outcome !== 'partial') throw new Error('the run before the last is not partial');
@@ -103,21 +100,21 @@ describe('a replay in several runs', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('it compares snapshots with buffered edits', async () => {
+  test('a replay compares snapshots with buffered edits', async () => {
     const { sheet, snapshots } = await longLog();
     const roots = await Promise.all(snapshots.slice(5, 9).map((position) => sheet.root(position)));
     expect(roots.map(({ state }) => bufferedEdits(state) > 0)).toContain(true);
-    const passed = (await turns(sheet, 5)).flatMap((answer) => ('next' in answer ? [answer.next.from] : []));
+    const passed = (await invokeAll(sheet, 5)).flatMap((answer) => ('next' in answer ? [answer.next.from] : []));
     const waiting = roots.filter(({ state }) => bufferedEdits(state) > 0).map((root) => formatPosition(root.position));
     expect(passed).toEqual(expect.arrayContaining(waiting));
   });
 
-  test('it reports how far the fold was found equal, and the event that continues it', async () => {
+  test('a partial answer has the last equal position and the event that continues the replay', async () => {
     const { sheet, snapshots } = await longLog();
     const [, second] = snapshots;
     const newest = snapshots.at(-1);
     if (second === undefined || newest === undefined) throw new Error('the log has too few snapshots');
-    const { answer, events } = await turn(sheet, { log: sheet.log }, 5);
+    const { answer, events } = await invokeOnce(sheet, { log: sheet.log }, 5);
     expect(answer).toEqual({
       log: sheet.log,
       outcome: 'partial',
@@ -134,7 +131,7 @@ describe('a replay in several runs', () => {
   });
 
   test.each([4, 5, 6, 11])(
-    'runs of %d seconds find the wrong snapshot on which the others were built',
+    'runs of %d seconds find the wrong snapshot that is the base of the others',
     { tags: ['I1'] },
     async (seconds) => {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -148,13 +145,13 @@ describe('a replay in several runs', () => {
           snapshots.push(wrong);
         } else snapshots.push(await sheet.completed());
       }
-      const answers = await turns(sheet, seconds);
+      const answers = await invokeAll(sheet, seconds);
       expect(answers.slice(0, -1).every(({ outcome }) => outcome === 'partial')).toBe(true);
       expect(answers.at(-1)).toMatchObject({ outcome: 'replayed', equal: false, position: wrong, snapshot: wrong });
     },
   );
 
-  test('it makes no request for snapshots on the way if it has enough time', async () => {
+  test('a replay with enough time requests no intermediate snapshots', async () => {
     const { sheet } = await longLog();
     const requests: string[] = [];
     const counting = interceptDeps(sheet, (name, effect) => {
@@ -163,11 +160,11 @@ describe('a replay in several runs', () => {
     });
     await replay({ ...counting, rangeEntries: 1, scratch: new MemoryChunks() }, sheet.log);
     const alone = requests.splice(0);
-    await turn(sheet, { log: sheet.log }, 900, counting);
+    await invokeOnce(sheet, { log: sheet.log }, 900, counting);
     expect(requests.toSorted()).toEqual(alone.toSorted());
   });
 
-  test('it looks at no more than sixteen snapshots, and folds no entry twice', async () => {
+  test('a run tries at most sixteen snapshots and folds no entry twice', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 40; i++) {
       await sheet.edit(set(i, 0, `edit ${i}`));
@@ -187,29 +184,29 @@ describe('a replay in several runs', () => {
         return sheet.deps.reducer.fold(draft, entry);
       },
     };
-    const { answer } = await turn(sheet, { log: sheet.log }, 82, { reducer, watch });
+    const { answer } = await invokeOnce(sheet, { log: sheet.log }, 82, { reducer, watch });
     expect(answer).toMatchObject({ outcome: 'replayed', equal: true, entries: 80 });
     expect(folded).toBe(40);
-    // Each look ends a build, and the next one goes on from there.
+    // Each snapshot that the replay tries ends a build, and the next build continues from there.
     expect(builds).toBeGreaterThan(8);
     expect(builds).toBeLessThanOrEqual(16);
   });
 
-  test('it cannot start from dropped snapshots: the time is up then', async () => {
+  test('a run cannot start from dropped snapshots, so its time is up', async () => {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     for (let i = 0; i < 4; i++) {
       await sheet.edit(set(i, 0, `edit ${i}`));
       await sheet.completed();
     }
-    expect(await turn(sheet, { log: sheet.log }, 4)).toMatchObject({ answer: { outcome: 'partial' } });
+    expect(await invokeOnce(sheet, { log: sheet.log }, 4)).toMatchObject({ answer: { outcome: 'partial' } });
     await collectAfterEachGrace(sheet, 3, { keepSnapshots: 'last' });
-    await expect(turn(sheet, { log: sheet.log }, 4)).rejects.toMatchObject({
+    await expect(invokeOnce(sheet, { log: sheet.log }, 4)).rejects.toMatchObject({
       code: 'TIME_UP',
       advice: expect.stringContaining(`--at 0/8' on`),
     });
   });
 
-  test('it cannot start from snapshots of another version of the reducer', async () => {
+  test('a run cannot start from snapshots of another version of the reducer', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 3; i++) {
       await sheet.edit(set(i, 0, `edit ${i}`));
@@ -218,13 +215,13 @@ describe('a replay in several runs', () => {
     const reducer = versionedSheet(2);
     await sheet.edit(set(9, 0, 'newer'));
     const newer = await sheet.completed({ reducer });
-    await expect(turn(sheet, { log: sheet.log }, 5, { reducer })).rejects.toMatchObject({ code: 'TIME_UP' });
-    expect(await turn(sheet, { log: sheet.log }, 50, { reducer })).toMatchObject({
+    await expect(invokeOnce(sheet, { log: sheet.log }, 5, { reducer })).rejects.toMatchObject({ code: 'TIME_UP' });
+    expect(await invokeOnce(sheet, { log: sheet.log }, 50, { reducer })).toMatchObject({
       answer: { equal: true, position: newer },
     });
   });
 
-  test('it skips damaged snapshots', async () => {
+  test('a run skips damaged snapshots', async () => {
     const { sheet, snapshots } = await longLog();
     const { objects } = await sheet.contents();
     const chunks = Object.keys(objects).filter((key) => key.includes('/chunks/'));
@@ -232,15 +229,17 @@ describe('a replay in several runs', () => {
     if (newest === undefined) throw new Error('the log has no snapshots');
     await sheet.flush(newest);
     await sheet.blobs.delete(chunks);
-    expect(await turn(sheet, { log: sheet.log }, 60)).toMatchObject({ answer: { equal: true, position: newest } });
+    expect(await invokeOnce(sheet, { log: sheet.log }, 60)).toMatchObject({
+      answer: { equal: true, position: newest },
+    });
   });
 
-  test('if it gets no further than its start, it advises a replay from the same snapshot', async () => {
+  test('a run that gets no further than its start advises a replay from the same snapshot', async () => {
     const { sheet, snapshots } = await longLog();
     const [first] = snapshots;
     if (first === undefined) throw new Error('the log has no snapshots');
     const event = { log: sheet.log, from: formatPosition(first) };
-    await expect(turn(sheet, event, 1)).rejects.toMatchObject({
+    await expect(invokeOnce(sheet, event, 1)).rejects.toMatchObject({
       code: 'TIME_UP',
       advice: expect.stringMatching(/--at 2\/\d+ --from 0\/2' on/),
     });
