@@ -28,7 +28,7 @@ const root = { inline: new Uint8Array(1500) };
 const range = { segment: 0, from: 0, to: MAX_NUMBER + 1 };
 const archived = { archive: { key: 'logs/archive', hash: new Uint8Array(32) } };
 
-/** The requests in the life of a log. */
+/** Sends the requests of a log's life. */
 const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[] = [
   ['create a log', (store) => store.createLog(segmentOf(0), small(0, 0, 'Snapshot'))],
   ['put an entry of half a kilobyte', (store) => store.putEntries([entryAt(LOG, { segment: 0, entry: 1 }, body(500))])],

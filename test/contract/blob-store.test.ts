@@ -38,16 +38,11 @@ const PRINTABLE = Array.from({ length: 0x7f - 0x20 }, (_, i) => String.fromCharC
 
 interface Backend {
   readonly name: string;
-  /** False where lists are not in byte order for all keys. */
+  /** False if lists are not in byte order for all keys. */
   readonly byteOrder: boolean;
-  /**
-   * Whether keys that `put` refuses may be read all the same, since others may have written there.
-   */
+  /** True if keys that `put` refuses can be read, because other programs may write them. */
   readonly foreignKeys: boolean;
-  /**
-   * False where the server does not list uploads, and where it deletes on no condition, so that two
-   * requests race.
-   */
+  /** True if the server lists no uploads and has no conditional deletes, so two requests race. */
   readonly emulated: boolean;
   open(): Promise<BlobStore>;
   close(): Promise<void>;
@@ -76,8 +71,7 @@ function filesystem(fsync: boolean): Backend {
   };
 }
 
-// The emulator sorts lists by locale, where S3 sorts by bytes. Our own keys come out the same
-// either way.
+// The emulator sorts lists by locale, S3 by bytes. Both give the same order for logfold's keys.
 function s3(): Backend {
   let aws: LocalAws;
   let gateway: AwsGateway;
@@ -122,7 +116,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await list(store, 'a/')).toMatchObject([{ key: 'a/b/c', bytes: 1000 }]);
   });
 
-  test('any bytes come back exactly', async () => {
+  test('any bytes are read back exactly', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), async (bytes) => {
         await store.put('binary', bytes);
@@ -132,7 +126,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     );
   });
 
-  test('stored bytes do not change with the buffers that went in or came out', async () => {
+  test('stored bytes do not change with the buffers of a put or get', async () => {
     const bytes = Uint8Array.of(1, 2, 3);
     await store.put('alias', bytes);
     bytes.fill(9);
@@ -163,7 +157,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await list(store, 'empty')).toMatchObject([{ key: 'empty', bytes: 0 }]);
   });
 
-  test('an object of 5 MB comes back exactly', async () => {
+  test('an object of 5 MB is read back exactly', async () => {
     const bytes = randomBytes(5_000_000);
     await store.put('large', bytes);
     expect(hash(await store.get('large'))).toBe(hash(bytes));
@@ -280,7 +274,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await uploads(store, '')).toEqual([]);
   });
 
-  test('a stream of 20 MiB comes back exactly', async () => {
+  test('a stream of 20 MiB is read back exactly', async () => {
     const bytes = randomBytes(20 * MIB);
     const cuts = [0, 5, 5, 9 * MIB, 9 * MIB + 1, 18 * MIB, bytes.byteLength];
     await store.putStream('streamed/large', streamOf(cuts.map((cut, i) => bytes.subarray(cut, cuts[i + 1] ?? cut))));
@@ -313,7 +307,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     await store.put('listed/other-size', Uint8Array.of(1, 2));
     await store.putStream('listed/streamed', streamOf([Uint8Array.of(3)]));
     await store.delete(['listed/gone']);
-    // The one that is there no longer and the one that goes now.
+    // The object that is gone already counts too.
     expect(await store.deleteUnchanged(listed)).toBe(2);
     const left = (await list(store, 'listed/')).map(({ key }) => key);
     expect(left).toEqual(['listed/other-bytes', 'listed/other-size', 'listed/streamed']);
@@ -322,7 +316,7 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await store.deleteUnchanged([])).toBe(0);
   });
 
-  test('an object that was written again with the same bytes stays, also if only size and date of the listing were kept', async () => {
+  test('deleteUnchanged with only size and date leaves an object that was written again with equal bytes', async () => {
     await store.put('kept/renewed', Uint8Array.of(1));
     await store.put('kept/untouched', Uint8Array.of(1));
     const listed = (await list(store, 'kept/')).filter(({ key }) => key.endsWith('ed'));
@@ -335,21 +329,18 @@ describe.each(backends)('blob store: $name', (backend) => {
     expect(await store.get('kept/untouched')).toBeUndefined();
   });
 
-  test.skipIf(backend.emulated)(
-    'an object that is put while it is deleted as unchanged exists afterwards',
-    async () => {
-      for (let i = 0; i < 400; i++) {
-        await store.put('vying/unchanged', Uint8Array.of(1));
-        const listed = await list(store, 'vying/unchanged');
-        const put = store.put('vying/unchanged', Uint8Array.of(1));
-        // At another moment each time: in some rounds it looks just before the put has its effect
-        // and deletes just after.
-        for (let turn = 0; turn < i % 40; turn++) await setImmediate();
-        await Promise.all([put, store.deleteUnchanged(listed)]);
-        expect(await store.get('vying/unchanged')).toEqual(expect.anything());
-      }
-    },
-  );
+  test.skipIf(backend.emulated)('an object that is put during deleteUnchanged exists afterwards', async () => {
+    for (let i = 0; i < 400; i++) {
+      await store.put('vying/unchanged', Uint8Array.of(1));
+      const listed = await list(store, 'vying/unchanged');
+      const put = store.put('vying/unchanged', Uint8Array.of(1));
+      // The delay differs in each round: some deletions check just before the put takes effect
+      // and delete just after.
+      for (let turn = 0; turn < i % 40; turn++) await setImmediate();
+      await Promise.all([put, store.deleteUnchanged(listed)]);
+      expect(await store.get('vying/unchanged')).toEqual(expect.anything());
+    }
+  });
 
   test.skipIf(backend.emulated)('an upload is listed until it is finished or aborted', async () => {
     const before = Date.now();
@@ -566,7 +557,7 @@ describe('S3 blob store', () => {
     },
   );
 
-  test.each(['', 'ä'.repeat(513), 'x\ud800'])('a key that S3 does not have is refused: %j', async (key) => {
+  test.each(['', 'ä'.repeat(513), 'x\ud800'])('a key that S3 does not allow is refused: %j', async (key) => {
     const store = new S3BlobStore({ client: aws.s3, bucket: 'foreign' });
     await expect(store.get(key)).rejects.toBeInstanceOf(BlobKeyInvalidError);
   });
@@ -585,8 +576,8 @@ describe('S3 blob store', () => {
     await expect(list(store, '')).rejects.toBeInstanceOf(CredentialsError);
   });
 
-  // The emulator lists no uploads, so their ids are taken from what the client sends.
-  test('a failed stream is no upload any more, and an aborted one cannot be finished', async () => {
+  // The emulator lists no uploads, so the test takes their ids from its answers.
+  test('a failed stream leaves no upload, and an aborted upload cannot be finished', async () => {
     aws.server.createBucket('streams');
     const store = new S3BlobStore({ client: aws.s3, bucket: 'streams' });
     const ids: string[] = [];
@@ -618,7 +609,7 @@ describe('S3 blob store', () => {
     expect(await list(store, '')).toEqual([]);
   });
 
-  // The emulator does not support the following, so a test server gives S3's answers.
+  // The emulator does not support the following requests, so a test server gives S3's answers.
   test('keys that S3 refuses to delete are an error', async () => {
     const xml =
       '<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code><Message>locked</Message></Error></DeleteResult>';
@@ -708,7 +699,7 @@ interface Answer {
   readonly xml?: string;
 }
 
-/** Runs something against a bucket on a server that answers every request as it is told. */
+/** Calls `run` with a bucket on a server that gets its answers from `answer`. */
 async function withServer(
   answer: (request: IncomingMessage, body: string) => Answer,
   run: (store: S3BlobStore) => Promise<void>,
@@ -775,7 +766,7 @@ describe('metered blob store', () => {
   });
 });
 
-/** A stream that yields bytes and then waits until it is told to end. */
+/** Creates a stream that yields bytes and then waits for a call of `end`. */
 function heldStream(bytes: Uint8Array) {
   const held = Promise.withResolvers<void>();
   async function* stream(): AsyncGenerator<Uint8Array> {

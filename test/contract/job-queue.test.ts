@@ -19,7 +19,7 @@ interface Backend {
   readonly name: string;
   open(): Promise<Queues>;
   close(): Promise<void>;
-  /** Lets the queue's clock move on by so many milliseconds. */
+  /** Advances the queue's clock, in milliseconds. */
   elapse(ms: number): Promise<void>;
 }
 
@@ -43,9 +43,9 @@ function sqs(): Backend {
   let aws: LocalAws;
   let queues = 0;
   return {
-    // SQS takes characters beyond U+FFFF too, and a receive that finds its message taken goes on
-    // waiting.
-    name: 'SQS (fauxqs; no characters beyond U+FFFF; what is sent ends all waiting receives)',
+    // SQS accepts characters beyond U+FFFF too. There a waiting receive that finds its message
+    // taken continues to wait.
+    name: 'SQS (fauxqs; no characters beyond U+FFFF; a message ends all waiting receives)',
     async open() {
       aws ??= await startLocalAws();
       const name = `jobs-${++queues}`;
@@ -143,7 +143,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
     await queue.delete(first.receipt).catch((error: unknown) => expect(error).toBeInstanceOf(ReceiptExpiredError));
     await queue.changeVisibility(again.receipt, 0);
     await expect(queue.changeVisibility(first.receipt, 0)).rejects.toBeInstanceOf(ReceiptExpiredError);
-    // Received twice already: the message still exists, and that is the third time.
+    // The message still exists: this is its third delivery.
     expect(await receive()).toEqual([]);
     expect(bodies(await receive(deadLetters))).toEqual(['1']);
   });
@@ -289,7 +289,7 @@ describe.each([memory(), sqs()])('job queue: $name', (backend) => {
 // The emulator differs from SQS here, so only the reference can show the behaviour. The emulator
 // delivers at most one message of a group per receive, and accepts a delete with an expired
 // receipt. Its five minutes of deduplication cannot be shortened.
-describe('job queue: memory, where the emulator differs from SQS', () => {
+describe('job queue: memory, if the emulator differs from SQS', () => {
   function open(): { queue: MemoryJobQueue; clock: { now: number } } {
     const clock = { now: 1_000_000 };
     return { queue: new MemoryJobQueue({ now: () => clock.now, maxReceives: 5 }), clock };

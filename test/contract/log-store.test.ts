@@ -156,7 +156,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     },
   );
 
-  test('it takes no equal entry for its own: neither one with another id nor one without an id', {
+  test('it does not accept an equal entry as its own if the id differs or is missing', {
     tags: ['I8'],
   }, async () => {
     for (const [there, given] of [
@@ -176,7 +176,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
-  test('it finds the end of a segment, whatever is wrong with the newest entry', async () => {
+  test('it finds the end of a segment even if the newest entry is malformed', async () => {
     for (const [fault, type] of MALFORMED) {
       const log = await createLog(store);
       const position = { segment: 0, entry: 1 };
@@ -343,7 +343,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const position = { segment: 0, entry: 0 };
     await store.completeSnapshot(log, position, from);
     expect(await store.replaceRoot(log, position, from, to)).toBe(true);
-    // Exactly one attribute, since an entry with both cannot be read.
+    // An entry with both attributes cannot be read.
     const expected = 'key' in to ? { external: to.key } : { body: { format: 'bytes', bytes: to.inline } };
     expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), ...expected });
     expect(await store.completeSnapshot(log, position, from)).toEqual(to);
@@ -419,7 +419,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     return found;
   }
 
-  /** A log whose segment 0 has a completed snapshot at entry 0. */
+  /** Creates a log whose segment 0 has a complete snapshot at entry 0. */
   async function createSnapshotLog(root: RootRef = ROOT): Promise<LogId> {
     const log = await createLog(store);
     await store.completeSnapshot(log, FIRST, root);
@@ -722,7 +722,7 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     });
   });
 
-  test('it returns items as they were put, whatever they hold', async () => {
+  test('it returns items exactly as they were put', async () => {
     const log = await createLog(store);
     const foreign = (entry: number): Item => ({
       ...encodeEntry(entryAt(log, { segment: 0, entry })),
@@ -885,10 +885,7 @@ describe('the dynamodb log store alone', () => {
     expect(stored.Item).toEqual({ ...item, A: { S: 'k' }, H: { B: archive.hash }, G: { N: '5' } });
   });
 
-  /**
-   * A store whose every batch is only carried out in part: that many of its writes, the rest
-   * DynamoDB leaves over.
-   */
+  /** Creates a store where DynamoDB processes only the first `done` writes of each batch. */
   function partialStore(done: number): { readonly store: DynamoDbLogStore; readonly sent: number[]; close(): void } {
     const client = testClient(engine.endpoint);
     const sent: number[] = [];
@@ -1019,8 +1016,8 @@ describe('the dynamodb log store alone', () => {
   };
 
   /**
-   * A store on which the next request meets this, whereupon the SDK sends it again.
-   * @param forgetful whether DynamoDB has forgotten the transaction's token by then, as it does
+   * Creates a store whose next request goes through `next.sending`, then the SDK sends it again.
+   * @param forgetful true if DynamoDB has forgotten the transaction's token by then, as it does
    * after ten minutes
    */
   function resendingStore({ forgetful = false } = {}) {
@@ -1043,7 +1040,7 @@ describe('the dynamodb log store alone', () => {
         if (answer.value === undefined) throw lost();
         return answer.value;
       },
-      // Behind the SDK's retries, so that it is passed once for each sending.
+      // After the SDK's retries: this step runs once for each sending.
       { step: 'finalizeRequest', priority: 'low' },
     );
     const store = new DynamoDbLogStore({ client, ...tables });
@@ -1101,35 +1098,31 @@ describe('the dynamodb log store alone', () => {
     }
   });
 
-  test.each(WRITES)(
-    'it tells one of two clients that %s is its own, not both',
-    { tags: ['I8'] },
-    async (what, write) => {
-      const { store, next, close } = resendingStore();
-      const log = await snapshotLog(store);
-      const slow = testLogClient({ store });
-      const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
-      await slow.client.addEntry(log, { ...set, type: 'First' });
-      // The first sending never arrives. Before the second one, another client writes the very same
-      // there.
-      let taken: Position | undefined;
-      next.sending = async () => {
-        taken = await write(other.client, log);
-        throw lost();
-      };
-      const own = write(slow.client, log);
-      if (what === 'a new segment') {
-        await expect(own).rejects.toThrow(SegmentWithoutSnapshotError);
-      } else {
-        const mine = await own;
-        expect(mine).not.toEqual(taken);
-        const { entries } = await slow.client.query(log, { from: 'start' });
-        const numbers = (await allEntries(entries)).map(({ position }) => position.entry);
-        expect(numbers).toEqual(Array.from({ length: what === 'several entries' ? 6 : 4 }, (_, i) => i));
-      }
-      close();
-    },
-  );
+  test.each(WRITES)('only one of two clients gets %s as its own', { tags: ['I8'] }, async (what, write) => {
+    const { store, next, close } = resendingStore();
+    const log = await snapshotLog(store);
+    const slow = testLogClient({ store });
+    const other = testLogClient({ store: new DynamoDbLogStore({ client: engine.client, ...tables }) });
+    await slow.client.addEntry(log, { ...set, type: 'First' });
+    // The first sending never arrives. Before the second sending, another client writes an equal
+    // entry there.
+    let taken: Position | undefined;
+    next.sending = async () => {
+      taken = await write(other.client, log);
+      throw lost();
+    };
+    const own = write(slow.client, log);
+    if (what === 'a new segment') {
+      await expect(own).rejects.toThrow(SegmentWithoutSnapshotError);
+    } else {
+      const mine = await own;
+      expect(mine).not.toEqual(taken);
+      const { entries } = await slow.client.query(log, { from: 'start' });
+      const numbers = (await allEntries(entries)).map(({ position }) => position.entry);
+      expect(numbers).toEqual(Array.from({ length: what === 'several entries' ? 6 : 4 }, (_, i) => i));
+    }
+    close();
+  });
 
   test('it refuses to add after an entry that an equal one of another client follows', { tags: ['I8'] }, async () => {
     const { store, next, close } = resendingStore();
