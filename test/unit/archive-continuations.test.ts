@@ -23,12 +23,12 @@ import { allItems } from '../support/archives.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 
-/** A frame for each entry. Any number of parts is joined, however late it is. */
+/** One frame for each entry. One run joins up to 1,000 parts, even without time. */
 const FRAMES = { bytes: 1, atLeast: 1000 };
 /** Each run writes one frame. */
 const NO_TIME = { frames: FRAMES, deadline: 0 };
 
-/** A covered segment with two snapshots, whose tables give two entries in a page. */
+/** Creates a covered segment with two snapshots. Its tables return two entries in a page. */
 async function coveredSheet(): Promise<{ sheet: SheetLog; older: Position; last: Position }> {
   const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems: 2 }));
   await sheet.edit(set(0, 0, 'first'));
@@ -40,12 +40,12 @@ async function coveredSheet(): Promise<{ sheet: SheetLog; older: Position; last:
   return { sheet, older, last };
 }
 
-interface Turn {
+interface Run {
   readonly result: JobResult;
   readonly next: Job | undefined;
 }
 
-async function turn(sheet: SheetLog, job: Job, deps: Partial<JobDeps> = NO_TIME): Promise<Turn> {
+async function runOnce(sheet: SheetLog, job: Job, deps: Partial<JobDeps> = NO_TIME): Promise<Run> {
   const sent: Job[] = [];
   const queue = { send: async ({ body }: { readonly body: string }) => void sent.push(decodeJob(body)) };
   const result = await runJob({ ...sheet.deps, queue, ...deps }, job);
@@ -56,23 +56,23 @@ function first(sheet: SheetLog): ArchiveJob {
   return { kind: 'archive', log: sheet.log, segment: 0 };
 }
 
-/** Does a job's turns, and how many there were. */
-async function turnsOf(sheet: SheetLog, job: Job | undefined, deps: Partial<JobDeps> = NO_TIME): Promise<number> {
-  let turns = 0;
-  for (let next = job; next !== undefined; turns++) {
-    const done = await turn(sheet, next, deps);
+/** Runs a job and its continuations. @returns the number of runs */
+async function runAll(sheet: SheetLog, job: Job | undefined, deps: Partial<JobDeps> = NO_TIME): Promise<number> {
+  let runs = 0;
+  for (let next = job; next !== undefined; runs++) {
+    const done = await runOnce(sheet, next, deps);
     expect(done.result.outcome).toBe(done.next === undefined ? 'archived' : 'archiving');
     next = done.next;
   }
-  return turns;
+  return runs;
 }
 
-/** A job that some turns have worked on. */
-async function begun(sheet: SheetLog, turns: number): Promise<ArchiveJob> {
+/** Runs an archive job some times. @returns its next continuation */
+async function begun(sheet: SheetLog, runs: number): Promise<ArchiveJob> {
   let job: Job = first(sheet);
-  for (let i = 0; i < turns; i++) {
-    const { next } = await turn(sheet, job);
-    if (next === undefined) throw new Error('it is done already');
+  for (let i = 0; i < runs; i++) {
+    const { next } = await runOnce(sheet, job);
+    if (next === undefined) throw new Error('the job has no continuation');
     job = next;
   }
   if (job.kind !== 'archive') throw new Error('another job follows');
@@ -88,14 +88,14 @@ async function archivedItems(sheet: SheetLog): Promise<Item[]> {
   return allItems(archive.items(0, archive.entries));
 }
 
-/** The archive holds what the table holds, is all that is left, and is sound. */
+/** Expects that the archive equals the table and is the only object of the segment. */
 async function expectArchived(sheet: SheetLog, where?: string): Promise<void> {
   expect(await archivedItems(sheet), where).toEqual(await sheet.items());
   expect(await sheet.keys(archivePrefix(sheet.log)), where).toEqual([(await sheet.segmentItem()).archive?.key]);
   expect((await verify(sheet.deps, sheet.log)).problems, where).toEqual([]);
 }
 
-/** Parts with an entry each, as so many turns would write them. */
+/** Writes parts of one entry each, as `count` runs would. */
 async function partsOfOne(sheet: SheetLog, count: number): Promise<ArchivePart[]> {
   const of = { log: sheet.log, segment: 0, endSegment: 'EndSegment' };
   const parts: ArchivePart[] = [];
@@ -130,16 +130,16 @@ describe('an archive in several runs', () => {
     const counts = new Set<number>();
     for (let deadline = 0; deadline < 40; deadline++) {
       const { sheet } = await coveredSheet();
-      // A clock that ticks at every call, and is 0 when a run begins.
+      // The clock ticks at each call and starts at 0 in each run.
       let looks = 0;
-      let turns = 0;
-      for (let job: Job | undefined = first(sheet); job !== undefined; turns++) {
+      let runs = 0;
+      for (let job: Job | undefined = first(sheet); job !== undefined; runs++) {
         looks = 0;
-        job = (await turn(sheet, job, { frames: FRAMES, deadline, now: () => looks++ })).next;
+        job = (await runOnce(sheet, job, { frames: FRAMES, deadline, now: () => looks++ })).next;
       }
       expect(await archiveBytes(sheet)).toEqual(expected);
       await expectArchived(sheet);
-      counts.add(turns);
+      counts.add(runs);
     }
     expect(counts.size).toBeGreaterThan(3);
     expect(counts).toContain(1);
@@ -151,7 +151,7 @@ describe('an archive in several runs', () => {
     expect(job).toMatchObject({ continuation: 3, parts: [{ to: 1 }, { to: 2 }, { to: 3 }] });
     const keys = job.parts?.map(({ upload }) => archiveKey(sheet.log, 0, upload)).sort();
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual(keys);
-    expect(await turnsOf(sheet, job)).toBe((await sheet.items()).length - 3 + 1);
+    expect(await runAll(sheet, job)).toBe((await sheet.items()).length - 3 + 1);
     await expectArchived(sheet);
   });
 
@@ -159,11 +159,11 @@ describe('an archive in several runs', () => {
     const { sheet } = await coveredSheet();
     let now = 0;
     const deps = interceptDeps(sheet, async (name, effect) => {
-      // All is written before the time is up, and nothing is compared by then.
+      // When the time is up, the part is written but not compared.
       if (name === 'getRange') now = 1000;
       return effect();
     });
-    const { result, next } = await turn(sheet, first(sheet), {
+    const { result, next } = await runOnce(sheet, first(sheet), {
       ...deps,
       frames: FRAMES,
       deadline: 1000,
@@ -171,30 +171,30 @@ describe('an archive in several runs', () => {
     });
     expect(result).toMatchObject({ outcome: 'archiving', reached: 2 });
     expect(next).toMatchObject({ parts: [{ to: 2 }] });
-    await turnsOf(sheet, next);
+    await runAll(sheet, next);
     await expectArchived(sheet);
   });
 
   test('a continuation needs no deadline', async () => {
     const { sheet } = await coveredSheet();
-    expect(await turnsOf(sheet, await begun(sheet, 3), { frames: FRAMES })).toBe(1);
+    expect(await runAll(sheet, await begun(sheet, 3), { frames: FRAMES })).toBe(1);
     await expectArchived(sheet);
   });
 
   test('the archive is written and its parts are collected, wherever a run died', async () => {
     const { sheet: other } = await coveredSheet();
     const entries = (await other.items()).length;
-    for (const turns of [1, entries]) {
+    for (const runs of [1, entries]) {
       const { sheet: reference } = await coveredSheet();
       const work = (job: ArchiveJob) => (deps: SheetLog['deps']) => archiveSegment({ ...deps, ...NO_TIME }, job);
-      const deaths = await deathsOf(reference, work(await begun(reference, turns)));
-      expect(deaths.some(({ name }) => name === (turns === entries ? 'setArchive' : 'finishUpload'))).toBe(true);
+      const deaths = await deathsOf(reference, work(await begun(reference, runs)));
+      expect(deaths.some(({ name }) => name === (runs === entries ? 'setArchive' : 'finishUpload'))).toBe(true);
       for (const death of deaths) {
         const { sheet } = await coveredSheet();
-        const job = await begun(sheet, turns);
+        const job = await begun(sheet, runs);
         await dieDuring(sheet, death, work(job));
-        const where = `died ${death.when} ${death.name} (${death.operation}) in turn ${turns}`;
-        await turn(sheet, job, { frames: FRAMES });
+        const where = `died ${death.when} ${death.name} (${death.operation}) in run ${runs}`;
+        await runOnce(sheet, job, { frames: FRAMES });
         await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' });
         await expectArchived(sheet, where);
       }
@@ -206,12 +206,13 @@ describe('an archive in several runs', () => {
     const done: Job[] = [];
     const waiting: Job[] = [first(sheet)];
     for (let job = waiting.shift(); job !== undefined && done.length < 1000; job = waiting.shift()) {
-      const twins = [await turn(sheet, job), await turn(sheet, job)];
-      for (const { next } of twins.slice(done.length < 3 ? 0 : 1)) if (next !== undefined) waiting.push(next);
+      const duplicates = [await runOnce(sheet, job), await runOnce(sheet, job)];
+      for (const { next } of duplicates.slice(done.length < 3 ? 0 : 1)) if (next !== undefined) waiting.push(next);
       done.push(job);
     }
     const archive = (await sheet.segmentItem()).archive?.key;
-    for (const job of done) expect((await turn(sheet, job)).result).toMatchObject({ outcome: 'present', key: archive });
+    for (const job of done)
+      expect((await runOnce(sheet, job)).result).toMatchObject({ outcome: 'present', key: archive });
     await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' });
     await expectArchived(sheet);
   });
@@ -224,9 +225,9 @@ describe('an archive in several runs', () => {
       sheet.nowMs += 3600 * 1000;
       for (let i = 0; i < 2; i++) await collectLog(sheet.deps, sheet, { graceSeconds, keepSnapshots: 'all' });
       expect(await sheet.keys(archivePrefix(sheet.log))).toEqual(graceSeconds === 0 ? [] : before);
-      const { next } = await turn(sheet, job);
+      const { next } = await runOnce(sheet, job);
       expect(next).toMatchObject({ continuation: 5, parts: { length: graceSeconds === 0 ? 1 : 5 } });
-      await turnsOf(sheet, next);
+      await runAll(sheet, next);
       await expectArchived(sheet);
     }
   });
@@ -246,7 +247,7 @@ describe('a part is written again', () => {
       },
     ],
     [
-      'holds another last entry than the table, and so does each after it',
+      'and each later part differ from the table in the last entry',
       2,
       async (sheet) => {
         for (const item of await sheet.items()) {
@@ -262,14 +263,14 @@ describe('a part is written again', () => {
     const job = await begun(sheet, 6);
     const part = job.parts?.[index];
     await harm(sheet, job, archiveKey(sheet.log, 0, part?.upload ?? ''));
-    const { next } = await turn(sheet, job);
-    if (next?.kind !== 'archive') throw new Error('no other turn');
-    // Those before it stay.
+    const { next } = await runOnce(sheet, job);
+    if (next?.kind !== 'archive') throw new Error('no continuation');
+    // The earlier parts stay.
     expect(next.parts).toHaveLength(index + 1);
     expect(next.parts?.slice(0, index)).toEqual(job.parts?.slice(0, index));
     expect(next.parts?.[index]?.upload).not.toBe(part?.upload);
     expect(await sheet.keys(archivePrefix(sheet.log))).toHaveLength(index + 1);
-    await turnsOf(sheet, next);
+    await runAll(sheet, next);
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
@@ -282,7 +283,7 @@ describe('a part is written again', () => {
     const job = await begun(sheet, (await sheet.items()).length);
     await sheet.complete(late);
     expect(await sheet.lastSnapshot()).toBe(late.entry);
-    await turnsOf(sheet, job);
+    await runAll(sheet, job);
     await expectArchived(sheet);
   });
 
@@ -295,32 +296,32 @@ describe('a part is written again', () => {
       replaced ||= name === 'setArchive';
       return effect();
     });
-    const { result, next } = await turn(sheet, job, { ...deps, ...NO_TIME });
+    const { result, next } = await runOnce(sheet, job, { ...deps, ...NO_TIME });
     expect(result).toMatchObject({ outcome: 'archiving', reached: last.entry + 1 });
-    await turnsOf(sheet, next);
+    await runAll(sheet, next);
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([(await sheet.segmentItem()).archive?.key]);
   });
 
   test('it is written again after one failure if a frame is damaged that only the join reads', async () => {
     const { sheet } = await coveredSheet();
-    // One part of many frames, of which only the last is read before.
+    // The part has many frames. Before the join only the last frame is read.
     let now = 0;
     const deps = interceptDeps(sheet, async (name, effect) => {
       if (name === 'finishUpload') now = 1000;
       return effect();
     });
     const shortly = { ...deps, frames: FRAMES, deadline: 1000, now: () => now };
-    const { next } = await turn(sheet, first(sheet), shortly);
-    if (next?.kind !== 'archive') throw new Error('no other turn');
+    const { next } = await runOnce(sheet, first(sheet), shortly);
+    if (next?.kind !== 'archive') throw new Error('no continuation');
     expect(next.parts).toMatchObject([{ to: 2 }]);
     const key = archiveKey(sheet.log, 0, next.parts?.[0]?.upload ?? '');
     const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
     bytes[20] = (bytes[20] ?? 0) ^ 1;
     await sheet.blobs.put(key, bytes);
-    await expect(turn(sheet, next, { frames: FRAMES })).rejects.toMatchObject({ code: 'SEGMENT_STATE', segment: 0 });
+    await expect(runOnce(sheet, next, { frames: FRAMES })).rejects.toMatchObject({ code: 'SEGMENT_STATE', segment: 0 });
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
-    expect(await turnsOf(sheet, next, { frames: FRAMES })).toBe(1);
+    expect(await runAll(sheet, next, { frames: FRAMES })).toBe(1);
     await expectArchived(sheet);
   });
 });
@@ -329,7 +330,7 @@ describe('a refused archive job leaves nothing behind', () => {
   test('the job is refused if one run is too short to join the parts', async () => {
     const { sheet } = await coveredSheet();
     const job = await begun(sheet, (await sheet.items()).length);
-    const { result, next } = await turn(sheet, job, { ...NO_TIME, frames: { bytes: 1, atLeast: 3 } });
+    const { result, next } = await runOnce(sheet, job, { ...NO_TIME, frames: { bytes: 1, atLeast: 3 } });
     expect(result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP', log: sheet.log, segment: 0 } });
     expect(next).toBeUndefined();
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
@@ -343,7 +344,7 @@ describe('a refused archive job leaves nothing behind', () => {
     await sheet.completed();
     await sheet.covered();
     const job = { ...first(sheet), continuation: MAX_ARCHIVE_PARTS, parts: await partsOfOne(sheet, MAX_ARCHIVE_PARTS) };
-    expect((await turn(sheet, job)).result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP' } });
+    expect((await runOnce(sheet, job)).result).toMatchObject({ outcome: 'refused', error: { code: 'TIME_UP' } });
     expect(await sheet.keys(archivePrefix(sheet.log))).toEqual([]);
   });
 });

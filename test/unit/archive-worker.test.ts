@@ -21,7 +21,7 @@ import type { Interceptor } from '../support/interceptor.ts';
 import { expiring } from '../support/segments.ts';
 import { interceptDeps, SheetLog, set } from '../support/sheet-log.ts';
 
-/** A log whose first segment is closed and covered, with a completed snapshot in its middle. */
+/** Creates a log whose first segment is closed and covered, with a complete snapshot inside. */
 async function coveredSheet(): Promise<{ readonly sheet: SheetLog; readonly last: Position }> {
   const sheet = await SheetLog.create();
   await sheet.fill(20, 3);
@@ -36,7 +36,7 @@ async function archivedItems(sheet: SheetLog, segment = 0): Promise<Item[]> {
   return allItems(archive.items(0, archive.entries));
 }
 
-/** Does something once, before the first operation of a name or after it. */
+/** Calls `act` once, before or after the first operation of a name. */
 function once(when: 'before' | 'after', operation: string, act: () => Promise<unknown>): Interceptor {
   let done = false;
   return async (name, effect) => {

@@ -39,7 +39,7 @@ const G = NOON + GRACE;
 const BOTH = [TTL, DELETE];
 const ALL = [...BOTH, UNARCHIVED, UNARCHIVED_DELETE];
 
-/** A log of two segments, the first of 9 entries. The table returns pages of `pageItems`. */
+/** Creates a log with a closed segment of 9 entries. The table returns pages of `pageItems`. */
 async function closedSheet(pageItems = 4): Promise<SheetLog> {
   const sheet = await SheetLog.create(undefined, new MemoryLogStore({ pageItems }));
   await sheet.fill(20, 3);
@@ -56,7 +56,7 @@ async function archivedSheet(pageItems?: number): Promise<SheetLog> {
   return sheet;
 }
 
-/** The same, with entries that can expire immediately under any policy. */
+/** Creates such a log whose segment can expire immediately under the policy. */
 async function announcedSheet(policy: RetentionPolicy): Promise<SheetLog> {
   const sheet = await (policy.archive ? archivedSheet() : closedSheet());
   if (policy.expire === 'delete') {
@@ -86,7 +86,7 @@ async function numbers(sheet: SheetLog): Promise<number[]> {
   return (await sheet.items()).map(({ N }) => Number(N !== undefined && 'N' in N ? N.N : undefined));
 }
 
-/** Does something before the nth operation of a name. */
+/** Calls `act` before the nth operation of a name. */
 function actBefore(operation: string, nth: number, act: () => Promise<unknown>): Interceptor {
   let count = 0;
   return async (name, effect) => {
@@ -118,14 +118,14 @@ describe('entries stay', () => {
     for (const policy of BOTH) {
       const sheet = await closedSheet();
       const contents = await sheet.contents();
-      // By the policy it is not to expire yet but to be archived; by hand somebody has to be told.
+      // A job of the policy waits for the archive. An operator gets an error.
       expect(await expire(sheet, policy)).toEqual({ outcome: 'kept', segment: 0 });
       await expect(expire(sheet, policy, { options: { byHand: true } })).rejects.toThrow(SegmentStateError);
       expect(await sheet.contents()).toEqual(contents);
     }
   });
 
-  test('they stay if the policy expires none, or keeps the segment again', async () => {
+  test('they stay if the policy never expires entries, or keeps the segment again', async () => {
     const sheet = await archivedSheet();
     const contents = await sheet.contents();
     for (const policy of [
@@ -172,7 +172,7 @@ describe('entries stay', () => {
         const sheet = await (policy.archive ? archivedSheet(pageItems) : closedSheet(pageItems));
         const [, item] = await sheet.items();
         await sheet.tables.putItems([{ ...item, N: { N: '9' } }]);
-        const expiring = turns(sheet, policy, { deadline });
+        const expiring = runAll(sheet, policy, { deadline });
         await expect(expiring, `pages of ${pageItems}`).rejects.toThrow(ArchiveDiffersError);
         await expect(expiring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 9 });
         expect((await expiries(sheet)).at(9)).toBeUndefined();
@@ -183,7 +183,7 @@ describe('entries stay', () => {
 });
 
 /** Runs a job and its continuations until it is done. Returns all results. */
-async function turns(sheet: SheetLog, policy: RetentionPolicy, deps: Partial<ExpireDeps>): Promise<ExpireResult[]> {
+async function runAll(sheet: SheetLog, policy: RetentionPolicy, deps: Partial<ExpireDeps>): Promise<ExpireResult[]> {
   const results: ExpireResult[] = [];
   for (let from: number | undefined; ; ) {
     const result = await expire(sheet, policy, { deps, job: { from, announced: G } });
@@ -256,7 +256,7 @@ describe('entries are deleted', () => {
     expect(await expire(sheet, DELETE)).toEqual({ outcome: 'waiting', segment: 0, expires: G });
     expect((await sheet.segmentItem()).expiry).toEqual(expiring(G));
     sheet.nowMs = G * 1000 - 1;
-    // By then the policy does not ask for it.
+    // The policy does not request this job before the time.
     expect(await expire(sheet, DELETE, { options: { byHand: true } })).toEqual({
       outcome: 'waiting',
       segment: 0,
@@ -321,7 +321,7 @@ describe('before entries expire', () => {
     const expiring = expire(sheet, policy);
     await expect(expiring).rejects.toThrow(ArchiveDiffersError);
     await expect(expiring).rejects.toMatchObject({ log: sheet.log, segment: 0, entry: 6 });
-    // The page before was right.
+    // The page before equals the archive.
     if (policy.expire === 'delete') expect(await numbers(sheet)).toEqual([4, 5, 6, 7, 8]);
     else
       expect((await expiries(sheet)).map((expires) => expires === undefined)).toEqual(
@@ -384,7 +384,7 @@ describe('an expire job', () => {
     if (policy.expire === 'delete') await expire(sheet, policy);
     sheet.nowMs = G * 1000;
     const deadline = sheet.nowMs + 1;
-    // The first batch is slow; what is written goes on nevertheless.
+    // The first batch uses up the time. The batch in flight still ends.
     const pace = { take: async () => void sheet.nowMs++ };
     expect(await expire(sheet, policy, { deps: { pace, deadline } })).toMatchObject({
       outcome: 'progress',
@@ -397,9 +397,9 @@ describe('an expire job', () => {
     expect(await expire(sheet, policy, { job })).toMatchObject({ outcome: 'expired', entries: 63 });
   });
 
-  test.each(ALL)('it goes on from the end of its last run: $expire, archived: $archive', async (policy) => {
+  test.each(ALL)('it continues from the end of its last run: $expire, archived: $archive', async (policy) => {
     const [slow, quick] = [await announcedSheet(policy), await announcedSheet(policy)];
-    const results = await turns(slow, policy, { deadline: 0 });
+    const results = await runAll(slow, policy, { deadline: 0 });
     expect(results).toEqual([
       { outcome: 'progress', segment: 0, reached: 4, expires: G },
       { outcome: 'progress', segment: 0, reached: 8, expires: G },
@@ -421,8 +421,8 @@ describe('an expire job', () => {
       for (const name of ['getSegment', 'items', 'setExpiration']) expect(names).toContain(name);
       const archived = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
       expect(names).toContain(policy.archive ? archived : 'expireEntries');
-      // How many entries there were, nobody knows any more once they were deleted and no archive
-      // has them.
+      // Without an archive, a job that continues after deletions cannot know the number of
+      // entries.
       const contents = async (sheet: SheetLog) => {
         const { segments, ...rest } = await sheet.contents();
         return {
@@ -446,13 +446,13 @@ describe('an expire job', () => {
     const sheet = await announcedSheet(policy);
     const operation = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
     const restore = () => restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
-    // After the first page, while the second expires.
+    // The restore comes after the first page, while the second page expires.
     const around = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
     await expect(expire(sheet, policy, { deps: interceptDeps(sheet, around) })).rejects.toThrow(SegmentStateError);
     const expires = Math.floor(sheet.nowMs / 1000) + 2 * GRACE;
     expect((await sheet.segmentItem()).expiry).toEqual(expiring(expires));
-    // The running batch still expires. It is deleted, which the archive makes up for, or stamped
-    // with the current time.
+    // The running batch still expires: it is deleted, and the archive can restore it, or it is
+    // stamped with the current time.
     const page = policy.expire === 'ttl' ? String(expires) : undefined;
     expect(new Set(await expiries(sheet))).toEqual(new Set([undefined, page]));
     await restore();
@@ -503,7 +503,7 @@ describe('an expire job', () => {
   });
 });
 
-/** Which operation of an expire job is the nth of a name. */
+/** Returns the number of the operation that is the nth of a name in an expire job. */
 async function nthOf(name: string, nth: number, policy: RetentionPolicy): Promise<number> {
   const sheet = await announcedSheet(policy);
   const deaths = await deathsOf(sheet, (deps) => expire(sheet, policy, { deps }));
@@ -525,7 +525,7 @@ describe('undoExpiry', () => {
       expect(await unexpire(sheet, { dryRun: true })).toEqual({ segment: 0, entries: 9 });
       expect(await sheet.contents()).toEqual(expired);
       expect(await unexpire(sheet)).toEqual({ segment: 0, entries: 9 });
-      // That snapshots may have left with their entries was noted, to be looked at.
+      // Snapshots may have expired with their entries, so the log is a gc candidate.
       const { objects: _, ...tables } = contents;
       expect(await sheet.contents()).toMatchObject(tables);
       expect((await sheet.keys()).filter((key) => !(key in contents.objects))).toEqual(
@@ -583,15 +583,14 @@ describe('undoExpiry', () => {
   });
 
   test.each([UNARCHIVED, UNARCHIVED_DELETE])(
-    'it has the last word on entries without an archive: $expire',
+    'it keeps entries without an archive, even if a job expires a batch: $expire',
     { tags: ['I5'] },
     async (policy) => {
       for (let nth = 1; nth <= (policy.expire === 'ttl' ? 3 : 1); nth++) {
         const sheet = await announcedSheet(policy);
         const { log } = sheet;
         const before = await sheet.items();
-        // The batch that is on its way by then must not go, though the job dies before it learns of
-        // anything.
+        // The batch in flight must not expire, although the job dies before it sees the undo.
         await dieAt(sheet, { operation: await nthOf('expireEntries', nth, policy), when: 'after' }, (_, around) => {
           const first = actBefore('expireEntries', nth, () => unexpire(sheet));
           const deps = interceptDeps(sheet, (name, effect) => around(name, () => first(name, effect)));
@@ -609,7 +608,7 @@ describe('undoExpiry', () => {
       const sheet = await closedSheet();
       if (policy.archive) await sheet.archive(0);
       await expire(sheet, policy);
-      // After the first of three pages.
+      // The job runs after the first of three pages of the undo.
       const around = actBefore('unexpireEntries', 2, () => expire(sheet, policy));
       const undoing = undoExpiry(interceptDeps(sheet, around), { log: sheet.log, segment: 0 });
       await expect(undoing).rejects.toThrow(SegmentStateError);
@@ -620,7 +619,7 @@ describe('undoExpiry', () => {
     }
   });
 
-  test.each(BOTH)('an undo that died does not keep a segment for ever: $expire', async (policy) => {
+  test.each(BOTH)('a segment still expires after an undo that died: $expire', async (policy) => {
     const job = (sheet: SheetLog) => (deps: SheetLog['deps']) => undoExpiry(deps, { log: sheet.log, segment: 0 });
     const reference = await archivedSheet();
     await expire(reference, policy);
@@ -628,7 +627,7 @@ describe('undoExpiry', () => {
       const sheet = await archivedSheet();
       await expire(sheet, policy);
       await dieDuring(sheet, death, job(sheet));
-      // The jobs of the policy on the following days.
+      // Run the jobs of the policy on the following days.
       for (let day = 0; day < 3; day++) {
         const segments = await Array.fromAsync(sheet.tables.segments(sheet.log));
         for (const { kind } of planRetention(segments, policy, sheet.nowMs)) {
@@ -657,7 +656,7 @@ describe('undoExpiry', () => {
   });
 });
 
-test('no segment gets a time before 1970, whatever the clock shows', async () => {
+test('no segment expires before 1970, even with a wrong clock', async () => {
   const expiring = await archivedSheet();
   const gone = await announcedSheet(DELETE);
   const segmentOf = ({ tables, log }: SheetLog) => tables.getSegment(log, 0);

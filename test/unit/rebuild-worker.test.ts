@@ -33,9 +33,7 @@ function rebuild(
   return rebuildLog({ ...sheet.deps, ...deps }, { kind: 'rebuild', log: sheet.log, ...job });
 }
 
-/**
- * A log of two segments, small enough nodes for several chunks a snapshot, and its four snapshots.
- */
+/** Creates a log of two segments and four snapshots. Small nodes give each several chunks. */
 async function builtSheet(): Promise<{ readonly sheet: SheetLog; readonly positions: readonly Position[] }> {
   const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
   const start = { segment: 0, entry: 0 };
@@ -65,10 +63,10 @@ test('a continuation that comes late, after the snapshot of the run before was c
     await sheet.completed();
   }
   let job: Partial<RebuildJob> = {};
-  for (let turn = 1; (job.after?.entry ?? 0) === 0; turn++) {
+  for (let run = 1; (job.after?.entry ?? 0) === 0; run++) {
     const result = await rebuild(sheet, { rangeEntries: 1, deadline: sheet.nowMs }, job);
     if (result.outcome !== 'progress') throw new Error('it has an end before its first snapshot');
-    job = { after: result.after, continuation: turn };
+    job = { after: result.after, continuation: run };
   }
   await collectAfterEachGrace(sheet, 6, { keepSnapshots: 'last' });
   expect(await rebuild(sheet, {}, job)).toMatchObject({ outcome: 'rebuilt', snapshots: 4 });
@@ -119,7 +117,7 @@ describe('a rebuilt log', () => {
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', snapshots: 3, replaced: 0 });
     expect(await sheet.lastSnapshot()).toBe(last.entry);
     expect([await sheet.rows(first), await sheet.rows(last)]).toEqual([[['a']], [['a']]]);
-    // A root that was written, while Last Snapshot was not moved.
+    // The root is written, but Last Snapshot has not moved.
     const late = await sheet.snapshot();
     const dies: Interceptor = (name, effect) =>
       name === 'advanceLastSnapshot' ? Promise.reject(new Error('the process died')) : effect();
@@ -152,7 +150,7 @@ describe('a rebuilt log', () => {
   });
 });
 
-/** The sheet's reducer, but it writes something else into every cell. */
+/** Returns the sheet's reducer with another value for each cell. */
 function fickle(text: string): Reducer {
   const sheet = versionedSheet(1);
   return {
@@ -303,12 +301,12 @@ describe('a log with archived segments', () => {
 });
 
 describe('a lost part of an archived segment', () => {
-  const GONE = 'its entries being in the archive only';
-  const where = ['its entries being in the table too', GONE] as const;
+  const GONE = 'entries only in the archive';
+  const where = ['entries in the table too', GONE] as const;
 
   /**
-   * A log whose first segment is archived with a snapshot of this kind, and what of its objects
-   * only that snapshot has.
+   * Creates a log whose first segment is archived with a snapshot of this kind.
+   * @returns also the keys of the objects that only this snapshot reaches, as `own`
    */
   async function archivedSheet(
     entries: (typeof where)[number],
@@ -320,8 +318,7 @@ describe('a lost part of an archived segment', () => {
     if (kind !== 'settled') {
       await refill(sheet, 'b', 150);
       await sheet.completed();
-      // Few edits for each leaf, so that they wait; built on another snapshot than a rebuild builds
-      // on.
+      // Each leaf gets few edits, so they are buffered. A rebuild builds from another base.
       for (let i = 0; i < 6; i++) await sheet.edit(set(i * 20, 1, `late ${i}`));
       await sheet.snapshot();
       for (let i = 0; i < 6; i++) await sheet.edit(set(i * 20 + 7, 1, `later ${i}`));
@@ -344,7 +341,7 @@ describe('a lost part of an archived segment', () => {
     return { sheet, own, last };
   }
 
-  /** Keys of the objects that a snapshot consists of. */
+  /** Returns the keys of a snapshot's objects. */
   async function reachedBy(sheet: SheetLog, position: Position): Promise<string[]> {
     const entry = await sheet.deps.store.getEntry(sheet.log, position, { consistent: true });
     const ref = entry && rootOf(entry);
@@ -354,7 +351,7 @@ describe('a lost part of an archived segment', () => {
     return [...seen].map((id) => chunkKey(sheet.log, id)).concat('key' in ref ? [ref.key] : []);
   }
 
-  /** Nothing is wrong, and collections go on and remove nothing that is needed. */
+  /** Expects that the log is whole and stays whole after collections. */
   async function expectMended(sheet: SheetLog): Promise<void> {
     await expectWhole(sheet);
     expect(await rebuild(sheet)).toMatchObject({ outcome: 'rebuilt', replaced: 0 });
@@ -418,7 +415,7 @@ describe('a lost part of an archived segment', () => {
   );
 
   test.each(['removed', 'damaged'])(
-    'is its archive, %s, and all entries are in the table: it is written again',
+    'an archive that was %s is written again if all entries are in the table',
     async (how) => {
       const { sheet } = await archivedSheet(where[0]);
       const archive = (await sheet.segmentItem()).archive?.key ?? '';
@@ -463,7 +460,7 @@ describe('a lost part of an archived segment', () => {
     }
   });
 
-  /** Before and after each write with which a segment gets another archive. */
+  /** Returns a death before and after each write that replaces the archive of a segment. */
   function deathsDuringRearchiving(): { readonly death: Interceptor; readonly operation: string }[] {
     return ['putStream', 'replaceArchive'].flatMap((operation) => [
       {
@@ -481,7 +478,7 @@ describe('a lost part of an archived segment', () => {
     ]);
   }
 
-  /** The state hash of the stored snapshot and of the fold. */
+  /** Replays to a position. @returns the state hashes of the stored snapshot and of the fold */
   async function replayedAt(sheet: SheetLog, at: Position): Promise<unknown> {
     const { replayed, stored, equal } = await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log, { at });
     expect(equal).toBe(true);
@@ -492,12 +489,12 @@ describe('a lost part of an archived segment', () => {
     const { sheet, own } = await archivedSheet(GONE, 'waiting');
     await sheet.blobs.delete([own[0] ?? '']);
     let job: Partial<RebuildJob> = {};
-    for (let turn = 1; ; turn++) {
-      expect(turn).toBeLessThan(60);
+    for (let run = 1; ; run++) {
+      expect(run).toBeLessThan(60);
       const result = await rebuild(sheet, { rangeEntries: 2, deadline: sheet.nowMs }, job);
       if (result.outcome === 'rebuilt') break;
       if (result.outcome !== 'progress') throw new Error(result.outcome);
-      job = { after: result.after, continuation: turn };
+      job = { after: result.after, continuation: run };
     }
     await expectMended(sheet);
   });
@@ -546,20 +543,20 @@ describe('a rebuild in several runs', () => {
     const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
     const places: string[] = [];
     let job: Partial<RebuildJob> = {};
-    for (let turns = 0; ; turns++) {
+    for (let runs = 0; ; runs++) {
       const result = await rebuild(sheet, deps, job);
       if (result.outcome !== 'progress') {
         expect(result).toMatchObject({ outcome: 'rebuilt', differed: [] });
         break;
       }
       places.push(`${result.reached.segment}/${result.reached.entry}`);
-      job = { after: result.after, continuation: turns + 1 };
+      job = { after: result.after, continuation: runs + 1 };
     }
     expect(places).toEqual(['0/1', '0/3', '0/4', '0/5', '1/1']);
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('it goes on from a rebuilt snapshot, also of a reducer that was deployed meanwhile', async () => {
+  test('it continues from a rebuilt snapshot, also with a reducer that was deployed meanwhile', async () => {
     const { sheet, positions } = await builtSheet();
     const deps = { deadline: sheet.nowMs, rangeEntries: 1 };
     await rebuild(sheet, deps);
@@ -571,7 +568,7 @@ describe('a rebuild in several runs', () => {
   });
 });
 
-/** A log in which all that a rebuild mends is wrong. */
+/** Creates a log with every kind of damage that a rebuild repairs. */
 async function brokenSheet(): Promise<SheetLog> {
   const { sheet, positions } = await builtSheet();
   for (let row = 0; row < 5; row++) await sheet.edit(set(row, 1, 'more'));

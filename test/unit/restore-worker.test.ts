@@ -35,7 +35,7 @@ const TTL: RetentionPolicy = {
 };
 const DELETE: RetentionPolicy = { ...TTL, expire: 'delete' };
 
-/** A log whose first segment is archived, in frames of 5, 5 and 2 entries. */
+/** Creates a log whose first segment is archived, in frames of 5, 5 and 2 entries. */
 async function archivedSheet(tables?: MemoryLogStore): Promise<SheetLog> {
   const sheet = await SheetLog.create(undefined, tables);
   await sheet.fill(20, 3);
@@ -58,7 +58,7 @@ async function archivedSheet(tables?: MemoryLogStore): Promise<SheetLog> {
   return sheet;
 }
 
-/** The same, of which these entries have left the table and the others have their expiry. */
+/** Creates such a log whose `gone` entries are deleted and whose others have their expiry. */
 async function expiredSheet(
   gone: (entry: number) => boolean,
   tables?: MemoryLogStore,
@@ -130,7 +130,7 @@ describe('a segment is restored', () => {
       if (name === 'setEntryExpiry') sheet.tables.expireNow(G, ({ position }) => position.entry === 7);
       return effect();
     });
-    // Whatever was stamped with 7 before lost it already.
+    // The entries before 7 have lost their stamp already.
     expect(await restore(sheet, {}, { tables })).toMatchObject({ entries: ENTRIES, restored: 1 });
     expect(await sheet.items()).toEqual(items);
   });
@@ -302,7 +302,7 @@ describe('a restored segment', () => {
       await restore(sheet, {}, { tables });
       expect(puts).toBeGreaterThan(1);
       expect(await sheet.items()).toHaveLength(ENTRIES);
-      // So it goes once more when its time has come.
+      // The segment expires again after its hold.
       for (let times = 0; times < 3; times++) {
         sheet.nowMs += (HOLD + GRACE) * 1000;
         sheet.tables.expireNow(sheet.nowMs / 1000);
@@ -315,15 +315,15 @@ describe('a restored segment', () => {
   test('it expires completely if one run of a job came before all entries were restored and the next after that', async () => {
     const { sheet } = await expiredSheet(() => false, new MemoryLogStore({ pageItems: 4 }));
     const place = { log: sheet.log, segment: 0 };
-    let turn: ExpireResult | undefined;
+    let run: ExpireResult | undefined;
     const tables = interceptLogStore(sheet.tables, async (name, effect) => {
-      // Restoring takes away what it stamps.
-      if (name === 'setEntryExpiry') turn ??= await expireSegment({ ...sheet.deps, deadline: 0 }, place, TTL);
+      // The restore removes the stamps of this run.
+      if (name === 'setEntryExpiry') run ??= await expireSegment({ ...sheet.deps, deadline: 0 }, place, TTL);
       return effect();
     });
     await restore(sheet, {}, { tables });
-    if (turn?.outcome !== 'progress') throw new Error("the job's time must be up");
-    const next = { ...place, from: turn.reached, announced: turn.expires };
+    if (run?.outcome !== 'progress') throw new Error("the job's time must be up");
+    const next = { ...place, from: run.reached, announced: run.expires };
     await expireSegment(sheet.deps, next, TTL);
     const expires = expiresAt(await sheet.segmentItem());
     const stamps = (await sheet.items()).map(({ X }) => (X !== undefined && 'N' in X ? X.N : undefined));

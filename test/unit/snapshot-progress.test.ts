@@ -41,7 +41,7 @@ describe('a build whose time is always up', () => {
     await log.expectRight(target);
   });
 
-  test('it goes on across segments', async () => {
+  test('it continues across segments', async () => {
     const log = await StepwiseLog.create();
     await log.ask({ segment: 0, entry: 0 });
     await log.drain();
@@ -217,9 +217,9 @@ describe('progress', () => {
     const later = await log.ask();
     const results: JobResult[] = [];
     // A later snapshot that gets two pages further in each run overtakes the earlier one.
-    for (let turns = 0; turns < 100; turns++) {
+    for (let runs = 0; runs < 100; runs++) {
       let asked = 0;
-      const isLater = turns % 2 === 1;
+      const isLater = runs % 2 === 1;
       const result = await log.runNext({ now: () => (isLater && ++asked < 3 ? -1 : 1) });
       if (result === undefined) break;
       results.push(result);
@@ -308,8 +308,8 @@ describe('progress', () => {
     await lost.ask();
     await lost.runNext();
     await lost.runNext();
-    // The tables are put back to the moment when the log began, the bucket stays, and another day
-    // is written.
+    // The tables are restored to the start of the log, the bucket is not, and the log gets other
+    // entries.
     const log = await StepwiseLog.create();
     for await (const { key } of lost.sheet.blobs.list(logPrefix(LOG))) {
       await log.sheet.blobs.put(key, (await lost.sheet.blobs.get(key)) ?? fail());
@@ -326,7 +326,7 @@ describe('progress', () => {
     await log.expectRight(target);
   });
 
-  test('it is not given up if the store does not answer', { tags: ['I5'] }, async () => {
+  test('progress is kept if the store does not answer', { tags: ['I5'] }, async () => {
     const log = await StepwiseLog.create();
     await log.edits(24);
     await log.ask();
@@ -347,7 +347,7 @@ describe('progress', () => {
     const target = await log.ask();
     const results = await log.drain();
     expect(results.map(({ outcome }) => outcome)).toEqual(['progress', 'progress', 'stopped']);
-    // The next snapshot of the mended log is built by the new version, from the beginning.
+    // The fixed version builds the next snapshot from the beginning of the log.
     const next = await log.ask();
     const reducer = versionedSheet(2);
     for (const reached of [10, 20]) {
@@ -362,7 +362,7 @@ describe('progress', () => {
   });
 });
 
-test("a continuation's id is unlike those of the stream, has position and count, and fits into a message", () => {
+test("a continuation's id differs from the stream's, has position and count, and fits into a message", () => {
   const largest = { segment: 2 ** 32 - 1, entry: 2 ** 32 - 1 };
   const id = continuationDeduplicationId({ kind: 'snapshot', log: LOG, position: largest, continuation: 1e6 }, largest);
   expect(id).toBe(`turn:snapshot:${LOG}:4294967295/4294967295:1000000:4294967295/4294967295`);

@@ -119,7 +119,7 @@ describe('a snapshot', () => {
     const around: Interceptor = async (name, effect) => {
       if (!writes.has(name)) return effect();
       events.push(`${name} begins`);
-      // Slow enough for anything that does not wait for it to come first.
+      // Give each later write the time to overtake this one.
       for (let turns = 0; turns < 100; turns++) await Promise.resolve();
       const answer = await effect();
       events.push(`${name} ends`);
@@ -151,7 +151,7 @@ describe('a snapshot', () => {
     }
     const untouched = before.flatMap(({ id }) => (touched.has(id) ? [] : [id]));
     expect(untouched.length).toBeGreaterThan(5);
-    // Values as long as those that they replace leave the cuts between leaves where they were.
+    // New values of equal length keep the chunk boundaries.
     const shared = new Set(after.map(({ id }) => id));
     expect(untouched.filter((id) => !shared.has(id))).toEqual([]);
     expect(result).toMatchObject({
@@ -209,7 +209,7 @@ describe('a new version of the reducer', () => {
   });
 });
 
-/** Ports on which a duplicate runs the whole job just before a root is written onto its entry. */
+/** Returns ports that run a duplicate of the whole job just before a root is written. */
 function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): SheetPorts {
   return interceptPorts(sheet, async (name, effect) => {
     if (name === 'completeSnapshot') await duplicate();

@@ -43,12 +43,12 @@ function cell(row: number, value: string): SheetEdit {
   return { type: 'Set', cells: [[row, 0, value]] };
 }
 
-/** The job that a sweep sends for a pending snapshot. */
+/** Returns the job that a sweep sends for a pending snapshot. */
 function snapshotJob(log: LogId, position: Position): Job {
   return { kind: 'snapshot', log, position, force: true };
 }
 
-/** Has the process die right before an operation of this name. */
+/** Ends the process right before an operation of this name. */
 function dieBefore(name: string): Interceptor {
   return (operation, effect) => (operation === name ? Promise.reject(new Error('the process died')) : effect());
 }
@@ -57,7 +57,7 @@ describe('running the jobs of a sweep', () => {
   test.each([
     ['archives', STRICT],
     ['expires segments without archives', { ...STRICT, keepDays: 1, archive: false, expire: 'delete' as const }],
-  ])('it takes requests in proportion to the due segments: %s', async (_what, policy) => {
+  ])('the number of requests is proportional to the due segments: %s', async (_what, policy) => {
     const requestsFor = async (due: number): Promise<number> => {
       const sheets = new SheetLogs();
       await sheets.atRest(due + 1);
@@ -65,7 +65,7 @@ describe('running the jobs of a sweep', () => {
       sheets.nowMs += 2 * DAY * 1000;
       let requests = 0;
       const count: Interceptor = (name, effect) => {
-        // In DynamoDB one request for segments brings thousands of them.
+        // One request to DynamoDB returns thousands of segments.
         if (name !== 'segments') requests++;
         return effect();
       };
@@ -83,8 +83,8 @@ describe('running the jobs of a sweep', () => {
       return requests;
     };
     const [few, more, most] = [await requestsFor(10), await requestsFor(20), await requestsFor(40)];
-    // Twice as many more cost twice as much more: it would be four times if each segment cost as
-    // much as all of them.
+    // Twice as many more segments cost twice as many more requests. The factor would be 4 if the
+    // cost were quadratic.
     expect((most - more) / (more - few)).toBeLessThan(2.2);
   });
 });
@@ -116,7 +116,7 @@ describe('a sweep requests nothing', () => {
     ['absent', STRICT, 0],
     ['archived', STRICT, 1],
     ['stamped with their expiry', TTL, 1],
-    ['about to be deleted', DELETE, 1],
+    ['due for deletion', DELETE, 1],
   ])('it requests nothing if old segments are %s', async (_, policy, logs) => {
     const sheets = new SheetLogs();
     sheets.policy = policy;
@@ -220,8 +220,8 @@ describe('a sweep finds a pending snapshot', () => {
 
 describe('a sweep since a day', () => {
   /**
-   * Three segments, a day after each other, each with a snapshot that nobody completed before one
-   * that somebody did.
+   * Creates a log of three segments, one for each day. Each has a pending snapshot before a
+   * complete one.
    */
   async function holed(): Promise<{ sheets: SheetLogs; log: LogId; holes: Position[] }> {
     const sheets = new SheetLogs();
@@ -391,8 +391,8 @@ describe('a sweep finds gc candidates', () => {
     const NAME = 'ab'.repeat(32);
 
     /**
-     * Sweeps once each grace period, and does what is asked for, until that is nothing; how often
-     * something was.
+     * Sweeps once each grace period and runs the requested jobs, until a sweep requests none.
+     * @returns the number of sweeps with jobs
      */
     async function graces(sheets: SheetLogs, log: LogId): Promise<number> {
       for (let times = 0; times < 8; times++) {
@@ -420,7 +420,7 @@ describe('a sweep finds gc candidates', () => {
       await sheets.blobs.put(keyOf(log), Uint8Array.of(1));
       sheets.nowMs += GRACE * 1000 - 1;
       await sheets.run({ kind: 'collect', log });
-      // One that condemns, and one that removes.
+      // The first collection condemns the object, the second removes it.
       expect(await graces(sheets, log)).toBe(2);
       expect(await sheets.blobs.get(keyOf(log))).toBeUndefined();
       expect(await Array.fromAsync(sheets.blobs.list(condemnedKey(log)))).toEqual([]);
@@ -457,12 +457,12 @@ describe('a sweep finds gc candidates', () => {
       await sheets.edit(log, cell(1, 'a'));
       const position = await sheets.snapshot(log);
       await sheets.complete(log, position, { rangeEntries: 2, deadline: 0 });
-      // Nobody completes what nobody asked for.
+      // Without its Snapshot entry, no job continues the build.
       await sheets.tables.deleteEntries(log, 0, [position.entry]);
       expect(await kinds()).toEqual(new Set(['body', 'chunk', 'progress']));
       await sheets.run({ kind: 'collect', log });
-      // One condemns the build, one removes it, one condemns the chunks that it reached until then,
-      // one removes those.
+      // The collections condemn the build, remove it, condemn the chunks that only it reached, and
+      // remove those chunks.
       expect(await graces(sheets, log)).toBe(4);
       expect(await kinds()).toEqual(new Set(['body', 'collected']));
     });
@@ -485,7 +485,7 @@ describe('a sweep finds gc candidates', () => {
 
   test.each([
     ['a day old', GRACE, DAY],
-    ['older than the grace period, where that is longer', 3 * DAY, 3 * DAY],
+    ['older than a grace period of more than a day', 3 * DAY, 3 * DAY],
   ])('it finds unfinished uploads that are %s', async (_, graceSeconds, age) => {
     const sheets = new SheetLogs();
     const [log] = [await sheets.atRest(), await sheets.atRest()];
@@ -524,7 +524,7 @@ describe('a sweep finds gc candidates', () => {
       expect(error.log).toBe(log);
       for (const where of [logPrefix(log), condemnedKey(log)]) expect(error.advice).toContain(`'${where}'`);
     }
-    // Once, though the log is looked for and is left over.
+    // A sweep of only this log reports the failure once, although the log is also a gc candidate.
     expect(await sheets.ask({ log: condemned })).toMatchObject({
       asked: [],
       failed: 1,
@@ -545,7 +545,7 @@ describe('a sweep finds gc candidates', () => {
 });
 
 describe('a log that was stopped by an error', () => {
-  test('it goes on after a sweep, when the cause is fixed', { tags: ['I5'] }, async () => {
+  test('it continues after a sweep if the cause is fixed', { tags: ['I5'] }, async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     const faulty = await sheets.edit(log, cell(0, 'a'));
@@ -558,14 +558,14 @@ describe('a log that was stopped by an error', () => {
     expect(asked).toEqual([snapshotJob(log, position)]);
     expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'stopped' }]);
     await sheets.tables.putItems([{ ...item }]);
-    // By itself the job would take the stop's word for it.
+    // Without `force` the job obeys the stop.
     expect(await sheets.run(job)).toMatchObject([{ outcome: 'stopped' }]);
     expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'built' }]);
     expect(await readStop(sheets.blobs, log)).toBeUndefined();
     expect((await sheets.ask()).asked).toEqual([]);
   });
 
-  test('it goes on after a sweep with a reducer that can fold it', async () => {
+  test('it continues after a sweep with a reducer that can fold it', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     await sheets.client.addEntry(log, { type: NOTE, version: 1, body: 'a remark' });
@@ -580,7 +580,7 @@ describe('a log that was stopped by an error', () => {
 });
 
 describe('a sweep with options', () => {
-  test('it looks at one log only', async () => {
+  test('it reads only the given log', async () => {
     const sheets = new SheetLogs();
     const [one, other] = [await sheets.client.createLog(), await sheets.client.createLog()];
     expect(await sheets.ask({ log: one })).toMatchObject({ logs: 1, asked: [snapshotJob(one, START)] });
@@ -635,10 +635,7 @@ describe('a sweep with options', () => {
 });
 
 describe('one broken log', () => {
-  /**
-   * Many logs, each with a snapshot that nobody completed, so that some are in the same part of the
-   * scan.
-   */
+  /** Creates logs with a pending snapshot each: so many that parts of the scan have several. */
   async function many(sheets: SheetLogs): Promise<LogId[]> {
     const logs: LogId[] = [];
     for (let i = 0; i < 24; i++) {
@@ -650,7 +647,7 @@ describe('one broken log', () => {
   }
 
   test.each(Array.from({ length: 3 }, (_, i) => i * 11))(
-    'a malformed Snapshot entry is reported, and all other logs are looked at (%i)',
+    'a malformed Snapshot entry is reported, and the sweep handles all other logs (%i)',
     async (i) => {
       const sheets = new SheetLogs();
       const logs = await many(sheets);
@@ -664,7 +661,7 @@ describe('one broken log', () => {
     },
   );
 
-  test('a contradictory policy does not keep snapshots from being completed, but nothing is archived', async () => {
+  test('a log with a contradictory policy gets its snapshots but no archive', async () => {
     const sheets = new SheetLogs();
     const logs = await many(sheets);
     sheets.policy = TTL;
@@ -678,7 +675,7 @@ describe('one broken log', () => {
     expect(asked.filter((job) => job.log === log)).toEqual([snapshotJob(log, { segment: 1, entry: 1 })]);
     for (const other of logs)
       if (other !== log) expect(asked).toContainEqual({ kind: 'archive', log: other, segment: 0 });
-    // An upload of this log is left alone too: for how long it may take, nobody can say.
+    // Without a grace period, an upload of this log may still be running and stays.
     const upload = { key: archiveKey(log, 0, 'c'.repeat(32)), id: '1', started: 0 };
     const blobs = interceptBlobStore(sheets.blobs, (_, effect) => effect());
     blobs.uploads = async function* () {
@@ -687,7 +684,7 @@ describe('one broken log', () => {
     expect((await sheets.ask({}, { blobs })).asked.filter(({ kind }) => kind === 'collect')).toEqual([]);
   });
 
-  test('a malformed segment is named, and all other logs are looked at', { tags: ['I6'] }, async () => {
+  test('a malformed segment is reported, and the sweep handles all other logs', { tags: ['I6'] }, async () => {
     const sheets = new SheetLogs();
     const logs = await many(sheets);
     const [log, left] = [newLogId(), logs[0] ?? newLogId()];
@@ -698,7 +695,7 @@ describe('one broken log', () => {
     expect(failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID', log, segment: 0 } }]);
     expect(new Set(asked.map((job) => job.log))).toEqual(new Set(logs));
     expect(asked).toContainEqual({ kind: 'collect', log: left });
-    // Asked for by itself, it is reported as any other.
+    // A sweep of only this log reports the segment too.
     expect((await sheets.ask({ log })).failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID' } }]);
   });
 
@@ -771,8 +768,8 @@ describe('a scan', () => {
   });
 });
 
-describe('a sweep over logs at rest costs', () => {
-  /** How many requests of each kind a sweep sends. */
+describe('the cost of a sweep over logs at rest', () => {
+  /** Counts the requests of each kind that a sweep sends. */
   async function requestsOf(sheets: SheetLogs): Promise<Record<string, number>> {
     const requests: string[] = [];
     const blobs = new MeteredBlobStore(sheets.blobs);
@@ -785,7 +782,7 @@ describe('a sweep over logs at rest costs', () => {
     return counts;
   }
 
-  test('it makes a scan in eight parts, one query for each log, and two listings for all', async () => {
+  test('a sweep makes a scan in eight parts, one query for each log, and two listings', async () => {
     const sheets = new SheetLogs();
     expect(await requestsOf(sheets)).toEqual({ allSegments: 8, lists: 2 });
     for (let i = 0; i < 100; i++) await sheets.atRest();
@@ -797,15 +794,14 @@ describe('a sweep over logs at rest costs', () => {
     expect(await requestsOf(sheets)).toEqual({ allSegments: 8, items: 300, lists: 2 });
   });
 
-  test('it takes half a read unit for a query, and for four kilobytes of segments', async () => {
+  test('a query costs half a read unit, and so do 4 KB of segments', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest();
     for await (const segment of sheets.tables.segments(log)) {
-      // Key, number, time of creation and Last Snapshot: over a hundred of them in four kilobytes.
+      // Key, number, time of creation and Last Snapshot: more than a hundred items fit into 4 KB.
       expect(itemBytes(encodeSegment(segment))).toBe(17 + 3 + 7 + 3);
     }
-    // Nothing lies behind a log's last snapshot, so its query gives nothing and costs the least
-    // that one can.
+    // No entry follows the last snapshot, so the query is empty and costs the minimum.
     const behind = await Array.fromAsync(sheets.tables.items(log, { segment: 0, from: 1, to: 1e9 }));
     expect(behind).toEqual([]);
   });
@@ -837,7 +833,7 @@ const somePolicy = fc.record({
   keepSnapshots: fc.constantFrom<RetentionPolicy['keepSnapshots']>('all', 'last'),
 });
 
-/** Lives one step of a log. */
+/** Performs one step in the life of a log. */
 async function live(sheets: SheetLogs, log: LogId, written: Map<Position, SheetEdit>, step: Step): Promise<void> {
   if (step.do === 'edit') {
     for (const edit of step.edits) written.set(await sheets.edit(log, edit), edit);
@@ -869,9 +865,7 @@ async function askFor(sheets: SheetLogs, log: LogId, what: 'snapshot' | 'segment
   }
 }
 
-/**
- * Whether every snapshot that is kept is there, whole, and the plain fold of the entries before it.
- */
+/** Expects that each kept snapshot is complete and equals the plain fold of the entries before. */
 async function expectWhole(sheets: SheetLogs, log: LogId, written: Map<Position, SheetEdit>): Promise<void> {
   const segments = await Array.fromAsync(sheets.tables.segments(log));
   for (const item of segments) {
@@ -903,7 +897,7 @@ async function expectWhole(sheets: SheetLogs, log: LogId, written: Map<Position,
   expect(await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).toMatchObject({ equal: true });
 }
 
-test('sweeps and their jobs bring every log to rest, whatever the stream lost', async () => {
+test('sweeps and their jobs bring every log to rest after any loss of stream records', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(someSteps, { minLength: 1, maxLength: 3 }), somePolicy, async (lives, policy) => {
       const sheets = new SheetLogs(new MemoryLogStore({ pageItems: 5 }), { shape: SMALL_SHAPE });
@@ -916,8 +910,7 @@ test('sweeps and their jobs bring every log to rest, whatever the stream lost', 
       }
       await sheets.sweepToRest({ since: 0 });
       for (const [log, written] of logs) await expectWhole(sheets, log, written);
-      // Until whatever waits for a grace period is through, and nothing is asked for however long
-      // nobody looks.
+      // Six days end all grace periods. Afterwards sweeps request no more jobs.
       for (let days = 0; days < 6; days++) {
         sheets.nowMs += DAY * 1000;
         sheets.tables.expireNow(sheets.nowMs / 1000);
@@ -925,8 +918,7 @@ test('sweeps and their jobs bring every log to rest, whatever the stream lost', 
         for (const [log, written] of logs) await expectWhole(sheets, log, written);
       }
       sheets.nowMs += 100 * DAY * 1000;
-      // A log that drops snapshots whose roots are in the table is looked at again, as long as they
-      // are there.
+      // A log that drops snapshots is collected again while the table has their roots.
       const asked = (await sheets.ask()).asked.filter(
         ({ kind }) => kind !== 'collect' || policy.keepSnapshots === 'all',
       );
