@@ -19,8 +19,8 @@ export interface SentRequest {
 export type Decide = (request: Omit<SentRequest, 'fault'>, faults: readonly Fault[]) => Fault | undefined;
 
 /**
- * Injects faults into a share of all requests. It picks one
- * of those injected least often so far.
+ * Injects faults into a share of all requests. It picks one of the faults that the request can meet
+ * and that were injected least often so far.
  */
 export function atRandom(seed: number, share: number): Decide {
   const random = new Random(seed);

@@ -9,10 +9,10 @@ const LINE_DIGITS = 96;
 function changed(name: string): string {
   return [
     `test/golden/files/${name} differs from the output of the code: the format has changed.`,
-    'What was stored before would no longer be found or shared, so this needs a new format version',
+    'Stored objects would no longer be found or shared. Set a new format version',
     '(FORMAT_VERSION in src/codec/chunk.ts, ROOT_FORMAT in src/snapshot/root.ts, or FORMAT in',
-    'src/archive/archive-index.ts) and a change of docs/format.md.',
-    'Where it is meant so, write the files anew: UPDATE_GOLDEN=1 npx vitest run test/golden',
+    'src/archive/archive-index.ts) and change docs/format.md.',
+    'If the change is intended, write the files again: UPDATE_GOLDEN=1 npx vitest run test/golden',
   ].join('\n');
 }
 

@@ -14,12 +14,12 @@ import { endProcesses } from '../../src/local/processes.ts';
 
 const MEMBER = fileURLToPath(new URL('./engine-member.ts', import.meta.url));
 
-/** What clients of a local engine need: it takes any region and key. */
+/** The SDK configuration for a local engine, which accepts any region and key. */
 export function clientConfig(endpoint: string) {
   return { endpoint, region: 'us-east-1', credentials: { accessKeyId: 'local', secretAccessKey: 'local' } };
 }
 
-/** A data directory of its own for this test; no engine of it survives the test. */
+/** A new data directory for this test. The test's end kills its engine. */
 export async function temporaryDirectory(): Promise<string> {
   const dir = await realpath(await mkdtemp(join(tmpdir(), 'logfold-')));
   onTestFinished(async () => {
@@ -35,7 +35,10 @@ export interface SharedEngine {
   leave(): Promise<void>;
 }
 
-/** Clients of a directory's engine, which this process leaves when the test ends at the latest. */
+/**
+ * Clients of a directory's engine. This process leaves the engine at the end of the test or
+ * earlier.
+ */
 export async function startEngine(dir: string): Promise<SharedEngine> {
   const engine = await joinEngine(dir);
   const db = new DynamoDBClient(clientConfig(engine.endpoint));
@@ -49,7 +52,7 @@ export async function startEngine(dir: string): Promise<SharedEngine> {
   return { db, streams, leave };
 }
 
-/** Whether a process runs; a zombie does not. */
+/** Whether a process runs. A zombie does not run. */
 export async function isAlive(pid: number): Promise<boolean> {
   try {
     process.kill(pid, 0);
@@ -60,7 +63,7 @@ export async function isAlive(pid: number): Promise<boolean> {
   }
 }
 
-/** The ids of supervisor and engine, as the directory's state has them. */
+/** Process ids of supervisor and engine, from the directory's state file. */
 export async function enginePids(dir: string): Promise<{ supervisor: number; engine: number }> {
   const state = await readEngineState(dir);
   if (state === undefined) throw new Error(`no engine runs for ${dir}`);
@@ -74,7 +77,7 @@ export interface MemberWord {
   readonly failed?: { readonly code: string; readonly message: string };
 }
 
-/** Another process that uses a directory's engine; killed when the test ends. */
+/** Another process that uses a directory's engine. It is killed at the end of the test. */
 export class Member {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #words: AsyncIterator<string>;
@@ -90,14 +93,17 @@ export class Member {
     });
   }
 
-  /** The next thing that it says. */
+  /** The next message of the process. */
   async hear(): Promise<MemberWord> {
     const { value, done } = await this.#words.next();
     if (done === true) throw new Error('the process ended without a message');
     return JSON.parse(value);
   }
 
-  /** Tells it to leave. @returns its exit code, once it has ended by itself */
+  /**
+   * Tells the process to leave.
+   * @returns the exit code of a process that ends normally
+   */
   async leave(): Promise<number | null> {
     this.#child.stdin.write('leave\n');
     return await this.#ended;

@@ -25,7 +25,7 @@ import { LOG, NOON, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 
-/** Everything that the stores hold of one log, in a form that is quick to compare: each item as text. */
+/** Everything that the stores hold of one log, each item as text, so that comparing is fast. */
 export interface Contents {
   readonly entries: readonly string[];
   readonly segments: readonly Segment[];
@@ -33,10 +33,13 @@ export interface Contents {
   readonly objects: Readonly<Record<string, string>>;
 }
 
-/** One log of a sheet on memory adapters, and a worker for it: always the same log id, and one clock for all. */
+/**
+ * One log of a sheet on memory adapters, and a worker for it. The log id is always the same, and
+ * all parts share one clock.
+ */
 export class SheetLog {
   readonly log = LOG;
-  /** Epoch milliseconds; it stands still but where a test moves it. */
+  /** Epoch milliseconds. Only tests move it. */
   nowMs = NOON * 1000;
   readonly tables: MemoryLogStore;
   readonly blobs: BlobStore = new MemoryBlobStore(() => this.nowMs);
@@ -77,7 +80,7 @@ export class SheetLog {
     return sheet;
   }
 
-  /** Appends edits; the position of the last. */
+  /** Appends edits, and returns the position of the last one. */
   async edit(...edits: readonly SheetEdit[]): Promise<Position> {
     let last: Position = { segment: 0, entry: 0 };
     for (const edit of edits) last = await this.append({ type: edit.type, version: 1, body: sheetBody(edit) });
@@ -89,7 +92,7 @@ export class SheetLog {
     return (await this.#client.addEntry(this.log, entry)).position;
   }
 
-  /** Appends a text for each cell of a few rows: texts of 7 random characters, or as many as one says. */
+  /** Appends a text for each cell of some rows. Texts have `length` random characters. */
   fill(rows: number, columns: number, length = 7): Promise<Position> {
     const cells = Array.from({ length: rows * columns }, (_, i) => {
       return [Math.floor(i / columns), i % columns, this.#random.text(length)] as const;
@@ -97,86 +100,92 @@ export class SheetLog {
     return this.edit({ type: 'Set', cells });
   }
 
-  /** Asks for a snapshot. */
+  /** Appends a Snapshot entry. */
   async snapshot(): Promise<Position> {
     return (await this.#client.addSnapshot(this.log)).position;
   }
 
-  /** Starts a segment; the position of its Snapshot entry. */
+  /** Starts a segment, and returns the position of its Snapshot entry. */
   async segment(): Promise<Position> {
     return (await this.#client.startSegment(this.log)).position;
   }
 
-  /** Starts a segment and completes its first snapshot, so that the segment before it is covered. */
+  /** Starts a segment and completes its first snapshot, so that the previous segment is covered. */
   async covered(): Promise<Position> {
     const position = await this.segment();
     await this.complete(position);
     return position;
   }
 
-  /** Archives a segment in one turn. */
+  /**
+   * Archives a segment in a single run.
+   * @throws Error if the archive is not finished before the deadline
+   */
   async archive(segment = 0, deps: Partial<JobDeps> = {}): Promise<Exclude<ArchiveResult, { outcome: 'archiving' }>> {
     const result = await archiveSegment({ ...this.deps, ...deps }, { log: this.log, segment });
     if (result.outcome === 'archiving') throw new Error('the archive was not finished before the deadline');
     return result;
   }
 
-  /** Works on the job of a Snapshot entry. */
+  /** Completes the snapshot of a Snapshot entry. */
   complete(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<SnapshotResult> {
     return completeSnapshot({ ...this.deps, ...deps }, { kind: 'snapshot', log: this.log, position });
   }
 
-  /** Asks for a snapshot and works on it. */
+  /** Appends a Snapshot entry and completes its snapshot. */
   async completed(deps: Partial<SnapshotDeps> = {}): Promise<Position> {
     const position = await this.snapshot();
     await this.complete(position, deps);
     return position;
   }
 
-  /** Settles a completed snapshot. */
+  /** Flushes a complete snapshot. */
   flush(position: Position, deps: Partial<SnapshotDeps> = {}): Promise<FlushResult> {
     return flushSnapshot({ ...this.deps, ...deps }, { kind: 'flush', log: this.log, position });
   }
 
-  /** What a Snapshot entry carries. */
+  /** The root reference on a Snapshot entry. */
   async ref(position: Position): Promise<RootRef | undefined> {
     const entry = await this.tables.getEntry(this.log, position);
     return entry && rootOf(entry);
   }
 
-  /** The state hash of a completed snapshot, settled in scratch where edits wait. */
+  /** The state hash of a complete snapshot, see {@link flushedHash}. */
   async stateHash(position: Position): Promise<string> {
     const { state } = await this.root(position);
     return flushedHash(chunkStore(this.blobs, this.log), state, this.deps.nodes);
   }
 
-  /** The root that a Snapshot entry carries. */
+  /** The root that a Snapshot entry names. */
   async root(position: Position): Promise<Root> {
     const ref = await this.ref(position);
     if (ref === undefined) throw new Error(`no snapshot at ${position.segment}/${position.entry}`);
     return loadRoot(this.deps, { log: this.log, position }, ref);
   }
 
-  /** The rows that a completed snapshot holds. */
+  /** The rows of a complete snapshot. */
   async rows(position: Position): Promise<string[][]> {
     const { state } = await this.root(position);
     return readRows(new Draft(nodeStore(this.deps, this.log), state));
   }
 
-  /** The item of a segment; an error where there is none. */
+  /**
+   * The item of a segment.
+   * @throws Error if there is no such segment
+   */
   async segmentItem(segment = 0): Promise<Segment> {
     const found = await this.tables.getSegment(this.log, segment);
     if (found === undefined) throw new Error(`no segment ${segment}`);
     return found;
   }
 
-  /** What the table has of a segment's entries. */
+  /** The items of a segment's entries in the table. */
   async items(segment = 0): Promise<Item[]> {
     const pages = await Array.fromAsync(this.tables.items(this.log, { segment, from: 0, to: MAX_NUMBER + 1 }));
     return pages.flat();
   }
 
-  /** Keys of all objects that begin with a prefix. */
+  /** Keys of all objects with a prefix. */
   async keys(prefix = ''): Promise<string[]> {
     return (await Array.fromAsync(this.blobs.list(prefix))).map(({ key }) => key);
   }
@@ -205,20 +214,23 @@ export interface SheetPorts {
   readonly blobs: BlobStore;
 }
 
-/** The stores of a log with something around each of their operations. */
+/** The stores of a log, with an interceptor for each operation. */
 export function interceptPorts(sheet: SheetLog, intercept: Interceptor): SheetPorts {
   const tables = interceptLogStore(sheet.tables, intercept);
   return { store: unarchived(tables), tables, blobs: interceptBlobStore(sheet.blobs, intercept) };
 }
 
-/** What a worker of a log needs, with something around each operation on its stores. */
+/** The dependencies of a log's worker, with an interceptor for each operation of its stores. */
 export function interceptDeps(sheet: SheetLog, intercept: Interceptor): SheetLog['deps'] {
   const { tables, blobs } = interceptPorts(sheet, intercept);
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   return { ...sheet.deps, tables, blobs, store };
 }
 
-/** The stores of a log, and the names of the operations that write, in the order in which they took effect. */
+/**
+ * The stores of a log, and the names of their writing operations in the order in which they took
+ * effect.
+ */
 export function recordWrites(sheet: SheetLog): {
   readonly writes: string[];
   readonly ports: SheetPorts;

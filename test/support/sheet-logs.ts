@@ -19,16 +19,18 @@ import { NOON, newLogId, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 
-/** What a sweep asked for, and what it could not look at. */
+/** The jobs that a sweep requests, and the logs on which it fails. */
 export interface SweepFindings extends SweepResult {
   readonly asked: readonly Job[];
   readonly why: readonly string[];
   readonly failures: readonly { readonly log: LogId | undefined; readonly error: LogfoldError }[];
 }
 
-/** Several logs of sheets on the same memory adapters, with a sweep over all of them and one clock. */
+/**
+ * Several logs of sheets on the same memory adapters, with a sweep over all of them and one clock.
+ */
 export class SheetLogs {
-  /** Epoch milliseconds; it stands still but where a test moves it. */
+  /** Epoch milliseconds. Only tests move it. */
   nowMs = NOON * 1000;
   policy: RetentionPolicy = DEFAULT_POLICY;
   readonly own = new Map<LogId, PolicyChanges>();
@@ -67,12 +69,12 @@ export class SheetLogs {
     return (await this.client.addEntry(log, { type: edit.type, version: 1, body: sheetBody(edit) })).position;
   }
 
-  /** Asks for a snapshot; nobody works on it. */
+  /** Appends a Snapshot entry without completing it. */
   async snapshot(log: LogId): Promise<Position> {
     return (await this.client.addSnapshot(log)).position;
   }
 
-  /** Starts a segment; nobody works on its snapshot. */
+  /** Starts a segment without completing its snapshot. */
   async segment(log: LogId): Promise<Position> {
     return (await this.client.startSegment(log)).position;
   }
@@ -81,7 +83,10 @@ export class SheetLogs {
     await completeSnapshot({ ...this.deps, ...deps }, { kind: 'snapshot', log, position });
   }
 
-  /** A new log, whose first snapshot is completed, with some segments more, each covered by the next one. */
+  /**
+   * Creates a log with a complete first snapshot and some more segments. Each segment is covered by
+   * the next one.
+   */
   async atRest(segments = 1): Promise<LogId> {
     const log = await this.client.createLog();
     await this.complete(log, { segment: 0, entry: 0 });
@@ -92,7 +97,7 @@ export class SheetLogs {
     return log;
   }
 
-  /** What a sweep asks for; nobody does it. */
+  /** Sweeps, and returns the requested jobs without running them. */
   async ask(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<SweepFindings> {
     const asked: Job[] = [];
     const why: string[] = [];
@@ -106,12 +111,12 @@ export class SheetLogs {
     return { ...result, asked, why, failures };
   }
 
-  /** Does jobs, each with those that follow from it; how each ended. */
+  /** Runs jobs, each with the jobs that follow from it, and returns their results. */
   async run(...jobs: readonly Job[]): Promise<JobResult[]> {
     return this.runWith(this.deps, jobs);
   }
 
-  /** Does jobs with other adapters. */
+  /** Runs jobs with other adapters. */
   async runWith(deps: Omit<JobDeps, 'queue'>, jobs: readonly Job[]): Promise<JobResult[]> {
     const results: JobResult[] = [];
     const runner = new JobRunner(deps, (_, result) => results.push(result));
@@ -120,7 +125,10 @@ export class SheetLogs {
     return results;
   }
 
-  /** Sweeps and does what it asks for, until that is nothing. How often it had to. */
+  /**
+   * Sweeps and runs the requested jobs until a sweep requests none. Returns the number of sweeps
+   * that requested jobs.
+   */
   async sweepToRest(options: SweepOptions = {}): Promise<number> {
     for (let sweeps = 0; sweeps < 10; sweeps++) {
       const { asked, failures } = await this.ask(options);
@@ -131,7 +139,7 @@ export class SheetLogs {
     throw new Error('sweeps request jobs after 10 rounds');
   }
 
-  /** Everything that the adapters hold, to be compared. */
+  /** Everything that the adapters hold, for comparison. */
   async contents(): Promise<unknown> {
     const segments = await Array.fromAsync(this.tables.allSegments());
     const entries = await Promise.all(

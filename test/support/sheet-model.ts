@@ -3,7 +3,7 @@ import type { Value } from '../../src/codec/value.ts';
 import type { FoldEntry } from '../../src/state/reducer.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 
-/** The plainest sheet there is: an array of rows, edited by splicing. What the reducer folds must equal it. */
+/** A simple sheet: an array of rows, edited by splicing. The reducer's fold must equal it. */
 export class SheetModel {
   readonly rows: string[][] = [];
 
@@ -30,7 +30,9 @@ export class SheetModel {
     cells[column] = text;
   }
 
-  /** Rows of texts, without the empty cells at a row's end and the empty rows at the sheet's end. */
+  /**
+   * Rows of texts, without empty cells at the end of a row and empty rows at the end of the sheet.
+   */
   trimmed(): string[][] {
     return trim(this.rows);
   }
@@ -41,7 +43,7 @@ export function trim(rows: readonly (readonly string[])[]): string[][] {
   return trimmed.slice(0, trimmed.findLastIndex((row) => row.length > 0) + 1);
 }
 
-/** Edits close enough together to meet, over rows and columns of several stripes. */
+/** Edits that are close enough to interact, over rows and columns of several stripes. */
 export function sheetEdits(maxLength: number): fc.Arbitrary<SheetEdit[]> {
   const row = fc.nat({ max: 30 });
   const column = fc.oneof({ weight: 4, arbitrary: fc.nat({ max: 6 }) }, { weight: 1, arbitrary: fc.nat({ max: 300 }) });

@@ -25,22 +25,25 @@ import { STALE_MS } from './recorded-log-store.ts';
 import { FAULTY, NOTE, readRows, versionedSheet } from './versioned-sheet.ts';
 import type { Poison, Ports, View, World } from './world.ts';
 
-/** Whether an error is nothing but a fault that was put in, as it comes out of the code under test. */
+/** Whether the code under test failed with an injected fault, and with no other error. */
 export function isInjected(error: unknown): boolean {
   if (error instanceof StoreUnavailableError || error instanceof AttemptsExhaustedError) return true;
   return error instanceof InjectedFault;
 }
 
-/** What a client is to do, and how far it has come: that outlives its crashes. */
+/** The work of a client, and its progress. The plan survives the client's crashes. */
 export interface ClientPlan {
   readonly log: LogId;
   readonly edits: readonly SheetEdit[];
   next: number;
-  /** Before this edit, poison gets into the log. */
+  /** Index of the edit before which the client poisons the log. */
   readonly poisonAt: number | undefined;
 }
 
-/** One life of a client: it edits, asks for snapshots, starts segments and loads, until its plan is done. */
+/**
+ * One life of a client. It edits, asks for snapshots, starts segments and loads until its plan is
+ * done.
+ */
 export async function liveClient(world: World, ports: Ports, plan: ClientPlan): Promise<void> {
   const client = world.client(ports);
   const { random, scheduler } = world;
@@ -54,7 +57,10 @@ export async function liveClient(world: World, ports: Ports, plan: ClientPlan): 
   }
 }
 
-/** Mostly seconds; now and then a good part of the grace period, so that what waits for it comes in between. */
+/**
+ * Mostly seconds. Some pauses take a large part of the grace period, so that scheduled work happens
+ * in between.
+ */
 function pauseMs(random: Random): number {
   if (random.chance(0.06)) return random.integer(600_000, 5_400_000);
   return random.integer(0, random.chance(0.1) ? 30_000 : 2_000);
@@ -82,7 +88,10 @@ async function act(world: World, ports: Ports, client: LogClient, plan: ClientPl
   }
 }
 
-/** Adds edits. If another client is just adding some to the same log, it may be that both write equal entries. */
+/**
+ * Adds edits. If another client adds to the same log at the same time, both may write equal
+ * entries.
+ */
 async function addEntries(
   world: World,
   { client, name, log }: { readonly client: LogClient; readonly name: string; readonly log: LogId },
@@ -107,7 +116,10 @@ function newEntry(world: World, edit: SheetEdit): NewEntry {
   return { type: edit.type, version: 1, body: sheetBody(edit), created };
 }
 
-/** Makes values of all sizes: some leave the root, some the leaf, and some the entry. */
+/**
+ * Makes values of all sizes: some become chunks outside the root, some outside the leaf, and some
+ * bodies outside the entry.
+ */
 function enlarge(world: World, edit: SheetEdit): SheetEdit {
   if (edit.type !== 'Set' || !world.random.chance(0.25)) return edit;
   const length = world.random.pick([10, 300, 300, 2_000, 5_000, 9_000]);
@@ -115,7 +127,7 @@ function enlarge(world: World, edit: SheetEdit): SheetEdit {
   return { type: 'Set', cells: edit.cells.map((cell, i) => (i < 2 ? longer(cell) : cell)) };
 }
 
-/** Appends something that cannot be folded, as another program with access to the table might. */
+/** Appends an entry that cannot be folded, like another program with access to the table. */
 async function poisonLog(world: World, log: LogId): Promise<void> {
   const { tables: store, random } = world;
   const [newest] = await store.newestSegments(log, 1, { consistent: true });
@@ -129,7 +141,7 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
     await store.putEntries([{ log, position, created, type: 'Set', version: 1, ...changes }]);
   };
   const incurable = (code: string): Poison => ({ code, curedBy: Number.POSITIVE_INFINITY });
-  // The one that a new version cures counts for more, since it needs that version to come at the right time.
+  // Kind 1, which a new version cures, has more weight: the version must come at the right time.
   const kind = random.pick([0, 1, 1, 1, 2, 3, 4, 5, 6]);
   world.trace(`${world.scheduler.now()} poison ${kind} for ${log} after ${end.position.entry}`);
   if (kind === 0) await put(1, incurable('ENTRY_TYPE_UNKNOWN'), { type: 'Pivot' });
@@ -148,7 +160,10 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
   }
 }
 
-/** Appends a Snapshot entry that carries something else than its root, as another program or a restored item may. */
+/**
+ * Appends a Snapshot entry with a value that is not its root, like another program or a restored
+ * item.
+ */
 async function plantForeignRoot(world: World, log: LogId): Promise<void> {
   const { tables: store, random } = world;
   const [newest] = await store.newestSegments(log, 1, { consistent: true });
@@ -177,11 +192,11 @@ async function foreignRoot(
   if (kind === 1) return { body: { format: 'json', text: '{}' } };
   if (kind === 2) return { external: rootKey(log, position, '0'.repeat(64)) };
   if (kind > 2 && isHealthy(world, log)) {
-    // The root of another snapshot; or the right one, whose chunks were collected long ago.
+    // The root of another snapshot, or the right root whose chunks were collected earlier.
     const at = kind === 3 ? { segment: 0, entry: 0 } : position;
     const deps = { ...world.deps(world, versionedSheet(world.version)), chunks: new MemoryChunks() };
     const built = await buildState(deps, log, { at, only: 'beginning' }).catch((error: unknown) => {
-      // Without an archive, what has left the table cannot be folded any more.
+      // Without an archive, expired entries cannot be folded.
       if (!(error instanceof HistoryGoneError)) throw error;
     });
     if (built !== undefined) return bytes(encodeRoot(nativePlatform, built.root).stored);
@@ -189,7 +204,10 @@ async function foreignRoot(
   return bytes(Uint8Array.of(1, 2, 3));
 }
 
-/** Loads as a client does, and compares with the plain fold of as many entries as it says to have taken in. */
+/**
+ * Loads like a client. Compares the rows with the plain fold of as many entries as the load
+ * reports.
+ */
 export async function loadAndCheck(world: World, ports: View, log: LogId): Promise<void> {
   const version = world.random.integer(1, world.version);
   const startedMs = world.scheduler.now();

@@ -13,22 +13,25 @@ import { isInjected } from './sim-client.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import type { Ports, World } from './world.ts';
 
-/** For how long a job stays with a worker that does not answer, in milliseconds: far less than a delay may take. */
+/** Visibility timeout of a job, in milliseconds. It is far shorter than the longest delay. */
 const VISIBILITY_MS = 30_000;
 
-/** What outlives the crashes of router and workers. */
+/** State that survives the crashes of router and workers. */
 export interface Pipeline {
-  /** Records that the router was given and has not answered for yet. */
+  /** Records that the router has received and not answered yet. */
   inHand: StreamRecord[];
-  /** No faults any more, and everything is to be of the newest version. */
+  /** True after faults have ended. From then on all workers run the newest version. */
   draining: boolean;
-  /** Router and workers are to end. */
+  /** Tells router and workers to end. */
   closing: boolean;
-  /** Starts something that the history waits for in the end. */
+  /** Starts a process. The history waits for it at the end. */
   readonly spawn: (name: string, life: (ports: Ports) => Promise<void>) => void;
 }
 
-/** One life of the router: it is given records in batches, in any order but that of one item's. */
+/**
+ * One life of the router. It receives records in batches. Records of one item keep their order; all
+ * others come in any order.
+ */
 export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   world.stream.unshift(...pipeline.inHand);
   pipeline.inHand = [];
@@ -47,7 +50,7 @@ export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline)
   }
 }
 
-/** Who has found nothing for long looks less often, so that hours in which nothing happens pass in few steps. */
+/** Factor by which an idle process polls less often, so that idle hours pass in few steps. */
 function patience(quiet: number): number {
   return Math.min(2 ** Math.max(0, quiet - 3), 60);
 }
@@ -62,7 +65,9 @@ function takeBatch(world: World): StreamRecord[] {
   return batch;
 }
 
-/** One life of a worker: it takes a job at a time, until it is of an old version or everything ends. */
+/**
+ * One life of a worker. It runs one job at a time until its version is old or the pipeline closes.
+ */
 export async function liveWorker(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
   const { version } = world;
@@ -76,7 +81,8 @@ export async function liveWorker(world: World, ports: Ports, pipeline: Pipeline)
         await handle(world, ports, { message, version, pipeline });
       }
     } catch (error) {
-      // Two who change one segment at the same time: the later one comes again.
+      // Two workers changed a segment at the same time. The job of the later one is delivered
+      // again.
       const passes = error instanceof ReceiptExpiredError || error instanceof SegmentStateError;
       if (!isInjected(error) && !passes) throw error;
     }
@@ -105,13 +111,13 @@ async function handle(
 }
 
 async function work(world: World, ports: Ports, { job, version }: { job: Job; version: number }): Promise<void> {
-  // Less time than most builds take, even without faults.
+  // Most builds take longer than this, even without faults.
   const deadline = world.random.chance(0.4) ? world.scheduler.now() + world.random.integer(0, 1_500) : undefined;
   const deps = {
     ...world.deps(ports, versionedSheet(version)),
     queue: ports.queue,
     deadline,
-    // Collections look at some objects in each turn, and archives write some entries, since a history has few.
+    // A history has few objects and entries, so each run collects and archives only a few.
     atLeast: { objects: 5, marks: 10_000 },
     frames: { bytes: 500, atLeast: 64 },
   };
@@ -121,7 +127,7 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
   if (result.outcome === 'built' && world.random.chance(0.3)) await flushByHand(world, ports, job.log, result);
 }
 
-/** Somebody asks for a snapshot to be settled, due or not. */
+/** An operator requests the flush of a snapshot, due or not. */
 async function flushByHand(
   world: World,
   ports: Ports,

@@ -15,13 +15,13 @@ import type { Ports, World } from './world.ts';
 
 const MINUTE = 60_000;
 
-/** Longer than any build or load in a history, in seconds: requests that take minutes are rare. */
+/** Longer than any build or load in a history, in seconds: requests rarely take minutes. */
 const GRACE_SECONDS = 3600;
 
 /** The grace period of every history, in milliseconds. */
 export const GRACE_MS = GRACE_SECONDS * 1000;
 
-/** Some policy, strict enough for a history of some hours to see it carried out. */
+/** A random policy, strict enough that a history of some hours carries it out. */
 export function anyPolicy(random: Random): RetentionPolicy {
   const base = { ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSegments: random.integer(1, 2) };
   const keepSnapshots = random.pick(['all', 'last'] as const);
@@ -30,7 +30,10 @@ export function anyPolicy(random: Random): RetentionPolicy {
   return { ...base, keepSnapshots, archive, expire, keepDays: archive && random.chance(0.8) ? 0 : 0.01 };
 }
 
-/** Sends what a sweep finds, as the deployed one does. Its jobs are never taken for copies of older ones. */
+/**
+ * Sends the jobs of a sweep, like the deployed sweep. The queue never deduplicates them against
+ * older jobs.
+ */
 export async function sweepOnce(world: World, ports: Ports, options: SweepOptions = {}): Promise<number> {
   const { tables, blobs, now, queue } = ports;
   const run = world.nextSerial();
@@ -45,7 +48,7 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
   return jobs;
 }
 
-/** One life of the sweep: it looks at all logs every now and then. */
+/** One life of the sweeper: it sweeps all logs from time to time. */
 export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
   while (!pipeline.draining) {
@@ -57,7 +60,10 @@ export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline
   }
 }
 
-/** DynamoDB's own deletions: right when the time has come, or hours later, of all that is due or of some. */
+/**
+ * DynamoDB's own deletions of expired items: immediately or hours later, of all due items or of
+ * some.
+ */
 export async function liveTtl(world: World, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
   while (!pipeline.draining) {
@@ -71,13 +77,16 @@ interface SegmentPlace {
   readonly segment: number;
 }
 
-/** What a person still has to do: that outlives the crashes of their commands. */
+/** The remaining work of an operator. It survives crashes of their commands. */
 export interface PersonPlan {
-  /** A segment of which a restore died or was refused: whoever is told so does it once more. */
+  /**
+   * A segment whose restore died or was refused. The operator restores it again, as the error
+   * advises.
+   */
   unrestored: SegmentPlace | undefined;
 }
 
-/** Somebody who takes retention back by hand, or asks for more of it than is due. */
+/** An operator who undoes retention by hand, or requests jobs before they are due. */
 export async function livePerson(
   world: World,
   ports: Ports,
@@ -90,7 +99,7 @@ export async function livePerson(
       if (plan.unrestored !== undefined) await restore(world, ports, { plan, place: plan.unrestored });
       else if (!pipeline.draining) await actByHand(world, ports, plan);
     } catch (error) {
-      // What somebody else is doing to the segment at this moment, or has done, is no fault.
+      // Another process is changing the segment or has changed it, which is no fault.
       if (!isInjected(error) && !(error instanceof SegmentStateError)) throw error;
     }
   }
@@ -106,7 +115,7 @@ async function actByHand(world: World, ports: Ports, plan: PersonPlan): Promise<
   else await sendByHand(world, ports, { kind: 'collect', log });
 }
 
-/** Restores a segment, or takes back that it expires: now and then right while its entries are let go. */
+/** Restores a segment or undoes its expiry, sometimes while its entries expire. */
 async function takeBack(
   world: World,
   ports: Ports,

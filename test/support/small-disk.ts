@@ -1,2 +1,5 @@
-/** Loaded into a process before its program: a write past the limit that `ulimit -f` sets fails, and does not kill it. */
+/**
+ * Preloaded before a program. A write past the limit of `ulimit -f` fails instead of killing the
+ * process.
+ */
 process.on('SIGXFSZ', () => {});

@@ -13,7 +13,7 @@ import { parseTemplate } from './cloudformation.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const SAM_CONFIG = join(ROOT, 'samconfig.toml');
-/** What `dev` in samconfig.toml calls the stack. */
+/** The stack's name in the environment `dev` of samconfig.toml. */
 const STACK_NAME = 'logfold-dev';
 
 const run = promisify(execFile);
@@ -54,7 +54,7 @@ export async function deployStack(deployment: StackDeployment): Promise<Readonly
   const options = ['--template-file', file, '--config-file', SAM_CONFIG, '--config-env', 'dev'];
   await run(sam, ['deploy', ...options, '--parameter-overrides', ...overrides], {
     cwd: emulator.directory,
-    // Nothing of whoever runs this: neither an account nor settings.
+    // Pass nothing of the user's environment: neither an account nor settings.
     env: {
       PATH: process.env.PATH,
       HOME: emulator.directory,

@@ -6,10 +6,10 @@ import {
   type ServerResponse,
 } from 'node:http';
 
-/** Hands requests on to a server, up to some number of them, and leaves the next ones without an answer. */
+/** Forwards some number of requests to a server, and leaves later requests without an answer. */
 export class StallingProxy {
   readonly endpoint: string;
-  /** Requests that came. */
+  /** Number of received requests. */
   requests = 0;
   readonly #server: Server;
   readonly #target: string;
@@ -51,7 +51,10 @@ export class StallingProxy {
     incoming.pipe(onward);
   }
 
-  /** Counts from 0 again, and answers so many requests. @returns what resolves when one more has come */
+  /**
+   * Counts from 0 again, and answers so many requests.
+   * @returns a promise that resolves when one more request has come
+   */
   answer(requests: number): Promise<void> {
     for (const outgoing of this.#held.keys()) outgoing.destroy();
     this.#held.clear();
@@ -61,7 +64,7 @@ export class StallingProxy {
     return this.#stalled.promise;
   }
 
-  /** Hands on what was left without an answer, and all that comes from now on. */
+  /** Forwards the requests without an answer and all later ones. */
   release(): void {
     this.#answered = Number.POSITIVE_INFINITY;
     for (const [outgoing, incoming] of this.#held) this.#handOn(incoming, outgoing);

@@ -15,12 +15,13 @@ export const parameterSchema = z.strictObject({
   MaxValue: z.number().optional(),
 });
 
-/** A parameter as the template declares it. */
+/** A parameter declaration of the template. */
 export type Parameter = z.output<typeof parameterSchema>;
 
 /**
- * Holds a value to what the template allows, as CloudFormation does before it makes anything.
- * @param given the default where it is undefined
+ * Checks a value against the template's constraints, like CloudFormation before it creates
+ * resources.
+ * @param given undefined for the default
  * @throws Error naming the parameter
  */
 export function checkParameter(name: string, parameter: Parameter, given: string | undefined): string {

@@ -13,7 +13,7 @@ import {
 import { attributeOf, idOf, type Place } from './cloudformation-ids.ts';
 import { checkParameter, type Parameter, parameterSchema } from './template-parameter.ts';
 
-/** Where resources say their names themselves. */
+/** The name property of each resource type. */
 const NAME_PROPERTIES = new Map([
   ['AWS::Logs::LogGroup', 'LogGroupName'],
   ['AWS::CloudWatch::Dashboard', 'DashboardName'],
@@ -22,15 +22,24 @@ const FILE = join(import.meta.dirname, '../../template.yaml');
 const nestedSchema = z.object({ TemplateURL: z.string(), Parameters: z.record(z.string(), z.string()) });
 
 export interface ExpandOptions {
-  /** Values of parameters; those that are left out have their defaults. */
+  /** Values of parameters. Missing ones have their defaults. */
   readonly parameters?: Readonly<Record<string, string>>;
-  /** What `Ref` gives for a resource or a pseudo parameter, where the usual one does not do: a local queue's URL. */
+  /**
+   * Values of `Ref` for resources or pseudo parameters that differ from AWS's, such as a local
+   * queue's URL.
+   */
   readonly refs?: Readonly<Record<string, string>>;
-  /** What `GetAtt` gives, by `<resource>.<attribute>`, where the usual does not do: the stream of a table that there is. */
+  /**
+   * Values of `GetAtt`, by `<resource>.<attribute>`, that differ from AWS's, such as the stream of
+   * a local table.
+   */
   readonly attributes?: Readonly<Record<string, string>>;
 }
 
-/** A resource of a stack, its functions resolved and what its conditions exclude left out. */
+/**
+ * A resource of a stack. Its functions are resolved, and values that its conditions exclude are
+ * left out.
+ */
 export interface Resource {
   readonly id: string;
   readonly type: string;
@@ -39,18 +48,20 @@ export interface Resource {
   readonly updateReplacePolicy: string | undefined;
 }
 
-/** The template as it would be deployed with certain values of its parameters. */
+/** The template as deployed with certain values of its parameters. */
 export interface Stack {
-  /** Of every parameter. */
+  /** The value of every parameter. */
   readonly parameters: Readonly<Record<string, string>>;
   readonly conditions: Readonly<Record<string, boolean>>;
   readonly resources: ReadonlyMap<string, Resource>;
   readonly outputs: Readonly<Record<string, Json>>;
-  /** Of one type, such as `AWS::SQS::Queue`. */
+  /** The resources of one type, such as `AWS::SQS::Queue`. */
   readonly ofType: (type: string) => Resource[];
-  /** What `Ref` gives for a resource: a queue's URL, a table's, bucket's or function's name. */
+  /**
+   * The value of `Ref` for a resource: a queue's URL, or the name of a table, bucket or function.
+   */
   readonly ref: (resource: string) => string;
-  /** What `GetAtt` gives for a resource. */
+  /** The value of `GetAtt` for a resource. */
   readonly attribute: (resource: string, attribute: string) => string;
   /**
    * Expands the template of a nested stack with the parameters that this stack passes.
@@ -59,13 +70,14 @@ export interface Stack {
   readonly nested: (resource: string) => Stack;
 }
 
-/** template.yaml as it is written. */
+/** template.yaml as written. */
 export interface Template {
   readonly document: JsonObject;
   readonly parameters: ReadonlyMap<string, Parameter>;
   /**
-   * Does what CloudFormation and SAM do before they make anything.
-   * @throws Error naming the parameter that is out of range or the rule that is broken, so that nothing is deployed
+   * Does the work of CloudFormation and SAM before they create resources.
+   * @throws Error naming the parameter that is out of range or the broken rule; then nothing is
+   * deployed
    */
   readonly expand: (options?: ExpandOptions) => Stack;
 }
@@ -109,7 +121,7 @@ function expand({ file, document, parameters }: TemplateFile, options: ExpandOpt
   const typeOf = (id: string): string => {
     const resource = raw.get(id);
     if (resource !== undefined && exists(resource)) return String(resource.Type);
-    // SAM makes an event source mapping, or a schedule, of every event of a function.
+    // SAM creates an event source mapping or a schedule for every event of a function.
     const events = [...raw].flatMap(([owner, each]) =>
       each.Type === 'AWS::Serverless::Function'
         ? section(asObject(each.Properties, owner), 'Events').map(([name]) => owner + name)
@@ -172,7 +184,7 @@ function checkRules(document: JsonObject, scope: Scope): void {
   }
 }
 
-/** What `Globals` say of every function, under what the function says itself. */
+/** Merges the defaults of `Globals` into a function. The function's own properties win. */
 function withGlobals(document: JsonObject, resource: JsonObject): JsonObject {
   if (resource.Type !== 'AWS::Serverless::Function') return resource;
   const globals = Object.fromEntries(section(asObject(document.Globals, 'Globals'), 'Function'));

@@ -30,36 +30,40 @@ import type { LocalAws } from './fauxqs.ts';
 import { NOON, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 
-/** As often as in production, with short waits. */
+/** As many attempts as in production, with short waits. */
 export const QUICK: RetryLimits = { attempts: SDK_RETRIES.attempts, baseMs: 0.5, capMs: 4 };
 
 const CONSISTENT = { consistent: true };
 const START: Position = { segment: 0, entry: 0 };
 const VISIBILITY_MS = 1_000;
-/** How often something is tried that nobody gives up. */
+/** Attempts at an operation that must succeed in the end. */
 const TRIES = 50;
 
 export interface LifeOptions {
   readonly engine: TestEngine;
   readonly aws: LocalAws;
   readonly http: FaultyHttp;
-  /** The first one's entries are deleted in time, those of the other get a time to live. */
+  /** The entries of the first log expire by deletion, those of the second by TTL. */
   readonly logs: readonly [LogId, LogId];
   /** {@link QUICK} by default. */
   readonly retries?: RetryLimits;
-  /** After how many deliveries a job is given up; 5 by default, as in production. */
+  /**
+   * Number of deliveries after which a job is moved to the dead-letter queue. The default is 5, as
+   * in production.
+   */
   readonly maxReceives?: number;
 }
 
-/** Something that failed and was done again. */
+/** An operation that failed and was repeated. */
 export interface Failure {
   readonly what: string;
   readonly error: unknown;
 }
 
 /**
- * A deployment on a real engine and real servers, with faults between them and its clients, and the life of two logs
- * in it. One thing is done after the other, each as often as it takes.
+ * A deployment on a real engine and real servers, and the life of two logs in it. Faults are
+ * injected between clients and servers. Operations run one after the other, and each is repeated
+ * until it succeeds.
  */
 export class ThrottledLife {
   readonly client: LogClient;
@@ -67,14 +71,14 @@ export class ThrottledLife {
   readonly blobs: S3BlobStore;
   readonly queue: SqsJobQueue;
   readonly failures: Failure[] = [];
-  /** Calls of the SDK's clients in all that failed. */
+  /** Number of SDK client calls in operations that failed. */
   wasted = 0;
   readonly results: JobResult[] = [];
-  /** What sweeps could not look at. */
+  /** Errors of logs that sweeps could not process. */
   readonly unswept: unknown[] = [];
   readonly #options: LifeOptions;
   readonly #names: { readonly entryTable: string; readonly segmentTable: string };
-  /** Without faults. */
+  /** Clients without faults. */
   readonly #plain: { readonly tables: DynamoDbLogStore; readonly blobs: S3BlobStore };
   readonly #queueName = `jobs-${randomUUID()}`;
   readonly #created = new Set<LogId>();
@@ -128,14 +132,17 @@ export class ThrottledLife {
       tables,
       blobs: this.blobs,
       now,
-      // External bodies then have the same names in every life.
+      // External bodies have the same names in every life.
       random: () => 0.5,
       sleep: (ms) => sleep(Math.min(ms, 1)),
       newLogId: () => logs.find((log) => !this.#created.has(log)) ?? logs[0],
     });
   }
 
-  /** From the first entry to the last collection: segments are snapshotted, archived, expired, and one is restored. */
+  /**
+   * Lives from the first entry to the last collection. Segments are snapshotted, archived and
+   * expired, and one is restored.
+   */
   async live(): Promise<void> {
     for (const log of this.#options.logs) await this.create(log);
     await this.#drain();
@@ -146,7 +153,7 @@ export class ThrottledLife {
       ends = await this.#inEach((log, i) => this.#startSegment(log, ends[i]));
       await this.#drain();
     }
-    // What is archived in the first is let go in the second.
+    // The second sweep expires what the first one archives.
     await this.#sweep();
     await this.#sweep();
     await this.#inEach((log) => this.#restore(log, 1));
@@ -161,7 +168,7 @@ export class ThrottledLife {
     await this.#route(log, START);
   }
 
-  /** Read without faults. */
+  /** Reads the end state without faults. */
   endState(): Promise<EndState> {
     const { tables, blobs } = this.#plain;
     const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
@@ -169,12 +176,15 @@ export class ThrottledLife {
     return endState({ client: engine.client, ...this.#names, blobs, logs, deps: { ...this.deps, store, blobs } });
   }
 
-  /** How many messages were given up. */
+  /** Number of messages in the dead-letter queues. */
   deadLetters(): number {
     return this.#messages(`${this.#queueName}-dead.fifo`);
   }
 
-  /** Edits of all kinds, one by one and in a batch, one of them too large for the table; then asks for a snapshot. */
+  /**
+   * Appends edits of all kinds, one by one and in a batch. One of them is too large for the table.
+   * Then asks for a snapshot.
+   */
   async #edit(log: LogId, end: Position = START): Promise<Position> {
     const cell = (length: number) => {
       return [this.#random.integer(0, 30), this.#random.integer(0, 8), this.#random.text(length)];
@@ -203,7 +213,7 @@ export class ThrottledLife {
     return position;
   }
 
-  /** As the stream does with the insertion of a Snapshot entry. */
+  /** Routes the insertion of a Snapshot entry like the stream. */
   async #route(log: LogId, position: Position): Promise<void> {
     const entry = await this.#plain.tables.getEntry(log, position, CONSISTENT);
     if (entry === undefined) throw new Error(`no entry at ${formatPosition(position)}`);
@@ -241,7 +251,7 @@ export class ThrottledLife {
     await this.#again('restore', () => restoreSegment(this.deps, { log, segment }, { holdSeconds: 3600 }));
   }
 
-  /** Does jobs until none is left. */
+  /** Runs jobs until none is left. */
   async #drain(): Promise<void> {
     while (this.#messages(`${this.#queueName}.fifo`) > 0) await this.#again('consume', () => this.#consume());
   }
@@ -260,7 +270,10 @@ export class ThrottledLife {
     await this.queue.delete(message.receipt);
   }
 
-  /** Writes to a log what no other writer does: after a failure it looks first whether that was written all the same. */
+  /**
+   * Appends to a log that has no other writer. After a failure it first checks whether the entries
+   * were written anyway.
+   */
   #write(
     what: string,
     { log, position }: { readonly log: LogId; readonly position: Position },

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import type { Value } from '../../src/codec/value.ts';
 
-/** Texts that UTF-8 can carry, among them such as start with a byte order mark or are names that JavaScript uses. */
+/**
+ * Texts that UTF-8 can encode. Some start with a byte order mark or are names that JavaScript uses.
+ */
 export const texts: fc.Arbitrary<string> = fc.oneof(
   { weight: 20, arbitrary: fc.string({ maxLength: 40 }) },
   { weight: 20, arbitrary: fc.string({ unit: 'binary', maxLength: 40 }) },
@@ -45,7 +47,7 @@ const scalars: fc.Arbitrary<Value> = fc.oneof(
   dates,
 );
 
-/** Anything that can be stored, of every type. */
+/** Storable values of every type. */
 export const values: fc.Arbitrary<Value> = fc.letrec<{ value: Value }>((tie) => ({
   value: fc.oneof(
     { depthSize: 'small' },
@@ -55,19 +57,22 @@ export const values: fc.Arbitrary<Value> = fc.letrec<{ value: Value }>((tie) => 
   ),
 })).value;
 
-/** What a stored value is when read: integers that a number holds exactly come back as numbers. */
+/**
+ * The value that a stored value reads as. Integers that a number holds exactly come back as
+ * numbers.
+ */
 export function asRead(value: Value): Value {
   if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   return mapChildren(value, asRead);
 }
 
-/** The same value, its objects' keys put in in reverse order. */
+/** The same value with the keys of its objects in reverse order. */
 export function keysReversed(value: Value): Value {
   const inner = mapChildren(value, keysReversed);
   return isPlain(inner) ? Object.fromEntries(Object.entries(inner).reverse()) : inner;
 }
 
-/** An array in an array, and so on. */
+/** Nested arrays with this many levels. */
 export function nested(levels: number): Value {
   let value: Value = null;
   for (let level = 0; level < levels; level++) value = [value];

@@ -5,12 +5,18 @@ import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { SheetModel, trim } from './sheet-model.ts';
 
-/** A type of entry that version 1 of the reducer does not know, and version 2 takes for a remark that changes nothing. */
+/**
+ * An entry type that version 1 of the reducer does not know. Version 2 treats it as a remark
+ * without effect.
+ */
 export const NOTE = 'Note';
-/** A type of entry on which the reducer fails with an error that is none of logfold's. */
+/** An entry type on which the reducer fails with an error that is not a LogfoldError. */
 export const FAULTY = 'Faulty';
 
-/** The spreadsheet in two versions that fold the same entries to different states: the second writes in capitals. */
+/**
+ * The spreadsheet reducer in two versions, which fold the same entries to different states: version
+ * 2 writes in capitals.
+ */
 export function versionedSheet(version: number): Reducer {
   return {
     name: spreadsheet.name,
@@ -23,7 +29,7 @@ export function versionedSheet(version: number): Reducer {
   };
 }
 
-/** What that reducer must make of edits, by the plain model. */
+/** The rows that this reducer must produce from edits, computed with the plain model. */
 export function foldPlainly(edits: Iterable<SheetEdit>, version: number): string[][] {
   const model = new SheetModel();
   for (const edit of edits) {

@@ -1,9 +1,12 @@
 import { equalBytes } from '../../src/codec/bytes.ts';
 import type { BlobInfo, BlobPart, BlobRange, BlobStore, ListOptions, UploadInfo } from '../../src/store/blob-store.ts';
 
-/** A blob store that tells when something that was there is gone or has changed. */
+/** A blob store that counts losses of objects. */
 export class WatchedBlobStore implements BlobStore {
-  /** Goes up when an object is deleted or gets other bytes: what could be read before may be unreadable since. */
+  /**
+   * Incremented when an object is deleted or gets other bytes. Objects that were readable before
+   * may be unreadable since.
+   */
   losses = 0;
   readonly #inner: BlobStore;
 

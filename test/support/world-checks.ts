@@ -29,11 +29,11 @@ import { entriesBefore, firstPoison, isHealthy, rowsAfter, snapshotEntries } fro
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 import type { World } from './world.ts';
 
-/** What must hold after every single step. */
+/** Checks that must hold after every step. */
 export class StepChecks {
   readonly #world: World;
   readonly #last = new Map<string, number>();
-  /** Snapshots, and chunks below them, that were read whole since the last loss. */
+  /** Snapshots, and chunks below them, that were read completely since the last loss. */
   readonly #readable = new Set<string>();
   #writes = 0;
   #stamps = 0;
@@ -46,9 +46,9 @@ export class StepChecks {
   async afterStep(): Promise<void> {
     const { tables: store, blobs, logs } = this.#world;
     for (const log of logs) await this.#noStopWithoutReason(log);
-    for (const place of this.#world.removed.splice(0)) await this.#mayBeGone(place);
+    for (const place of this.#world.removed.splice(0)) await this.#checkGone(place);
     if (store.writes === this.#writes && blobs.losses === this.#losses) return;
-    if (store.stamps !== this.#stamps) for (const log of logs) await this.#noneLeaves(log);
+    if (store.stamps !== this.#stamps) for (const log of logs) await this.#noneExpires(log);
     this.#stamps = store.stamps;
     const lost = blobs.losses !== this.#losses;
     if (lost) this.#readable.clear();
@@ -61,15 +61,18 @@ export class StepChecks {
         if ((lastSnapshot ?? -1) < before) throw new Error(`Last Snapshot of ${log}/${segment} moved back`);
         if (lastSnapshot === undefined) continue;
         this.#last.set(`${log}/${segment}`, lastSnapshot);
-        // Without an archive, a snapshot leaves together with its segment.
+        // Without an archive, a snapshot is removed together with its segment.
         if (!mayLackEntries(item)) await this.#isReadable(log, { segment, entry: lastSnapshot });
       }
-      if (lost) await this.#nothingIsMissing(log);
+      if (lost) await this.#nothingIsLost(log);
     }
   }
 
-  /** An entry that left the table was covered and, where the policy archives, is in the archive as it was. */
-  async #mayBeGone({ log, position }: EntryPlace): Promise<void> {
+  /**
+   * Checks an entry that is gone from the table. It was covered, and if the policy archives, the
+   * archive has it unchanged.
+   */
+  async #checkGone({ log, position }: EntryPlace): Promise<void> {
     const { store, tables, policy } = this.#world;
     const name = `${log}/${formatPosition(position)}`;
     const segment = await tables.getSegment(log, position.segment, { consistent: true });
@@ -85,8 +88,8 @@ export class StepChecks {
       throw new Error(`${name} is gone and its archived copy differs`);
   }
 
-  /** No entry is about to leave a segment that stays and that no archive has. */
-  async #noneLeaves(log: LogId): Promise<void> {
+  /** Checks that no entry expires in a segment that stays and has no archive. */
+  async #noneExpires(log: LogId): Promise<void> {
     const { tables } = this.#world;
     for await (const item of tables.segments(log)) {
       if (isFrozen(item)) continue;
@@ -100,8 +103,11 @@ export class StepChecks {
     }
   }
 
-  /** After something was deleted: every kept snapshot is whole, every archive there, every body of an entry too. */
-  async #nothingIsMissing(log: LogId): Promise<void> {
+  /**
+   * After a deletion: every kept snapshot is whole, and every archive and every external body
+   * exists.
+   */
+  async #nothingIsLost(log: LogId): Promise<void> {
     const { tables, blobs, policy } = this.#world;
     for await (const segment of tables.segments(log)) {
       const { archive } = segment;
@@ -144,7 +150,7 @@ export class StepChecks {
     const entry = await this.#world.store.getEntry(log, position, { consistent: true });
     const ref = entry && rootOf(entry);
     if (ref === undefined) throw new Error(`Last Snapshot names ${log}/${formatPosition(position)}, which has no root`);
-    // A settled root takes the place of one with waiting edits, and has chunks of its own.
+    // A flushed root replaces one with buffered edits, and has its own chunks.
     const name = `${log}/${formatPosition(position)} ${'key' in ref ? ref.key : toHex(ref.inline)}`;
     if (this.#readable.has(name)) return;
     const root = await loadRoot(this.#world.deps(), { log, position }, ref);
@@ -159,7 +165,7 @@ export class StepChecks {
   }
 }
 
-/** What clients wrote of an entry: roots are added by builds, of which some come late. */
+/** The entry as clients wrote it. Builds add roots, some of them late. */
 function withoutRoot(entry: Entry | undefined): object | undefined {
   if (entry === undefined) return undefined;
   const { expires: _, ...rest } = entry;
@@ -168,7 +174,7 @@ function withoutRoot(entry: Entry | undefined): object | undefined {
   return bare;
 }
 
-/** A reference of which only the id is looked at. */
+/** Fields of a reference that the check does not read. */
 const UNCOUNTED = { count: 0, weight: 0 };
 
 async function storedRoot(world: World, log: LogId, position: Position): Promise<Root | undefined> {
@@ -177,25 +183,26 @@ async function storedRoot(world: World, log: LogId, position: Position): Promise
   return ref && loadRoot(world.deps(), { log, position }, ref);
 }
 
-/** What made up for lost records in the end. */
+/** The way in which lost records were made up for. */
 export type Repair = 'late snapshot' | 'redelivery' | 'sweep';
 
-/** What must hold of a log once nothing is left to do. */
+/** Checks that must hold for a log when no work is left. */
 export async function checkLogAtRest(world: World, log: LogId, repair: Repair): Promise<void> {
   const ids = world.tables.history(log).flatMap(({ entry }) => (entry.id === undefined ? [] : [toHex(entry.id)]));
   assert.equal(new Set(ids).size, ids.length, `an entry of ${log} was appended twice`);
   const poison = firstPoison(world, log);
-  const asked = snapshotEntries(world, log);
+  const requested = snapshotEntries(world, log);
   const isBuildable = (position: Position): boolean =>
     poison === undefined || comparePositions(position, poison.position) <= 0;
   const segments = await Array.fromAsync(world.tables.segments(log));
-  // Of segments that are archived, or whose entries may be gone, nobody completes a snapshot any more.
+  // Snapshots of archived segments, and of segments whose entries may be gone, are no longer
+  // completed.
   const stays = ({ segment }: Position): boolean => {
     const found = segments[segment];
     return found === undefined || !isFrozen(found);
   };
-  const wanted = asked.filter(isBuildable);
-  const completed: Position[] = [];
+  const wanted = requested.filter(isBuildable);
+  const complete: Position[] = [];
   let maker = versionedSheet(world.version);
   let newest: Root | undefined;
   for (const position of wanted) {
@@ -203,7 +210,7 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
     if (segment === undefined || !keepsSnapshot(segment, position.entry, world.policy.keepSnapshots)) continue;
     const root = await storedRoot(world, log, position);
     if (root === undefined) continue;
-    if (stays(position)) completed.push(position);
+    if (stays(position)) complete.push(position);
     maker = versionedSheet(root.reducer.version);
     await checkSnapshot(world, root);
     newest = root;
@@ -213,38 +220,40 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
     const segment = segments[position.segment];
     return segment !== undefined && keepsSnapshot(segment, position.entry, world.policy.keepSnapshots);
   });
-  // What makes up for a job that was given up is the next snapshot, and where that is stopped, nothing does.
+  // The next snapshot makes up for a job in the dead-letter queue. If that snapshot is stopped,
+  // nothing does.
   const isMadeUpFor = repair !== 'late snapshot' || poison === undefined;
   if (isMadeUpFor) assert.deepEqual(last, newest?.position, `Last Snapshot of ${log}`);
-  // After a late snapshot only the newest one is promised, and so it is where what an older one needs was thrown away.
+  // After a late snapshot only the newest one is promised. The same holds if the history of an
+  // older one is gone.
   if (repair !== 'late snapshot' && isWholeHistory(world, segments))
-    assert.deepEqual(completed, kept.filter(stays), `complete snapshots of ${log}`);
+    assert.deepEqual(complete, kept.filter(stays), `complete snapshots of ${log}`);
   else if (poison === undefined) assert.deepEqual(last, wanted.at(-1), `Last Snapshot of ${log}`);
 
-  // A sweep does not look for settling that is due: the next snapshot will.
+  // A sweep does not search for due flushes: the next snapshot flushes.
   if (newest?.reducer.version === world.version && repair !== 'sweep' && isMadeUpFor) {
     assert.equal(flushDue(newest.state), undefined, `due flush of ${log}`);
   }
 
   const stop = await readStop(world.blobs, log);
-  if (poison !== undefined && !asked.every(isBuildable)) {
+  if (poison !== undefined && !requested.every(isBuildable)) {
     assert.deepEqual(stop && { code: stop.code, segment: stop.segment, entry: stop.entry }, {
       code: poison.code,
       ...poison.position,
     });
     assert.ok(stop?.message.includes(log));
   } else {
-    // A worker of an old version that was slow may have left a stop that holds for nobody any more.
+    // A slow worker of an old version may have left a stop that no longer holds.
     const end = { segment: Number.MAX_SAFE_INTEGER, entry: 0 };
     assert.notEqual(stop && stopHolds(stop, versionedSheet(world.version), end), true, `stop of ${log}`);
   }
 
-  // What unfinished builds left behind is right as well, for the next one to go on from.
+  // Progress objects of unfinished builds must be right too: the next build continues from them.
   for (const progress of await listProgress(world.blobs, log)) {
     await checkSnapshot(world, await loadProgress(world.deps(), progress));
   }
 
-  // A verification reads every entry, and so ends at a gap.
+  // A verification reads every entry, so it stops at a gap.
   if (poison?.code !== 'ENTRY_GAP') {
     const { keepSnapshots } = world.policy;
     assert.deepEqual((await verify({ ...world.deps(), keepSnapshots }, log)).problems, []);
@@ -256,12 +265,15 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
   }
 }
 
-/** Whether nothing has left the tables that is not in an archive. */
+/** Whether every entry that is gone from the table is in an archive. */
 function isWholeHistory({ policy }: World, segments: readonly Segment[]): boolean {
   return policy.archive || segments.every(({ expiry }) => expiry === undefined);
 }
 
-/** A snapshot is the fold of the entries before it: by the plain model, and by a build that knows no other snapshot. */
+/**
+ * Checks that a snapshot is the fold of the entries before it, both by the plain model and by a
+ * build without other snapshots.
+ */
 async function checkSnapshot(world: World, { log, position, reducer, state }: Root): Promise<void> {
   const at = `${log}/${formatPosition(position)}`;
   const deps = world.deps(world, versionedSheet(reducer.version));
@@ -284,7 +296,7 @@ async function newestLastSnapshot(world: World, log: LogId): Promise<Position | 
   return positions.at(-1);
 }
 
-/** Whatever lies in the bucket, reachable or left over, is whole and under a name that says what it is. */
+/** Checks every object in the bucket, reachable or not: its bytes are valid and match its name. */
 export async function checkObjects(world: World): Promise<void> {
   const { platform } = world.deps();
   for await (const { key } of world.blobs.list('')) {
@@ -296,7 +308,7 @@ export async function checkObjects(world: World): Promise<void> {
   }
 }
 
-/** What retention promises once it has come to rest. */
+/** Checks the promises of retention when no work is left. */
 export async function checkRetention(world: World): Promise<void> {
   const { policy } = world;
   for (const log of world.logs) {
@@ -317,7 +329,7 @@ export async function checkRetention(world: World): Promise<void> {
     assert.equal(debris.outcome, 'collected');
     assert.deepEqual('keys' in debris && debris.keys?.removed, [], `unreachable objects of ${log}`);
     assert.deepEqual(await Array.fromAsync(world.blobs.uploads('')), [], 'unfinished uploads');
-    // By the bucket and the table themselves, whatever the collector takes for needed.
+    // Compare bucket and table directly, without the collector's view of needed objects.
     const named = new Set(segments.map(({ archive }) => archive?.key));
     for await (const { key } of world.blobs.list(archivePrefix(log)))
       assert.ok(named.has(key), `no segment names ${key}`);

@@ -27,12 +27,12 @@ import { Scheduler } from './scheduler.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import { WatchedBlobStore } from './watched-blob-store.ts';
 
-/** The ports as one process sees them, with its faults. */
+/** The ports of one process, with its faults. */
 export interface Ports {
   readonly process: Process;
-  /** The tables themselves. */
+  /** The tables, without archives. */
   readonly tables: LogStore;
-  /** The tables, and the archives behind them. */
+  /** The tables with the archives behind them. */
   readonly store: LogReader;
   readonly blobs: BlobStore;
   readonly queue: JobQueue;
@@ -40,17 +40,17 @@ export interface Ports {
   readonly now: () => number;
 }
 
-/** What reading and building takes of the ports. */
+/** The ports that reading and building need. */
 export type View = Pick<Ports, 'tables' | 'store' | 'blobs' | 'now'>;
 
 /** An entry that no snapshot can be built across. */
 export interface Poison {
   readonly code: string;
-  /** The first version of the reducer that can fold it after all. */
+  /** The first version of the reducer that can fold it. */
   readonly curedBy: number;
 }
 
-/** A small cloud: tables, bucket and queue in memory, one clock, and whatever goes wrong in them. */
+/** A small cloud: tables, bucket and queue in memory, one clock, and their faults. */
 export class World {
   readonly random: Random;
   readonly scheduler = new Scheduler(NOON * 1000);
@@ -61,36 +61,36 @@ export class World {
   readonly queue: MemoryJobQueue;
   /** Every insertion, in order. */
   readonly records: StreamRecord[] = [];
-  /** Records that the router has yet to be given. */
+  /** Records that the router has not received yet. */
   stream: StreamRecord[] = [];
   readonly logs: LogId[] = [];
-  /** By the number that an entry carries as its time of creation: what it says, known from nowhere but here. */
+  /** The edit of each entry, by the unique number that the entry carries as its creation time. */
   readonly edits = new Map<number, SheetEdit>();
   readonly poisons = new Map<number, Poison>();
-  /** Which client was told that the entry at a place is its own, by the place. */
+  /** The client that was told it wrote the entry, by position. */
   readonly #told = new Map<string, string>();
-  /** Entries that a client is just adding to a log: another one may add equal ones. */
+  /** Entries that a client is adding to a log. Another client may add equal ones. */
   readonly adding = new Map<LogId, readonly NewEntry[]>();
-  /** Snapshot entries that got what is no root of theirs, until somebody mends them. */
+  /** Snapshot entries with a foreign root, until an operator deletes them. */
   foreignRoots: EntryPlace[] = [];
-  /** One line for each thing that happened. */
+  /** The trace: one line for each event. */
   readonly lines: string[] = [];
-  /** The reducer's version that is deployed at this moment. */
+  /** The deployed version of the reducer. */
   version = 1;
   faults: FaultRates = NO_FAULTS;
   policy: RetentionPolicy = { ...DEFAULT_POLICY, graceSeconds: 3600 };
-  /** How far clocks may be off either way, in milliseconds. */
+  /** Largest error of clocks in either direction, in milliseconds. */
   clockErrorMs = 0;
-  /** Entries that left the table, until somebody has looked at them. */
+  /** Entries that are gone from the table and not yet checked. */
   removed: EntryPlace[] = [];
-  /** How often a stream record is lost, and how often it comes twice. */
+  /** Probability that a stream record is lost, and that it comes twice. */
   streamFaults = { lost: 0, twice: 0 };
-  /** How trees are cut here. */
+  /** The shape of trees. */
   readonly nodes: SnapshotDeps['nodes'];
-  /** How many entries a page has, after each of which a build may stop. */
+  /** Entries per page. A build may stop after each page. */
   readonly rangeEntries: number | undefined;
   readonly #processes = new Map<string, number>();
-  // Far from what the clock says, so that no other entry's time of creation is taken for it.
+  // Far from clock times, so that no other entry has the same creation time.
   #serial = 1_000_000;
 
   constructor(random: Random) {
@@ -114,7 +114,10 @@ export class World {
     return this.scheduler.now;
   }
 
-  /** Lets entries go whose time is over, as DynamoDB does some day. @param share how many of them */
+  /**
+   * Deletes expired items, as DynamoDB eventually does.
+   * @param share share of the expired items to delete
+   */
   fireTtl(share: number): void {
     const gone = this.#memory.expireNow(Math.floor(this.scheduler.now() / 1000), () => this.random.chance(share));
     if (gone.length === 0) return;
@@ -123,8 +126,8 @@ export class World {
   }
 
   /**
-   * Notes that a client was told of entries which it appended, from one place on.
-   * @throws Error if one of them does not exist, is not as the client wrote it, or was another client's
+   * Records that a client was told it wrote some entries, starting at a position.
+   * @throws Error if one of them does not exist, differs, or belongs to another client
    */
   tell(name: string, log: LogId, first: Position, entries: readonly Pick<NewEntry, 'type' | 'created'>[]): void {
     for (const [i, { type, created }] of entries.entries()) {
@@ -140,7 +143,7 @@ export class World {
     }
   }
 
-  /** A number that stands for one entry. */
+  /** A number that identifies one entry. */
   nextSerial(): number {
     return ++this.#serial;
   }
@@ -186,7 +189,7 @@ export class World {
     });
   }
 
-  /** What a snapshot worker, a loading client or a check is made of. */
+  /** The dependencies of a snapshot worker, a loading client or a check. */
   deps(ports: View = this, reducer: Reducer = versionedSheet(this.version)): Omit<JobDeps, 'queue'> {
     const { tables, store, blobs, now } = ports;
     const { nodes, rangeEntries, policy } = this;
