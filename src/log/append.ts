@@ -23,32 +23,35 @@ export interface NewEntry {
 }
 
 export interface AppendOptions {
-  /** Only succeed where the first new entry directly follows this one. */
+  /** The append succeeds only if the first new entry directly follows this one. */
   readonly after?: Position | undefined;
-  /** The snapshot that the client stands on: it wants to know of a newer one. */
+  /** The snapshot that the client uses; the answer names a newer one. */
   readonly snapshot?: Position;
 }
 
 export interface Appended {
-  /** Positions of the first and the last new entry; all of them are in one segment, without gap. */
+  /**
+   * Positions of the first and the last new entry. All new entries are in one segment, without a
+   * gap.
+   */
   readonly first: Position;
   readonly last: Position;
-  /** The newest completed snapshot, where `snapshot` was given and there is a newer one. */
+  /** The newest complete snapshot, if it is newer than the given `snapshot`. */
   readonly lastSnapshot?: Position;
 }
 
 /**
- * Appends entries in one request, all or nothing, after the newest entry of the log. Bodies that are too large for
- * the table are written to the blob store first.
+ * Appends entries in one request, all or nothing, after the newest entry of the log. Bodies that
+ * are too large for the table go to the blob store first.
  *
- * After any other error than these (a lost connection, say) the entries may have been appended all the same.
- * @throws UsageError where an entry is malformed
- * @throws ValueUnsupportedError where a body cannot be stored
- * @throws TooLargeError where the entries are more or larger than one request may carry, or the segment is full
- * @throws LogNotFoundError where the log does not exist
- * @throws EntryExistsError where `after` is not the newest entry any more
- * @throws EntryNotFoundError where `after` does not exist
- * @throws AttemptsExhaustedError where others were faster every time
+ * After any other error, such as a lost connection, the entries may have been appended.
+ * @throws UsageError if an entry is malformed
+ * @throws ValueUnsupportedError if a body cannot be stored
+ * @throws TooLargeError if one request cannot carry the entries, or the segment is full
+ * @throws LogNotFoundError if the log does not exist
+ * @throws EntryExistsError if `after` is no longer the newest entry
+ * @throws EntryNotFoundError if `after` does not exist
+ * @throws AttemptsExhaustedError if other clients were faster in every attempt
  * @throws ClockInvalidError if the clock shows a time before 1970
  */
 export async function append(
@@ -62,7 +65,7 @@ export async function append(
   const now = nowSeconds(context);
   const drafts = await Promise.all(entries.map((entry) => draftEntry(context, log, entry, now)));
   let segments: readonly Segment[] | undefined;
-  // Only a warm cache makes this a request of its own: otherwise the append asks for the segments anyway.
+  // With a cold cache the append itself reads the segments.
   const asked = snapshot !== undefined && context.newest.get(log) !== undefined ? ask(context, log) : undefined;
 
   const write = async (consistency: Consistency) => {
@@ -89,17 +92,17 @@ export async function append(
 }
 
 /**
- * The next place in a segment, for those who write there.
- * @throws TooLargeError where the segment has no numbers left
+ * Checks that a position can exist.
+ * @throws TooLargeError if its segment or entry number is too high
  */
 export function checkRoom(log: LogId, position: Position): void {
   if (position.segment > MAX_NUMBER || position.entry > MAX_NUMBER) {
-    throw new TooLargeError('there are no numbers left', { log, ...position, advice: 'Start a new segment' });
+    throw new TooLargeError('the segment has no numbers left', { log, ...position, advice: 'Start a new segment' });
   }
 }
 
 function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
-  if (entries.length === 0) throw new UsageError('there is nothing to add', { log });
+  if (entries.length === 0) throw new UsageError('the list of entries is empty', { log });
   if (entries.length > MAX_TRANSACTION_ITEMS) {
     throw new TooLargeError(`${entries.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
       log,
@@ -109,15 +112,15 @@ function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
   for (const { type, version, created = 0 } of entries) {
     if (type === '') throw new UsageError('an entry needs a type', { log });
     if (!Number.isSafeInteger(version) || version < 0)
-      throw new UsageError(`version ${version} is no integer`, { log });
+      throw new UsageError(`version ${version} is not a non-negative integer`, { log });
     checkTime(log, created);
   }
 }
 
-/** @throws UsageError if it is no time in epoch seconds */
+/** @throws UsageError if a creation time is not in epoch seconds */
 export function checkTime(log: LogId, created: number): void {
   if (Number.isSafeInteger(created) && created >= 0) return;
-  throw new UsageError(`created ${created} is no time in epoch seconds`, { log });
+  throw new UsageError(`created ${created} is not a time in epoch seconds`, { log });
 }
 
 async function draftEntry(
@@ -127,12 +130,14 @@ async function draftEntry(
   now: number,
 ): Promise<Omit<Entry, 'position'>> {
   const { type, version, created = now } = entry;
-  // All attempts to write this entry share its id, wherever the log ends by then.
+  // All attempts to write this entry share its id, at whatever position.
   const id = newEntryId(context.random);
   return { log, id, created, type, version, ...(await saveBody(context, log, entry.body ?? null)) };
 }
 
-/** The log's end, read as often as it takes to see `after`, where that is given. */
+/**
+ * The log's end. If an eventually consistent read does not show `after`, reads again consistently.
+ */
 async function findEnd(
   context: ClientContext,
   log: LogId,
@@ -146,24 +151,24 @@ async function findEnd(
 function checkFollows(log: LogId, newest: Position, after: Position): void {
   const order = comparePositions(newest, after);
   if (order > 0) {
-    throw new EntryExistsError(`other entries follow ${formatPosition(after)} already`, {
+    throw new EntryExistsError(`another entry already follows ${formatPosition(after)}`, {
       log,
       ...newest,
-      advice: 'Read them, then add again after the newest',
+      advice: 'Read the newer entries, then append after the newest',
     });
   }
   if (order < 0) {
     throw new EntryNotFoundError('the entry to follow does not exist', {
       log,
       ...after,
-      advice: `Add after ${formatPosition(newest)}, which is the newest`,
+      advice: `Append after ${formatPosition(newest)}, the newest entry`,
     });
   }
 }
 
-/** The two newest segments for a client that wants to hear of snapshots. */
+/** The two newest segments, which name the newest complete snapshot. */
 function ask(context: ClientContext, log: LogId): Promise<readonly Segment[] | undefined> {
-  // Once the entries are written a failure must not be reported: the caller would append them twice. Without an
-  // answer the client stays on its snapshot, and asks again with its next entry.
+  // The entries may already be written, so a failure must not reach the caller, who would append
+  // them twice. Without an answer the client keeps its snapshot and asks again with its next entry.
   return context.store.newestSegments(log, 2, { consistent: false }).catch(() => undefined);
 }

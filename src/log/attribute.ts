@@ -18,7 +18,9 @@ export type AttributeValue =
 /** One DynamoDB item as we write it. */
 export type Item = Record<string, AttributeValue>;
 
-/** One DynamoDB attribute as it comes from outside: nothing is promised. The SDK's `AttributeValue` is one. */
+/**
+ * One DynamoDB attribute as read, not validated. The SDK's `AttributeValue` is assignable to it.
+ */
 export interface StoredAttribute {
   readonly S?: string | undefined;
   readonly N?: string | undefined;
@@ -32,25 +34,27 @@ export interface StoredAttribute {
   readonly BS?: readonly Uint8Array[];
 }
 
-/** One DynamoDB item as it comes from outside. */
+/** One DynamoDB item as read, not validated. */
 export type StoredItem = Readonly<Record<string, StoredAttribute | undefined>>;
 
 const EXACT = 2n ** 53n;
 const SIGNIFICANT_DIGITS = 17;
-// At least one digit, with the sign apart from a plus.
+// At least one digit. Captures a minus sign, not a plus.
 const DECIMAL = /^\+?(-?)(?=\.?\d)(\d*)\.?(\d*)(?:[eE]([+-]?\d+))?$/;
-// What DynamoDB's Number type takes, see https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
+// The range of DynamoDB's Number type, see
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
 const TOO_LARGE = 1e126;
 const SMALLEST = 1e-130;
 
 /**
- * What a native attribute says. DynamoDB gives the keys of a map and the members of a set in no promised order, and an
- * archive sorts them, so both are put in order here: a reader must not depend on where an entry was read. A set reads as
- * an array. A Number reads
- * - as a number where it is an integer up to 2^53 either way,
- * - as a bigint where it is a larger integer of at most 64 bits,
- * - as a number where it has at most 17 significant digits, which is what a double carries.
- * @throws ItemInvalidError, without place, where a Number has more digits than that or the attribute has no type
+ * Decodes a native attribute. Sorts the keys of maps and the members of sets: DynamoDB returns them
+ * in any order and archives sort them, but the value must not depend on the place where an entry
+ * was read. A set becomes an array. A Number becomes
+ * - a number if it is an integer from -2^53 to 2^53,
+ * - a bigint if it is another integer of at most 64 bits,
+ * - a number if it has at most 17 significant digits, the precision of a double.
+ * @throws ItemInvalidError, without a position, if a Number has more digits or the attribute has no
+ * type
  */
 export function valueFromAttribute(attribute: StoredAttribute): Value {
   if (attribute.S !== undefined) return attribute.S;
@@ -68,7 +72,8 @@ export function valueFromAttribute(attribute: StoredAttribute): Value {
 
 function valueFromMap(map: StoredItem): Value {
   const keys = Object.keys(map).sort();
-  // fromEntries defines keys instead of assigning them, so a key `__proto__` is a key like any other.
+  // fromEntries defines keys instead of assigning them, so the key `__proto__` needs no special
+  // case.
   return Object.fromEntries(keys.map((key) => [key, valueFromAttribute(map[key] ?? {})]));
 }
 
@@ -81,9 +86,11 @@ function compareBytes(a: Uint8Array, b: Uint8Array): number {
 }
 
 /**
- * The native attribute for a value: the inverse of {@link valueFromAttribute}, but for whole numbers beyond 2^53,
- * which come back as bigint where 64 bits hold them, and for -0.
- * @throws ValueUnsupportedError where DynamoDB has no such type: dates, NaN, infinities, numbers out of its range
+ * Encodes a value as a native attribute: the inverse of {@link valueFromAttribute}, with two
+ * exceptions. A whole number beyond 2^53 comes back as a bigint if 64 bits hold it, and -0 comes
+ * back as 0.
+ * @throws ValueUnsupportedError if DynamoDB has no type for the value: a date, NaN, an infinity, a
+ * number out of range
  */
 export function attributeFromValue(value: Value): AttributeValue {
   if (value === null) return { NULL: true };
@@ -104,7 +111,7 @@ function numberFromText(text: string): Value {
   const significant = digits.replace(/0+$/, '');
   const zeros = Number(exponent) - fraction.length + digits.length - significant.length;
   if (Number.isFinite(number) && sign !== undefined && zeros >= 0) {
-    // Below 10^309, or the number would be infinite.
+    // The number is finite, so the exponent is below 309.
     const integer = significant === '' ? 0n : BigInt(`${sign}${significant}${'0'.repeat(zeros)}`);
     if (integer >= -EXACT && integer <= EXACT) return Number(integer);
     if (fits64Bits(integer)) return integer;

@@ -1,9 +1,9 @@
 import { AttemptsExhaustedError, type Where } from '../errors.ts';
 
 export interface RetryLimits {
-  /** How often to try in all, at least 1. */
+  /** Attempts in total, at least 1. */
   readonly attempts: number;
-  /** Upper bound of the first wait, in milliseconds; it doubles with every attempt. */
+  /** Upper bound of the first wait, in milliseconds. It doubles with every attempt. */
   readonly baseMs: number;
   /** Upper bound of every wait, in milliseconds. */
   readonly capMs: number;
@@ -13,19 +13,20 @@ export interface RetryOptions extends RetryLimits {
   readonly sleep: (ms: number) => Promise<void>;
   /** From 0 up to but not including 1. */
   readonly random: () => number;
-  /** Whether trying again after this error can help. */
+  /** Whether another attempt may succeed after this error. */
   readonly retryable: (error: unknown) => boolean;
-  /** What was tried, for a person, such as `Adding an entry failed`. */
+  /** Start of the error message, such as `Adding an entry failed`. */
   readonly failure?: string;
   readonly where?: Where;
 }
 
 /**
- * Tries until it works, waiting between attempts for a random time below a bound that doubles up to a cap
- * ("full jitter", which spreads competing clients best: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
- * @param attempt what to try; it is told which attempt this is, from 1
- * @throws AttemptsExhaustedError with the last error as cause, where every attempt failed
- * @throws the error of an attempt as it is, where it is not retryable
+ * Repeats a failed operation. Between attempts, waits for a random time below a bound that doubles
+ * up to a cap. This "full jitter" spreads competing clients best:
+ * https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+ * @param attempt the operation; its argument counts the attempts from 1
+ * @throws AttemptsExhaustedError, with the last error as cause, if every attempt failed
+ * @throws the error of an attempt if it is not retryable
  */
 export async function retry<T>(options: RetryOptions, attempt: (number: number) => Promise<T>): Promise<T> {
   for (let number = 1; ; number++) {
@@ -36,7 +37,7 @@ export async function retry<T>(options: RetryOptions, attempt: (number: number) 
       if (number >= options.attempts) {
         throw new AttemptsExhaustedError(number, options.failure ?? 'Failed', {
           ...options.where,
-          advice: 'Try again later, or find out what competes for the same log',
+          advice: 'Try again later, or find out what else writes to the same log',
           cause,
         });
       }

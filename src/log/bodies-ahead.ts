@@ -3,25 +3,28 @@ import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import { checkBodyBytes, decodeEntryBody, decodeExternalBody } from './body.ts';
 import type { Entry } from './entry.ts';
 
-/** Objects that are asked for ahead of their entries' turns. */
+/** Objects that are requested ahead. */
 const OBJECTS_AHEAD = 16;
-/** The first request for an object asks for so many bytes and learns the object's size. Most bodies end within them. */
+/**
+ * Bytes of the first request for an object, which also returns the object's size. Most bodies are
+ * shorter.
+ */
 const FIRST_BYTES = 128 * 1024;
-/** Bytes that are held, or on their way, ahead of their entries' turns. */
+/** Bytes that are in memory or requested ahead. */
 const BYTES_AHEAD = 32 * 1024 * 1024;
 
 interface Ahead {
   readonly key: string;
   readonly first: Promise<BlobPart | undefined>;
-  /** The whole object, if it is longer than the first request and the limit has room for it. */
+  /** The whole object, if it is longer than the first request and fits below the limit. */
   whole: Promise<Uint8Array | undefined> | undefined;
-  /** What the object takes of the limit, in bytes. */
+  /** Bytes of the limit that the object uses. */
   reserved: number;
 }
 
 /**
- * Loads the bodies of entries that are asked for in order. The next few external bodies are on their way by then, as
- * bytes. Each is decoded in its entry's turn only, since a decoded body may take ten times the memory.
+ * Loads the bodies of entries in order, and requests the next few external bodies ahead. Decodes
+ * each body only when its entry is asked for, since a decoded body may take ten times the memory.
  */
 export class BodiesAhead {
   readonly #blobs: BlobStore;
@@ -35,7 +38,9 @@ export class BodiesAhead {
     this.#external = entries.filter((entry) => entry.external !== undefined);
   }
 
-  /** @throws what {@link decodeExternalBody} and {@link decodeEntryBody} throw, and what the store throws */
+  /**
+   * @throws the errors of {@link decodeExternalBody}, of {@link decodeEntryBody} and of the store
+   */
   async load(entry: Entry): Promise<Value> {
     if (entry.external === undefined) return decodeEntryBody(entry);
     this.#ask();
@@ -65,7 +70,7 @@ export class BodiesAhead {
     const ahead: Ahead = { key, first, whole: undefined, reserved: FIRST_BYTES };
     this.#ahead.set(entry, ahead);
     this.#reserved += FIRST_BYTES;
-    // Failures are met in the entry's turn, and must not count as unhandled before.
+    // `load` reports a failure. Until then it must not count as unhandled.
     first.then((part) => this.#sizeKnown(entry, ahead, part?.size ?? 0)).catch(() => undefined);
     return ahead;
   }
@@ -81,7 +86,10 @@ export class BodiesAhead {
     ahead.whole.catch(() => undefined);
   }
 
-  /** The whole object, in one request: two parts might be of two objects, if somebody replaces it. */
+  /**
+   * Gets the whole object in one request: two parts could be of two objects if another process
+   * replaces it.
+   */
   async #get(key: string, size: number): Promise<Uint8Array | undefined> {
     checkBodyBytes(size);
     return this.#blobs.get(key);

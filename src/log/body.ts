@@ -1,6 +1,6 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
-// Packs only: msgpackr's reader depends on whether its native addon is there.
+// Packs only: msgpackr's decoder behaves differently with and without its native addon.
 import { Packr } from 'msgpackr/pack';
 import { decodeForeignValue } from '../codec/message-pack.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, checkValue, ITEM_BYTES, type Value } from '../codec/value.ts';
@@ -20,29 +20,33 @@ import type { Entry, StoredBody } from './entry.ts';
 const packr = new Packr({ useRecords: false, mapsAsObjects: false });
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Encoded bodies larger than this many bytes go to the blob store: from there on S3 is cheaper to read. */
+/** Encoded bodies with more bytes go to the blob store, where they are cheaper to read. */
 export const EXTERNAL_BODY_BYTES = 16 * 1024;
 
-/** Larger bodies are refused before they are fetched: decoded, they would not fit into a function's memory. */
+/**
+ * The most bytes of an encoded body. Decoded, larger ones would not fit into the memory of a
+ * function.
+ */
 export const MAX_BODY_BYTES = 64 * 1024 * 1024;
 
 /**
- * A value as MessagePack. {@link decodeBody} gives it back, but for two things that MessagePack does not tell apart:
- * a bigint up to 2^53 either way comes back as number, and -0 as 0.
- * @throws ValueUnsupportedError where the value cannot be stored exactly, see {@link checkValue}
+ * Encodes a value as MessagePack. {@link decodeBody} is the inverse, with two exceptions: a bigint
+ * from -2^53 to 2^53 comes back as a number, and -0 as 0.
+ * @throws ValueUnsupportedError if the value cannot be stored exactly, see {@link checkValue}
  */
 export function encodeBody(value: Value): Uint8Array {
   checkValue(value);
-  // Copied, since msgpackr hands out a view of a buffer that holds other documents too.
+  // A copy: msgpackr returns a view of a buffer that it uses for other documents too.
   return Uint8Array.from(packr.pack(packable(value)));
 }
 
 /**
- * What a stored body says. Bytes are MessagePack, or else JSON text: JSON text starts with an ASCII character, and a
- * first byte below 0x80 is, in MessagePack, a whole document of one byte (a small integer) that nothing may follow.
- * So of bytes longer than one, those that start below 0x80 can only be JSON, and the others only MessagePack.
- * A single byte is MessagePack. Numbers in JSON are doubles, as `JSON.parse` reads them.
- * @throws BodyUndecodableError, without place, where the body is none of these or says what is no {@link Value}
+ * Decodes a stored body. Bytes are MessagePack or JSON text, and the first byte tells which. JSON
+ * text starts with an ASCII character. In MessagePack, a first byte below 0x80 is a small integer
+ * and the whole document. So several bytes that start below 0x80 are JSON, and all other bytes are
+ * MessagePack. Numbers in JSON are doubles, as in `JSON.parse`.
+ * @throws BodyUndecodableError, without a position, if the body has no such format or is no {@link
+ * Value}
  */
 export function decodeBody(stored: StoredBody): Value {
   if (stored.format === 'native') return stored.value;
@@ -59,10 +63,10 @@ export function decodeBody(stored: StoredBody): Value {
 }
 
 /**
- * An entry's body, fetched if it lies in an external object. null if the entry has none.
+ * Loads an entry's body, from its external object if it has one. null if the entry has no body.
  * @throws ExternalMissingError if the object does not exist
- * @throws ExternalCorruptError if the key says what the object hashes to, and it does not
- * @throws BodyUndecodableError if the body cannot be decoded, or is too large to be
+ * @throws ExternalCorruptError if the object does not have the hash in its key
+ * @throws BodyUndecodableError if the body cannot be decoded, or is too large
  */
 export async function loadBody(blobs: BlobStore, entry: Entry): Promise<Value> {
   const { external } = entry;
@@ -72,7 +76,7 @@ export async function loadBody(blobs: BlobStore, entry: Entry): Promise<Value> {
 }
 
 /**
- * The body that lies inside of an entry. null if there is none.
+ * Decodes the body in an entry's item. null if there is none.
  * @throws BodyUndecodableError if the body cannot be decoded
  */
 export function decodeEntryBody(entry: Entry): Value {
@@ -81,18 +85,19 @@ export function decodeEntryBody(entry: Entry): Value {
 }
 
 /**
- * The body that an object holds, whose bytes were fetched.
- * @throws ExternalMissingError, ExternalCorruptError, BodyUndecodableError: see {@link loadBody}
+ * Decodes the body in an external object.
+ * @param bytes the content of the object; undefined if it does not exist
+ * @throws ExternalMissingError, ExternalCorruptError, BodyUndecodableError as {@link loadBody} does
  */
 export function decodeExternalBody(entry: Entry, key: string, bytes: Uint8Array | undefined): Value {
   return placed(entry, () => decodeBody({ format: 'bytes', bytes: checkExternal(key, bytes) }));
 }
 
-/** @throws BodyUndecodableError if a body of so many bytes is too large to be decoded */
+/** @throws BodyUndecodableError if a body has more bytes than {@link MAX_BODY_BYTES} */
 export function checkBodyBytes(bytes: number): void {
   if (bytes <= MAX_BODY_BYTES) return;
   throw new BodyUndecodableError(`the body has ${bytes} bytes, over the limit of ${MAX_BODY_BYTES}`, {
-    advice: 'Replace the entry by several with smaller bodies',
+    advice: 'Replace the entry with several entries that have smaller bodies',
   });
 }
 
@@ -106,9 +111,9 @@ function placed<T>({ log, position }: Entry, decode: () => T): T {
 }
 
 /**
- * Makes a value ready to stand in an entry: nothing for null, up to {@link EXTERNAL_BODY_BYTES} inside of the entry,
- * beyond that in an object that is written here, so before any entry names it.
- * @throws ValueUnsupportedError where the value cannot be stored
+ * Prepares a body for an entry. null becomes no body. Up to {@link EXTERNAL_BODY_BYTES} go into the
+ * entry, and more go into an object, which is written here, before an entry names it.
+ * @throws ValueUnsupportedError if the value cannot be stored
  */
 export async function saveBody(
   to: { readonly blobs: BlobStore; readonly random: () => number },
@@ -152,10 +157,10 @@ function parseJson(text: string): Value {
   return value;
 }
 
-/** JSON text up to this length, in UTF-16 code units, takes little memory whatever it says. */
+/** JSON text up to this length, in UTF-16 code units, always takes little memory. */
 const SMALL_JSON = 1_000_000;
 
-/** Estimates what a text takes once it is decoded, by its brackets and commas outside of strings. */
+/** Estimates the decoded size of a text by its brackets and commas outside of strings. */
 function checkJsonSize(text: string): void {
   if (text.length <= SMALL_JSON) return;
   let bytes = 0;
@@ -168,7 +173,10 @@ function checkJsonSize(text: string): void {
   checkDecodedBytes(bytes);
 }
 
-/** Where a JSON string ends whose quote stands at an index: at its last quote, or at the end of the text. */
+/**
+ * The index of the quote that ends a JSON string, or the length of the text. @param start index of
+ * the first quote
+ */
 function endOfString(text: string, start: number): number {
   for (let i = start + 1; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -180,7 +188,7 @@ function endOfString(text: string, start: number): number {
 
 const [QUOTE, COMMA, BRACKET, BRACE, BACKSLASH] = [0x22, 0x2c, 0x5b, 0x7b, 0x5c];
 
-// A Map is written by its entries alone, whereas msgpackr asks an object for `constructor` and `toJSON`.
+// msgpackr writes only the entries of a Map, but reads `constructor` and `toJSON` of an object.
 function packable(value: Value): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array || value instanceof Date) return value;
   if (Array.isArray(value)) return value.map(packable);

@@ -6,14 +6,14 @@ import { epochSeconds } from './entry.ts';
 import type { EntryAppender, LogReader } from './log-store.ts';
 import type { NewestCache } from './newest.ts';
 
-/** Enough for a few dozen clients that append to one log at the same time. */
+/** Enough for a few dozen clients that append to one log concurrently. */
 export const DEFAULT_RETRIES: RetryLimits = { attempts: 16, baseMs: 20, capMs: 2_000 };
 
-/** What a log client is made of. */
+/** The dependencies of a log client. */
 export interface LogClientDeps {
   readonly store: LogReader;
   readonly tables: EntryAppender;
-  /** For bodies that are too large for the table. */
+  /** Holds the bodies that are too large for the table. */
   readonly blobs: BlobStore;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -27,7 +27,7 @@ export interface LogClientDeps {
   readonly retries?: RetryLimits;
 }
 
-/** What the operations of one client share. */
+/** The dependencies and the state that all operations of one client share. */
 export interface ClientContext extends LogClientDeps {
   readonly types: ReservedTypes;
   readonly retries: RetryLimits;
@@ -35,14 +35,17 @@ export interface ClientContext extends LogClientDeps {
 }
 
 export interface WriteOptions {
-  /** What failed, for a person, such as `Adding an entry failed`. */
+  /** Start of the error message, such as `Adding an entry failed`. */
   readonly failure: string;
-  /** Which errors, beside those that the store calls retryable, a new attempt with new queries can mend. */
+  /**
+   * Whether a new attempt with new queries may succeed after an error that the tables do not call
+   * retryable.
+   */
   readonly conflict: (error: unknown) => boolean;
 }
 
 /**
- * Epoch seconds.
+ * The current time in epoch seconds.
  * @throws ClockInvalidError if the clock shows a time before 1970
  */
 export function nowSeconds(context: ClientContext): number {
@@ -50,8 +53,8 @@ export function nowSeconds(context: ClientContext): number {
 }
 
 /**
- * Tries a write with bounded retries. What is known of the log's end is forgotten after every failure.
- * @param write the write; `consistent` says whether it should query consistently, which is so after a first failure
+ * Tries a write with bounded retries. Forgets the cached end of the log after every failure.
+ * @param write the write; `consistent` is true from the second attempt on
  */
 export async function writeWithRetries<T>(
   context: ClientContext,

@@ -15,27 +15,30 @@ export type { QueryAnswer, QueryRange } from './query.ts';
 
 export interface AddedEntry {
   readonly position: Position;
-  /** The newest completed snapshot, where the client told on which it stands and there is a newer one. */
+  /** The newest complete snapshot, if it is newer than the snapshot that the client named. */
   readonly lastSnapshot?: Position;
 }
 
-/** When what is added is said to be made. */
+/** The creation time of new entries. */
 export interface EntryTime {
   /** Epoch seconds; now by default. */
   readonly created?: number | undefined;
 }
 
 export interface AddedEntries {
-  /** Positions of the first and the last new entry; all of them are in one segment, without gap. */
+  /**
+   * Positions of the first and the last new entry. All new entries are in one segment, without a
+   * gap.
+   */
   readonly first: Position;
   readonly last: Position;
-  /** The newest completed snapshot, where the client told on which it stands and there is a newer one. */
+  /** The newest complete snapshot, if it is newer than the snapshot that the client named. */
   readonly lastSnapshot?: Position;
 }
 
 /**
- * Appends to logs and reads them. One client remembers where the logs that it appends to end, so that adding an entry
- * is one request; share it within a process.
+ * Appends to logs and reads them. A client caches the ends of the logs that it appends to, so that
+ * it adds an entry in one request. Share one client within a process.
  */
 export class LogClient {
   readonly #context: ClientContext;
@@ -46,16 +49,17 @@ export class LogClient {
   }
 
   /**
-   * Creates a log with one segment and, in it, a Snapshot entry that stands for the empty state. One transaction.
-   * @throws EntryExistsError where `newLogId` gave an id that exists
+   * Creates a log in one transaction: a segment, and its first entry, a Snapshot entry for the
+   * empty state.
+   * @throws EntryExistsError if `newLogId` returned an id that exists
    */
   createLog(): Promise<LogId> {
     return createLog(this.#context);
   }
 
   /**
-   * Appends one entry: see {@link append} for the errors.
-   * @throws UsageError where the type is reserved
+   * Appends one entry. Throws the errors of {@link append}.
+   * @throws UsageError if the type is reserved
    */
   async addEntry(log: LogId, entry: NewEntry, options: AppendOptions = {}): Promise<AddedEntry> {
     const { first, lastSnapshot } = await this.addEntries(log, [entry], options);
@@ -63,9 +67,9 @@ export class LogClient {
   }
 
   /**
-   * Appends up to 100 entries and 4 MB in one transaction, at twice the price for each: see {@link append} for the
-   * errors.
-   * @throws UsageError where there are no entries or a type is reserved
+   * Appends up to 100 entries and 4 MB in one transaction, which doubles the price of each entry.
+   * Throws the errors of {@link append}.
+   * @throws UsageError if there are no entries or a type is reserved
    */
   async addEntries(log: LogId, entries: readonly NewEntry[], options: AppendOptions = {}): Promise<AddedEntries> {
     for (const { type } of entries) {
@@ -79,19 +83,26 @@ export class LogClient {
     return append(this.#context, log, entries, options);
   }
 
-  /** Appends a Snapshot entry, which asks for a snapshot of everything before it: see {@link append} for the errors. */
+  /**
+   * Appends a Snapshot entry, which asks for a snapshot of everything before it. Throws the errors
+   * of {@link append}.
+   */
   async addSnapshot(log: LogId, { created }: EntryTime = {}): Promise<AddedEntry> {
     const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
     const { first } = await append(this.#context, log, [entry]);
     return { position: first };
   }
 
-  /** Ends the log's newest segment and starts the next: see {@link startSegment} for the errors. */
+  /**
+   * Ends the log's newest segment and starts the next. Throws the errors of {@link startSegment}.
+   */
   startSegment(log: LogId, { created }: EntryTime = {}): Promise<NewSegment> {
     return startSegment(this.#context, log, created);
   }
 
-  /** Reads a run of entries, page by page, across segments: see {@link query} for the errors. */
+  /**
+   * Reads a range of entries, page by page, across segments. Throws the errors of {@link query}.
+   */
   query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
     return query(this.#context, log, range);
   }

@@ -3,13 +3,13 @@ import { ClockInvalidError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 
-/** An entry's body as it lies in the table, not yet decoded. */
+/** An entry's body as it is stored, not yet decoded. */
 export type StoredBody =
   | { readonly format: 'bytes'; readonly bytes: Uint8Array }
   | { readonly format: 'json'; readonly text: string }
   | { readonly format: 'native'; readonly value: Value };
 
-/** Bytes of an entry's id. It tells apart the writers that meet at one position, so few bytes are enough. */
+/** Bytes of an entry's id. The id tells apart the few writers that meet at one position. */
 const ENTRY_ID_BYTES = 8;
 
 /** One item of the Entry table: an immutable change. */
@@ -17,8 +17,8 @@ export interface Entry {
   readonly log: LogId;
   readonly position: Position;
   /**
-   * Random bytes that only the writer of this entry knows before it writes: see {@link newEntryId}. Absent if another
-   * program or an older version wrote the entry.
+   * Random bytes that only the writer knows before it writes: see {@link newEntryId}. Absent if
+   * another program or an older version wrote the entry.
    */
   readonly id?: Uint8Array | undefined;
   /** Epoch seconds. */
@@ -26,35 +26,42 @@ export interface Entry {
   readonly type: string;
   /** Version of the body's format, for this type. */
   readonly version: number;
-  /** Absent where there is no body, or where it lies in an external object. */
+  /** Absent if there is no body, or if an external object holds it. */
   readonly body?: StoredBody | undefined;
   /** Key of the object that holds the body or, on a Snapshot entry, the snapshot's root. */
   readonly external?: string | undefined;
-  /** Epoch seconds; present only once the entry may go. */
+  /** Epoch seconds; absent until the entry expires by TTL. */
   readonly expires?: number | undefined;
 }
 
-/** What tells where a log ends: an entry's place and type, whatever else is wrong with its item. */
+/** An entry's position and type, readable even if the rest of its item is malformed. */
 export interface EntryHead extends Pick<Entry, 'log' | 'position'> {
   /** Absent if the item has no type, or one that is not a String of at least one character. */
   readonly type?: string;
 }
 
 /**
- * An id for a new entry. The writer keeps it while it tries the same entry again, so that it recognizes its own entry.
+ * An id for a new entry. All attempts to write the entry share the id, so that the writer
+ * recognizes its own entry.
  * @param random from 0 up to but not including 1
  */
 export function newEntryId(random: () => number): Uint8Array {
   return Uint8Array.from({ length: ENTRY_ID_BYTES }, () => Math.floor(random() * 256));
 }
 
-/** The two entry types that the log itself interprets. They are configurable, since existing logs use other names. */
+/**
+ * The two entry types that the log itself interprets. They are configurable, since existing logs
+ * use other names.
+ */
 export class ReservedTypes {
   readonly snapshot: string;
   readonly endSegment: string;
   readonly #all: ReadonlySet<string>;
 
-  /** @throws UsageError if a type is empty or both are the same: a Snapshot entry would pass for an End Segment entry */
+  /**
+   * @throws UsageError if a type is empty or both are the same: a Snapshot entry would pass for an
+   * End Segment entry
+   */
   constructor({ snapshot, endSegment }: { readonly snapshot: string; readonly endSegment: string }) {
     this.snapshot = snapshot;
     this.endSegment = endSegment;
@@ -79,14 +86,14 @@ const DEFAULT_END_SEGMENT = 'End Segment';
 
 export const RESERVED_TYPES = new ReservedTypes({ snapshot: DEFAULT_SNAPSHOT, endSegment: DEFAULT_END_SEGMENT });
 
-/** Version of the reserved types' entries: they have no body of their own. */
+/** Version of entries with a reserved type. They have no body of a client. */
 export const RESERVED_VERSION = 1;
 
 /**
- * The time as items carry it: epoch seconds from 0. Everything that writes a time takes it from here, since readers refuse
- * an item with any other time, and so stop its log.
- * @param nowMs epoch milliseconds, as a clock shows them
- * @throws ClockInvalidError if that is before 1970, or no time
+ * Converts a clock's time to epoch seconds, as items store it. Every writer uses this function:
+ * readers refuse an item with an invalid time, which stops its log.
+ * @param nowMs epoch milliseconds
+ * @throws ClockInvalidError if the time is before 1970 or is no number
  */
 export function epochSeconds(nowMs: number): number {
   const seconds = Math.floor(nowMs / 1000);
@@ -94,20 +101,23 @@ export function epochSeconds(nowMs: number): number {
   const time = new Date(nowMs);
   throw new ClockInvalidError(
     `the clock shows ${Number.isNaN(time.getTime()) ? nowMs : time.toISOString()}, and nothing was written`,
-    { advice: 'Set the clock of this machine to the present time' },
+    { advice: 'Set the clock of this machine to the current time' },
   );
 }
 
-/** A completed snapshot's root, as the Snapshot entry carries it: by the key of an object, or whole. */
+/**
+ * The root of a complete snapshot, as the Snapshot entry carries it: the key of an object, or the
+ * root itself.
+ */
 export type RootRef = { readonly key: string } | { readonly inline: Uint8Array };
 
-/** The root that a Snapshot entry carries; undefined while its snapshot is not completed. */
+/** The root that a Snapshot entry carries; undefined while its snapshot is pending. */
 export function rootOf(entry: Entry): RootRef | undefined {
   if (entry.external !== undefined) return { key: entry.external };
   return entry.body?.format === 'bytes' ? { inline: entry.body.bytes } : undefined;
 }
 
-/** Whether both are the same object, or the same bytes. */
+/** Whether both name the same object or have the same bytes. */
 export function sameRoot(a: RootRef, b: RootRef): boolean {
   if ('key' in a) return 'key' in b && a.key === b.key;
   if ('key' in b || a.inline.length !== b.inline.length) return false;

@@ -33,9 +33,10 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 }
 
 /**
- * An entry's item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and if it has them `I` id, `B` body,
- * `E` external object, `X` expiry. Names have one letter since they count towards an item's size.
- * @throws ValueUnsupportedError where a native body is of a kind that DynamoDB would give back as another format
+ * Encodes an entry as an item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and
+ * optionally `I` id, `B` body, `E` external object, `X` expiry. Names have one letter because they
+ * count towards an item's size.
+ * @throws ValueUnsupportedError if DynamoDB would return a native body in another format
  */
 export function encodeEntry(entry: Entry): Item {
   const item: Item = {
@@ -52,10 +53,11 @@ export function encodeEntry(entry: Entry): Item {
 }
 
 /**
- * The inverse of {@link encodeEntry}. `B` may be anything: Binary and String are read as `bytes` and `json`, NULL as
- * no body, all else as `native`. An `I` that is not Binary belongs to another program, so the entry has no id. Attributes
- * that are none of ours are left alone.
- * @throws ItemInvalidError where an attribute is missing or malformed, or there is a body both inside and outside
+ * The inverse of {@link encodeEntry}. A Binary `B` becomes `bytes`, a String becomes `json`, NULL
+ * becomes no body, and every other type becomes `native`. An `I` that is not Binary belongs to
+ * another program, so the entry has no id. Ignores other attributes.
+ * @throws ItemInvalidError if an attribute is missing or malformed, or the item has both `B` and
+ * `E`
  */
 export function decodeEntry(item: StoredItem): Entry {
   const reader = new ItemReader(item);
@@ -69,7 +71,8 @@ export function decodeEntry(item: StoredItem): Entry {
   const body = reader.parsed('B', () => decodeStoredBody(item));
   const external = reader.optional('E', () => reader.string('E'));
   const expires = reader.optional('X', () => reader.integer('X'));
-  if (body !== undefined && external !== undefined) reader.fail('B', "stands beside 'E', so there are two bodies");
+  if (body !== undefined && external !== undefined)
+    reader.fail('B', "is present beside 'E', so the entry has two bodies");
   return {
     ...entry,
     ...(id !== undefined && { id }),
@@ -80,8 +83,8 @@ export function decodeEntry(item: StoredItem): Entry {
 }
 
 /**
- * Where an entry's item belongs, whatever else there is about it: the inverse of {@link entryKey}.
- * @throws ItemInvalidError where its primary key is missing or malformed
+ * The position of an entry's item: the inverse of {@link entryKey}. Reads nothing else of the item.
+ * @throws ItemInvalidError if the primary key is missing or malformed
  */
 export function entryPlace(item: StoredItem): EntryPlace {
   return readEntryPlace(new ItemReader(item));
@@ -91,7 +94,7 @@ export function entryPlace(item: StoredItem): EntryPlace {
 export const HEAD_ATTRIBUTES = ['S', 'N', 'T'] as const;
 
 /**
- * An entry's place and type, whatever else is wrong with its item.
+ * An entry's position and type, even if the rest of its item is malformed.
  * @throws ItemInvalidError if its primary key is missing or malformed
  */
 export function decodeEntryHead(item: StoredItem): EntryHead {
@@ -100,8 +103,9 @@ export function decodeEntryHead(item: StoredItem): EntryHead {
 }
 
 /**
- * Whether an item is this very entry, written by an earlier sending of the same request: the item carries the entry's id.
- * Equal entries of two writers are two entries. An entry without an id never recognizes itself.
+ * Whether an item is this entry, written by an earlier attempt of the same request: both have the
+ * same id. Equal entries of two writers are two entries. An entry without an id is equal to no
+ * item.
  */
 export function isOwnItem(item: StoredItem, entry: Entry): boolean {
   const found = decodeEntryId(item);
@@ -115,8 +119,8 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 }
 
 /**
- * A segment's item: `S` log id, `N` number, `C` created, and where it has them `L` Last Snapshot, `A` the archive's key
- * and `H` its hash, `G` expires, `D` expired.
+ * Encodes a segment as an item: `S` log id, `N` number, `C` created, and optionally `L` Last
+ * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries.
  */
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
@@ -130,8 +134,9 @@ export function encodeSegment(segment: Segment): Item {
 }
 
 /**
- * The inverse of {@link encodeSegment}. Attributes that are none of ours are left alone.
- * @throws ItemInvalidError where an attribute is missing or malformed, or one of `A` and `H` stands without the other
+ * The inverse of {@link encodeSegment}. Ignores other attributes.
+ * @throws ItemInvalidError if an attribute is missing or malformed, or attributes contradict each
+ * other
  */
 export function decodeSegment(item: StoredItem): Segment {
   const reader = new ItemReader(item);
@@ -179,8 +184,8 @@ function readArchive(reader: ItemReader): ArchiveRef | undefined {
   const key = reader.optional('A', () => reader.string('A'));
   const hash = reader.optional('H', () => reader.binary('H', HASH_BYTES));
   if (key !== undefined && hash !== undefined) return { key, hash };
-  if (key !== undefined) reader.fail('A', "stands without 'H', so nothing vouches for the archive that it names");
-  if (hash !== undefined) reader.fail('H', "stands without 'A', so it is the hash of no archive");
+  if (key !== undefined) reader.fail('A', "is present without 'H', the hash of the archive");
+  if (hash !== undefined) reader.fail('H', "is present without 'A', the key of the archive");
   return undefined;
 }
 
@@ -191,15 +196,15 @@ function readExpiry(reader: ItemReader): Expiry | undefined {
     if (at === undefined) return undefined;
     return at === ON_HOLD ? { state: 'on hold' } : { state: 'expiring', at };
   }
-  if (at === undefined) return reader.fail('D', "stands without 'G', so nobody knows when the entries expire");
-  if (at === ON_HOLD) return reader.fail('D', "stands beside a hold in 'G', so the entries cannot have expired");
+  if (at === undefined) return reader.fail('D', "is present without 'G', the time of the expiry");
+  if (at === ON_HOLD) return reader.fail('D', "is present although 'G' says that the segment is on hold");
   return { state: 'expired', at, entries };
 }
 
 /**
- * The segments of several items.
- * @param onInvalid told of those that are none, which are left out then
- * @throws ItemInvalidError where one is none and nobody is to be told
+ * Decodes several items.
+ * @param onInvalid called for each malformed item, which is skipped
+ * @throws ItemInvalidError if an item is malformed and `onInvalid` is undefined
  */
 export function* decodeSegments(
   items: Iterable<StoredItem>,
@@ -215,7 +220,7 @@ export function* decodeSegments(
   }
 }
 
-/** Reads the primary key and tells the reader what it says. */
+/** Reads the primary key. Errors of the reader then name the position. */
 function readEntryPlace(reader: ItemReader): EntryPlace {
   const id = reader.binary('S');
   const { log, segment } = reader.parsed('S', () => decodeSegmentId(id));
@@ -233,9 +238,12 @@ function encodeStoredBody(body: StoredBody): AttributeValue {
   if (body.format === 'bytes') return { B: body.bytes };
   if (body.format === 'json') return { S: body.text };
   if (body.value === null || typeof body.value === 'string' || body.value instanceof Uint8Array) {
-    throw new ValueUnsupportedError('null, strings and bytes cannot be native bodies, since they mean other formats', {
-      advice: "Store them with format 'bytes'",
-    });
+    throw new ValueUnsupportedError(
+      'null, strings and bytes cannot be native bodies, because they encode other formats',
+      {
+        advice: "Store them with format 'bytes'",
+      },
+    );
   }
   return attributeFromValue(body.value);
 }

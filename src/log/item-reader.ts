@@ -2,9 +2,12 @@ import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, LogfoldError, type Where } from '../errors.ts';
 import type { StoredAttribute, StoredItem } from './attribute.ts';
 
-/** Reads an item's attributes one by one and says which of them, where, is not as it should be. */
+/**
+ * Reads an item's attributes one by one. Its errors name the attribute and the position of the
+ * item.
+ */
 export class ItemReader {
-  /** As much of the place as is known by now. */
+  /** The part of the position that has been read. */
   where: Where = {};
   readonly #item: StoredItem;
 
@@ -21,7 +24,7 @@ export class ItemReader {
     });
   }
 
-  /** What `decode` makes of an attribute; its errors become errors of that attribute. */
+  /** Decodes an attribute. An error of `decode` becomes an error of that attribute. */
   parsed<T>(name: string, decode: () => T): T {
     try {
       return decode();
@@ -31,12 +34,12 @@ export class ItemReader {
     }
   }
 
-  /** What `read` gives where the attribute is there. */
+  /** Reads an attribute; undefined if the item does not have it. */
   optional<T>(name: string, read: () => T): T | undefined {
     return this.#item[name] === undefined ? undefined : read();
   }
 
-  /** A Binary, of exactly `length` bytes where that is given. */
+  /** A Binary, of exactly `length` bytes if `length` is given. */
   binary(name: string, length?: number): Uint8Array {
     const bytes = this.#attribute(name).B;
     if (bytes === undefined) return this.fail(name, 'is not Binary');

@@ -13,23 +13,24 @@ export const MAX_TRANSACTION_ITEMS = 100;
 export const MAX_TRANSACTION_BYTES = 4 * 1024 * 1024;
 
 /**
- * An item's size in bytes by the rules for capacity: names and values as UTF-8, numbers a byte for two digits and
- * one more, lists and maps 3 bytes and one for each element. AWS calls its rule for numbers approximate; here they
- * are rounded up.
- * Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+ * An item's size in bytes by the rules for capacity. Names and strings count as UTF-8. A number
+ * takes one byte per two digits and one more; AWS calls this rule approximate, so this function
+ * rounds up. A list or map takes 3 bytes and one per element. Source:
+ * https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
  */
 export function itemBytes(item: StoredItem): number {
   return Object.entries(item).reduce((sum, [name, value]) => sum + utf8Bytes(name) + attributeBytes(value ?? {}), 0);
 }
 
-/** What writing or deleting an item costs: a unit for each kilobyte that is begun. */
+/** Write units for writing or deleting an item: one for each started kilobyte. */
 export function writeUnits(item: StoredItem): number {
   return Math.ceil(itemBytes(item) / WRITE_UNIT_BYTES);
 }
 
 /**
- * Holds items to what one write request may carry.
- * @throws TooLargeError where an item, their number, or all of them together are beyond DynamoDB's limits
+ * Checks items against the limits of one write request.
+ * @throws TooLargeError if an item, the number of items or their total size is beyond DynamoDB's
+ * limits
  */
 export function checkWriteSize(items: readonly Item[]): void {
   if (items.length > MAX_TRANSACTION_ITEMS) {
@@ -41,7 +42,7 @@ export function checkWriteSize(items: readonly Item[]): void {
   const largest = Math.max(...sizes);
   if (largest > MAX_ITEM_BYTES) {
     throw new TooLargeError(`an item of ${largest} bytes is beyond DynamoDB's limit of ${MAX_ITEM_BYTES}`, {
-      advice: 'Put its bulk into an external body',
+      advice: 'Put its largest part into an external body',
     });
   }
   const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -53,8 +54,8 @@ export function checkWriteSize(items: readonly Item[]): void {
 }
 
 /**
- * Holds a number of items to what one batch may write or delete.
- * @throws TooLargeError where they are more than {@link MAX_BATCH_ITEMS}
+ * Checks the number of items in a batch.
+ * @throws TooLargeError if there are more than {@link MAX_BATCH_ITEMS}
  */
 export function checkBatchItems(items: number): void {
   if (items <= MAX_BATCH_ITEMS) return;

@@ -23,7 +23,10 @@ export interface SegmentRange {
 export interface ScanPart {
   readonly index: number;
   readonly of: number;
-  /** Continues after this segment, which the same part returned before. Without it the part starts at its beginning. */
+  /**
+   * Continues after this segment, which the same part returned before. Without it the part starts
+   * at its beginning.
+   */
   readonly after?: ScanPlace | undefined;
 }
 
@@ -53,7 +56,10 @@ export const MAX_BATCH_ITEMS = 25;
 
 /** Reads the Segment table. */
 export interface SegmentReader {
-  /** The segments with the highest numbers, newest first, at most `limit`. Empty if the log does not exist. */
+  /**
+   * The segments with the highest numbers, newest first, at most `limit`. Empty if the log does not
+   * exist.
+   */
   newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]>;
 
   getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined>;
@@ -72,8 +78,8 @@ export interface SegmentReader {
 /** Reads entries. */
 export interface EntryReader {
   /**
-   * Position and type of the entry with the highest number in a segment; undefined if the segment has none. Reads
-   * nothing else of the item: a malformed entry must not hide the end of the log.
+   * Position and type of the entry with the highest number in a segment; undefined if the segment
+   * has none. Reads nothing else of the item: a malformed entry must not hide the end of the log.
    * @throws ItemInvalidError if the number is malformed
    */
   newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined>;
@@ -83,7 +89,10 @@ export interface EntryReader {
   /** Entries of a range, ascending, page by page. */
   entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<Entry[]>;
 
-  /** As {@link entries}, but each item as it is stored, with the attributes that other programs added. */
+  /**
+   * As {@link entries}, but each item as it is stored, with the attributes that other programs
+   * added.
+   */
   items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;
 }
 
@@ -102,32 +111,33 @@ export interface LogReader extends SegmentReader, EntryReader {
 /** Appends to logs. */
 export interface EntryAppender {
   /**
-   * Writes a log's first segment and first entry in one transaction. Also succeeds if an earlier attempt of the same
-   * request did so: see {@link putEntries}.
+   * Writes a log's first segment and first entry in one transaction. Also succeeds if an earlier
+   * attempt of the same request did so: see {@link putEntries}.
    * @throws EntryExistsError if the log exists
    */
   createLog(segment: Segment, first: Entry): Promise<void>;
 
   /**
-   * Writes entries that do not exist yet: a single one by itself, several in one transaction, all or nothing. An
-   * existing entry with the id of the given one is the same entry: an earlier attempt wrote it, and the answer was
-   * lost. Then the call succeeds and changes nothing. An equal entry with another id, or without one, is another entry.
+   * Writes entries that do not exist yet: a single one by itself, several in one transaction, all
+   * or nothing. An existing entry with the id of the given one is the same entry: an earlier
+   * attempt wrote it, and the answer was lost. Then the call succeeds and changes nothing. An equal
+   * entry with another id, or without one, is another entry.
    * @throws EntryExistsError if another entry is at one of the positions
    * @throws TooLargeError if one request cannot carry the entries
    */
   putEntries(entries: readonly Entry[]): Promise<void>;
 
   /**
-   * Ends a segment and starts the next in one transaction. Also succeeds if an earlier attempt of the same request did
-   * so: see {@link putEntries}.
+   * Ends a segment and starts the next in one transaction. Also succeeds if an earlier attempt of
+   * the same request did so: see {@link putEntries}.
    * @throws EntryExistsError if one of the three items exists
    */
   startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void>;
 
   /**
-   * Whether a request that failed with this error certainly changed nothing and may succeed if it is repeated:
-   * throttling, a conflict with a transaction. False if the request may have been carried out (a time-out, a lost
-   * connection), since a repeated append could append twice.
+   * Whether a request that failed with this error certainly changed nothing and may succeed if it
+   * is repeated: throttling, a conflict with a transaction. False if the request may have been
+   * carried out (a time-out, a lost connection), since a repeated append could append twice.
    */
   isRetryable(error: unknown): boolean;
 }
@@ -144,8 +154,9 @@ export interface SnapshotPublisher {
   completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef>;
 
   /**
-   * Replaces the root of a Snapshot entry if the entry still carries exactly `from` and its segment is not archived.
-   * Both must be roots of the same state, since readers of the old root continue with it.
+   * Replaces the root of a Snapshot entry if the entry still carries exactly `from` and its segment
+   * is not archived. Both must be roots of the same state, since readers of the old root continue
+   * with it.
    * @returns whether the entry carries `to` afterwards; if not, the entry is unchanged
    * @throws EntryNotFoundError if the entry does not exist
    * @throws TooLargeError if an inline root makes the item larger than DynamoDB allows
@@ -153,8 +164,8 @@ export interface SnapshotPublisher {
   replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean>;
 
   /**
-   * Moves a segment's Last Snapshot forward. Leaves it unchanged if it is already there or further, or if the segment
-   * is archived.
+   * Moves a segment's Last Snapshot forward. Leaves it unchanged if it is already there or further,
+   * or if the segment is archived.
    * @returns whether it moved
    * @throws SegmentNotFoundError if the segment does not exist
    */
@@ -164,21 +175,24 @@ export interface SnapshotPublisher {
 /** Archives, expires and restores closed segments. */
 export interface SegmentLifecycle {
   /**
-   * Names the archive of a segment, if the segment has none, its Last Snapshot is as in `segment`, and the entry of
-   * Last Snapshot still carries `root`. From then on Last Snapshot and that root do not change.
+   * Names the archive of a segment, if the segment has none, its Last Snapshot is as in `segment`,
+   * and the entry of Last Snapshot still carries `root`. From then on Last Snapshot and that root
+   * do not change.
    * @returns whether the segment names this archive afterwards; if not, the segment is unchanged
    */
   setArchive(segment: Segment, archive: NewArchive): Promise<boolean>;
 
   /**
-   * Names another archive instead of the one in `segment`, if Last Snapshot and archive are still as in `segment`. If
-   * `root` is given, the entry of Last Snapshot gets `to`; if that entry is in the table, it must carry `from`.
+   * Names another archive instead of the one in `segment`, if Last Snapshot and archive are still
+   * as in `segment`. If `root` is given, the entry of Last Snapshot gets `to`; if that entry is in
+   * the table, it must carry `from`.
    * @returns whether the segment names this archive afterwards; if not, nothing was changed
    */
   replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean>;
 
   /**
-   * Changes the expiry of a segment if the segment is still as given. An undefined expiry keeps the entries.
+   * Changes the expiry of a segment if the segment is still as given. An undefined expiry keeps the
+   * entries.
    * @returns whether the segment has the expiry `to` afterwards, also if it had it before
    */
   setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean>;
@@ -196,25 +210,27 @@ export interface SegmentLifecycle {
   deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void>;
 
   /**
-   * Expires entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction: deletes them, or stamps them
-   * with the segment's expiry. Changes nothing unless the segment still expires at that time. A missing entry is no
-   * error. Costs twice as many write units as the same writes without a condition.
+   * Expires entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction: deletes
+   * them, or stamps them with the segment's expiry. Changes nothing unless the segment still
+   * expires at that time. A missing entry is no error. Costs twice as many write units as the same
+   * writes without a condition.
    * @returns whether the segment still expires at that time; if not, nothing was changed
    * @throws TooLargeError if there are more
    */
   expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
 
   /**
-   * Removes the expiry from entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one transaction at the same price
-   * as {@link expireEntries}. Changes nothing unless the segment is on hold.
+   * Removes the expiry from entries of a segment, at most {@link MAX_BATCH_ITEMS}, in one
+   * transaction at the same price as {@link expireEntries}. Changes nothing unless the segment is
+   * on hold.
    * @returns whether the segment is on hold; if not, nothing was changed
    * @throws TooLargeError if there are more
    */
   unexpireEntries(segment: SegmentPlace, entries: readonly number[]): Promise<boolean>;
 
   /**
-   * Writes items of the Entry table as they are and overwrites existing ones, at most {@link MAX_BATCH_ITEMS}. Meant
-   * for items that were once read from the table.
+   * Writes items of the Entry table as they are and overwrites existing ones, at most {@link
+   * MAX_BATCH_ITEMS}. Meant for items that were once read from the table.
    * @throws TooLargeError if there are more
    */
   putItems(items: readonly Item[]): Promise<void>;
@@ -227,7 +243,7 @@ export interface SegmentLifecycle {
 }
 
 /**
- * The Entry and Segment tables. Each method is one request (paged ones: one per page), so its cost is plain. The log
- * client does what needs several requests and retries.
+ * The Entry and Segment tables. Each method is one request (paged ones: one per page), so its cost
+ * is plain. The log client does what needs several requests and retries.
  */
 export interface LogStore extends TableReader, EntryAppender, SnapshotPublisher, SegmentLifecycle {}

@@ -10,16 +10,18 @@ import { type Newest, queryNewest } from './newest.ts';
 export interface NewSegment {
   /** Number of the new segment. */
   readonly segment: number;
-  /** Position of its first entry, a Snapshot entry that nobody has completed yet. */
+  /** Position of its first entry, a Snapshot entry with a pending snapshot. */
   readonly position: Position;
 }
 
-/** Creates a log with its first segment and, in it, a Snapshot entry that stands for the empty state. */
+/**
+ * Creates a log with its first segment and its first entry, a Snapshot entry for the empty state.
+ */
 export async function createLog(context: ClientContext): Promise<LogId> {
   const log = context.newLogId();
   const created = nowSeconds(context);
   const first = snapshotEntry(context, { log, position: START, created });
-  // An id that exists already is no conflict that trying again can mend.
+  // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   await writeWithRetries(context, log, options, async () => {
     await context.tables.createLog({ log, segment: START.segment, created }, first);
@@ -31,10 +33,10 @@ export async function createLog(context: ClientContext): Promise<LogId> {
 /**
  * Ends a log's newest segment and starts the next, in one transaction.
  * @param time of the segment and of both entries, in epoch seconds; now by default
- * @throws UsageError if the time makes no sense
- * @throws LogNotFoundError where the log does not exist
- * @throws SegmentWithoutSnapshotError where the newest segment has no completed snapshot yet
- * @throws AttemptsExhaustedError where others were faster every time
+ * @throws UsageError if the time is not in epoch seconds
+ * @throws LogNotFoundError if the log does not exist
+ * @throws SegmentWithoutSnapshotError if the newest segment has no complete snapshot yet
+ * @throws AttemptsExhaustedError if other clients were faster in every attempt
  */
 export async function startSegment(context: ClientContext, log: LogId, time?: number): Promise<NewSegment> {
   if (time !== undefined) checkTime(log, time);
@@ -57,16 +59,19 @@ export async function startSegment(context: ClientContext, log: LogId, time?: nu
   });
 }
 
-/** The log's end, in a segment that has a completed snapshot: a stale read may not show it yet. */
+/**
+ * The log's end, if its segment has a complete snapshot. A stale read may not show the snapshot, so
+ * reads again.
+ */
 async function findCovered(context: ClientContext, log: LogId, consistency: Consistency): Promise<Newest> {
   const newest = await queryNewest(context, log, consistency);
   const [segment] = newest.segments;
   if (segment?.lastSnapshot !== undefined) return newest;
   if (!consistency.consistent) return findCovered(context, log, { consistent: true });
-  throw new SegmentWithoutSnapshotError('the newest segment has no completed snapshot yet', {
+  throw new SegmentWithoutSnapshotError('the newest segment has no complete snapshot yet', {
     log,
     segment: newest.position.segment,
-    advice: 'Wait until its snapshot is completed, then start the segment',
+    advice: 'Wait until its snapshot is complete, then start the segment',
   });
 }
 

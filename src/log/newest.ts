@@ -7,8 +7,9 @@ import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
 import type { Segment } from './segment.ts';
 
 /**
- * How long a client trusts what it knows of a log's end, in milliseconds. It must be far below the age at which a
- * segment may expire: once the End Segment entry is gone, a put after it would succeed and be lost.
+ * How long a client trusts a cached end of a log, in milliseconds. It must be far below the age at
+ * which a segment may expire: if the End Segment entry is gone, a put behind it succeeds, and the
+ * entry is lost.
  */
 export const TRUST_MS = 60_000;
 
@@ -17,7 +18,7 @@ const MAX_CACHED_LOGS = 10_000;
 const EVENTUAL: Consistency = { consistent: false };
 const CONSISTENT: Consistency = { consistent: true };
 
-/** The newest entry of each log that one client met lately: it saves the queries before a put. */
+/** The newest entry of each log that a client used recently. It saves the queries before a put. */
 export class NewestCache {
   readonly #now: () => number;
   readonly #known = new Map<LogId, { readonly position: Position; readonly seenMs: number }>();
@@ -31,13 +32,13 @@ export class NewestCache {
     const known = this.#known.get(log);
     if (known === undefined) return undefined;
     const age = this.#now() - known.seenMs;
-    // A clock that was set back says nothing of the age.
+    // A clock that was set back does not tell the age.
     if (age >= 0 && age < TRUST_MS) return known.position;
     this.drop(log);
     return undefined;
   }
 
-  /** To be called right after the store has shown, or written, the log's newest entry. */
+  /** Call it directly after a read or a write of the log's newest entry. */
   set(log: LogId, position: Position): void {
     this.#known.delete(log);
     this.#known.set(log, { position, seenMs: this.#now() });
@@ -50,7 +51,7 @@ export class NewestCache {
   }
 }
 
-/** A log's end as the store shows it. */
+/** The end of a log as it was read. */
 export interface Newest {
   readonly position: Position;
   /** The two newest segments, newest first. */
@@ -58,9 +59,9 @@ export interface Newest {
 }
 
 /**
- * The two newest segments, newest first: reading two costs the same as reading one. An eventually consistent read
- * first; a log that it does not show is looked for consistently.
- * @throws LogNotFoundError where the log does not exist
+ * The two newest segments, newest first. Reading two costs the same as reading one. If an
+ * eventually consistent read does not show the log, reads again consistently.
+ * @throws LogNotFoundError if the log does not exist
  */
 export async function queryNewestSegments(
   store: Pick<SegmentReader, 'newestSegments'>,
@@ -74,13 +75,13 @@ export async function queryNewestSegments(
 }
 
 /**
- * Where a log ends, in two queries; one that was too stale to be of use is repeated consistently.
+ * The end of a log, in two queries. If they are too stale, repeats them consistently.
  *
- * An entry without a type counts as the end if a consistent read shows no later segment. It cannot be an End Segment entry
- * then: a segment ends in the same transaction that starts the next one.
- * @throws LogNotFoundError where the log does not exist
- * @throws EntryExistsError where the segment ended between the two queries
- * @throws EntryGapError where the newest segment has no entry
+ * An entry without a type counts as the end if a consistent read shows no later segment. It cannot
+ * be an End Segment entry, because one transaction ends a segment and starts the next.
+ * @throws LogNotFoundError if the log does not exist
+ * @throws EntryExistsError if the segment ended between the two queries
+ * @throws EntryGapError if the newest segment has no entry
  */
 export async function queryNewest(
   source: { readonly store: SegmentReader & EntryReader; readonly types: ReservedTypes },
@@ -105,8 +106,8 @@ export async function queryNewest(
 }
 
 /**
- * The last entry of a segment, also if the newest ones have left the table and only its archive has them. A query, and one
- * more if the segment has not ended or its end is not in the table.
+ * The last entry of a segment, even if only the archive has the newest entries. Takes one query,
+ * and another one if the segment is open or its end is not in the table.
  */
 export async function queryLast(
   source: { readonly store: SegmentReader & EntryReader; readonly types: ReservedTypes },
@@ -125,7 +126,7 @@ export async function queryLast(
 
 /**
  * All segments of a log, ascending.
- * @throws LogNotFoundError where the log does not exist
+ * @throws LogNotFoundError if the log has no segment
  */
 export async function querySegments(
   store: Pick<SegmentReader, 'segments'>,
@@ -138,10 +139,10 @@ export async function querySegments(
 }
 
 /**
- * That the Segment table has all segments of a log up to its newest one: whoever decides what nobody names has to know of
- * all who may.
- * @param segments all that it has, ascending
- * @throws SegmentGapError where one is missing
+ * Requires that the Segment table has all segments of a log up to its newest one. A collection must
+ * know every segment that may name an object.
+ * @param segments all segments in the table, ascending
+ * @throws SegmentGapError if one is missing
  */
 export function requireDense(log: LogId, segments: readonly Segment[]): void {
   const gap = segments.findIndex(({ segment }, i) => segment !== i);
@@ -149,9 +150,10 @@ export function requireDense(log: LogId, segments: readonly Segment[]): void {
 }
 
 /**
- * That a segment of which something was found is in the Segment table, and be it that it was begun just now.
- * @param segments all that the table had, ascending
- * @throws SegmentGapError where it is not
+ * Requires that a segment is in the Segment table, because an object or entry of it was found.
+ * Reads the segment if it may have started only recently.
+ * @param segments all segments that the table had, ascending
+ * @throws SegmentGapError if the table lacks it
  */
 export async function requireKnown(
   store: Pick<SegmentReader, 'getSegment'>,
@@ -160,23 +162,23 @@ export async function requireKnown(
   segment: number,
 ): Promise<void> {
   if (segment < segments.length || (await store.getSegment(log, segment, CONSISTENT)) !== undefined) return;
-  throw segmentGap(log, segment, 'there is something of a segment that the Segment table lacks');
+  throw segmentGap(log, segment, 'entries or objects of a segment exist that the Segment table lacks');
 }
 
 function segmentGap(log: LogId, segment: number, reason: string): SegmentGapError {
   const advice =
-    'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then nothing of the log is collected';
+    'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then no garbage of the log is collected';
   return new SegmentGapError(reason, { log, segment, advice });
 }
 
 function notFound(log: LogId): LogNotFoundError {
-  return new LogNotFoundError('this log does not exist', { log, advice: 'Check the id, the tables and the region' });
+  return new LogNotFoundError('the log does not exist', { log, advice: 'Check the id, the tables and the region' });
 }
 
 /**
- * Makes sure that a position which somebody typed is in a log, or right behind the last entry of one of its segments.
- * @throws LogNotFoundError
- * @throws EntryNotFoundError where it is not
+ * Requires that a position is in a log or directly behind the last entry of one of its segments.
+ * @throws LogNotFoundError if the log does not exist
+ * @throws EntryNotFoundError if the position is not in the log
  */
 export async function assertPosition(
   source: { readonly store: SegmentReader & EntryReader; readonly types: ReservedTypes },
@@ -190,6 +192,6 @@ export async function assertPosition(
   throw new EntryNotFoundError(`the log has no position ${formatPosition(at)}`, {
     log,
     ...at,
-    advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, right behind the last entry`,
+    advice: `Give a position up to ${formatPosition({ segment, entry: last.entry + 1 })}, directly behind the last entry`,
   });
 }

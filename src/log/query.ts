@@ -9,32 +9,36 @@ import type { Segment } from './segment.ts';
 import { lastSnapshotOf, newerSnapshot } from './segment.ts';
 
 export interface QueryRange {
-  /** `snapshot` starts at the newest completed snapshot's own entry, `start` at the log's first. */
+  /**
+   * `snapshot` starts at the Snapshot entry of the newest complete snapshot, `start` at the log's
+   * first entry.
+   */
   readonly from: Position | 'snapshot' | 'start';
   /** Exclusive; the log's end by default. */
   readonly to?: Position | 'end';
-  /** The snapshot that the client stands on: it wants to know of a newer one. */
+  /** The snapshot that the client uses; the answer names a newer one. */
   readonly snapshot?: Position;
 }
 
 export interface QueryAnswer {
-  /** Where the entries start. */
+  /** Position of the first entry. */
   readonly start: Position;
-  /** Pages of entries in order. They are fetched while they are read, and can be read once. */
+  /** Pages of entries in order, fetched while they are read. They can be read once. */
   readonly entries: AsyncIterable<readonly Entry[]>;
-  /** The place after the last entry that has been read so far: where the next query goes on. */
+  /** The position after the last entry that has been read, at which the next query starts. */
   readonly end: Position;
-  /** The newest completed snapshot, where `snapshot` was given and there is a newer one. */
+  /** The newest complete snapshot, if it is newer than the given `snapshot`. */
   readonly lastSnapshot?: Position;
 }
 
 /**
- * Reads a run of entries. A log that has just been created is read from its start: its first Snapshot entry stands
- * for the empty state whether or not anybody has completed it.
+ * Reads a range of entries. Reads a new log from its start, because its first Snapshot entry stands
+ * for the empty state, even while its snapshot is pending.
  *
- * Reading the entries throws what {@link readEntries} throws.
- * @throws LogNotFoundError where the log does not exist
- * @throws SegmentWithoutSnapshotError where `from` is `snapshot` and neither of the two newest segments has one
+ * Reading the entries throws the errors of {@link readEntries}.
+ * @throws LogNotFoundError if the log does not exist
+ * @throws SegmentWithoutSnapshotError if `from` is `snapshot` and neither of the two newest
+ * segments has one
  */
 export async function query(
   source: { readonly store: LogReader; readonly types: ReservedTypes },
@@ -76,7 +80,7 @@ async function resolveStart(
   const completed = lastSnapshotOf(fresh);
   if (completed !== undefined) return completed;
   if (fresh[0].segment === START.segment) return START;
-  throw new SegmentWithoutSnapshotError('neither of the two newest segments has a completed snapshot', {
+  throw new SegmentWithoutSnapshotError('neither of the two newest segments has a complete snapshot', {
     log,
     segment: fresh[0].segment,
     advice: "Run 'logfold sweep --log LOG' to complete one, or read from the start",

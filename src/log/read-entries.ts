@@ -6,15 +6,20 @@ import { decodeEntry } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentRange, SegmentReader } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
 
-/** {@link EntrySource.rangeEntries} where it is left out. */
+/** The default of {@link EntrySource.rangeEntries}. */
 export const RANGE_ENTRIES = 500;
 
 export interface EntrySource {
   readonly store: SegmentReader & EntryReader;
   readonly types: ReservedTypes;
-  /** Entries of one range, and so of a page at most; 500 by default. Ranges become shorter if their entries are large. */
+  /**
+   * The most entries of a range, and of a page; 500 by default. Large entries make ranges shorter.
+   */
   readonly rangeEntries?: number | undefined;
-  /** Ranges of which the first page is on its way or held at once, 4 by default. A page has 1 MB of items at most. */
+  /**
+   * Ranges whose first page is requested or held concurrently; 4 by default. A page has at most 1
+   * MB of items.
+   */
   readonly concurrency?: number;
 }
 
@@ -22,7 +27,7 @@ export interface EntryRange {
   readonly from: Position;
   /** Exclusive. */
   readonly to: Position | 'end';
-  /** Number of a segment known to be the newest a moment ago: with `to: 'end'` it saves a query. */
+  /** Number of the segment that was the newest a moment ago. With `to: 'end'` it saves a query. */
   readonly newestSegment?: number;
 }
 
@@ -42,15 +47,15 @@ interface Numbers {
 }
 
 /**
- * Every entry from one place up to another, in order, across segments, in pages that are never empty. Since numbers
- * are dense, ranges are read in parallel, and what a cheap eventually consistent read does not show is read again
- * consistently before it is called missing. With `to: 'end'` the newest entries may be missed, but never one
- * before another that is given.
- * @throws EntryGapError where an entry does not exist (the one right before `from` counts, where the end of its
- * segment is looked for), a segment before the newest does not end with an End Segment
- * entry, or `to` lies beyond the end of the log
- * @throws PositionInvalidError where `to` lies before `from`
- * @throws LogNotFoundError where `to` is `end` and the log does not exist
+ * Reads all entries of a range, in order, across segments, in pages that are never empty. Numbers
+ * are dense, so the reader reads parts of the range in parallel. It reads eventually consistently.
+ * If an entry is missing, it reads again consistently before it reports a gap. With `to: 'end'` it
+ * may miss the newest entries, but never an entry before another one that it returns.
+ * @throws EntryGapError if an entry is missing, if a closed segment does not end with an End
+ * Segment entry, or if `to` is beyond the end of the log. With `to: 'end'` the entry directly before
+ * `from` must exist too.
+ * @throws PositionInvalidError if `to` is before `from`
+ * @throws LogNotFoundError if `to` is `end` and the log does not exist
  */
 export async function* readEntries(source: EntrySource, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
   const { store, rangeEntries = RANGE_ENTRIES, concurrency = 4 } = source;
@@ -64,7 +69,7 @@ export async function* readEntries(source: EntrySource, log: LogId, range: Entry
   }
   const order = comparePositions(from, to);
   if (order > 0) {
-    throw new PositionInvalidError(`${formatPosition(to)} lies before ${formatPosition(from)}`, { log });
+    throw new PositionInvalidError(`${formatPosition(to)} is before ${formatPosition(from)}`, { log });
   }
   while (next.segment < to.segment) {
     yield* readRest(reading, next, false);
@@ -74,15 +79,15 @@ export async function* readEntries(source: EntrySource, log: LogId, range: Entry
 }
 
 /**
- * The rest of a segment whose length is not known.
+ * Reads the rest of a segment of unknown length.
  * @param mayBeOpen whether the segment may be the newest, which has no End Segment entry yet
- * @returns whether the segment has ended, so that there is a next one
+ * @returns whether the segment is closed, so that a next one exists
  */
 async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean): AsyncGenerator<Entry[], boolean> {
   const { store, log, rangeEntries } = reading;
   const { segment } = start;
-  // The entry before is read too: it shows a reader who has come to the end whether the segment ended there, and
-  // one who is beyond the end that nothing is there.
+  // Also reads the entry before `start`. At the end of the segment that entry tells whether the
+  // segment is closed. Beyond the end, it is missing.
   const from = Math.max(0, start.entry - 1);
   let last: Entry | undefined;
   let next = from;
@@ -112,7 +117,7 @@ async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean):
     next += page.length;
   }
   if (last?.type === reading.endSegment) return true;
-  throw new EntryGapError(`the segment is not the newest, but ends without '${reading.endSegment}'`, {
+  throw new EntryGapError(`the segment is closed, but ends without an entry of type '${reading.endSegment}'`, {
     log,
     segment,
     entry: next,
@@ -121,8 +126,9 @@ async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean):
 }
 
 /**
- * Entries that must exist, by ranges in parallel, handed out in order. Only the first page of each range is read ahead, so
- * memory is bounded whatever the size of entries; ranges are cut to what a page holds, so that nearly all is read ahead.
+ * Reads entries that must exist, in parallel ranges, and returns them in order. Reads only the
+ * first page of each range ahead, which bounds the memory for entries of any size. Shortens ranges
+ * to the length of a page, so that it still reads nearly all entries ahead.
  */
 async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): AsyncGenerator<Entry[]> {
   const running: AheadPages[] = [];
@@ -146,7 +152,7 @@ async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): A
   }
 }
 
-/** Pages of which the first is asked for now, and the others when their turn comes. */
+/** Pages whose first is requested immediately, and the others when they are read. */
 class AheadPages {
   readonly #pages: AsyncGenerator<Entry[]>;
   readonly #first: Promise<IteratorResult<Entry[]>>;
@@ -154,7 +160,7 @@ class AheadPages {
   constructor(pages: AsyncGenerator<Entry[]>) {
     this.#pages = pages;
     this.#first = pages.next();
-    // Awaited in its turn: a failure before that must not count as unhandled.
+    // `pages` reports a failure. Until then it must not count as unhandled.
     this.#first.catch(() => undefined);
   }
 
@@ -167,8 +173,8 @@ class AheadPages {
 }
 
 /**
- * Entries of one range in pages that are never empty, without gap from its first number on.
- * @param atLeast how many of them must exist
+ * Reads entries of one range in pages that are never empty, without a gap from its first number on.
+ * @param atLeast how many entries must exist
  */
 async function* readDense(
   { store, log }: Reading,
@@ -195,7 +201,7 @@ async function* readDense(
   if (next - from < atLeast) throw missing({ log }, segment, next);
 }
 
-/** How many entries follow one another from a number on. */
+/** The number of entries without a gap from a number on. */
 function countDense(entries: readonly Entry[], from: number): number {
   const gap = entries.findIndex((entry, i) => entry.position.entry !== from + i);
   return gap === -1 ? entries.length : gap;
@@ -204,13 +210,13 @@ function countDense(entries: readonly Entry[], from: number): number {
 const ADVICE = 'Restore the entry from a backup of the Entry table';
 
 function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number): EntryGapError {
-  return new EntryGapError('an entry that must exist is not there', { log, segment, entry, advice: ADVICE });
+  return new EntryGapError('an entry is missing', { log, segment, entry, advice: ADVICE });
 }
 
 /**
- * The Snapshot entries among those of a range, in order. Of the others only the type is looked at, so a malformed one is
- * in nobody's way.
- * @throws ItemInvalidError where a Snapshot entry cannot be read
+ * Reads the Snapshot entries of a range, in order. Reads only the type of other entries, so a
+ * malformed one does no harm.
+ * @throws ItemInvalidError if a Snapshot entry is malformed
  */
 export async function* snapshotEntries(
   source: { readonly store: Pick<EntryReader, 'items'>; readonly types: ReservedTypes },

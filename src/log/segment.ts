@@ -35,7 +35,9 @@ export interface Segment {
   readonly segment: number;
   /** Epoch seconds. */
   readonly created: number;
-  /** Number of the newest entry of this segment with a complete snapshot; absent if there is none. */
+  /**
+   * Number of the newest entry of this segment with a complete snapshot; absent if there is none.
+   */
   readonly lastSnapshot?: number | undefined;
   /** Absent until the segment is archived. */
   readonly archive?: ArchiveRef | undefined;
@@ -48,7 +50,10 @@ export function sameArchive(a: ArchiveRef, b: ArchiveRef): boolean {
   return a.key === b.key && equalBytes(a.hash, b.hash);
 }
 
-/** When the entries of a segment leave the table, in epoch seconds; undefined while they stay or are on hold. */
+/**
+ * When the entries of a segment leave the table, in epoch seconds; undefined while they stay or are
+ * on hold.
+ */
 export function expiresAt({ expiry }: Pick<Segment, 'expiry'>): number | undefined {
   return expiry === undefined || expiry.state === 'on hold' ? undefined : expiry.at;
 }
@@ -58,14 +63,17 @@ export function mayLackEntries({ archive, expiry }: Pick<Segment, 'archive' | 'e
   return archive === undefined && expiry !== undefined;
 }
 
-/** Whether no further snapshot of the segment is completed: it is archived, or its entries leave the table. */
+/**
+ * Whether no further snapshot of the segment is completed: it is archived, or its entries leave the
+ * table.
+ */
 export function isFrozen({ archive, expiry }: Pick<Segment, 'archive' | 'expiry'>): boolean {
   return archive !== undefined || expiry !== undefined;
 }
 
 /**
- * The newest complete snapshot in a log's two newest segments: Last Snapshot of the newest segment, or of the previous
- * one if the newest has none yet.
+ * The newest complete snapshot in a log's two newest segments: Last Snapshot of the newest segment,
+ * or of the previous one if the newest has none yet.
  * @param segments newest first
  */
 export function lastSnapshotOf(segments: readonly Segment[]): Position | undefined {

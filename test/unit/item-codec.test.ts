@@ -204,7 +204,7 @@ describe('entry items', () => {
     ["'B' cannot be read", { B: { N: '1.23456789012345678E+21' } }, where],
     ["'B' cannot be read", { B: { N: '.' } }, where],
     ["'B' cannot be read", { B: { N: '' } }, where],
-    ["'B' stands beside 'E'", { E: { S: 'k' } }, where],
+    ["'B' is present beside 'E'", { E: { S: 'k' } }, where],
     ["'E' is not a String", { B: undefined, E: { N: '5' } }, where],
     ["'X' is 'soon'", { X: { N: 'soon' } }, where],
   ])('an entry item is refused if %s', (problem, change, place) => {
@@ -287,14 +287,14 @@ describe('segment items', () => {
     ["'C' is missing", { C: undefined }],
     ["'L' is not a Number", { L: { S: '1' } }],
     ["'A' is empty", { A: { S: '' } }],
-    ["'A' stands without 'H'", { A: { S: 'logs/x/archives/7' } }],
-    ["'H' stands without 'A'", { H: { B: new Uint8Array(32) } }],
+    ["'A' is present without 'H'", { A: { S: 'logs/x/archives/7' } }],
+    ["'H' is present without 'A'", { H: { B: new Uint8Array(32) } }],
     ["'H' has 31 bytes, not 32", { A: { S: 'logs/x/archives/7' }, H: { B: new Uint8Array(31) } }],
     ["'H' is not Binary", { A: { S: 'logs/x/archives/7' }, H: { S: 'a7' } }],
     ["'G' is '1.5'", { G: { N: '1.5' } }],
     ["'D' is '-1'", { D: { N: '-1' } }],
-    ["'D' stands without 'G'", { D: { N: '7' } }],
-    ["'D' stands beside a hold", { D: { N: '7' }, G: { N: '7258118400' } }],
+    ["'D' is present without 'G'", { D: { N: '7' } }],
+    ["'D' is present although 'G' says that the segment is on hold", { D: { N: '7' }, G: { N: '7258118400' } }],
   ])('a segment item is refused if %s', (problem, change) => {
     const decode = () => decodeSegment({ ...encodeSegment({ log: LOG, segment: 7, created: NOON }), ...change });
     expect(decode).toThrow(ItemInvalidError);

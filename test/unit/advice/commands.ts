@@ -449,7 +449,7 @@ export const COMMANDS: Cases = {
     const advice = await refused(() => here('expire', log, '--undo'));
     await paste(advice.replace('SEGMENT', '0'));
   },
-  'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then nothing of the log is collected':
+  'Restore its item from a backup of the Segment table, or use the tables that belong to this bucket; until then no garbage of the log is collected':
     async (refused) => {
       const log = await closed();
       const item = { TableName: 'Segment', Key: segmentKey(log, 0) };

@@ -103,7 +103,7 @@ export const DAMAGE: Cases = {
     'altered',
   ),
   'Restore it, from a version or a backup of the bucket': bothExternal,
-  'Replace the entry by several with smaller bodies': async (refused) => {
+  'Replace the entry with several entries that have smaller bodies': async (refused) => {
     await refused(() => checkBodyBytes(MAX_BODY_BYTES + 1));
     checkBodyBytes(MAX_BODY_BYTES);
   },
@@ -306,7 +306,7 @@ export const DAMAGE: Cases = {
     await sheets.blobs.delete(await Array.fromAsync(sheets.blobs.list(note), ({ key }) => key));
     await look();
   },
-  'Wait until its snapshot is completed, then start the segment': async (refused) => {
+  'Wait until its snapshot is complete, then start the segment': async (refused) => {
     const sheet = await SheetLog.create();
     await refused(() => sheet.segment());
     await sheet.completed();

@@ -3,7 +3,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   'the advice asks to try again; tests of temporary errors do so': [
     'Try again',
     'Try again later',
-    'Try again later, or find out what competes for the same log',
+    'Try again later, or find out what else writes to the same log',
     'Try again; what is done already is not done twice',
     'Try again. If this repeats, the bucket is not consistent and cannot be collected',
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',

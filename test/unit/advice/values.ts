@@ -227,7 +227,7 @@ export const VALUES: Cases = {
     expect(names.toSorted()).toEqual(Object.keys(values).toSorted());
     for (const [name, value] of Object.entries(values)) await run({ [name]: value }, context);
   },
-  'Give a position up to …, right behind the last entry': async (refused) => {
+  'Give a position up to …, directly behind the last entry': async (refused) => {
     const sheet = await SheetLog.create();
     const source = { store: sheet.tables, types: RESERVED_TYPES };
     const advice = await refused(() => assertPosition(source, LOG, { segment: 0, entry: 9 }));
@@ -290,7 +290,7 @@ export const VALUES: Cases = {
     expect(advice).toContain(' strings');
     new RangeDeletes('string').add({ from: 'a', to: 'b' }, 0);
   },
-  'Set the clock of this machine to the present time': async (refused) => {
+  'Set the clock of this machine to the current time': async (refused) => {
     await refused(() => epochSeconds(-1));
     expect(epochSeconds(NOON * 1000)).toBe(NOON);
   },
@@ -311,7 +311,7 @@ export const VALUES: Cases = {
     checkWriteSize(items.slice(0, 6));
     checkWriteSize(items.slice(6));
   },
-  'Put its bulk into an external body': async (refused) => {
+  'Put its largest part into an external body': async (refused) => {
     await refused(() => checkWriteSize([item(AT, 500 * 1024)]));
     checkWriteSize([encodeEntry(entryAt(LOG, AT, { body: undefined, external: 'logs/bulk' }))]);
   },
@@ -329,7 +329,7 @@ export const VALUES: Cases = {
     await client.addSnapshot(log);
     await client.addEntry(log, { type: 'Set', version: 1, body: [] });
   },
-  'Read them, then add again after the newest': async (refused) => {
+  'Read the newer entries, then append after the newest': async (refused) => {
     const { client, log, add } = await clientOfLog();
     const { first } = await add([1]);
     await add([2]);
@@ -338,7 +338,7 @@ export const VALUES: Cases = {
     const read = await allEntries((await client.query(log, { from: first })).entries);
     await again(read.at(-1)?.position ?? first);
   },
-  'Add after …, which is the newest': async (refused) => {
+  'Append after …, the newest entry': async (refused) => {
     const { client, log } = await clientOfLog();
     const add = (after: { segment: number; entry: number }) =>
       client.addEntry(log, { type: 'Set', version: 1, body: [] }, { after });
