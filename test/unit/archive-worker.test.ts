@@ -56,7 +56,7 @@ async function expectNotArchived(sheet: SheetLog): Promise<void> {
 }
 
 describe('a segment that cannot be archived', () => {
-  test('it is open', async () => {
+  test('an open segment is refused', async () => {
     const sheet = await SheetLog.create();
     await sheet.fill(3, 3);
     await sheet.completed();
@@ -66,7 +66,7 @@ describe('a segment that cannot be archived', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('its next segment has no complete snapshot', async () => {
+  test('a segment is refused if the next one has no complete snapshot', async () => {
     const sheet = await SheetLog.create();
     await sheet.completed();
     const next = await sheet.segment();
@@ -77,14 +77,14 @@ describe('a segment that cannot be archived', () => {
     expect(await sheet.archive(0)).toMatchObject({ outcome: 'archived', segment: 0 });
   });
 
-  test('it does not exist', async () => {
+  test('a missing segment is refused', async () => {
     const { sheet } = await coveredSheet();
     const before = await sheet.contents();
     await expect(sheet.archive(7)).rejects.toThrow(SegmentNotFoundError);
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('its entries are expiring already', async () => {
+  test('an expiring segment is refused', async () => {
     const { sheet } = await coveredSheet();
     await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     const before = await sheet.contents();
@@ -92,7 +92,7 @@ describe('a segment that cannot be archived', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('it has lost an entry', async () => {
+  test('a segment that lacks an entry is refused', async () => {
     const { sheet } = await coveredSheet();
     await sheet.tables.deleteEntries(sheet.log, 0, [4]);
     await expect(sheet.archive(0)).rejects.toThrow(EntryGapError);
@@ -101,10 +101,10 @@ describe('a segment that cannot be archived', () => {
   });
 
   test.each<[string, (sheet: SheetLog, last: Position) => Promise<unknown>]>([
-    ['leaving', async (sheet) => sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1))],
-    ['not whole', (sheet) => sheet.tables.deleteEntries(sheet.log, 0, [4])],
-    ['without the last snapshot', (sheet, last) => sheet.tables.deleteEntries(sheet.log, 0, [last.entry])],
-  ])('no plan is made of entries that are %s', async (_, harm) => {
+    ['entries are expiring', async (sheet) => sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1))],
+    ['an entry is missing', (sheet) => sheet.tables.deleteEntries(sheet.log, 0, [4])],
+    ['the last snapshot is missing', (sheet, last) => sheet.tables.deleteEntries(sheet.log, 0, [last.entry])],
+  ])('a plan is refused with the same error if %s', async (_, harm) => {
     const { sheet, last } = await coveredSheet();
     await harm(sheet, last);
     const failed = await sheet.archive(0).catch((error: unknown) => error);
@@ -142,7 +142,7 @@ describe('an archive', () => {
     expect(await planArchive(sheet.deps, { log: sheet.log, segment: 0 })).toBeUndefined();
   });
 
-  test('one archive is written, however many jobs there are', async () => {
+  test('several jobs write one archive', async () => {
     const { sheet } = await coveredSheet();
     const first = await sheet.archive(0);
     const before = await sheet.contents();
@@ -150,7 +150,7 @@ describe('an archive', () => {
     expect(await sheet.contents()).toEqual(before);
   });
 
-  test('one archive is written, although several jobs run concurrently', async () => {
+  test('several concurrent jobs write one archive', async () => {
     const { sheet } = await coveredSheet();
     const results = await Promise.all([sheet.archive(0), sheet.archive(0), sheet.archive(0)]);
     expect(results.map(({ outcome }) => outcome).sort()).toEqual(['archived', 'present', 'present']);

@@ -14,16 +14,16 @@ describe('a filter', () => {
   });
 
   test.each([
-    ['another text', record('INSERT', { T: { S: 'Set' } })],
-    ['a text that only begins like it', record('INSERT', { T: { S: 'Snapshots' } })],
-    ['another case', record('INSERT', { T: { S: 'snapshot' } })],
-    ['another event', record('MODIFY', { T: { S: 'Snapshot' } })],
-    ['another type of attribute', record('INSERT', { T: { B: 'Snapshot' } })],
-    ['a list', record('INSERT', { T: { S: ['Snapshot'] } })],
-    ['nothing at its key', record('INSERT', {})],
-    ['no image', record('INSERT', undefined)],
-    ['no record', undefined],
-  ])('it rejects %s', (_, given) => {
+    ['with another text', record('INSERT', { T: { S: 'Set' } })],
+    ['with a longer text', record('INSERT', { T: { S: 'Snapshots' } })],
+    ['with another case', record('INSERT', { T: { S: 'snapshot' } })],
+    ['of another event', record('MODIFY', { T: { S: 'Snapshot' } })],
+    ['with another type of attribute', record('INSERT', { T: { B: 'Snapshot' } })],
+    ['with a list', record('INSERT', { T: { S: ['Snapshot'] } })],
+    ['without the key', record('INSERT', {})],
+    ['without an image', record('INSERT', undefined)],
+    ['that is undefined', undefined],
+  ])('it rejects a record %s', (_, given) => {
     expect(passesFilter([PATTERN], given)).toBe(false);
   });
 

@@ -462,7 +462,7 @@ describe('an expire job', () => {
 
   test.each([
     ['restored', restoreFirst],
-    ['taken back', unexpireFirst],
+    ['freed from its expiry', unexpireFirst],
   ])('it starts over if the segment was %s between its runs', { tags: ['I3'] }, async (_, takeBack) => {
     for (const policy of [TTL, UNARCHIVED].filter(({ archive }) => archive || takeBack === unexpireFirst)) {
       const sheet = await announcedSheet(policy);
@@ -478,7 +478,7 @@ describe('an expire job', () => {
     }
   });
 
-  test('it goes on if an undo in the middle is refused', async () => {
+  test('it continues if an undo in the middle is refused', async () => {
     const sheet = await announcedSheet(DELETE);
     const place = { log: sheet.log, segment: 0 };
     const unexpire = async (): Promise<void> => {

@@ -363,7 +363,7 @@ describe('a lost part of an archived segment', () => {
   }
 
   test.each(where)(
-    'it is written again byte for byte if a build makes the same, %s',
+    'it is written again byte for byte if a build gives the same bytes (%s)',
     { tags: ['I2'] },
     async (entries) => {
       const { sheet, own } = await archivedSheet(entries);
@@ -383,7 +383,7 @@ describe('a lost part of an archived segment', () => {
   );
 
   test.each(where)(
-    'if it is a chunk of a snapshot with buffered edits, the segment gets another archive, %s',
+    'a lost chunk of a snapshot with buffered edits is replaced with a new archive (%s)',
     { tags: ['I2'] },
     async (entries) => {
       const { sheet, own, last } = await archivedSheet(entries, 'waiting');
@@ -400,7 +400,7 @@ describe('a lost part of an archived segment', () => {
   );
 
   test.each(where)(
-    'if it is a chunk of a snapshot of an older reducer, the segment gets another archive, %s',
+    'a lost chunk of a snapshot of an older reducer is replaced with a new archive (%s)',
     async (entries) => {
       const { sheet, own, last } = await archivedSheet(entries, 'older reducer');
       await sheet.blobs.delete([own[0] ?? '']);
@@ -428,7 +428,7 @@ describe('a lost part of an archived segment', () => {
     },
   );
 
-  test('the rebuild fails if it cannot be restored: an archive of expired entries, an external body', async () => {
+  test('a rebuild stops if an external body or the archive of expired entries is missing', async () => {
     const { sheet } = await archivedSheet(GONE);
     const archive = (await sheet.segmentItem()).archive?.key ?? '';
     await sheet.blobs.delete([archive]);
@@ -444,7 +444,7 @@ describe('a lost part of an archived segment', () => {
     expect(stopped).toMatchObject({ outcome: 'stopped', stop: { code: 'EXTERNAL_MISSING', ...position } });
   });
 
-  test('it is repaired wherever a rebuild before died', async () => {
+  test('a rebuild repairs it after an earlier rebuild died, at any write', async () => {
     const prepared = async (): Promise<SheetLog> => {
       const { sheet, own } = await archivedSheet(where[0], 'waiting');
       for (const key of own.slice(0, 3)) await sheet.blobs.delete([key]);
@@ -584,7 +584,7 @@ async function brokenSheet(): Promise<SheetLog> {
   return sheet;
 }
 
-test('a rebuild has the same result, wherever the one before died', async () => {
+test('a rebuild has the same result after an earlier rebuild died, at any operation', async () => {
   const reference = await brokenSheet();
   const run = (sheet: SheetLog) => (deps: SheetLog['deps']) => rebuild(sheet, deps);
   const deaths = await deathsOf(reference, run(reference));

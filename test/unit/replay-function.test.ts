@@ -66,15 +66,15 @@ describe('the replay function', () => {
   });
 
   test.each([
-    ['nothing', undefined],
-    ['no log', {}],
-    ['no id', { log: 'mine' }],
-    ['no position', { log: LOG, at: 'the end' }],
-    ['a number beyond all', { log: LOG, at: '0/9999999999' }],
-    ['no snapshot', { log: LOG, from: '0/1' }],
-    ['no snapshot before', { log: LOG, from: '0/3' }],
-    ['another setting', { log: LOG, to: '0/1' }],
-  ])('it refuses %s for an event', async (_what, event) => {
+    ['without content', undefined],
+    ['without a log', {}],
+    ['with a malformed id', { log: 'mine' }],
+    ['with a malformed position', { log: LOG, at: 'the end' }],
+    ['with a number beyond the limit', { log: LOG, at: '0/9999999999' }],
+    ['from a position without a snapshot', { log: LOG, from: '0/1' }],
+    ['from its own end', { log: LOG, from: '0/3' }],
+    ['with an unknown field', { log: LOG, to: '0/1' }],
+  ])('it refuses an event %s', async (_what, event) => {
     const { run } = await replayable();
     await expect(run(event)).rejects.toThrow(UsageError);
   });

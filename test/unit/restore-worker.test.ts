@@ -86,13 +86,13 @@ function itemsOf(tables: MemoryLogStore, sheet: SheetLog): Promise<Item[]> {
 
 describe('a segment is restored', () => {
   test.each([
-    ['all', () => true, ENTRIES],
-    ['the first', (entry: number) => entry === 0, 1],
-    ['the last', (entry: number) => entry === ENTRIES - 1, 1],
-    ['every third', (entry: number) => entry % 3 === 0, 4],
+    ['all entries', () => true, ENTRIES],
+    ['the first entry', (entry: number) => entry === 0, 1],
+    ['the last entry', (entry: number) => entry === ENTRIES - 1, 1],
+    ['every third entry', (entry: number) => entry % 3 === 0, 4],
     ['a frame', (entry: number) => entry >= 5 && entry < 10, 5],
-    ['none', () => false, 0],
-  ])('it is restored if %s of its entries are deleted and the others have their expiry', async (_, gone, restored) => {
+    ['no entry', () => false, 0],
+  ])('a restore completes a segment whose other entries have their expiry (deleted: %s)', async (_, gone, restored) => {
     const { sheet, items } = await expiredSheet(gone);
     const contents = await sheet.contents();
     const result = { segment: 0, entries: ENTRIES, restored, unexpired: ENTRIES - restored };
@@ -194,7 +194,7 @@ describe('a segment is restored into other tables', () => {
 });
 
 describe('a segment cannot be restored', () => {
-  test('it does not exist, or has no archive', async () => {
+  test('a missing segment, or one without an archive, is refused', async () => {
     const sheet = await archivedSheet();
     const contents = await sheet.contents();
     const deps = sheet.deps;
@@ -330,7 +330,7 @@ describe('a restored segment', () => {
     expect(stamps).toEqual(Array.from({ length: ENTRIES }, () => String(expires)));
   });
 
-  test('it stays as long if it gets its expiry immediately', async () => {
+  test('it stays for the same time if it expires immediately', async () => {
     const { sheet } = await expiredSheet(() => true);
     await restore(sheet);
     const expiring = expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, TTL);
@@ -340,7 +340,7 @@ describe('a restored segment', () => {
   });
 });
 
-test('a segment is restored beside a job that deletes: at most the running batch is missed', async () => {
+test('a restore during a deletion misses at most the running batch', async () => {
   const sheet = await SheetLog.create();
   for (let i = 0; i < 120; i++) await sheet.edit(set(i, 0, `edit ${i}`));
   await sheet.completed();
@@ -362,7 +362,7 @@ test('a segment is restored beside a job that deletes: at most the running batch
   expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
 });
 
-test('a segment is not restored while somebody undoes its expiry, so that nobody misreads the hold', async () => {
+test('a restore is refused while an undo of the expiry runs', async () => {
   const { sheet } = await expiredSheet((entry) => entry === 0);
   let reads = 0;
   const tables = interceptLogStore(sheet.tables, async (name, effect) => {

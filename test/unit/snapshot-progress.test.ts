@@ -185,7 +185,7 @@ describe('progress', () => {
     await log.expectRight(earlier);
   });
 
-  test('no snapshot takes more runs than its log has pages, whatever the order of jobs', {
+  test('no snapshot takes more runs than its log has pages, in any order of jobs', {
     tags: ['I5'],
   }, async () => {
     for (let seed = 1; seed <= 25; seed++) {
@@ -258,12 +258,12 @@ describe('progress', () => {
       },
     ],
     [
-      'is something else',
+      'has foreign bytes',
       'the stored bytes are damaged',
       ({ sheet }, progress) => sheet.blobs.put(formatKey(progress), Uint8Array.of(1, 2, 3)),
     ],
     [
-      'is under the name of another place',
+      'has the key of another position',
       'the root belongs to log',
       async ({ sheet }, progress) => {
         const stored = (await sheet.blobs.get(formatKey(progress))) ?? new Uint8Array();
@@ -273,7 +273,7 @@ describe('progress', () => {
       },
     ],
     [
-      'leads to chunks that are gone',
+      'refers to missing chunks',
       'is not in the',
       async ({ sheet }) => {
         const keys = await Array.fromAsync(sheet.blobs.list(chunkPrefix(LOG)));
@@ -300,8 +300,8 @@ describe('progress', () => {
   });
 
   test.each([
-    ['is another one', 44],
-    ['is not there', 34],
+    ['is another entry', 44],
+    ['is missing', 34],
   ])('progress of a history before a restore of the tables, whose Snapshot entry %s, is ignored', async (_, edits) => {
     const lost = await StepwiseLog.create();
     await lost.edits(44);

@@ -34,7 +34,7 @@ describe('a snapshot', () => {
     expect(await sheet.lastSnapshot()).toBe(position.entry);
   });
 
-  test('it is built from the one before it and only the entries since', { tags: ['I1'] }, async () => {
+  test('it is built from the previous snapshot and only the later entries', { tags: ['I1'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'), { type: 'Insert Rows', position: 0, count: 1 });
     const first = await sheet.completed();
@@ -81,7 +81,7 @@ describe('a snapshot', () => {
     expect(states[2]).toEqual(states[0]);
   });
 
-  test('it has the same state however little memory its batches may use', { tags: ['I1'] }, async () => {
+  test('its state does not depend on the memory limit of batches', { tags: ['I1'] }, async () => {
     const hashes: string[] = [];
     for (const batchBytes of [undefined, 1]) {
       const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
@@ -135,7 +135,7 @@ describe('a snapshot', () => {
     expect(await sheet.ref(position)).toHaveProperty('key');
   });
 
-  test('it shares every chunk that the edits since the one before did not touch', async () => {
+  test('it shares every chunk that no edit since the previous snapshot changed', async () => {
     const sheet = await SheetLog.create();
     for (let i = 0; i < 60; i++)
       await sheet.fill(1_000, 1).then(() => sheet.edit({ type: 'Insert Rows', position: 0, count: 1_000 }));
@@ -228,7 +228,7 @@ describe('a faster duplicate', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 
-  test('the log is stopped if the reducer gave it another state', { tags: ['I7'] }, async () => {
+  test('the log is stopped if the duplicate built another state', { tags: ['I7'] }, async () => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     const position = await sheet.snapshot();
