@@ -52,7 +52,7 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
 
 export interface CommonOptions extends Place {
   readonly json: boolean;
-  /** Whether the command ends by itself soon after a signal. Nobody waits for other commands. */
+  /** Whether the command ends by itself soon after a signal. Otherwise, a signal abandons it. */
   readonly endsItself?: boolean;
 }
 

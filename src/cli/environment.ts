@@ -52,9 +52,7 @@ export interface Environment {
   readonly client: LogClient;
   /** The dependencies of every job, except a queue and a policy. */
   readonly deps: ReturnType<typeof jobDeps>;
-  /**
-   * Throws ReducerForeignError if nobody chose this reducer for the log: see {@link reducerGuard}.
-   */
+  /** Throws ReducerForeignError if another reducer folds the log: see {@link reducerGuard}. */
   readonly requireReducer: (log: LogId) => Promise<void>;
   readonly settings: TableSettings;
   readonly otherTables: (names: TableNames, options: { readonly dryRun: boolean }) => Promise<OtherTables>;

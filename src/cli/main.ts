@@ -88,7 +88,7 @@ function drainOutput(): Promise<void> {
 /** Reports an error. @returns the exit code */
 function fail(error: unknown, output: Output): number {
   if (error instanceof CommanderError) {
-    // Commander has already told people.
+    // Commander has already printed the message for people.
     const reason = error.message.replace(/^error: /, '');
     output.errorDocument(new UsageError(reason, { advice: 'Add --help for the commands and options' }));
     return 2;

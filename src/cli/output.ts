@@ -244,7 +244,7 @@ export class Progress {
         total === 0
           ? () => `${label}: ${this.#value}${this.#suffix()}`
           : `${label} [{bar}] {value}/{total}, {eta_formatted} left`;
-      // The number of requests interests nobody afterwards.
+      // The number of requests is useless afterwards.
       const clearOnComplete = total === 0;
       this.#bar = new SingleBar({ format, stream, clearOnComplete, hideCursor: false, linewrap: true });
       this.#bar.start(total, this.#value);

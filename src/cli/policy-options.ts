@@ -19,13 +19,7 @@ export function policyCommand(name: string, description: string) {
     .addOption(new Option('--keep-days <n>', 'days that a closed segment stays in the table').argParser(parseDays))
     .option('--archive', 'archive segments that need not stay in the table')
     .option('--no-archive', 'expire segments without an archive')
-    .addOption(
-      new Option('--expire <how>', 'how the entries of other segments leave the table').choices([
-        'never',
-        'ttl',
-        'delete',
-      ] as const),
-    )
+    .addOption(new Option('--expire <how>', 'how entries leave the table').choices(['never', 'ttl', 'delete'] as const))
     .addOption(
       new Option('--grace <duration>', 'time between the decision to remove something and its removal').argParser(
         parseDuration,
@@ -56,12 +50,12 @@ export function policyChanges(options: PolicyOptions): PolicyChanges {
 }
 
 /** A policy as one line of text. */
-export function describePolicy(policy: RetentionPolicy): string {
+function describePolicy(policy: RetentionPolicy): string {
   const { keepSegments, keepDays, archive, expire, graceSeconds, keepSnapshots } = policy;
-  const goes = { never: 'never expire', ttl: 'expire by TTL', delete: 'are deleted' }[expire];
+  const expiry = { never: 'never expire', ttl: 'expire by TTL', delete: 'expire by deletion' }[expire];
   return (
-    `keep ${count(keepSegments, 'segment')} and ${count(keepDays, 'day')}; then segments ${archive ? 'are archived' : 'are not archived'} ` +
-    `and ${goes}; grace ${formatDuration(graceSeconds)}; ${keepSnapshots === 'all' ? 'all snapshots' : 'the last snapshot'} of a segment kept`
+    `keep ${count(keepSegments, 'segment')} and ${count(keepDays, 'day')}, ${archive ? 'then archive' : 'do not archive'}; ` +
+    `${expiry}; grace period ${formatDuration(graceSeconds)}; keep ${keepSnapshots === 'all' ? 'all snapshots' : 'the last snapshot'} of a segment`
   );
 }
 

@@ -27,7 +27,7 @@ function smallLog(): Promise<LogId> {
   );
 }
 
-describe('append refuses the whole file because of one line with', () => {
+describe('a file of edits with one bad line', () => {
   const good = Array.from({ length: 300 }, (_, i) => JSON.stringify({ op: 'set', cells: [[i, 0, `row ${i}`]] }));
   const cases: [name: string, line: string | Buffer, reason: RegExp][] = [
     ['a row that no sheet has', '{"op":"set","cells":[[0,0,"x"],[4294967296,0,"x"]]}', /SHEET_LIMIT.*row 4294967296/],
@@ -57,7 +57,7 @@ describe('append refuses the whole file because of one line with', () => {
     refusals = await place.refusals(...files.map((file) => ['append', log, file, '--snapshot-every', '10']));
   });
 
-  test.each(cases.map(([name, , reason], i) => [name, i, reason] as const))('%s', (_, i, reason) => {
+  test.each(cases.map(([name, , reason], i) => [name, i, reason] as const))('append refuses %s', (_, i, reason) => {
     expect(refusals[i]).toMatchObject({ code: 'EDIT_LINE_INVALID', advice: ADVICE });
     expect(refusals[i]?.message).toMatch(/^line 302: /);
     expect(refusals[i]?.message).toMatch(reason);
@@ -75,7 +75,7 @@ describe('append refuses the whole file because of one line with', () => {
   });
 });
 
-describe('export names the log, the position and the type of an entry with', () => {
+describe('a bad entry', () => {
   const C = { N: '1732104000' };
   const SET = { C, T: { S: 'Set' }, V: { N: '1' } };
   const cases: [name: string, code: string, item: Attributes][] = [
@@ -103,14 +103,17 @@ describe('export names the log, the position and the type of an entry with', () 
     refusals = await place.refusals(...logs.map((log) => ['export', log]));
   });
 
-  test.each(cases.map(([name, code], i) => [name, code, i] as const))('%s: %s', (_, code, i) => {
-    // An invalid item has no type.
-    const type = code === 'ITEM_INVALID' ? null : (cases[i]?.[2].T?.S ?? '');
-    const typed = type === null ? '' : `, type '${type}'`;
-    expect(refusals[i]).toMatchObject({ code, log: logs[i], segment: 0, entry: 4, type, advice: ADVICE });
-    expect(refusals[i]?.message).toContain(`[log ${logs[i]}, segment 0, entry 4${typed}]`);
-    expect(refusals[i]?.message).toContain(refusals[i]?.advice);
-  });
+  test.each(cases.map(([name, code], i) => [name, code, i] as const))(
+    'export refuses %s with %s and names the entry',
+    (_, code, i) => {
+      // An invalid item has no type.
+      const type = code === 'ITEM_INVALID' ? null : (cases[i]?.[2].T?.S ?? '');
+      const typed = type === null ? '' : `, type '${type}'`;
+      expect(refusals[i]).toMatchObject({ code, log: logs[i], segment: 0, entry: 4, type, advice: ADVICE });
+      expect(refusals[i]?.message).toContain(`[log ${logs[i]}, segment 0, entry 4${typed}]`);
+      expect(refusals[i]?.message).toContain(refusals[i]?.advice);
+    },
+  );
 
   test('view names the key of an altered external body', async () => {
     const log = await smallLog();

@@ -259,7 +259,7 @@ describe('the commands on segments, with --json', () => {
     expect(await only('replay', log)).toMatchObject({ equal: true });
   });
 
-  test('policy shows and sets the own policy of a log', async () => {
+  test("policy shows and sets a log's own policy", async () => {
     expect(await only('policy')).toEqual({ policies: [] });
     expect(await only('policy', log)).toEqual({ policies: [{ log, own: {} }] });
     const set = await only('policy', log, '--keep-days', '0.5', '--expire', 'ttl', '--grace', '2h');
@@ -413,7 +413,7 @@ describe('the output for people', () => {
       `${log}: own settings: keepDays 7, archive false, graceSeconds 7200; other settings come from the deployment\n`,
     );
     expect((await say('policy', log, '--clear')).stdout).toBe(
-      `${log}: no own settings; the policy of the deployment applies\n`,
+      `${log}: no settings; the policy of the deployment applies\n`,
     );
     expect((await say('policy')).stdout).toBe('No log has its own policy.\n');
   });

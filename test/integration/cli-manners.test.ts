@@ -407,7 +407,7 @@ describe('an interrupted pipeline', () => {
 });
 
 describe('several commands on one directory', () => {
-  test('share an engine, and the last command stops it', async () => {
+  test('commands share an engine, and the last command stops it', async () => {
     const directory = await realpath(await mkdtemp(join(tmpdir(), 'logfold-shared-')));
     try {
       const words = ['--local', directory, '--json'];
@@ -631,14 +631,14 @@ describe('a full output', () => {
     ['a part of a document', 'cd "$3"; ulimit -f 8; logfold export "$@" --json > part'],
     ['a part of CSV', 'cd "$3"; ulimit -f 8; logfold export "$@" > part'],
     ['a part of CSV into a file', 'cd "$3"; ulimit -f 8; logfold export "$@" --csv part'],
-  ])('is an error in one line, with exit code 1: %s', async (_, line) => {
+  ])('logfold reports an error in one line, with exit code 1: %s', async (_, line) => {
     const answer = await runShell(line, [log, ...place.words]);
     expectNoTrace(answer);
     expect(answer.code, answer.stderr).toBe(1);
     expect(answer.stderr).toMatch(/^logfold: OUTPUT_FAILED: .+ cannot be written: .+\n$/);
   });
 
-  test('is no crash even if it is standard error', async () => {
+  test('logfold does not crash if standard error is full', async () => {
     const answer = await runShell('logfold status "$@" --local 2> /dev/full', [log]);
     expect(answer).toMatchObject({ code: 2, stdout: '' });
     const both = await runShell('logfold --help > /dev/full 2>&1', []);

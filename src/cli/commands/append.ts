@@ -21,7 +21,7 @@ export function appendCommand() {
     .option('--snapshot-every <n>', 'append a Snapshot entry after every N entries', parse.count)
     .option(
       '--segment-every <n>',
-      'start a new segment after every N entries, or when the newest has a complete snapshot',
+      'start a new segment after every N entries, or later, when the newest has a complete snapshot',
       parse.count,
     )
     .option('--check', 'compare every check line with the sheet, loaded again from snapshot and tail', false)
@@ -47,7 +47,7 @@ export function appendCommand() {
             for await (const { number, line } of edits.lines()) {
               stop.throwIfAborted();
               const append = () => started.append(line, number);
-              // A check may take long and appends nothing, so nobody waits for it.
+              // A check may take long and appends nothing, so a signal abandons it.
               await (line.kind === 'check' ? untilInterrupted(append) : append());
               progress.update(++lines);
             }

@@ -13,7 +13,7 @@ const OWN_HELP =
 export function policyCommandOfLogs() {
   return policyCommand('policy', 'Show the retention policies of single logs, or set the policy of one log.')
     .argument('[log]', 'the log; by default, all logs that have their own policy', parse.log)
-    .option('--clear', 'remove the own policy of the log, so that the policy of the deployment applies', false)
+    .option('--clear', "remove the log's own policy, so that the policy of the deployment applies", false)
     .addHelpText('after', OWN_HELP)
     .action((log, options) =>
       inEnvironment(options, async (environment, output) => {
@@ -43,6 +43,6 @@ export function policyCommandOfLogs() {
 
 function describeOwn(own: PolicyChanges): string {
   const settings = Object.entries(own).map(([name, value]) => `${name} ${value}`);
-  if (settings.length === 0) return 'no own settings; the policy of the deployment applies';
+  if (settings.length === 0) return 'no settings; the policy of the deployment applies';
   return `own settings: ${settings.join(', ')}; other settings come from the deployment`;
 }

@@ -46,7 +46,7 @@ export function workCommand() {
             summary.count(event);
             if (event.kind === 'dead' && options.local !== undefined) {
               const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
-              // The end awaits it. Until then, its failure must not count as unhandled.
+              // Awaited after the pipeline has ended. Until then, a failure must not count as unhandled.
               written.catch(() => undefined);
               dead.push(written);
             }
