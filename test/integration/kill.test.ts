@@ -14,32 +14,32 @@ import { CliPlace, itemTexts } from '../support/cli-place.ts';
 import { Random } from '../support/random.ts';
 
 const DIE_AT_WRITE = new URL('../support/die-at-write.ts', import.meta.url).href;
-/** A local request is answered in about this time. */
+/** The approximate time of a local request, in milliseconds. */
 const IN_FLIGHT_MS = 4;
 
-/** Some write of a process that does so many: as likely before it is sent as while it is on its way or just done. */
+/** The moment of a kill: before a write is sent, on its way or just after it. */
 interface Moment {
   readonly write: number;
   readonly afterMs: number;
 }
 
-/** How often a command writes where it finds nothing to do, and where it does all of its work. */
+/** The number of a command's writes if nothing is due, and if it does all of its work. */
 interface Writes {
   readonly idle: number;
   readonly whole: number;
 }
 
-/** A moment in the middle of a command's work: a command that does so much comes to no end before it. */
+/** A random moment in the middle of a command's work, before its last write ends. */
 function moment(random: Random, { idle, whole }: Writes): Moment {
   const write = random.integer(idle + 1, whole);
   const sent = write < whole && random.chance(0.5);
   return { write, afterMs: sent ? random.integer(1, IN_FLIGHT_MS) : 0 };
 }
 
-/** How often a command writes that nobody kills. */
+/** Runs a command without a kill, and counts its writes. */
 async function writesOf(words: readonly string[]): Promise<number> {
   const { writes } = await run(words, { write: 0, afterMs: 0 });
-  if (writes === undefined) throw new Error(`logfold ${words.join(' ')} was killed by somebody else`);
+  if (writes === undefined) throw new Error(`logfold ${words.join(' ')} was killed by another process`);
   return writes;
 }
 

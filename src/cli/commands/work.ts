@@ -46,7 +46,7 @@ export function workCommand() {
             summary.count(event);
             if (event.kind === 'dead' && options.local !== undefined) {
               const written = appendFile(join(options.local, 'dead-letters.ndjson'), `${event.message.body}\n`);
-              // Awaited after the pipeline has ended. Until then, a failure must not count as unhandled.
+              // Awaited at the end of the pipeline. Until then, a failure is not unhandled.
               written.catch(() => undefined);
               dead.push(written);
             }
