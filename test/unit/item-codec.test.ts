@@ -104,7 +104,7 @@ const golden: readonly (readonly [string, Entry, StoredItem])[] = [
 ];
 
 describe('entry items', () => {
-  test.each(golden)('%s', (_what, entry, item) => {
+  test.each(golden)('%s is written in the format and read back', (_what, entry, item) => {
     expect(encodeEntry(entry)).toEqual(item);
     expect(decodeEntry(item)).toEqual(entry);
   });
@@ -276,7 +276,7 @@ describe('segment items', () => {
       { log: LOG, segment: 7, created: NOON, expiry: ON_HOLD },
       { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '7258118400' } },
     ],
-  ])('%s', (_what, segment, item) => {
+  ])('%s is written in the format and read back', (_what, segment, item) => {
     expect(encodeSegment(segment)).toEqual(item);
     expect(decodeSegment(item)).toEqual(segment);
   });
