@@ -151,16 +151,16 @@ describe('a stack with its own tables and bucket', () => {
     await world.set(large, table, cells);
     for (let entry = 0; entry < 600; entry++) await world.set(large, table, [[2_000 + entry, 0]]);
     await world.client.addSnapshot(large);
-    await deployment.settle(NO_TIME);
+    await deployment.deliverAll(NO_TIME);
     const few = cells.filter((_, i) => i % 4 === 0).map(([row, column]) => [row, column, 'x']);
     await world.client.addEntry(large, { type: 'Set', version: 1, body: few });
     const { position } = await world.client.addSnapshot(large);
-    await deployment.settle();
+    await deployment.deliverAll();
     expect(await world.status(large)).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
     // The queue drops a second copy of a job for five minutes.
     deployment.pass(300);
     await deployment.invoke('SweepFunction', { log: large, rebuild: true });
-    await deployment.settle(NO_TIME);
+    await deployment.deliverAll(NO_TIME);
     expect(await world.status(large)).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
     expect(await deployment.invoke('ReplayFunction', { log: large })).toMatchObject({ equal: true });
     const outcomes = world
@@ -180,7 +180,7 @@ describe('a stack with its own tables and bucket', () => {
 
   test('it sweeps many logs in several runs, each of which continues the one before', async () => {
     for (let count = 0; count < 12; count++) await world.client.createLog();
-    await deployment.settle();
+    await deployment.deliverAll();
     const [first] = await deployment.runSchedules(NO_TIME);
     expect(first).toHaveProperty('rest');
     expect(await readSweepNote(world.blobs)).toHaveProperty('rest');
@@ -233,12 +233,12 @@ describe('a stack with its own tables and bucket', () => {
       );
       ids.push(MessageId);
     }
-    await deployment.settle();
+    await deployment.deliverAll();
     // A malformed message dies without delay. A failed job or a newer message is retried.
     expect(await deployment.messages('DeadMaintenanceJobs')).toHaveLength(1);
     for (let times = 1; times <= MAX_RECEIVES; times++) {
       deployment.pass(900);
-      await deployment.settle();
+      await deployment.deliverAll();
     }
     const dead = [
       ...(await deployment.messages('DeadSnapshotJobs')),
@@ -272,7 +272,7 @@ describe('a stack with its own tables and bucket', () => {
       }),
     );
     const after = await world.client.createLog();
-    await deployment.settle();
+    await deployment.deliverAll();
     for (const each of [before, after]) {
       expect(await world.status(each)).toMatchObject({ lastSnapshot: { segment: 0, entry: 0 } });
     }

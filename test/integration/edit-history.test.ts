@@ -8,12 +8,12 @@ import { checkOf, checksIn, editHistories } from '../support/edit-histories.ts';
 import { trim } from '../support/sheet-model.ts';
 
 const EVERY = {
-  madeUp: { snapshotEvery: '40', segmentEvery: '150' },
+  generated: { snapshotEvery: '40', segmentEvery: '150' },
   given: { snapshotEvery: '200', segmentEvery: '1000' },
 };
 
 describe.each(editHistories(12))('$name', (history) => {
-  const { snapshotEvery, segmentEvery } = history.madeUp ? EVERY.madeUp : EVERY.given;
+  const { snapshotEvery, segmentEvery } = history.generated ? EVERY.generated : EVERY.given;
   let directory: string;
   let local: string[];
   let file: string;

@@ -75,10 +75,10 @@ export class AwsGateway {
 
   async #serve(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
     const body = Buffer.concat(await Array.fromAsync(incoming));
-    const { method = '', url = '', headers: asked } = incoming;
-    const signature = /Credential=([^/]+)\/\d+\/[^/]+\/(\w+)\//.exec(asked.authorization ?? '');
+    const { method = '', url = '', headers: received } = incoming;
+    const signature = /Credential=([^/]+)\/\d+\/[^/]+\/(\w+)\//.exec(received.authorization ?? '');
     const [, caller = '', service = ''] = signature ?? [];
-    const request: AwsRequest = { service, method, url, headers: asked, body };
+    const request: AwsRequest = { service, method, url, headers: received, body };
     const need = (rights: (of: AwsRequest) => Right[]): void => {
       if (this.#options.callers.has(caller))
         this.needed.push(...rights(request).map((right) => ({ caller, ...right })));

@@ -83,7 +83,7 @@ export class DeployedWorld {
   async addLog(segments: number): Promise<{ readonly log: LogId; readonly sheet: SheetModel }> {
     const log = await this.client.createLog();
     const sheet = new SheetModel();
-    await this.deployment.settle();
+    await this.deployment.deliverAll();
     for (let segment = 0; segment < segments; segment++) {
       // Every round sets the same cells, so chunks of earlier snapshots become garbage. The
       // entries' bodies are too large for the table.
@@ -94,7 +94,7 @@ export class DeployedWorld {
       await this.client.addSnapshot(log);
       for (let row = 5; row < 10; row++) await this.set(log, sheet, [[segment * 10 + row, 0]]);
       if (segment < segments - 1) await this.client.startSegment(log);
-      await this.deployment.settle();
+      await this.deployment.deliverAll();
     }
     return { log, sheet };
   }
@@ -124,7 +124,7 @@ export class DeployedWorld {
   async sweepAfter(graceSeconds: number): Promise<void> {
     this.deployment.pass(graceSeconds + 60);
     await this.deployment.runSchedules();
-    await this.deployment.settle();
+    await this.deployment.deliverAll();
   }
 
   /** Keys of the objects in the bucket. */

@@ -157,7 +157,7 @@ export class Deployment {
   }
 
   /** Delivers events until the stream is read to its end and no queue has a visible message. */
-  async settle({ remainingMs }: InvokeOptions = {}): Promise<void> {
+  async deliverAll({ remainingMs }: InvokeOptions = {}): Promise<void> {
     for (let delivered = 1; delivered > 0; ) {
       delivered = 0;
       for (const mapping of this.#mappings) await mapping.caughtUp();

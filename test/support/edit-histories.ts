@@ -14,7 +14,7 @@ export interface EditHistory {
    */
   readonly file: (directory: string) => Promise<string>;
   /** True if the history is generated. */
-  readonly madeUp: boolean;
+  readonly generated: boolean;
 }
 
 /**
@@ -23,14 +23,14 @@ export interface EditHistory {
  * @param groups length of the generated history, in groups of about thirty edits
  */
 export function editHistories(groups: number): EditHistory[] {
-  const file = (directory: string) => writeMadeUp(directory, groups);
-  const histories: EditHistory[] = [{ name: 'a generated history', file, madeUp: true }];
+  const file = (directory: string) => writeGenerated(directory, groups);
+  const histories: EditHistory[] = [{ name: 'a generated history', file, generated: true }];
   const given = process.env.LOGFOLD_EDITS;
-  if (given !== undefined) histories.push({ name: given, file: async () => given, madeUp: false });
+  if (given !== undefined) histories.push({ name: given, file: async () => given, generated: false });
   return histories;
 }
 
-async function writeMadeUp(directory: string, groups: number): Promise<string> {
+async function writeGenerated(directory: string, groups: number): Promise<string> {
   const all = Array.from({ length: groups }, () => sheetEdits(60));
   const [edits] = fc.sample(fc.tuple(...all), { numRuns: 1, seed: 7 });
   const model = new SheetModel();
@@ -41,7 +41,7 @@ async function writeMadeUp(directory: string, groups: number): Promise<string> {
     if (i % 25 === 24) lines.push(checkOf(model.trimmed()));
   }
   lines.push(checkOf(model.trimmed()));
-  const file = join(directory, 'made-up.ndjson');
+  const file = join(directory, 'generated.ndjson');
   await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
   return file;
 }

@@ -14,7 +14,15 @@ import { Random } from './random.ts';
 import { sheetEdits } from './sheet-model.ts';
 import { type ClientPlan, isInjected, liveClient, loadAndCheck } from './sim-client.ts';
 import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
-import { anyPolicy, GRACE_MS, livePerson, liveSweeper, liveTtl, type PersonPlan, sweepOnce } from './sim-retention.ts';
+import {
+  anyPolicy,
+  GRACE_MS,
+  liveOperator,
+  liveSweeper,
+  liveTtl,
+  type OperatorPlan,
+  sweepOnce,
+} from './sim-retention.ts';
 import { type Ports, World } from './world.ts';
 import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks } from './world-checks.ts';
 
@@ -80,7 +88,7 @@ class History {
     const { random } = this.#world;
     const repair = random.pick<Repair>(['late snapshot', 'redelivery', 'sweep']);
     await this.#begin();
-    this.#start(this.#settle(repair));
+    this.#start(this.#recover(repair));
     for (let steps = 0; this.#living > 0 && this.#failure === undefined; steps++) {
       if (steps > MAX_STEPS) throw new Error(`the history does not end within ${MAX_STEPS} steps`);
       if (!(await this.#world.scheduler.step())) throw new Error('a process waits for an event that never comes');
@@ -145,8 +153,8 @@ class History {
     this.#live('sweep', (ports) => liveSweeper(this.#world, ports, this.#pipeline));
     this.#start(liveTtl(this.#world, this.#pipeline));
     if (!random.chance(0.5)) return;
-    const plan: PersonPlan = { unrestored: undefined };
-    this.#live('person', (ports) => livePerson(this.#world, ports, { pipeline: this.#pipeline, plan }));
+    const plan: OperatorPlan = { unrestored: undefined };
+    this.#live('operator', (ports) => liveOperator(this.#world, ports, { pipeline: this.#pipeline, plan }));
   }
 
   async #deploy(): Promise<void> {
@@ -157,7 +165,7 @@ class History {
     if (!this.#pipeline.draining && whole) this.#world.version = 2;
   }
 
-  async #settle(repair: Repair): Promise<void> {
+  async #recover(repair: Repair): Promise<void> {
     const world = this.#world;
     while (this.#editing > 0) await world.scheduler.sleep(1_000);
     this.#pipeline.draining = true;
@@ -171,7 +179,7 @@ class History {
       for (const log of world.logs) await client.addSnapshot(log);
     } else if (repair === 'sweep') {
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
-      await sweepOnce(world, this.#person(), { since: 0 });
+      await sweepOnce(world, this.#operator(), { since: 0 });
     } else {
       await world.scheduler.sleep(FORGOTTEN_MS);
       // An operator looks at each stopped log and clears its stop. A log that is still broken stops
@@ -220,7 +228,7 @@ class History {
   async #comeToRest(): Promise<void> {
     const { scheduler } = this.#world;
     for (let rounds = 0; rounds < ROUNDS_TO_REST; rounds++) {
-      await sweepOnce(this.#world, this.#person(), { collect: rounds >= ROUNDS_TO_REST - 4 });
+      await sweepOnce(this.#world, this.#operator(), { collect: rounds >= ROUNDS_TO_REST - 4 });
       await this.#idle();
       await scheduler.sleep(GRACE_MS + 60_000);
       this.#world.fireTtl(1);
@@ -228,8 +236,8 @@ class History {
   }
 
   /** The ports of an operator, without faults. */
-  #person(): Ports {
-    return { ...this.#world.start('person'), ...this.#world, now: this.#world.now };
+  #operator(): Ports {
+    return { ...this.#world.start('operator'), ...this.#world, now: this.#world.now };
   }
 
   async #idle(): Promise<void> {
@@ -246,7 +254,7 @@ class History {
    * Runs a process that restarts after each crash. With `always` it also restarts after each normal
    * end, until the pipeline closes.
    */
-  #live(name: string, life: (ports: Ports) => Promise<void>, again: 'once' | 'crashed' | 'always' = 'crashed'): void {
+  #live(name: string, life: (ports: Ports) => Promise<void>, restart: 'once' | 'crashed' | 'always' = 'crashed'): void {
     const { scheduler, random } = this.#world;
     const lives = async (): Promise<void> => {
       for (;;) {
@@ -261,7 +269,7 @@ class History {
           },
         );
         const end = await Promise.race([lived, ports.process.crashed.then(() => 'crashed' as const)]);
-        if (again === 'once' || (end === 'over' && again === 'crashed') || this.#pipeline.closing) return;
+        if (restart === 'once' || (end === 'over' && restart === 'crashed') || this.#pipeline.closing) return;
         await scheduler.sleep(random.integer(0, end === 'crashed' ? 30_000 : 1_000));
       }
     };

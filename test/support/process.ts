@@ -103,8 +103,8 @@ export class Process {
     new Promise<T>((resolve, reject) => {
       const { scheduler, clockErrorMs, random } = this.#options;
       if (clockErrorMs > 0 && random.chance(CLOCK_JUMPS)) this.#setClock();
-      const alive = (settle: () => void) => () => {
-        if (!this.#dead) settle();
+      const alive = (complete: () => void) => () => {
+        if (!this.#dead) complete();
       };
       const drawn = this.#fault();
       const fault = drawn === 'resend' && !RESENT.has(operation) ? undefined : drawn;
@@ -113,14 +113,14 @@ export class Process {
         if (fault !== undefined) this.#note(`${operation}: ${fault}`);
         if (fault === 'crashBefore') return this.#crash();
         if (fault === 'throttle') return reject(new InjectedFault(operation, true));
-        const settle = await effect().then(
+        const complete = await effect().then(
           (value) => () => resolve(value),
           (error: unknown) => () => reject(error),
         );
         this.#note(operation);
         if (fault === 'crashAfter') return this.#crash();
         if (fault === 'timeout') return reject(new InjectedFault(operation, false));
-        scheduler.after(this.#latency(fault === 'delay'), alive(settle));
+        scheduler.after(this.#latency(fault === 'delay'), alive(complete));
       };
       const send = async (): Promise<void> => {
         if (fault !== 'resend' || this.#dead) return answer();

@@ -78,7 +78,7 @@ interface SegmentPlace {
 }
 
 /** The remaining work of an operator. It survives crashes of their commands. */
-export interface PersonPlan {
+export interface OperatorPlan {
   /**
    * A segment whose restore died or was refused. The operator restores it again, as the error
    * advises.
@@ -87,10 +87,10 @@ export interface PersonPlan {
 }
 
 /** An operator who undoes retention by hand, or requests jobs before they are due. */
-export async function livePerson(
+export async function liveOperator(
   world: World,
   ports: Ports,
-  { pipeline, plan }: { readonly pipeline: Pipeline; readonly plan: PersonPlan },
+  { pipeline, plan }: { readonly pipeline: Pipeline; readonly plan: OperatorPlan },
 ): Promise<void> {
   const { random, scheduler } = world;
   while (!pipeline.draining || plan.unrestored !== undefined) {
@@ -105,21 +105,21 @@ export async function livePerson(
   }
 }
 
-async function actByHand(world: World, ports: Ports, plan: PersonPlan): Promise<void> {
+async function actByHand(world: World, ports: Ports, plan: OperatorPlan): Promise<void> {
   const { random } = world;
   const log = random.pick(world.logs);
   if (log === undefined) return;
   const choice = random.next();
-  if (choice < 0.8) await takeBack(world, ports, { log, plan });
+  if (choice < 0.8) await undoRetention(world, ports, { log, plan });
   else if (choice < 0.9) await sendByHand(world, ports, { kind: 'rebuild', log });
   else await sendByHand(world, ports, { kind: 'collect', log });
 }
 
 /** Restores a segment or undoes its expiry, sometimes while its entries expire. */
-async function takeBack(
+async function undoRetention(
   world: World,
   ports: Ports,
-  { log, plan }: { readonly log: LogId; readonly plan: PersonPlan },
+  { log, plan }: { readonly log: LogId; readonly plan: OperatorPlan },
 ): Promise<void> {
   const { random, scheduler, policy } = world;
   const segments = await Array.fromAsync(ports.tables.segments(log));
@@ -143,7 +143,7 @@ async function takeBack(
 async function restore(
   world: World,
   ports: Ports,
-  { plan, place }: { readonly plan: PersonPlan; readonly place: SegmentPlace },
+  { plan, place }: { readonly plan: OperatorPlan; readonly place: SegmentPlace },
 ): Promise<void> {
   plan.unrestored = place;
   const holdSeconds = world.random.integer(1, 3) * 3600;

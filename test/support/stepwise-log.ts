@@ -41,10 +41,10 @@ export class StepwiseLog {
 
   /** Appends a Snapshot entry, unless a position is given, and sends the snapshot job. */
   async ask(position?: Position): Promise<Position> {
-    const asked = position ?? (await this.sheet.snapshot());
-    const job: Job = { kind: 'snapshot', log: LOG, position: asked };
-    await this.queue.send({ group: LOG, deduplicationId: `${asked.segment}/${asked.entry}`, body: encodeJob(job) });
-    return asked;
+    const target = position ?? (await this.sheet.snapshot());
+    const job: Job = { kind: 'snapshot', log: LOG, position: target };
+    await this.queue.send({ group: LOG, deduplicationId: `${target.segment}/${target.entry}`, body: encodeJob(job) });
+    return target;
   }
 
   /** Runs the next job once; undefined if the queue is empty. */

@@ -225,7 +225,7 @@ export class ThrottledLife {
       keys,
       newImage: encodeEntry(entry),
     } as const;
-    await this.#again('route', async () => {
+    await this.#retry('route', async () => {
       const report = (_: unknown, error: unknown): void => {
         this.failures.push({ what: 'record', error });
       };
@@ -243,17 +243,17 @@ export class ThrottledLife {
     };
     const onFailure = (_: unknown, error: unknown) => this.unswept.push(error);
     const deps = { ...this.deps, policyOf: (log: LogId) => this.#policyOf(log), send, onFailure };
-    await this.#again('sweep', () => sweep(deps, options));
+    await this.#retry('sweep', () => sweep(deps, options));
     await this.#drain();
   }
 
   async #restore(log: LogId, segment: number): Promise<void> {
-    await this.#again('restore', () => restoreSegment(this.deps, { log, segment }, { holdSeconds: 3600 }));
+    await this.#retry('restore', () => restoreSegment(this.deps, { log, segment }, { holdSeconds: 3600 }));
   }
 
   /** Runs jobs until none is left. */
   async #drain(): Promise<void> {
-    while (this.#messages(`${this.#queueName}.fifo`) > 0) await this.#again('consume', () => this.#consume());
+    while (this.#messages(`${this.#queueName}.fifo`) > 0) await this.#retry('consume', () => this.#consume());
   }
 
   async #consume(): Promise<void> {
@@ -279,13 +279,13 @@ export class ThrottledLife {
     { log, position }: { readonly log: LogId; readonly position: Position },
     write: () => Promise<unknown>,
   ): Promise<void> {
-    return this.#again(what, async (number) => {
+    return this.#retry(what, async (number) => {
       const isThere = number > 1 && (await this.#plain.tables.getEntry(log, position, CONSISTENT)) !== undefined;
       if (!isThere) await write();
     });
   }
 
-  async #again(what: string, attempt: (number: number) => Promise<unknown>): Promise<void> {
+  async #retry(what: string, attempt: (number: number) => Promise<unknown>): Promise<void> {
     for (let number = 1; ; number++) {
       const from = this.#options.http.sent.length;
       try {
