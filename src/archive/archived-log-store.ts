@@ -8,16 +8,18 @@ import type { Consistency, LogReader, ScanPart, SegmentRange, TableReader } from
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
 
-/** Archives kept open, each with the frames that it read last. */
+/** Archives that stay open, each with its most recently read frames. */
 const OPEN_ARCHIVES = 8;
 
 /**
- * A log store whose entries never seem to leave: what is missing in the tables, in part or all of it, is read from the
- * segment's archive, if it has one. What the tables answer without a gap costs no request more than without this, but
- * for one of the segment where a consistent read ends before its range does: it gives all there is. An eventually
- * consistent one may then miss the end, as it may without this. Writes go to the tables, and so do reads of segments.
+ * Reads whole logs. If entries are missing in the tables, reads them from the segment's archive.
  *
- * Reads throw ArchiveMissingError and ArchiveCorruptError where entries are gone and the archive is not what it was.
+ * A read without a gap costs no extra request, with one exception: if a consistent read ends before
+ * its range, it also reads the segment, to return all entries. An eventually consistent read may
+ * then miss the end, as it may without archives.
+ *
+ * Reads throw ArchiveMissingError or ArchiveCorruptError if entries are missing and their archive
+ * is missing or has changed.
  */
 export class ArchivedLogStore implements LogReader {
   readonly reads = 'tables and archives';
@@ -40,7 +42,10 @@ export class ArchivedLogStore implements LogReader {
     return undefined;
   }
 
-  /** The newest that is in the table, so not always the segment's last; that of the archive where the table has none. */
+  /**
+   * The newest entry in the table, which is not always the last entry of the segment. If the table
+   * has none, the last entry in the archive.
+   */
   async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
     const entry = await this.#tables.newestEntry(log, segment, consistency);
     if (entry !== undefined) return entry;
@@ -65,7 +70,7 @@ export class ArchivedLogStore implements LogReader {
     yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
   }
 
-  /** What the table gives, and what the archive has of the gaps before and between; all of it where the table has none. */
+  /** Fills the gaps in pages of the table with entries of the archive. */
   async *#whole<T>(
     {
       log,
@@ -104,7 +109,8 @@ export class ArchivedLogStore implements LogReader {
       if (page.length > start) yield page.slice(start);
     }
     if (next >= to) return;
-    // Without gap, what ends early is most often an open segment. Whoever must have all of it reads consistently.
+    // A range that ends early without a gap is usually in an open segment. A consistent read
+    // returns all entries.
     if (next > from && asked === undefined && !consistency.consistent) return;
     for await (const items of itemsOf(await archive(), next, to)) yield archived(items);
   }
@@ -112,7 +118,8 @@ export class ArchivedLogStore implements LogReader {
   async #archiveOf(log: LogId, number: number, consistency: Consistency): Promise<Archive | undefined> {
     const segment = await this.#tables.getSegment(log, number, consistency);
     if (segment?.archive === undefined) return undefined;
-    // By the segment too: what is open was proven to be of that one only.
+    // The name includes the segment, because `openArchive` checked the archive against this segment
+    // only.
     const name = `${log}/${number}/${segment.archive.key}`;
     const open = this.#open.get(name);
     if (open !== undefined) return open;

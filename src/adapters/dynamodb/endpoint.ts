@@ -1,13 +1,14 @@
 import { StoreUnavailableError } from '../../errors.ts';
 
-/** How long a server may take for its first answer, in milliseconds. */
+/** Time limit for the first answer of a server, in milliseconds. */
 const ANSWER_MS = 10_000;
 
 /**
- * Checks that a server speaks DynamoDB's API, whatever it answers: the SDK would wait for a silent server, and report
- * the first byte of a web page. Sends one request without a signature.
+ * Checks that a server speaks DynamoDB's API. The SDK would wait for a silent server forever, and
+ * would report a web page as a syntax error. Sends one request without a signature.
  * @param endpoint an http or https URL
- * @throws StoreUnavailableError if it cannot be reached, does not answer within 10 seconds, or answers something else
+ * @throws StoreUnavailableError if the server cannot be reached, is silent for `answerMs`
+ * milliseconds (10 seconds by default), or does not answer as DynamoDB does
  */
 export async function requireDynamoDb(endpoint: string, answerMs: number = ANSWER_MS): Promise<void> {
   const advice = 'Set DYNAMODB_ENDPOINT to the URL of a DynamoDB API, or unset it';
@@ -22,14 +23,14 @@ export async function requireDynamoDb(endpoint: string, answerMs: number = ANSWE
     text = await answer.text();
   } catch (error) {
     const silent = error instanceof Error && error.name === 'TimeoutError';
-    const why = silent ? `gives no answer within ${answerMs / 1000} seconds` : `cannot be reached: ${reasonOf(error)}`;
+    const why = silent ? `did not answer within ${answerMs / 1000} seconds` : `cannot be reached: ${reasonOf(error)}`;
     throw new StoreUnavailableError(`the server at ${endpoint} ${why}`, { advice, cause: error });
   }
   if (isAnswer(text)) return;
-  throw new StoreUnavailableError(`the server at ${endpoint} answers, and not as DynamoDB does`, { advice });
+  throw new StoreUnavailableError(`the server at ${endpoint} does not answer as DynamoDB does`, { advice });
 }
 
-/** Whether it is a list of tables, or an error as the protocol writes it. */
+/** Whether an answer is a list of tables or an error of the protocol. */
 function isAnswer(text: string): boolean {
   try {
     const answer: unknown = JSON.parse(text);
@@ -39,7 +40,7 @@ function isAnswer(text: string): boolean {
   }
 }
 
-/** `fetch` says only that it failed; its cause says why. */
+/** The reason why `fetch` failed. Only its cause tells. */
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   return cause instanceof Error ? cause.message : String(cause);

@@ -42,15 +42,19 @@ export interface DynamoDbLogStoreOptions {
   readonly entryTable: string;
   readonly segmentTable: string;
   readonly meter?: Meter;
-  /** How often to send what DynamoDB leaves over of a batch. Ten times by default, which takes up to ten seconds. */
+  /**
+   * Attempts to send what DynamoDB leaves unprocessed. Ten by default, which take up to ten
+   * seconds.
+   */
   readonly batchRetries?: RetryLimits;
 }
 
 /**
- * The log in DynamoDB. Retries after throttling and lost connections are the client's: `sdkConfig` makes it patient.
+ * The tables in DynamoDB. The SDK client retries after throttling and lost connections, as
+ * `sdkConfig` configures it.
  *
- * Every method throws ResourceMissingError where a table does not exist, and CredentialsError where there are no
- * credentials or AWS refuses them.
+ * Every method throws ResourceMissingError if a table does not exist, and CredentialsError if there
+ * are no credentials or AWS refuses them.
  */
 export class DynamoDbLogStore implements LogStore {
   readonly reads = 'tables';
@@ -68,7 +72,7 @@ export class DynamoDbLogStore implements LogStore {
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
     const created = await this.#create([this.#newSegment(segment), this.#newEntry(first)], [first]);
-    if (!created) throw new EntryExistsError('the log exists already', { log: segment.log });
+    if (!created) throw new EntryExistsError('the log already exists', { log: segment.log });
   }
 
   async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
@@ -141,7 +145,7 @@ export class DynamoDbLogStore implements LogStore {
     const [entry] = entries;
     if (entry === undefined || (await this.#create(items, entries))) return;
     const { log, position } = entry;
-    const reason = entries.length === 1 ? 'the entry exists already' : 'one of the entries exists already';
+    const reason = entries.length === 1 ? 'the entry already exists' : 'one of the entries already exists';
     throw new EntryExistsError(reason, { log, segment: position.segment, entry: position.entry });
   }
 
@@ -150,7 +154,7 @@ export class DynamoDbLogStore implements LogStore {
     const puts = [this.#newEntry(end), this.#newSegment(segment), this.#newEntry(first)];
     if (await this.#create(puts, [end, first])) return;
     const where = { log: end.log, segment: end.position.segment };
-    throw new EntryExistsError('the segment has gone on or ended already', where);
+    throw new EntryExistsError('the segment already has other entries or is closed', where);
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
@@ -166,9 +170,9 @@ export class DynamoDbLogStore implements LogStore {
     if (written) return root;
     const where = { log, segment: position.segment, entry: position.entry };
     const entry = await this.getEntry(log, position, { consistent: true });
-    if (entry === undefined) throw new EntryNotFoundError('there is no such entry', where);
+    if (entry === undefined) throw new EntryNotFoundError('the entry does not exist', where);
     const existing = rootOf(entry);
-    if (existing === undefined) throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
+    if (existing === undefined) throw new ItemInvalidError("attribute 'B' of the Snapshot entry is not a root", where);
     return existing;
   }
 
@@ -183,9 +187,9 @@ export class DynamoDbLogStore implements LogStore {
     const entry = await this.getEntry(log, position, { consistent: true });
     if (entry === undefined) {
       const where = { log, segment: position.segment, entry: position.entry };
-      throw new EntryNotFoundError('there is no such entry', where);
+      throw new EntryNotFoundError('the entry does not exist', where);
     }
-    // Another process may have put the same root there.
+    // Another process may have written the same root.
     const carried = rootOf(entry);
     return carried !== undefined && sameRoot(carried, to);
   }
@@ -201,7 +205,7 @@ export class DynamoDbLogStore implements LogStore {
     if (written) return true;
     const segment = await this.getSegment(log, position.segment, { consistent: true });
     if (segment === undefined) {
-      throw new SegmentNotFoundError('there is no such segment', { log, segment: position.segment });
+      throw new SegmentNotFoundError('the segment does not exist', { log, segment: position.segment });
     }
     return false;
   }
@@ -247,10 +251,11 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   /**
-   * Creates items. If an earlier sending of the same request created them and its answer was lost, they are there: one
-   * entry with its own id proves it for all, since a transaction writes all or nothing. The token of a transaction is no
-   * substitute, since DynamoDB forgets it after ten minutes.
-   * @returns whether they are there now, written by this call
+   * Creates items. An earlier attempt of the same request may have created them and lost its
+   * answer. One entry with its own id proves that for all items, since a transaction writes all or
+   * nothing. The token of a transaction cannot replace the id, because DynamoDB forgets it after
+   * ten minutes.
+   * @returns whether this request created the items, in this or an earlier attempt
    */
   async #create(items: readonly NewItem[], entries: readonly Entry[]): Promise<boolean> {
     const creation = await this.#requests.create(items);
@@ -266,7 +271,7 @@ export class DynamoDbLogStore implements LogStore {
   }
 }
 
-/** Counts requests to DynamoDB and the request units that they took. */
+/** Counts requests to DynamoDB and their request units. */
 export class TableMeter {
   requests = 0;
   readUnits = 0;

@@ -23,7 +23,10 @@ import { type RetryLimits, type RetryOptions, retry } from '../../log/backoff.ts
 import type { PrimaryKey } from '../../log/item-codec.ts';
 import { conditionFailed, existingItems, translateDynamoDbError } from '../aws/dynamodb-error.ts';
 
-/** What requests cost, in request units: told once for each request that succeeded, with DynamoDB's name for it. */
+/**
+ * Called once for each successful request, with DynamoDB's name of the operation and the request
+ * units.
+ */
 export type Meter = (op: string, consumed: { readonly readUnits: number; readonly writeUnits: number }) => void;
 
 type OfTable<T> = T & { readonly TableName: string };
@@ -31,14 +34,17 @@ type OfTable<T> = T & { readonly TableName: string };
 export interface DynamoDbRequestsOptions {
   readonly client: DynamoDBClient;
   readonly meter?: Meter;
-  /** How often to send what DynamoDB leaves over of a batch, or puts off. Ten times by default, which takes up to ten seconds. */
+  /**
+   * Attempts to send what DynamoDB leaves unprocessed or delays. Ten by default, which take up to
+   * ten seconds.
+   */
   readonly batchRetries?: RetryLimits;
 }
 
 const NOT_EXISTS = 'attribute_not_exists(S)';
 const BATCH_RETRIES: RetryLimits = { attempts: 10, baseMs: 50, capMs: 2_000 };
 
-/** DynamoDB took a batch and left some of it undone, for want of throughput. */
+/** DynamoDB processed only part of a batch because throughput was short. */
 class UnprocessedError extends StoreUnavailableError {}
 
 /** An item to create. */
@@ -47,12 +53,15 @@ export interface NewItem {
   readonly item: Item;
 }
 
-/** What became of items to create: all of them were written, or none and these items stand in the way. */
+/** The result of creating items: all were written, or none because some of them exist. */
 export type Creation =
   | { readonly written: true }
   | { readonly written: false; readonly existing: readonly StoredItem[] };
 
-/** Requests to DynamoDB: metered, with errors as ours, and with conditions that do not hold as answers. */
+/**
+ * Sends requests to DynamoDB and meters them. Translates errors, and returns failed conditions as
+ * results.
+ */
 export class DynamoDbRequests {
   readonly #client: DynamoDBClient;
   readonly #meter: Meter | undefined;
@@ -71,7 +80,10 @@ export class DynamoDbRequests {
     return output.Item;
   }
 
-  /** The items with the highest sort keys beside the given one, highest first: all of each, or these attributes. */
+  /**
+   * The items with the highest sort keys in the partition of `key`, highest first, with all or the
+   * named attributes.
+   */
   async newest(
     table: string,
     key: PrimaryKey,
@@ -114,8 +126,8 @@ export class DynamoDbRequests {
   }
 
   /**
-   * Creates items, on the condition that there is none with any of their keys: one by itself, several in one
-   * transaction. DynamoDB returns the items that stand in the way, which costs no read units.
+   * Creates items if none of their keys exists: a single one by itself, several in one transaction.
+   * DynamoDB returns the existing items, which costs no read units.
    */
   async create(items: readonly NewItem[]): Promise<Creation> {
     try {
@@ -166,8 +178,8 @@ export class DynamoDbRequests {
   }
 
   /**
-   * Puts and deletes without conditions, in no order. What DynamoDB leaves over is sent again.
-   * @throws AttemptsExhaustedError where something is left over after all; doing it all again does no harm
+   * Puts and deletes items without conditions, in no order. Sends unprocessed items again.
+   * @throws AttemptsExhaustedError if items stay unprocessed; the caller may repeat the whole batch
    */
   async batchWrite(table: string, writes: readonly WriteRequest[]): Promise<void> {
     let left = [...writes];
@@ -184,8 +196,8 @@ export class DynamoDbRequests {
   }
 
   /**
-   * Does something again, after ever longer pauses, while it fails with such an error.
-   * @throws AttemptsExhaustedError where it goes on failing
+   * Repeats an operation with growing pauses if it fails with a retryable error.
+   * @throws AttemptsExhaustedError if every attempt fails
    */
   retry<T>(what: Pick<RetryOptions, 'retryable' | 'failure'>, attempt: () => Promise<T>): Promise<T> {
     return retry({ ...this.#batchRetries, sleep, random: Math.random, ...what }, attempt);

@@ -18,16 +18,16 @@ import { type Expiring, type Expiry, type Segment, sameArchive } from '../../log
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import type { DynamoDbRequests } from './requests.ts';
 
-/** The attributes of a segment that change. */
+/** The attributes of a segment that may change. */
 const CHANGING = ['L', 'A', 'H', 'G', 'D'];
 
 /** A segment with the expiry that is the condition for changing its entries. */
 type ChangingSegment = SegmentPlace & { readonly expiry: Expiring | Extract<Expiry, { readonly state: 'on hold' }> };
 
-/** How entries are changed together: deleted, given their expiry, or rid of it. */
+/** A change to several entries: delete them, or add or remove their expiry. */
 type Change = 'delete' | 'ttl' | 'keep';
 
-/** What happens to a segment in the tables once it has ended: archived, expired and brought back. */
+/** Archives, expires and restores closed segments in DynamoDB. */
 export class DynamoDbSegmentLife {
   readonly #requests: DynamoDbRequests;
   readonly #entryTable: string;
@@ -91,7 +91,8 @@ export class DynamoDbSegmentLife {
     ];
     if (lastSnapshot !== undefined && root !== undefined) {
       const entry = entryKey(log, { segment: number, entry: lastSnapshot });
-      // If a restore brings the entry back meanwhile, it has the old root, and the next rebuild replaces that as well.
+      // A concurrent restore may put the entry back with the old root. The next rebuild replaces
+      // that root too.
       if ((await this.#requests.get(this.#entryTable, entry, true)) !== undefined) {
         writes.push({ Update: { TableName: this.#entryTable, Key: entry, ...rootChange(root.from, root.to) } });
       }
@@ -114,8 +115,8 @@ export class DynamoDbSegmentLife {
         ConditionExpression: `attribute_exists(S) AND ${same.condition}`,
         ExpressionAttributeValues: valuesOrNone({ ...same.values, ...change.values }),
       });
-    const failure = `Writing when segment ${segment.segment} expires failed`;
-    // It gets in the way of the transactions that let its entries go.
+    const failure = `Writing the expiry of segment ${segment.segment} failed`;
+    // The write may conflict with the transactions that expire entries.
     if (await this.#requests.retry({ failure, retryable: isRetryable }, update)) return true;
     const stored = await this.#stored(segment);
     return stored !== undefined && isDeepStrictEqual(encodeSegment(stored), wanted);
@@ -154,7 +155,7 @@ export class DynamoDbSegmentLife {
     return this.#changeTogether({ ...place, expiry: { state: 'on hold' } }, entries, 'keep');
   }
 
-  /** Changes entries in one transaction which checks that the segment is still leaving when it says. */
+  /** Changes entries in one transaction that checks the expiry of the segment. */
   async #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
     const numbers = [...new Set(entries)];
@@ -171,7 +172,7 @@ export class DynamoDbSegmentLife {
     if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
     const { expiry } = (await this.#stored(place)) ?? {};
     if (expiry === undefined || expiryAttributes(expiry).G.N !== G.N) return false;
-    // One of them was no longer there.
+    // One of the entries is missing.
     const [entry, ...others] = numbers;
     if (entry === undefined) return true;
     if (others.length === 0) {
@@ -218,7 +219,10 @@ export class DynamoDbSegmentLife {
   }
 }
 
-/** The update of a Snapshot entry that puts one root in the place of another, if the entry carries that. */
+/**
+ * The update that replaces one root of a Snapshot entry with another, if the entry carries the old
+ * one.
+ */
 export function rootChange(
   from: RootRef,
   to: RootRef,
@@ -227,7 +231,7 @@ export function rootChange(
 } {
   const [old, fresh] = [rootAttribute(from), rootAttribute(to)];
   return {
-    // An item that has both attributes has two bodies, and is invalid.
+    // An item with both attributes would be invalid.
     UpdateExpression: old.name === fresh.name ? 'SET #to = :to' : 'SET #to = :to REMOVE #from',
     ConditionExpression: '#from = :from',
     ExpressionAttributeNames: { '#from': old.name, '#to': fresh.name },
@@ -235,7 +239,9 @@ export function rootChange(
   };
 }
 
-/** A condition that an item's attributes of these names are as in `item`, absent ones absent. */
+/**
+ * A condition that the named attributes are as in `item`; those that `item` lacks must be absent.
+ */
 function sameAttributes(item: Item, names: readonly string[]): { readonly condition: string; readonly values: Item } {
   const values: Item = {};
   const conditions = names.map((name) => {
@@ -247,7 +253,7 @@ function sameAttributes(item: Item, names: readonly string[]): { readonly condit
   return { condition: conditions.join(' AND '), values };
 }
 
-/** An update that makes an item's attributes of these names as in `item`, absent ones absent. */
+/** An update that sets the named attributes as in `item`, and removes those that `item` lacks. */
 function changeAttributes(
   item: Item,
   names: readonly string[],

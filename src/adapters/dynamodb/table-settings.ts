@@ -2,15 +2,15 @@ import { DescribeTableCommand, DescribeTimeToLiveCommand, type DynamoDBClient } 
 import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
 
 /**
- * Write units a second that a new on-demand table takes from its first second on.
- * Source: Amazon DynamoDB Developer Guide, "DynamoDB on-demand capacity mode", initial throughput.
+ * Write units per second that a new on-demand table accepts immediately. Source: Amazon DynamoDB
+ * Developer Guide, "DynamoDB on-demand capacity mode", initial throughput.
  */
 const ON_DEMAND_WRITE_UNITS = 4_000;
 
 /**
- * How many write units a second a table takes: what is provisioned, the limit that it was given, or what every on-demand
- * table takes.
- * @throws ResourceMissingError where there is no such table
+ * The write units per second that a table accepts: its provisioned throughput, its configured
+ * limit, or the initial throughput of an on-demand table.
+ * @throws ResourceMissingError if the table does not exist
  */
 export async function readWriteCapacity(client: DynamoDBClient, table: string): Promise<number> {
   try {
@@ -25,8 +25,8 @@ export async function readWriteCapacity(client: DynamoDBClient, table: string): 
 }
 
 /**
- * The attribute by which a table lets its items expire; undefined where it does not.
- * @throws ResourceMissingError where there is no such table
+ * The TTL attribute of a table; undefined if TTL is off.
+ * @throws ResourceMissingError if the table does not exist
  */
 export async function readTtlAttribute(client: DynamoDBClient, table: string): Promise<string | undefined> {
   try {

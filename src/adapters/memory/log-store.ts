@@ -32,13 +32,13 @@ import { type Expiry, expiresAt, type Segment, sameArchive } from '../../log/seg
 import { type ItemPlace, MemoryTable } from './table.ts';
 
 export interface MemoryLogStoreOptions {
-  /** Items of one page, 1000 by default. */
+  /** Items per page, 1000 by default. */
   readonly pageItems?: number;
 }
 
 /**
- * Both tables in this process's memory: the reference for every other log store. Every read is consistent. No method
- * awaits anything between reading and writing, so nothing comes in between.
+ * Both tables in memory: the reference for every other log store. Every read is consistent. No
+ * method awaits between reading and writing, so each method is atomic.
  */
 export class MemoryLogStore implements LogStore {
   readonly reads = 'tables';
@@ -70,7 +70,7 @@ export class MemoryLogStore implements LogStore {
     { index, of, after }: ScanPart = { index: 0, of: 1 },
     onInvalid?: (error: ItemInvalidError) => void,
   ): AsyncGenerator<Segment> {
-    // A scan has some order that stays, and shows nothing of what is new in places that it has passed.
+    // A scan has a fixed order and does not return to places that it has passed.
     for (const log of this.#segments.partitions().sort()) {
       if (partOf(log, of) !== index || (after !== undefined && log < after.log)) continue;
       const from = log === after?.log ? after.segment + 1 : 0;
@@ -119,7 +119,7 @@ export class MemoryLogStore implements LogStore {
     if (existing !== undefined) return existing;
     if (stored.body !== undefined) {
       const where = { log, segment: position.segment, entry: position.entry };
-      throw new ItemInvalidError("Attribute 'B' of a Snapshot entry is no root", where);
+      throw new ItemInvalidError("attribute 'B' of the Snapshot entry is not a root", where);
     }
     const { name, value } = rootAttribute(root);
     this.#entries.update(placeOfEntry(log, position), { [name]: value });
@@ -141,7 +141,7 @@ export class MemoryLogStore implements LogStore {
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
     const { segment, entry } = position;
     const stored = this.#segment(log, segment);
-    if (stored === undefined) throw new SegmentNotFoundError('there is no such segment', { log, segment });
+    if (stored === undefined) throw new SegmentNotFoundError('the segment does not exist', { log, segment });
     if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;
     return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
   }
@@ -233,10 +233,10 @@ export class MemoryLogStore implements LogStore {
   }
 
   /**
-   * Removes entries whose expiry (`X`) is over, as DynamoDB does in its own time.
+   * Deletes expired entries, as DynamoDB's TTL does at any time after the expiry (`X`).
    * @param now epoch seconds
-   * @param choose which of them go now; all by default
-   * @returns which were removed
+   * @param choose selects the entries to delete; all by default
+   * @returns the deleted entries
    */
   expireNow(now: number, choose: (entry: EntryPlace) => boolean = () => true): EntryPlace[] {
     const items = this.#entries.partitions().flatMap((partition) => this.#entries.all(partition));
@@ -246,7 +246,7 @@ export class MemoryLogStore implements LogStore {
     return chosen;
   }
 
-  /** All of them or, if one exists already, none. */
+  /** Writes all items, or none if one of them exists. */
   #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
     const writes = [
       ...entries.map((entry) => {
@@ -265,15 +265,15 @@ export class MemoryLogStore implements LogStore {
       const stored = this.#entries.get(placeOfEntry(entry.log, entry.position));
       return stored !== undefined && isOwnItem(stored, entry);
     };
-    // An earlier sending of the same request wrote all of them.
+    // An earlier attempt of the same request wrote all items.
     if (entries.some(own)) return;
     for (const { table, place, where } of writes) {
-      if (table.has(place)) throw new EntryExistsError('the item exists already', where);
+      if (table.has(place)) throw new EntryExistsError('the item already exists', where);
     }
     for (const { table, place, item } of writes) table.put(place, item);
   }
 
-  /** Whether the entry that Last Snapshot names carries this root, where both are given. */
+  /** Whether the entry of Last Snapshot carries this root; true if one of both is undefined. */
   #carries({ log, segment, lastSnapshot }: Segment, root: RootRef | undefined): boolean {
     if (lastSnapshot === undefined || root === undefined) return true;
     const entry = this.#entry(log, { segment, entry: lastSnapshot });
@@ -289,7 +289,7 @@ export class MemoryLogStore implements LogStore {
   #entryOrFail(log: LogId, position: Position): Entry {
     const entry = this.#entry(log, position);
     if (entry !== undefined) return entry;
-    throw new EntryNotFoundError('there is no such entry', { log, segment: position.segment, entry: position.entry });
+    throw new EntryNotFoundError('the entry does not exist', { log, segment: position.segment, entry: position.entry });
   }
 
   #expiresAt(log: LogId, segment: number): number | undefined {
@@ -315,7 +315,7 @@ function placeOfSegment({ log, segment }: Segment): ItemPlace {
   return { partition: log, sort: segment };
 }
 
-/** In which of so many parts of the table a log is: always the same one. */
+/** The part of a scan that contains a log: the same for every scan with as many parts. */
 function partOf(log: string, parts: number): number {
   return Number.parseInt(log.slice(-8), 16) % parts;
 }
