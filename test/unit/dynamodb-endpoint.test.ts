@@ -32,11 +32,11 @@ test.each([
 ])('%s is not an answer of DynamoDB', async (_, status, body) => {
   const checking = check((_request, response) => response.writeHead(status).end(body));
   await expect(checking).rejects.toThrow(StoreUnavailableError);
-  await expect(checking).rejects.toThrow('not as DynamoDB does');
+  await expect(checking).rejects.toThrow('does not answer as DynamoDB does');
 });
 
 test('a client gives up a server that accepts a request and stays silent', async () => {
   const checking = check(() => {}, 50);
   await expect(checking).rejects.toThrow(StoreUnavailableError);
-  await expect(checking).rejects.toThrow('no answer within 0.05 seconds');
+  await expect(checking).rejects.toThrow('did not answer within 0.05 seconds');
 });

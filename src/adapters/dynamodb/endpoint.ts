@@ -4,8 +4,8 @@ import { StoreUnavailableError } from '../../errors.ts';
 const ANSWER_MS = 10_000;
 
 /**
- * Checks that a server speaks DynamoDB's API. The SDK would wait for a silent server forever, and
- * would report a web page as a syntax error. Sends one request without a signature.
+ * Checks that a server speaks DynamoDB's API. The SDK would wait for a silent server, and would
+ * report only the first byte of a web page. Sends one request without a signature.
  * @param endpoint an http or https URL
  * @throws StoreUnavailableError if the server cannot be reached, is silent for `answerMs`
  * milliseconds (10 seconds by default), or does not answer as DynamoDB does
