@@ -86,7 +86,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     reducer: await wireReducer(settings),
     watch: foldWatchOf(process.env),
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
-    pace: new RateLimiter({ perSecond: settings.EXPIRE_WRITE_UNITS }),
+    rateLimiter: new RateLimiter({ perSecond: settings.EXPIRE_WRITE_UNITS }),
   };
   return { jobs, check };
 }

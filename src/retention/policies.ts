@@ -5,7 +5,7 @@ import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
 import { POLICIES_KEY } from '../store/keys.ts';
 import { checkPolicy, type RetentionPolicy } from './retention-policy.ts';
 
-/** The settings of a policy that a log has of its own; the others are the deployment's. */
+/** The settings in which a log's policy differs from the deployment's policy. */
 export type PolicyChanges = { readonly [K in keyof RetentionPolicy]?: RetentionPolicy[K] | undefined };
 
 const changesSchema = z.strictObject({
@@ -26,12 +26,12 @@ const OBJECT: JsonObject<Document> = {
   indent: 2,
 };
 
-/** The retention policies of a deployment: one for all logs, and what single logs have of their own. */
+/** The retention policies of a deployment: one for all logs, and the differences of single logs. */
 export class Policies {
   readonly #everywhere: RetentionPolicy;
   readonly #own: ReadonlyMap<LogId, PolicyChanges>;
 
-  /** @throws PolicyInvalidError where the deployment's makes no sense */
+  /** @throws PolicyInvalidError if the deployment's policy is invalid */
   constructor(everywhere: RetentionPolicy, own: ReadonlyMap<LogId, PolicyChanges> = new Map()) {
     this.#everywhere = checkPolicy(everywhere);
     this.#own = own;
@@ -39,43 +39,44 @@ export class Policies {
 
   /**
    * The policy of a log.
-   * @throws PolicyInvalidError where it makes no sense, be it only together with the deployment's
+   * @throws PolicyInvalidError if it is invalid, alone or combined with the deployment's policy
    */
   of(log: LogId): RetentionPolicy {
     return checkPolicy(merge(this.#everywhere, this.ownOf(log)), log);
   }
 
-  /** What a log has of its own. */
+  /** The log's own settings. */
   ownOf(log: LogId): PolicyChanges {
     return this.#own.get(log) ?? {};
   }
 
-  /** The logs that have a policy of their own. */
+  /** The logs that have their own settings. */
   logs(): LogId[] {
     return [...this.#own.keys()].sort();
   }
 }
 
-/** A policy with some settings changed. */
+/** Applies changes to a policy. */
 export function merge(policy: RetentionPolicy, changes: PolicyChanges): RetentionPolicy {
   const given = Object.entries(changes).filter(([, value]) => value !== undefined);
   return { ...policy, ...Object.fromEntries(given) };
 }
 
 /**
- * Reads which logs have policies of their own, in one request.
- * @throws ObjectInvalidError where the object cannot be read, PolicyInvalidError where the deployment's makes no sense
+ * Reads the policies of all logs, in one request.
+ * @throws ObjectInvalidError if the object cannot be read, PolicyInvalidError if the deployment's
+ * policy is invalid
  */
 export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy): Promise<Policies> {
   return new Policies(everywhere, ownPolicies(await readJson(blobs, OBJECT)));
 }
 
 /**
- * Changes the policy that a log has of its own. Policies that others change at the same moment stay changed.
- * @param change called with the log's own settings; returns those to write, or undefined to leave the log none. May be
- *   called several times.
+ * Changes the settings of a log. Concurrent changes to other logs are kept.
+ * @param change called with the log's own settings, possibly several times; returns the settings to
+ * write, or undefined to remove all
  * @returns all policies after the change
- * @throws PolicyInvalidError if the policy makes no sense; then nothing is written
+ * @throws PolicyInvalidError if the new policy is invalid; then nothing is written
  * @throws ObjectInvalidError if the object cannot be read; then nothing is written
  */
 export async function writePolicy(

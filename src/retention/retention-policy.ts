@@ -2,29 +2,32 @@ import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { mayLackEntries, type Segment } from '../log/segment.ts';
 
-/** What becomes of a log's old segments and snapshots. */
+/** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
 export interface RetentionPolicy {
-  /** The newest so many segments stay in the table, the open one among them; 1 at least. */
+  /** The number of newest segments, including the open one, that stay in the table; at least 1. */
   readonly keepSegments: number;
   /**
-   * A segment stays for so many days after it was closed: when the next one was begun, by its client's clock, and not
-   * before it was begun itself.
+   * Days for which a segment stays after its end. A segment ends when the next one starts, by the
+   * clock of that client, but not before it starts itself.
    */
   readonly keepDays: number;
-  /** Whether segments that need not stay are archived; those that expire are archived before. */
+  /** Whether segments are archived when they need not stay, and before they expire. */
   readonly archive: boolean;
-  /** Whether, and how, segments that need not stay leave the table. */
+  /** Whether and how segments expire when they need not stay. */
   readonly expire: 'never' | 'ttl' | 'delete';
   /**
-   * Seconds from the decision that something may go to the moment when it goes: longer than any build, than any client
-   * takes to load, and than the clocks here can be wrong.
+   * Seconds between the decision to remove something and its removal. Must be longer than any
+   * build, any load by a client, and the error of any clock.
    */
   readonly graceSeconds: number;
-  /** Which snapshots of segments in the table are kept. Of an archived segment it is the last one in any case. */
+  /**
+   * Which snapshots of unarchived segments are kept. An archived segment always keeps only its last
+   * one.
+   */
   readonly keepSnapshots: 'all' | 'last';
 }
 
-/** Archives, and lets nothing go. */
+/** Archives segments and expires none. */
 export const DEFAULT_POLICY: RetentionPolicy = {
   keepSegments: 2,
   keepDays: 30,
@@ -34,7 +37,7 @@ export const DEFAULT_POLICY: RetentionPolicy = {
   keepSnapshots: 'all',
 };
 
-/** Below this grace period, in seconds, a build may be under way when what it starts from is collected. */
+/** With a shorter grace period, in seconds, a collection may remove the base of a running build. */
 export const MIN_GRACE_SECONDS = 3600;
 
 /** The longest grace period, in seconds: 366 days. */
@@ -43,26 +46,26 @@ export const MAX_GRACE_SECONDS = 366 * 24 * 3600;
 /** The most newest segments that a policy may keep. */
 export const MAX_KEEP_SEGMENTS = 1_000_000;
 
-/** The longest time for which a policy may keep a closed segment, in days: a century. */
+/** The most days for which a policy may keep a closed segment: a century. */
 export const MAX_KEEP_DAYS = 100 * 366;
 
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
- * Holds a policy to what makes sense.
- * @param log whose it is, for the error; left out where it is the deployment's
+ * Validates a policy.
+ * @param log the log of the policy, for the error; undefined for the deployment's policy
  * @returns the policy
- * @throws PolicyInvalidError where a number is out of range or two settings contradict each other
+ * @throws PolicyInvalidError if a number is out of range or two settings contradict each other
  */
 export function checkPolicy(policy: RetentionPolicy, log?: LogId): RetentionPolicy {
   const invalid = (reason: string, details: Required<Pick<ErrorDetails, 'advice'>>): PolicyInvalidError =>
-    new PolicyInvalidError(`the retention policy makes no sense: ${reason}`, { log, ...details });
+    new PolicyInvalidError(`the retention policy is invalid: ${reason}`, { log, ...details });
   const { keepSegments, keepDays, graceSeconds, archive, expire } = policy;
   if (!Number.isSafeInteger(keepSegments) || keepSegments < 1 || keepSegments > MAX_KEEP_SEGMENTS) {
-    const advice = `Keep 1 segment at least, which is the one that is written to, and ${MAX_KEEP_SEGMENTS} at most`;
+    const advice = `Keep from 1 segment, the open one, to ${MAX_KEEP_SEGMENTS}`;
     throw invalid(`keepSegments is ${keepSegments}`, { advice });
   }
-  // Written so that it holds for what is no number as well.
+  // Also true for NaN.
   if (!(keepDays >= 0 && keepDays <= MAX_KEEP_DAYS)) {
     throw invalid(`keepDays is ${keepDays}`, { advice: `Give a number of days from 0 to ${MAX_KEEP_DAYS}` });
   }
@@ -71,16 +74,16 @@ export function checkPolicy(policy: RetentionPolicy, log?: LogId): RetentionPoli
       advice: `Give whole seconds from 0 to ${MAX_GRACE_SECONDS}, which is 366 days`,
     });
   }
-  // Whoever lets go of entries that are nowhere else has to say for how long they stay.
+  // If entries expire without an archive, the policy must state how long they stay.
   if (expire !== 'never' && !archive && keepDays === 0) {
-    throw invalid('segments are to expire without an archive on the day on which they are closed', {
-      advice: 'Archive them, or say with keepDays for how many days their entries stay',
+    throw invalid('segments expire without an archive on the day on which they are closed', {
+      advice: 'Archive them, or set keepDays to the number of days for which their entries stay',
     });
   }
   return policy;
 }
 
-/** What retention asks for next. */
+/** The next step of retention for a segment. */
 export interface RetentionJob {
   readonly kind: 'archive' | 'expire';
   readonly log: LogId;
@@ -88,8 +91,9 @@ export interface RetentionJob {
 }
 
 /**
- * What is to be done with a log's old segments now: for each at most its next step, oldest first. Plans nothing for a
- * segment that is open, not covered, or to be kept; expires nothing that is not archived where the policy archives.
+ * Plans the due steps for a log's segments, oldest first, at most one per segment. Plans nothing
+ * for a segment that is open, not covered or kept. If the policy archives, never expires an
+ * unarchived segment.
  * @param segments all of one log, ascending
  * @param nowMs epoch milliseconds
  */
@@ -106,9 +110,9 @@ export function planRetention(segments: readonly Segment[], policy: RetentionPol
 }
 
 /**
- * Since when a job of {@link planRetention} is due, in epoch milliseconds, by the clocks of the clients that began the
- * segments. A policy that was changed counts as if it had always been so.
- * @param segments those that the job was planned from
+ * The time since when a job of {@link planRetention} is due, in epoch milliseconds, by the clocks
+ * of the clients that started the segments. Assumes that the policy never changed.
+ * @param segments the segments of which the job was planned
  */
 export function dueSince(segments: readonly Segment[], job: RetentionJob, policy: RetentionPolicy): number {
   const at = segments.findIndex(({ segment }) => segment === job.segment);
@@ -118,17 +122,20 @@ export function dueSince(segments: readonly Segment[], job: RetentionJob, policy
   return Math.max(keptUntil(segments, at, policy), outnumbered * 1000, announced ? expiry.at * 1000 : 0);
 }
 
-/** Until when a segment is kept, in epoch milliseconds: for ever if it is one of the newest. */
+/** When a segment need no longer stay, in epoch milliseconds; infinite for one of the newest. */
 function keptUntil(segments: readonly Segment[], at: number, { keepSegments, keepDays }: RetentionPolicy): number {
-  // Counted, not subtracted: if numbers are missing, fewer segments than that would stay.
+  // By index, not by number: if numbers are missing, subtraction would keep fewer segments.
   const [segment, next, last] = [segments[at], segments[at + 1], segments[at + keepSegments]];
   if (segment === undefined || next === undefined || last === undefined) return Number.POSITIVE_INFINITY;
-  // By the clocks of the clients that began them, of which one may be far behind.
+  // The clocks of two clients, one of which may be far behind.
   const closedMs = Math.max(segment.created, next.created) * 1000;
   return closedMs + keepDays * DAY_MS;
 }
 
-/** Whether a segment's entries are all in a completed snapshot of the segment that follows it. */
+/**
+ * Whether the first snapshot of the next segment, which contains all entries of this one, is
+ * complete.
+ */
 export function isCovered(segment: Segment, next: Segment | undefined): boolean {
   return next !== undefined && next.segment === segment.segment + 1 && next.lastSnapshot !== undefined;
 }
@@ -142,17 +149,19 @@ function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): Ret
   return waits ? undefined : 'expire';
 }
 
-/** Whether a completed snapshot is kept: its chunks stay, and it may be loaded. */
+/** Whether a complete snapshot is kept: its chunks stay, and clients may load it. */
 export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPolicy['keepSnapshots']): boolean {
   if (entry === segment.lastSnapshot) return true;
-  // Last Snapshot is about to move onto one that lies behind it: whoever completed that may be slow, or have died.
+  // A worker is about to move Last Snapshot to a later snapshot. The worker may be slow, or have
+  // died.
   return segment.archive === undefined && (keep === 'all' || entry > (segment.lastSnapshot ?? -1));
 }
 
 /**
- * Segments that leave the table without an archive although the policy archives: they were announced by another policy.
- * Nothing can be planned for them before somebody takes back that they expire, since their entries may be gone already.
- * @param segments all of one log
+ * Segments that expire without an archive although the policy archives: an earlier policy expired
+ * them. Nothing can be planned for them until somebody undoes the expiry, since entries may already
+ * be missing.
+ * @param segments all segments of one log
  */
 export function expiringUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
   if (!policy.archive) return [];

@@ -239,11 +239,11 @@ describe('entries expire', () => {
     const sheet = await archivedSheet();
     const units = (await sheet.items()).reduce((sum, item) => sum + writeUnits(item), 0);
     const taken: number[] = [];
-    const pace = { take: async (some: number) => void taken.push(some) };
+    const rateLimiter = { take: async (some: number) => void taken.push(some) };
     await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(G));
     await sheet.tables.setEntryExpiry(sheet.log, { segment: 0, entry: 3 }, G);
     const third = (await sheet.items())[3];
-    await expire(sheet, TTL, { deps: { pace } });
+    await expire(sheet, TTL, { deps: { rateLimiter } });
     expect(taken).toHaveLength(8);
     expect(taken.reduce((sum, some) => sum + some, 0)).toBe(units - writeUnits(third ?? {}));
   });
@@ -281,8 +281,8 @@ describe('entries are deleted', () => {
     sheet.nowMs = G * 1000;
     const units = (await sheet.items(1)).map(writeUnits);
     const taken: number[] = [];
-    const pace = { take: async (some: number) => void taken.push(some) };
-    expect(await expire(sheet, DELETE, { deps: { pace }, job: { segment: 1 } })).toMatchObject({ entries: 62 });
+    const rateLimiter = { take: async (some: number) => void taken.push(some) };
+    expect(await expire(sheet, DELETE, { deps: { rateLimiter }, job: { segment: 1 } })).toMatchObject({ entries: 62 });
     const sums = [units.slice(0, 25), units.slice(25, 50), units.slice(50)].map((some) =>
       some.reduce((sum, each) => sum + each, 0),
     );
@@ -304,8 +304,8 @@ describe('entries are deleted', () => {
       await expire(sheet, policy);
       sheet.nowMs = G * 1000;
       const taken: number[] = [];
-      const pace = { take: async (some: number) => void taken.push(some) };
-      await expire(sheet, policy, { deps: { pace } });
+      const rateLimiter = { take: async (some: number) => void taken.push(some) };
+      await expire(sheet, policy, { deps: { rateLimiter } });
       expect(await sheet.items()).toEqual([]);
       expect(taken.length).toBeGreaterThan(4);
       expect(Math.max(...taken)).toBeLessThanOrEqual(policy.archive ? 300 : 600);
@@ -385,8 +385,8 @@ describe('an expire job', () => {
     sheet.nowMs = G * 1000;
     const deadline = sheet.nowMs + 1;
     // The first batch uses up the time. The batch in flight still ends.
-    const pace = { take: async () => void sheet.nowMs++ };
-    expect(await expire(sheet, policy, { deps: { pace, deadline } })).toMatchObject({
+    const rateLimiter = { take: async () => void sheet.nowMs++ };
+    expect(await expire(sheet, policy, { deps: { rateLimiter, deadline } })).toMatchObject({
       outcome: 'progress',
       reached: 25,
     });

@@ -3,13 +3,13 @@ import { describe, expect, test } from 'vitest';
 import { RateLimiter } from '../../src/workers/retention/rate-limiter.ts';
 
 interface PacedClock {
-  readonly pace: RateLimiter;
+  readonly rateLimiter: RateLimiter;
   /** Milliseconds of each wait. */
   readonly slept: number[];
   readonly clock: { ms: number };
 }
 
-/** A pace on a clock that only sleeping, and the test, move on. */
+/** A rate limiter on a clock that only sleeping, and the test, move on. */
 function paced(perSecond: number, startMs = 0): PacedClock {
   const clock = { ms: startMs };
   const slept: number[] = [];
@@ -17,49 +17,49 @@ function paced(perSecond: number, startMs = 0): PacedClock {
     slept.push(ms);
     clock.ms += ms;
   };
-  return { pace: new RateLimiter({ perSecond, monotonic: () => clock.ms, sleep }), slept, clock };
+  return { rateLimiter: new RateLimiter({ perSecond, monotonic: () => clock.ms, sleep }), slept, clock };
 }
 
 describe('RateLimiter', () => {
   test.each([0, 5_000_000])(
     "it grants the first second's worth immediately, then waits (clock begins at %i)",
     async (startMs) => {
-      const { pace, slept, clock } = paced(10, startMs);
-      for (let i = 0; i < 10; i++) await pace.take(1);
+      const { rateLimiter, slept, clock } = paced(10, startMs);
+      for (let i = 0; i < 10; i++) await rateLimiter.take(1);
       expect(slept).toEqual([]);
-      for (let i = 0; i < 3; i++) await pace.take(1);
+      for (let i = 0; i < 3; i++) await rateLimiter.take(1);
       expect(slept).toEqual([100, 100, 100]);
       expect(clock.ms).toBe(startMs + 300);
     },
   );
 
   test('a caller that takes more than a second has waits until it is paid for', async () => {
-    const { pace, slept } = paced(10);
-    await pace.take(50);
-    await pace.take(1);
+    const { rateLimiter, slept } = paced(10);
+    await rateLimiter.take(50);
+    await rateLimiter.take(1);
     expect(slept).toEqual([4000, 100]);
   });
 
   test('it keeps the rate over a long run', async () => {
-    const { pace, clock } = paced(40);
-    for (let i = 0; i < 4000; i++) await pace.take(i % 3);
+    const { rateLimiter, clock } = paced(40);
+    for (let i = 0; i < 4000; i++) await rateLimiter.take(i % 3);
     // 3999 units, of which the first 40 need no time.
     expect(clock.ms).toBeCloseTo(((3999 - 40) / 40) * 1000, 3);
   });
 
   test('it saves no more than a second of idle time', async () => {
-    const { pace, slept, clock } = paced(10);
-    await pace.take(10);
+    const { rateLimiter, slept, clock } = paced(10);
+    await rateLimiter.take(10);
     clock.ms += 3_600_000;
-    for (let i = 0; i < 11; i++) await pace.take(1);
+    for (let i = 0; i < 11; i++) await rateLimiter.take(1);
     expect(slept).toEqual([100]);
   });
 
   test('it saves the actual idle time if that is less than a second', async () => {
-    const { pace, slept, clock } = paced(10);
-    await pace.take(10);
+    const { rateLimiter, slept, clock } = paced(10);
+    await rateLimiter.take(10);
     clock.ms += 300;
-    for (let i = 0; i < 4; i++) await pace.take(1);
+    for (let i = 0; i < 4; i++) await rateLimiter.take(1);
     expect(slept).toEqual([100]);
   });
 
@@ -68,8 +68,8 @@ describe('RateLimiter', () => {
     const sleep = async (ms: number) => {
       slept.push(ms);
     };
-    const pace = new RateLimiter({ perSecond: 10, monotonic: () => 0, sleep });
-    await Promise.all([pace.take(10), pace.take(5), pace.take(20), pace.take(1)]);
+    const rateLimiter = new RateLimiter({ perSecond: 10, monotonic: () => 0, sleep });
+    await Promise.all([rateLimiter.take(10), rateLimiter.take(5), rateLimiter.take(20), rateLimiter.take(1)]);
     expect(slept).toEqual([500, 2500, 2600]);
   });
 
@@ -80,9 +80,9 @@ describe('RateLimiter', () => {
       slept.push(ms);
       clock.ms += ms / 2;
     };
-    const pace = new RateLimiter({ perSecond: 10, monotonic: () => clock.ms, sleep });
-    await pace.take(20);
-    await pace.take(10);
+    const rateLimiter = new RateLimiter({ perSecond: 10, monotonic: () => clock.ms, sleep });
+    await rateLimiter.take(20);
+    await rateLimiter.take(10);
     expect(slept).toEqual([1000, 1500]);
   });
 
@@ -94,12 +94,12 @@ describe('RateLimiter', () => {
     const runs = fc.array(step, { maxLength: 40 });
     await fc.assert(
       fc.asyncProperty(runs, fc.integer({ min: 30, max: 100 }), async (steps, perSecond) => {
-        const { pace, clock } = paced(perSecond);
+        const { rateLimiter, clock } = paced(perSecond);
         const taken: { readonly at: number; readonly before: number; readonly after: number }[] = [];
         let total = 0;
         for (const { idleMs, units } of steps) {
           clock.ms += idleMs;
-          await pace.take(units);
+          await rateLimiter.take(units);
           taken.push({ at: clock.ms, before: total, after: total + units });
           total += units;
         }

@@ -146,7 +146,7 @@ describe('a segment is restored', () => {
     const taken: number[] = [];
     const reached: number[] = [];
     const onEntries = (entries: number): void => void reached.push(entries);
-    await restore(sheet, {}, { pace: { take: async (units) => void taken.push(units) }, onEntries });
+    await restore(sheet, {}, { rateLimiter: { take: async (units) => void taken.push(units) }, onEntries });
     expect(reached).toEqual([MAX_BATCH_ITEMS, 2 * MAX_BATCH_ITEMS, items.length, items.length]);
     const units = items.map(writeUnits);
     const batches = [0, 1, 2].map((i) => units.slice(i * MAX_BATCH_ITEMS, (i + 1) * MAX_BATCH_ITEMS));

@@ -26,8 +26,8 @@ export function expireCommand() {
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
         const { dryRun, undo } = options;
-        const pace = await rateLimiterOf(environment, options.capacityShare);
-        const deps = { ...environment.deps, pace };
+        const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
+        const deps = { ...environment.deps, rateLimiter };
         if (undo) {
           if (number === undefined) {
             throw new UsageError('--undo needs a segment', {

@@ -34,10 +34,10 @@ export function restoreCommand() {
             : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable }, { dryRun });
         const progress = output.progress('Entries');
         try {
-          const pace = await rateLimiterOf(environment, options.capacityShare);
+          const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
           const onEntries = (entries: number): void => progress.update(entries);
           const result = await restoreSegment(
-            { ...environment.deps, pace, onEntries },
+            { ...environment.deps, rateLimiter, onEntries },
             { log, segment },
             { into: others?.store, holdSeconds: options.hold, dryRun },
           );

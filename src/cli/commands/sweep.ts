@@ -53,10 +53,10 @@ export function sweepCommand() {
         if (byTtl !== undefined) await requireTtl(environment, output, byTtl);
         if (!dryRun) warnOfShortGrace(everywhere, output);
         const policyOf = (of: LogId) => policies.of(of);
-        const pace = await rateLimiterOf(environment, options.capacityShare);
+        const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
-        const runner = new JobRunner({ ...environment.deps, requireReducer, pace, policyOf }, (job, result) =>
+        const runner = new JobRunner({ ...environment.deps, requireReducer, rateLimiter, policyOf }, (job, result) =>
           summary.done(job, result),
         );
         const pass = async (how: SweepOptions): Promise<boolean> => {

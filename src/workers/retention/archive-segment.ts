@@ -19,13 +19,16 @@ import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
 import { type ArchiveJob, type ArchivePart, MAX_ARCHIVE_PARTS } from '../jobs/job.ts';
 import { changedMeanwhile, requireCovered } from './segment-state.ts';
 
-/** How often an archive is written before it is given up, where the segment's last snapshot is replaced meanwhile. */
+/** Attempts to write an archive while other processes replace the segment's last snapshot. */
 const ATTEMPTS = 3;
 
-/** The share of a turn's time in which it writes. It needs the rest to compare: both the table and the object are read then. */
+/**
+ * The share of a run's time for writing. Comparing takes the rest, since it reads the table and the
+ * object.
+ */
 const WRITING_SHARE = 0.4;
 
-/** {@link ArchiveDeps.frames} by default: joining so many takes some seconds. */
+/** The default of {@link ArchiveDeps.frames}. Joining so many frames takes some seconds. */
 const FRAMES = { bytes: FRAME_BYTES, atLeast: 64 };
 
 export interface ArchiveDeps extends Deadline {
@@ -35,41 +38,52 @@ export interface ArchiveDeps extends Deadline {
   readonly types: ReservedTypes;
   /** From 0 up to but not including 1. */
   readonly random: () => number;
-  /** Told how many entries are done; each is done twice, once written and once compared. */
+  /** Called with the number of finished entries. Each counts twice: written, then compared. */
   readonly onEntries?: (entries: number) => void;
-  /** How long a frame is, in bytes before compression, and how many frames are joined however late it is; a million and 64 by default. */
+  /**
+   * Bytes of a frame before compression, and frames that a run joins even if its time is up; 1
+   * million and 64 by default.
+   */
   readonly frames?: { readonly bytes: number; readonly atLeast: number } | undefined;
 }
 
 /** How an archive job ended. */
 export type ArchiveResult =
   | (WrittenArchive & { readonly outcome: 'archived'; readonly segment: number; readonly key: string })
-  /** The segment has an archive. */
+  /** The segment already has an archive. */
   | { readonly outcome: 'present'; readonly segment: number; readonly key: string }
   | Archiving;
 
-/** The time was up: the entries before `reached` are in parts. The others, or joining the parts, need another turn. */
+/**
+ * The time was up. Parts hold the entries before `reached`. A continuation writes the others or
+ * joins the parts.
+ */
 interface Archiving {
   readonly outcome: 'archiving';
   readonly segment: number;
   readonly reached: number;
-  /** Size of the part that this turn wrote, in bytes; 0 if it wrote none. */
+  /** Size of the part that this run wrote, in bytes; 0 if it wrote none. */
   readonly stored: number;
   readonly parts: readonly ArchivePart[];
 }
 
 /**
- * Writes the archive of a segment that is closed and covered, reads it back, compares it with the table entry by entry and by
- * its hashes, and only then names it on the segment: on the condition that the segment's last snapshot is still the
- * one that is in the archive. Nothing leaves the table. May be done twice or beside its twin; an archive that comes
- * too late is removed, and one whose writer died is the collector's.
+ * Archives a segment that is closed and covered. Writes the archive, reads it back, and compares it
+ * with the table entry by entry and by its hashes. Then names it on the segment, if the segment's
+ * last snapshot is still the archived one. No entry leaves the table. Duplicates of the job do no
+ * harm: a job removes an archive that comes too late, and garbage collection removes one whose
+ * writer died.
  *
- * A turn whose time is up keeps the frames that it compared as a part, a frame at least. The turn that writes the last
- * part, or the next one, joins the parts. Parts that no longer hold what the table holds are written again.
- * @throws SegmentNotFoundError, SegmentStateError where the segment is not there, open, or not covered
- * @throws EntryGapError where an entry is missing, ArchiveDiffersError where the table changed meanwhile
- * @throws SegmentStateError if a twin removed the parts meanwhile; they are written again next time
- * @throws TimeUpError if a turn is too short to join the parts, or the parts are too many; they are removed
+ * A run whose time is up keeps the compared frames, at least one, as a part. The run that writes
+ * the last part, or its continuation, joins the parts. If a part no longer equals the table, the
+ * job writes it again.
+ * @throws SegmentNotFoundError, SegmentStateError if the segment does not exist, is open, or is not
+ * covered
+ * @throws EntryGapError if an entry is missing, ArchiveDiffersError if the table changed at the
+ * same time
+ * @throws SegmentStateError if a duplicate removed the parts; the next run writes them again
+ * @throws TimeUpError if a run is too short to join the parts, or there are too many parts; the job
+ * removes them
  */
 export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'kind'>): Promise<ArchiveResult> {
   const { log, segment: number } = job;
@@ -87,7 +101,8 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     const made = await make(deps, segment, usable);
     if ('outcome' in made) return made;
     const { key, written } = made;
-    // Before it is true that roots are no longer kept: whoever dies right behind it asks for no collection.
+    // Before the archive is named, which drops roots: if the process died directly after that,
+    // nobody would request the collection.
     await requestCollection(deps.blobs, log);
     if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
       await removeParts(deps, job, made.parts);
@@ -103,15 +118,15 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
   });
 }
 
-/** An archive that was read back and compared, and that no segment names yet. */
+/** A verified archive that no segment names yet. */
 interface Made {
   readonly key: string;
   readonly written: WrittenArchive;
-  /** The parts that it was joined from. */
+  /** The parts of which it was joined. */
   readonly parts: readonly ArchivePart[];
 }
 
-/** Writes what is missing, and joins the parts if there are any. */
+/** Writes the missing entries, and joins the parts if there are any. */
 async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): Promise<Made | Archiving> {
   let { parts, ended } = usable;
   let stored = 0;
@@ -138,7 +153,7 @@ async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): P
     return await join(deps, segment, parts);
   } catch (error) {
     if (error instanceof TimeUpError && stored > 0) return archiving();
-    // Delivered again, the job writes them again.
+    // The next delivery of the job writes them again.
     if (error instanceof TimeUpError || error instanceof SegmentStateError) await removeParts(deps, segment, parts);
     throw error;
   }
@@ -146,13 +161,14 @@ async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): P
 
 interface UsableParts {
   readonly parts: readonly ArchivePart[];
-  /** Whether they hold all of the segment. */
+  /** Whether the parts hold the whole segment. */
   readonly ended: boolean;
 }
 
 /**
- * The first so many parts that can be used: each is there and has its hash; Last Snapshot has the root that it has in the
- * table; and the last entry is the table's. A log that went on differently since has another entry there.
+ * Finds the first parts that are usable. Each must exist and have its hash, the root of Last
+ * Snapshot must be the one in the table, and the last entry must equal the table's. After a
+ * divergence of the log, the table has another entry there.
  */
 async function usableParts(
   deps: ArchiveDeps,
@@ -189,7 +205,10 @@ async function usableParts(
   return { parts: [], ended: false };
 }
 
-/** Writes the frames of the parts into one archive, and reads it back. The entries were compared when each part was written. */
+/**
+ * Writes the frames of the parts into one archive and reads it back. Each part was compared when it
+ * was written.
+ */
 async function join(deps: ArchiveDeps, segment: Segment, parts: readonly ArchivePart[]): Promise<Made> {
   const { platform, blobs } = deps;
   const { log, segment: number } = segment;
@@ -235,7 +254,7 @@ async function* framesOfPart(
     yield* (await openPart(deps, segment, { part, from })).storedFrames(part.to);
   } catch (cause) {
     if (!isUnreadable(cause)) throw cause;
-    throw new SegmentStateError('a part of the archive was removed or damaged before the parts were joined', {
+    throw new SegmentStateError('a part of the archive was removed or damaged before all parts were joined', {
       log: segment.log,
       segment: segment.segment,
       advice: 'Try again',
@@ -262,7 +281,7 @@ function partKey({ log, segment }: SegmentPlace, { upload }: ArchivePart): strin
   return archiveKey(log, segment, upload);
 }
 
-/** Only costs a turn that still uses them: it writes them again. */
+/** A run that still uses the parts writes them again. */
 async function removeParts({ blobs }: ArchiveDeps, place: SegmentPlace, parts: readonly ArchivePart[]): Promise<void> {
   if (parts.length > 0) await blobs.delete(parts.map((part) => partKey(place, part)));
 }
@@ -284,14 +303,14 @@ function tooLong({ log, segment }: SegmentPlace, what: string): TimeUpError {
   return new TimeUpError(`the time was up before ${what}`, {
     log,
     segment,
-    advice: `Run 'logfold archive LOG ${segment}' where no time limit holds`,
+    advice: `Run 'logfold archive LOG ${segment}' on a machine, without a time limit`,
   });
 }
 
 /**
- * What an archive of a segment would be; writes nothing.
- * @returns undefined where the segment has one
- * @throws what {@link archiveSegment} would throw, but for what changes meanwhile
+ * Plans the archive of a segment and writes nothing.
+ * @returns undefined if the segment already has an archive
+ * @throws the errors of {@link archiveSegment}, except those of concurrent changes
  */
 export async function planArchive(
   deps: ArchiveDeps,
@@ -310,18 +329,20 @@ export async function planArchive(
 
 function requireNotExpiring({ log, segment, expiry }: Segment): void {
   if (expiry === undefined) return;
-  throw new SegmentStateError('the entries of the segment are leaving the table already', {
+  throw new SegmentStateError('the segment is already expiring', {
     log,
     segment,
-    advice: `Run 'logfold expire LOG ${segment} --undo', which takes that back, then 'logfold archive LOG ${segment}'`,
+    advice: `Run 'logfold expire LOG ${segment} --undo', then 'logfold archive LOG ${segment}'`,
   });
 }
 
 /**
- * Writes the archive of an archived segment again, and names it in the place of the one before: from the tables, if the
- * archive is lost; or with another root on the entry that Last Snapshot names, if the archived one cannot be read.
- * @param source where the entries are read
- * @throws EntryGapError if the source lacks an entry, SegmentStateError if the segment changed meanwhile
+ * Writes the archive of an archived segment again, and names it instead of the old one. Restores a
+ * lost archive from the tables, or replaces the root of Last Snapshot in the archive if its
+ * snapshot cannot be read.
+ * @param source reads the entries
+ * @throws EntryGapError if the source lacks an entry, SegmentStateError if the segment changed at
+ * the same time
  */
 export async function rearchiveSegment(
   deps: ArchiveDeps,
@@ -333,7 +354,7 @@ export async function rearchiveSegment(
   const items = (range: PageRange) =>
     withRoot(inTime(deps, segment, pages(deps, segment, range, source)), segment, root?.to);
   const { hash } = (await writeAndCompare(whole, { segment, key, from: 0 }, items)).written;
-  // The old object is the collector's.
+  // Garbage collection removes the old object.
   if (await deps.tables.replaceArchive(segment, { key, hash, root })) {
     return { ...segment, archive: { key, hash } };
   }
@@ -358,26 +379,27 @@ async function* withRoot(
 
 type Pages = AsyncIterable<readonly StoredItem[]>;
 
-/** An archive, or a part of one, that was read back and compared. */
+/** A verified archive, or a verified part of one. */
 interface Piece {
   readonly written: WrittenArchive;
-  /** The number after the last entry that was compared. */
+  /** The number after the last compared entry. */
   readonly to: number;
-  /** Whether the segment's last entry was compared. */
+  /** Whether the comparison reached the segment's last entry. */
   readonly ended: boolean;
 }
 
 interface PageRange {
   readonly from?: number;
-  /** All that follows by default, also behind the segment's end. */
+  /** By default all following entries, even behind the segment's end. */
   readonly to?: number | undefined;
-  /** How many entries were written before: left out while they are written. */
+  /** The number of written entries; absent while entries are written. */
   readonly written?: number;
 }
 
 /**
- * Writes an archive and reads it back. Without the time for all of the segment, writes and compares a part of it.
- * @param items the segment's items
+ * Writes an archive, reads it back and compares it. If the time is short, does so with a part of
+ * the segment.
+ * @param items reads the segment's items
  */
 async function writeAndCompare(
   deps: ArchiveDeps,
@@ -409,7 +431,7 @@ async function writeAndCompare(
   }
 }
 
-/** The deadline at which a turn that begins now ends writing. */
+/** The deadline for writing of a run that starts now. */
 function writingTime({ now, deadline }: ArchiveDeps): Deadline {
   if (now === undefined || deadline === undefined) return {};
   const started = now();
@@ -446,12 +468,12 @@ async function* inTime(deps: Deadline, { log, segment }: Segment, items: Pages):
     yield page;
     checkTime(deps, log, {
       what: `the archive of segment ${segment} was written again`,
-      advice: "Run 'logfold sweep --rebuild --log LOG' where no time limit holds",
+      advice: "Run 'logfold sweep --rebuild --log LOG' on a machine, without a time limit",
     });
   }
 }
 
-/** The root that the segment's last snapshot has. */
+/** The root of the segment's last snapshot. */
 async function lastRoot({ tables }: ArchiveDeps, segment: Segment): Promise<RootRef | undefined> {
   const { log, lastSnapshot } = segment;
   if (lastSnapshot === undefined) return undefined;

@@ -23,39 +23,45 @@ export interface ExpireDeps {
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
-  /** How many write units a second may be spent; as many as it takes where it is left out. */
-  readonly pace?: Pick<RateLimiter, 'take'>;
-  /** From then on the rest is left to another turn. Epoch milliseconds; none by default. */
+  /** Limits write units per second; no limit by default. */
+  readonly rateLimiter?: Pick<RateLimiter, 'take'>;
+  /** When the job leaves the rest to a continuation, in epoch milliseconds; never by default. */
   readonly deadline?: number | undefined;
-  /** Told how many entries are done. */
+  /** Called with the number of finished entries. */
   readonly onEntries?: (entries: number) => void;
 }
 
 export interface ExpireOptions {
-  /** True where a person asks for this segment: it need not be due by the policy. */
+  /** True if a person asks for this segment, even if it is not due by the policy. */
   readonly byHand?: boolean;
-  /** Changes nothing, and says what would be done. */
+  /** Changes nothing and returns what the job would do. */
   readonly dryRun?: boolean;
 }
 
 /** How an expire job ended. */
 export type ExpireResult =
-  /** All entries were deleted or have their expiry. */
+  /** All entries are deleted or stamped with their expiry. */
   | { readonly outcome: 'expired'; readonly segment: number; readonly entries: number; readonly expires: number }
-  /** The time is set, in epoch seconds, at which the entries are to be deleted. Until then nothing happens. */
+  /** The job announced when the entries will be deleted, in epoch seconds. */
   | { readonly outcome: 'waiting'; readonly segment: number; readonly expires: number }
-  /** Its time was up: the job is to have another turn, from entry `reached` on, if the entries go at this time still. */
+  /**
+   * The time was up. A continuation starts at entry `reached`, if the entries still expire at this
+   * time.
+   */
   | { readonly outcome: 'progress'; readonly segment: number; readonly reached: number; readonly expires: number }
-  /** Nothing is to be done: it was done before, or the policy keeps the segment. */
+  /** Nothing to do: the segment has expired already, or the policy keeps it. */
   | { readonly outcome: 'present' | 'kept'; readonly segment: number };
 
 /**
- * Lets the entries of a segment leave the table: gives each its expiry, or deletes them, as the policy says. First the
- * time is written onto the segment, a grace period from now; deleting waits for it. Where the segment is archived,
- * each page is compared with the archive right before its entries go, so nothing leaves the table that the archive does
- * not hold. May be done twice, or beside its twin, and goes on where it died.
- * @throws SegmentStateError where the segment is not covered or, where the policy archives, not archived
- * @throws ArchiveMissingError, ArchiveCorruptError, ArchiveDiffersError where the archive is not what it should be
+ * Expires the entries of a segment: stamps or deletes them, as the policy requires. First writes
+ * the expiry onto the segment, a grace period from now; deletion waits for that time. If the
+ * segment is archived, compares each page with the archive immediately before it expires, so that
+ * no entry leaves the table unless the archive has it. Duplicates of the job do no harm, and a
+ * second run continues after a crash.
+ * @throws SegmentStateError if the segment is not covered, or not archived although the policy
+ * archives
+ * @throws ArchiveMissingError, ArchiveCorruptError, ArchiveDiffersError if the archive is missing,
+ * damaged or differs from the table
  */
 export async function expireSegment(
   deps: ExpireDeps,
@@ -81,7 +87,8 @@ export async function expireSegment(
     return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
   const letting = { how: policy.expire, archived: archive !== undefined };
-  // Restoring, or taking back that it expires, may have brought back what earlier turns let go: then it goes at another time.
+  // A restore or an undo may have brought back entries of earlier runs. Both change the time of the
+  // expiry.
   const start = announced === expires ? from : 0;
   let reached = start;
   const range = { segment: number, from: start, to: MAX_NUMBER + 1 };
@@ -94,14 +101,15 @@ export async function expireSegment(
     deps.onEntries?.(reached);
     if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, leaving, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
-    // Not right behind the end: another turn could not tell that what follows is behind it.
+    // Does not stop directly behind the end, since a continuation could not tell that further
+    // entries are behind it.
     const atEnd = lastType === deps.types.endSegment;
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
       return { outcome: 'progress', segment: number, reached, expires };
   }
   const entries = archive?.entries ?? reached;
   if (options.dryRun !== true) {
-    // Without an archive, snapshots leave with the entries that carry them.
+    // Without an archive, snapshots expire together with their entries.
     if (archive === undefined) await requestCollection(deps.blobs, log);
     await finish(deps, leaving, entries);
   }
@@ -110,7 +118,10 @@ export async function expireSegment(
 
 type Leaving = Segment & ExpiringSegment;
 
-/** Whether the policy asks for this now: it may have changed since the job was sent, or the segment been restored. */
+/**
+ * Whether the segment is due now. The policy or the segment may have changed since the job was
+ * sent.
+ */
 async function isDue(
   { tables, now }: ExpireDeps,
   { log, segment }: Segment,
@@ -121,14 +132,14 @@ async function isDue(
   return jobs.some((job) => job.kind === 'expire' && job.segment === segment);
 }
 
-/** Writes onto the segment when its entries go, unless that stands there. */
+/** Writes the time of the expiry onto the segment, unless it has one. */
 async function announce(
   deps: ExpireDeps,
   segment: Segment,
   { graceSeconds }: RetentionPolicy,
   { dryRun }: ExpireOptions,
 ): Promise<Leaving> {
-  // What somebody held who died while taking it back is not held for ever.
+  // Also ends a hold whose process died.
   if (segment.expiry?.state === 'expiring') return { ...segment, expiry: segment.expiry };
   const expiry: Expiring = { state: 'expiring', at: epochSeconds(deps.now()) + graceSeconds };
   if (dryRun === true || (await deps.tables.setExpiration(segment, expiry))) return { ...segment, expiry };
@@ -148,17 +159,18 @@ async function checkPage(
   if (archive !== undefined) return compareWithArchive(archive, page, { segment, types });
   const end = [lastType, ...page.map(({ T }) => T?.S)].indexOf(types.endSegment);
   if (end === -1 || end === page.length) return;
-  throw new ArchiveDiffersError('the segment has an entry behind its end', {
+  throw new ArchiveDiffersError('the segment has an entry behind its End Segment entry', {
     log: segment.log,
     segment: segment.segment,
     entry: Number(page[end]?.N?.N),
-    advice: 'A client with a clock that is wrong added it; add it to the log again, then delete it',
+    advice: 'A client with a wrong clock appended it; append it to the log again, then delete it',
   });
 }
 
 /**
- * Whoever takes the expiry back, or restores the segment, writes so onto the segment first. They may be through with
- * its entries by now, and another job too, so what was stamped meanwhile is stamped as the segment says now.
+ * Checks after each page that the segment still expires at the same time. A process that undoes the
+ * expiry or restores the segment changes the segment first. It may have finished with the entries
+ * of this page by now, so this function stamps them again with the time that is now on the segment.
  */
 async function requireStillExpiring(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
   let now = await requireSegment(deps.tables, segment);
@@ -179,26 +191,27 @@ async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Prom
   throw changedMeanwhile(segment);
 }
 
-/** Entries that are given their expiry at once. */
+/** Entries that are stamped concurrently. */
 const CONCURRENCY = 16;
 
 /**
- * What a batch may take, in write units, so that a slow pace leaves time for it: at 10 a second half a minute, or twice
- * that where there is no archive. One large entry may take more. It also keeps transactions below 4 MB.
+ * The most write units of a batch, so that a low rate still leaves time for it: at 10 per second it
+ * takes half a minute, or a minute without an archive. One large entry may take more. The limit
+ * also keeps transactions below 4 MB.
  */
 const MAX_BATCH_UNITS = 300;
 
-/** In which way entries leave the table, and whether an archive has them. */
+/** How entries expire, and whether an archive has them. */
 export interface LettingGo {
   readonly how: 'delete' | 'ttl';
   readonly archived: boolean;
 }
 
 /**
- * Lets the items of a page go, some at a time, until the time is up: a page has thousands of small items, for which a
- * slow pace leaves no time.
- * @returns those that were let go; at least one batch of them
- * @throws SegmentStateError where they have no archive, and are not to go any more
+ * Expires the items of a page in batches until the time is up. A page may have thousands of small
+ * items, too many for one run at a low rate.
+ * @returns the expired items, at least one batch
+ * @throws SegmentStateError if they have no archive and the segment no longer expires at this time
  */
 export async function expirePage(
   deps: ExpireDeps,
@@ -216,7 +229,7 @@ export async function expirePage(
   return page.slice(0, done);
 }
 
-/** As many items as are let go, or kept, at once, and at least one. */
+/** The next batch of items of a page, at least one item. */
 export function batchFrom(page: readonly StoredItem[], start: number): readonly StoredItem[] {
   const batch = page.slice(start, start + MAX_BATCH_ITEMS);
   let units = 0;
@@ -240,50 +253,53 @@ async function letBatchGo(
 }
 
 /**
- * Where no archive has the entries, none may go once somebody has taken back that they do: so that they are to go is
- * part of the same transaction, which costs twice as much.
+ * Expires entries without an archive. None of them may expire after an undo, so each batch is a
+ * transaction that checks the segment. It costs twice as much.
  */
 async function letGoTogether(
-  { pace, tables }: ExpireDeps,
+  { rateLimiter, tables }: ExpireDeps,
   segment: ExpiringSegment,
   batch: readonly StoredItem[],
   how: LettingGo['how'],
 ): Promise<void> {
-  await pace?.take(2 * unitsOf(batch));
+  await rateLimiter?.take(2 * unitsOf(batch));
   if (!(await tables.expireEntries(segment, numbersOf(batch), how))) throw changedMeanwhile(segment);
 }
 
-/** Looks first, for one read unit, so that whoever restores the segment meanwhile loses what is on its way at most. */
+/**
+ * Checks the segment first, for one read unit, so that a concurrent restore loses at most one
+ * batch.
+ */
 async function remove(
-  { pace, tables }: ExpireDeps,
+  { rateLimiter, tables }: ExpireDeps,
   { log, segment, expiry }: ExpiringSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
-  await pace?.take(unitsOf(batch));
+  await rateLimiter?.take(unitsOf(batch));
   const now = await requireSegment(tables, { log, segment });
   if (expiresAt(now) !== expiry.at) throw changedMeanwhile(now);
   await tables.deleteEntries(log, segment, numbersOf(batch));
 }
 
 async function stamp(
-  { pace, tables }: ExpireDeps,
+  { rateLimiter, tables }: ExpireDeps,
   { log, segment, expiry }: ExpiringSegment,
   batch: readonly StoredItem[],
 ): Promise<void> {
   const limit = pLimit(CONCURRENCY);
   const stampOne = async (item: StoredItem): Promise<void> => {
-    await pace?.take(writeUnits(item));
+    await rateLimiter?.take(writeUnits(item));
     await tables.setEntryExpiry(log, { segment, entry: Number(item.N?.N) }, expiry.at);
   };
   await Promise.all(batch.map((item) => limit(stampOne, item)));
 }
 
-/** What it costs to write items, in units. */
+/** Write units for writing or deleting items. */
 export function unitsOf(batch: readonly StoredItem[]): number {
   return batch.reduce((sum, item) => sum + writeUnits(item), 0);
 }
 
-/** The numbers of entries in their segment. */
+/** The entry numbers of items. */
 export function numbersOf(batch: readonly StoredItem[]): number[] {
   return batch.map(({ N }) => Number(N?.N));
 }

@@ -1,29 +1,29 @@
 import { setTimeout as sleepFor } from 'node:timers/promises';
 
 export interface RateLimiterOptions {
-  /** Units a second, on average; more than 0. */
+  /** Average units per second, more than 0. */
   readonly perSecond: number;
-  /** Milliseconds of a clock that never goes back; the process's own by default. */
+  /** Milliseconds of a clock that never goes back; `performance.now` by default. */
   readonly monotonic?: () => number;
-  /** Really by default. */
+  /** Waits for so many milliseconds; a timer by default. */
   readonly sleep?: (ms: number) => Promise<void>;
 }
 
-/** Spreads work over time: whoever takes more than a second's worth ahead of it waits. */
+/** Limits the average rate of work. A caller waits if it is more than one second of units ahead. */
 export class RateLimiter {
   readonly #options: RateLimiterOptions;
-  /** When everything that was taken so far is paid for. */
+  /** Time at which the rate has covered all units taken so far, in milliseconds. */
   #paidMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: RateLimiterOptions) {
     this.#options = options;
   }
 
-  /** Resolves once so many units may be spent. */
+  /** Resolves when the caller may spend so many units. */
   async take(units: number): Promise<void> {
     const { perSecond, monotonic = () => performance.now(), sleep = (ms: number) => sleepFor(ms) } = this.#options;
     const now = monotonic();
-    // Time in which nothing was taken is not saved up, but for a second.
+    // At most one second of unused units is saved.
     this.#paidMs = Math.max(this.#paidMs, now - 1000) + (units / perSecond) * 1000;
     if (this.#paidMs > now) await sleep(this.#paidMs - now);
   }

@@ -15,11 +15,11 @@ import { changedMeanwhile, requireSegment } from './segment-state.ts';
 export type RestoreTarget = TableReader & SegmentLifecycle;
 
 export interface RestoreOptions {
-  /** Other tables to write the segment to; those that it came from by default. */
+  /** Other tables to restore the segment to; its own tables by default. */
   readonly into?: RestoreTarget | undefined;
-  /** For how long the policy lets the restored entries stay where the segment expires, in seconds. */
+  /** Seconds for which restored entries stay if the segment expires. */
   readonly holdSeconds: number;
-  /** Writes nothing, and says what would be written. */
+  /** Writes nothing and returns what a restore would do. */
   readonly dryRun?: boolean;
 }
 
@@ -27,19 +27,22 @@ export interface RestoreResult {
   readonly segment: number;
   /** Entries of the segment. */
   readonly entries: number;
-  /** How many of them were missing, and are there again. */
+  /** Missing entries that were written again. */
   readonly restored: number;
-  /** From how many of them an expiry was taken away. */
+  /** Entries that lost their expiry. */
   readonly unexpired: number;
 }
 
 /**
- * Puts the entries of an archived segment back, byte for byte as they were: those that are missing are written, those
- * that are there are compared, and lose their expiry. Nothing that is there is overwritten. The segment says first
- * that its entries stay, so that a job which is letting them go ends. May be done again, and goes on where it died.
- * @throws SegmentNotFoundError where there is no such segment, SegmentStateError where it has no archive
- * @throws ArchiveMissingError, ArchiveCorruptError where the archive is not what it was: nothing of the frame is written
- * @throws ArchiveDiffersError where the table holds another entry than the archive
+ * Restores the entries of an archived segment, byte for byte. Writes missing entries. Compares
+ * existing entries with the archive, removes their expiry, and never overwrites them. Moves the
+ * segment's expiry first, so that any job that expires it ends. A second run continues after a
+ * crash.
+ * @throws SegmentNotFoundError if the segment does not exist, SegmentStateError if it has no
+ * archive
+ * @throws ArchiveMissingError, ArchiveCorruptError if the archive is missing or has changed; then
+ * nothing of the damaged frame is written
+ * @throws ArchiveDiffersError if the table has another entry than the archive
  */
 export async function restoreSegment(
   deps: ExpireDeps,
@@ -52,7 +55,7 @@ export async function restoreSegment(
   if (segment.archive === undefined) {
     throw new SegmentStateError('the segment has no archive', {
       ...place,
-      advice: 'Only what was archived can be restored; its entries may still be in the table',
+      advice: 'Only an archived segment can be restored; the entries of this one may still be in the table',
     });
   }
   const archive = await openArchive(deps, segment);
@@ -69,13 +72,13 @@ export async function restoreSegment(
       else if (!sameEntry(item, present, { segment, types })) throw differs(place, first + i);
       else if (present.X !== undefined) {
         unexpired++;
-        // It may have gone since it was read.
+        // The entry may have expired since it was read.
         const left =
           dryRun || (await into.setEntryExpiry(log, { segment: place.segment, entry: first + i }, undefined));
         if (!left) missing.push(item);
       }
     }
-    // Those of the page that are there already are done.
+    // Existing entries of the page are finished.
     const done = (written: number): void => deps.onEntries?.(entries + page.length - missing.length + written);
     if (!dryRun) await putItems(deps, into, { items: missing, onWritten: done });
     restored += missing.length;
@@ -87,25 +90,28 @@ export async function restoreSegment(
   return { segment: place.segment, entries, restored, unexpired };
 }
 
-/** Says on the segment that its entries stay; where it goes into tables that have no such segment, writes it there. */
+/**
+ * Moves the segment's expiry into the future, or writes the segment if the tables do not have it.
+ */
 async function prepare({ now }: ExpireDeps, segment: Segment, into: RestoreTarget, holdSeconds: number): Promise<void> {
   const { expiry: _, ...whole } = segment;
   if (await into.putSegment(whole)) return;
   const there = await requireSegment(into, segment);
   if (there.expiry === undefined) return;
-  // A second more where all is back: see `stillExpires`.
+  // `stillExpires` adds the last second when all entries are restored.
   const at = epochSeconds(now()) + holdSeconds - 1;
   if (!(await into.setExpiration(there, { state: 'expiring', at }))) throw changedMeanwhile(segment);
 }
 
 /**
- * An expire job that came in between saw what was there by then. Where it has ended, it said that all had gone; where it
- * has not, it finds another time on the segment now, and begins anew.
+ * Moves the segment's expiry by a second. An expire job that ran during the restore saw only some
+ * entries. If it has ended, it marked the segment as expired, and this write removes the mark. If
+ * it still runs, it finds another time on the segment and starts again.
  */
 async function stillExpires(tables: RestoreTarget, place: SegmentPlace): Promise<void> {
   const segment = await requireSegment(tables, place);
   if (segment.expiry === undefined) return;
-  // Whoever takes the expiry back meanwhile would not know its own hold again.
+  // The process that undoes the expiry must find its hold again.
   if (segment.expiry.state === 'on hold') throw changedMeanwhile(segment);
   const later = { state: 'expiring', at: segment.expiry.at + 1 } as const;
   if (!(await tables.setExpiration(segment, later))) throw changedMeanwhile(segment);
@@ -130,7 +136,7 @@ async function putItems(
 ): Promise<void> {
   for (let start = 0; start < items.length; start += MAX_BATCH_ITEMS) {
     const batch = items.slice(start, start + MAX_BATCH_ITEMS);
-    await deps.pace?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
+    await deps.rateLimiter?.take(batch.reduce((sum, item) => sum + writeUnits(item), 0));
     await into.putItems(batch);
     onWritten(start + batch.length);
   }
@@ -144,10 +150,10 @@ async function requireNothingBehind(into: RestoreTarget, place: SegmentPlace, en
 }
 
 function differs({ log, segment }: SegmentPlace, entry: number): ArchiveDiffersError {
-  return new ArchiveDiffersError('the table holds another entry than the archive', {
+  return new ArchiveDiffersError('the table has another entry than the archive', {
     log,
     segment,
     entry,
-    advice: 'It was left as it is; look at both, and delete the one in the table if it is wrong',
+    advice: 'Nothing was overwritten; compare both, and delete the entry in the table if it is wrong',
   });
 }

@@ -5,13 +5,13 @@ import type { Segment } from '../../log/segment.ts';
 import { isCovered } from '../../retention/retention-policy.ts';
 
 /**
- * A segment as it is now.
- * @throws SegmentNotFoundError where there is none of this number
+ * Reads a segment consistently.
+ * @throws SegmentNotFoundError if the segment does not exist
  */
 export async function requireSegment(tables: TableReader, { log, segment }: SegmentPlace): Promise<Segment> {
   const found = await tables.getSegment(log, segment, { consistent: true });
   if (found !== undefined) return found;
-  throw new SegmentNotFoundError('there is no such segment', {
+  throw new SegmentNotFoundError('the segment does not exist', {
     log,
     segment,
     advice: "Run 'logfold status LOG' to see its segments",
@@ -19,9 +19,9 @@ export async function requireSegment(tables: TableReader, { log, segment }: Segm
 }
 
 /**
- * A segment that is closed and covered, as it is now.
- * @throws SegmentNotFoundError where there is none of this number
- * @throws SegmentStateError where it is open, or the segment after it has no completed snapshot yet
+ * Reads a segment consistently, and requires that it is closed and covered.
+ * @throws SegmentNotFoundError if the segment does not exist
+ * @throws SegmentStateError if it is open, or its next segment has no complete snapshot yet
  */
 export async function requireCovered(tables: TableReader, place: SegmentPlace): Promise<Segment> {
   const { log, segment } = place;
@@ -29,25 +29,28 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
   const next = await tables.getSegment(log, segment + 1, { consistent: true });
   if (isCovered(found, next)) return found;
   if (next === undefined) {
-    throw new SegmentStateError('the segment is open: entries are still added to it', {
+    throw new SegmentStateError('the segment is open: clients still append to it', {
       log,
       segment,
       advice: "Run 'logfold segment LOG' to start the next one; nothing was changed",
     });
   }
   const first = formatPosition({ segment: segment + 1, entry: 0 });
-  throw new SegmentStateError(`the segment is not covered: the snapshot at ${first} is not completed`, {
+  throw new SegmentStateError(`the segment is not covered: the snapshot at ${first} is pending`, {
     log,
     segment,
     advice: "Run 'logfold sweep --log LOG' to complete it; nothing was changed",
   });
 }
 
-/** Somebody else changed a segment while it was worked on. Trying again helps. */
+/**
+ * The error if another process changed a segment during the work on it. Another attempt may
+ * succeed.
+ */
 export function changedMeanwhile({ log, segment }: SegmentPlace): SegmentStateError {
-  return new SegmentStateError('the segment was changed by somebody else meanwhile', {
+  return new SegmentStateError('another process changed the segment at the same time', {
     log,
     segment,
-    advice: 'Try again; what is done already is not done twice',
+    advice: 'Try again; finished steps are not repeated',
   });
 }

@@ -9,17 +9,20 @@ import { changedMeanwhile, requireSegment } from './segment-state.ts';
 
 export interface UndoExpiryResult {
   readonly segment: number;
-  /** Entries whose expiry was taken away, or would be. */
+  /** Entries that lost their expiry, or would lose it in a dry run. */
   readonly entries: number;
 }
 
 /**
- * Takes back that a segment expires, as long as all of its entries are there. The segment says first that they leave in
- * another century, so that a job which is letting them go ends; then each entry loses its expiry, until none has one;
- * and only then the segment says that they stay. So one who dies on the way leaves a segment that still says that
- * entries may be gone.
- * @throws SegmentNotFoundError where there is no such segment
- * @throws SegmentStateError where entries are gone already, or go meanwhile: it goes on expiring then
+ * Undoes the expiry of a segment if the table still has all of its entries, in three steps:
+ * 1. Puts the segment on hold, so that any job that expires it ends.
+ * 2. Removes the expiry from each entry, until no entry has one.
+ * 3. Removes the segment's expiry.
+ *
+ * If the process dies between two steps, the segment still states that entries may be missing.
+ * @throws SegmentNotFoundError if the segment does not exist
+ * @throws SegmentStateError if entries are missing, or go missing during the work; the segment then
+ * continues to expire
  */
 export async function undoExpiry(
   deps: ExpireDeps,
@@ -37,7 +40,7 @@ export async function undoExpiry(
   const held = { ...segment, expiry };
   if (!(await deps.tables.setExpiration(segment, expiry))) throw changedMeanwhile(segment);
   let entries = 0;
-  // A job that was under way may have stamped some behind the back of the first pass.
+  // A running job may have stamped entries after the first pass read them.
   for (;;) {
     const { stamped, whole } = await pass(deps, place, held);
     entries += stamped;
@@ -49,19 +52,21 @@ export async function undoExpiry(
 }
 
 function incomplete({ log, segment, archive }: Segment): SegmentStateError {
-  return new SegmentStateError('entries of the segment are gone already', {
+  return new SegmentStateError('the table no longer has all entries of the segment', {
     log,
     segment,
     advice:
       archive === undefined
-        ? "Run 'logfold policy LOG --no-archive', so that the rest goes as well: no archive can bring them back"
-        : `Run 'logfold restore LOG ${segment}' to have them back`,
+        ? "Run 'logfold policy LOG --no-archive' to expire the remaining entries too: no archive can restore the missing ones"
+        : `Run 'logfold restore LOG ${segment}' to restore them`,
   });
 }
 
 /**
- * Takes the expiry from every entry that has one; only counts them where the segment is not held.
- * @throws SegmentStateError where a job lets them go again
+ * Removes the expiry from every entry that has one. Only counts these entries if `held` is
+ * undefined.
+ * @param held the segment, which is on hold
+ * @throws SegmentStateError if the segment is no longer on hold
  */
 async function pass(
   deps: ExpireDeps,
@@ -85,11 +90,18 @@ async function pass(
   return { stamped, whole: dense && lastType === deps.types.endSegment };
 }
 
-/** Only while the segment is held: behind the back of a job that lets its entries go again, some would stay for ever. */
-async function keep({ pace, tables }: ExpireDeps, held: SegmentPlace, items: readonly StoredItem[]): Promise<void> {
+/**
+ * Removes the expiry from items, only while the segment is on hold. Otherwise a job that expires it
+ * would miss some.
+ */
+async function keep(
+  { rateLimiter, tables }: ExpireDeps,
+  held: SegmentPlace,
+  items: readonly StoredItem[],
+): Promise<void> {
   for (let done = 0; done < items.length; ) {
     const batch = batchFrom(items, done);
-    await pace?.take(2 * unitsOf(batch));
+    await rateLimiter?.take(2 * unitsOf(batch));
     if (!(await tables.unexpireEntries(held, numbersOf(batch)))) throw changedMeanwhile(held);
     done += batch.length;
   }

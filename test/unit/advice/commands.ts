@@ -367,7 +367,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => here('archive', log, '0')));
     await here('archive', log, '0');
   },
-  "Run 'logfold archive LOG …' where no time limit holds": async (refused) => {
+  "Run 'logfold archive LOG …' on a machine, without a time limit": async (refused) => {
     const log = await closed();
     const timed = { ...timedOut(), frames: { bytes: 1, atLeast: 0 } };
     await paste(
@@ -381,7 +381,7 @@ export const COMMANDS: Cases = {
     );
     expect(await place.keys(log, 'archives')).toHaveLength(1);
   },
-  "Run 'logfold sweep --rebuild --log LOG' where no time limit holds": async (refused) => {
+  "Run 'logfold sweep --rebuild --log LOG' on a machine, without a time limit": async (refused) => {
     const log = await closed();
     await here('archive', log, '0');
     const { tables, blobs } = place;
@@ -411,7 +411,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(expire));
     await expire();
   },
-  "Run 'logfold expire LOG … --undo', which takes that back, then 'logfold archive LOG …'": async (refused) => {
+  "Run 'logfold expire LOG … --undo', then 'logfold archive LOG …'": async (refused) => {
     const log = await closed();
     await here('expire', log, '0', '--no-archive', ...A_DAY);
     await paste(await refused(() => here('archive', log, '0')));
@@ -424,7 +424,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(sweep));
     await sweep();
   },
-  "Run 'logfold restore LOG …' to have them back": async (refused) => {
+  "Run 'logfold restore LOG …' to restore them": async (refused) => {
     const log = await closed();
     await here('archive', log, '0');
     await here('expire', log, '0', '--expire', 'delete');
@@ -432,18 +432,17 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => here('expire', log, '0', '--undo')));
     await place.getItem(log, { segment: 0, entry: 1 });
   },
-  "Run 'logfold policy LOG --no-archive', so that the rest goes as well: no archive can bring them back": async (
-    refused,
-  ) => {
-    const log = await closed();
-    await here('expire', log, '0', '--no-archive', ...A_DAY);
-    await place.deleteItem(log, { segment: 0, entry: 1 });
-    const advice = await refused(() => here('expire', log, '0', '--undo'));
-    const sweep = () => here('sweep', '--log', log, '--keep-segments', '1');
-    await expect(sweep()).rejects.toThrow('expire without the archive');
-    await paste(advice);
-    await sweep();
-  },
+  "Run 'logfold policy LOG --no-archive' to expire the remaining entries too: no archive can restore the missing ones":
+    async (refused) => {
+      const log = await closed();
+      await here('expire', log, '0', '--no-archive', ...A_DAY);
+      await place.deleteItem(log, { segment: 0, entry: 1 });
+      const advice = await refused(() => here('expire', log, '0', '--undo'));
+      const sweep = () => here('sweep', '--log', log, '--keep-segments', '1');
+      await expect(sweep()).rejects.toThrow('expire without the archive');
+      await paste(advice);
+      await sweep();
+    },
   "Name the segment: 'logfold expire LOG SEGMENT --undo'": async (refused) => {
     const log = await closed();
     const advice = await refused(() => here('expire', log, '--undo'));
@@ -467,7 +466,7 @@ export const COMMANDS: Cases = {
     await refused(() => here('expire', log, '0', '--undo', '--keep-days', '3'));
     await here('expire', log, '0', '--undo');
   },
-  'Only what was archived can be restored; its entries may still be in the table': async (refused) => {
+  'Only an archived segment can be restored; the entries of this one may still be in the table': async (refused) => {
     const log = await closed();
     const restore = () => here('restore', log, '0', '--dry-run');
     await refused(restore);

@@ -179,7 +179,7 @@ export const DAMAGE: Cases = {
     expect(await expire()).toMatchObject({ outcome: 'present' });
     expect(await sheet.items()).toEqual([]);
   },
-  'It was left as it is; look at both, and delete the one in the table if it is wrong': async (refused) => {
+  'Nothing was overwritten; compare both, and delete the entry in the table if it is wrong': async (refused) => {
     const sheet = await archivedSheet();
     const right = await itemAt(sheet, { segment: 0, entry: 1 });
     await sheet.tables.putItems([{ ...right, T: { S: 'Other' } }]);
@@ -189,7 +189,7 @@ export const DAMAGE: Cases = {
     expect(await restore()).toMatchObject({ restored: 1 });
     expect(await itemAt(sheet, { segment: 0, entry: 1 })).toEqual(right);
   },
-  'A client with a clock that is wrong added it; add it to the log again, then delete it': async (refused) => {
+  'A client with a wrong clock appended it; append it to the log again, then delete it': async (refused) => {
     const sheet = await SheetLog.create();
     await sheet.edit(set(0, 0, 'a'));
     await sheet.completed();

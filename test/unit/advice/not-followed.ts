@@ -4,7 +4,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Try again',
     'Try again later',
     'Try again later, or find out what else writes to the same log',
-    'Try again; what is done already is not done twice',
+    'Try again; finished steps are not repeated',
     'Try again. If this repeats, the bucket is not consistent and cannot be collected',
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
     'Run the command again, which starts a new engine. See engine.log in the data directory',

@@ -179,10 +179,10 @@ export const VALUES: Cases = {
       expect(await store().load()).toEqual({});
     },
   ),
-  'Keep 1 segment at least, which is the one that is written to, and … at most': policy(
-    { keepSegments: 0 },
-    ([least, most]) => [{ keepSegments: least ?? 0 }, { keepSegments: most ?? 0 }],
-  ),
+  'Keep from 1 segment, the open one, to …': policy({ keepSegments: 0 }, ([least, most]) => [
+    { keepSegments: least ?? 0 },
+    { keepSegments: most ?? 0 },
+  ]),
   'Give a number of days from 0 to …': policy({ keepDays: -1 }, ([least, most]) => [
     { keepDays: least ?? -1 },
     { keepDays: most ?? -1 },
@@ -191,7 +191,7 @@ export const VALUES: Cases = {
     { graceSeconds: least ?? -1 },
     { graceSeconds: most ?? -1 },
   ]),
-  'Archive them, or say with keepDays for how many days their entries stay': policy(
+  'Archive them, or set keepDays to the number of days for which their entries stay': policy(
     { expire: 'ttl', archive: false, keepDays: 0 },
     () => [{ archive: true }, { keepDays: 1 }],
   ),
