@@ -254,7 +254,7 @@ describe('append', () => {
     const answer = await running.ended;
     expect(answer.code, `seed ${seed}: ${answer.stderr}`).toBe(code);
     expect(answer.stderr).toContain(`INTERRUPTED: ${told} ended the command after line ${line} `);
-    expect(answer.stderr).toContain(`Continue with line ${line + 1}\n`);
+    expect(answer.stderr).toContain(`Continue with line ${line + 1}.\n`);
     expectNoTrace(answer);
     expect(await findProcesses([...running.command, ...place.words])).toEqual([]);
     expect(await bodiesIn(running.log)).toEqual(bodiesOf(LINES.slice(0, line)));
