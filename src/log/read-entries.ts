@@ -52,8 +52,8 @@ interface Numbers {
  * If an entry is missing, it reads again consistently before it reports a gap. With `to: 'end'` it
  * may miss the newest entries, but never an entry before another one that it returns.
  * @throws EntryGapError if an entry is missing, if a closed segment does not end with an End
- * Segment entry, or if `to` is beyond the end of the log. With `to: 'end'` the entry directly before
- * `from` must exist too.
+ * Segment entry, or if `to` is beyond the end of the log. With `to: 'end'` the entry directly
+ * before `from` must exist too.
  * @throws PositionInvalidError if `to` is before `from`
  * @throws LogNotFoundError if `to` is `end` and the log does not exist
  */

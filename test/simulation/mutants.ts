@@ -134,7 +134,7 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'an archive with an altered entry is named on its segment without verification',
     edits: [
       {
-        file: 'workers/retention/archive-segment.ts',
+        file: 'workers/retention/write-archive.ts',
         from: 'await verifyArchive(archive, items(range), of, () => isTimeUp(deps));',
         to: 'archive.entries + 0 * verifyArchive.length;',
       },
@@ -151,7 +151,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/archive-continuations.test.ts',
     edits: [
       {
-        file: 'workers/retention/archive-segment.ts',
+        file: 'workers/retention/archive-parts.ts',
         from: 'if (lastSnapshot !== undefined && lastSnapshot >= archive.first && lastSnapshot < part.to) {',
         to: 'if (types.snapshot === "" && lastSnapshot !== undefined) {',
       },
@@ -445,7 +445,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/advice.test.ts',
     edits: [
       {
-        file: 'workers/retention/archive-segment.ts',
+        file: 'workers/retention/archive-parts.ts',
         from: "`Run 'logfold archive LOG ",
         to: "`Run 'logfold archive LOG --segment ",
       },

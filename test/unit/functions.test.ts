@@ -260,8 +260,8 @@ describe('a function that runs jobs', () => {
   test.each([
     ['malformed', 'no JSON'],
     ['foreign', '{"Records":[]}'],
-    ['with a field of a newer sender', JSON.stringify({ format: 1, kind: 'collect', log: LOG, gently: true })],
-    ['of a kind of a newer sender', JSON.stringify({ format: 1, kind: 'polish', log: LOG })],
+    ['with an unknown field', JSON.stringify({ format: 1, kind: 'collect', log: LOG, gently: true })],
+    ['from a newer sender', JSON.stringify({ format: 1, kind: 'polish', log: LOG })],
   ])('a message that is %s ends in the dead-letter queue with the reason, and the log goes on', async (_what, body) => {
     const deployment = await Deployment.create();
     await deployment.queues.snapshot.send({ group: LOG, deduplicationId: 'bad', body });

@@ -25,7 +25,7 @@ async function twoSnapshots(): Promise<{ sheet: SheetLog; first: Position; secon
   return { sheet, first, second, end };
 }
 
-/** Completes a snapshot with another state than its entries give, in every other way as it should be. */
+/** Completes a snapshot with a wrong state. Everything else about it is right. */
 async function forge(sheet: SheetLog, position: Position, by: Position): Promise<void> {
   const root = await sheet.root(by);
   const forged = encodeRoot(sheet.deps.platform, { ...root, position });

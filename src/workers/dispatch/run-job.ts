@@ -7,8 +7,9 @@ import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.
 import type { Deadline } from '../jobs/deadline.ts';
 import { encodeJob, type Job, messageKind } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
-import { type ArchiveDeps, type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
+import { type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
+import type { ArchiveDeps } from '../retention/write-archive.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../snapshot/build-snapshot.ts';
 import { type FlushResult, flushSnapshot } from '../snapshot/flush-snapshot.ts';
 import { type RebuildResult, rebuildLog } from '../snapshot/rebuild-log.ts';

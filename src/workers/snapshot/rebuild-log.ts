@@ -20,7 +20,8 @@ import { type EncodedRoot, encodeRoot, type Root } from '../../snapshot/root.ts'
 import { keepReplacedRoot, loadRoot, readWhole, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop } from '../../snapshot/stop.ts';
 import type { RebuildJob } from '../jobs/job.ts';
-import { type ArchiveDeps, rearchiveSegment } from '../retention/archive-segment.ts';
+import { rearchiveSegment } from '../retention/archive-segment.ts';
+import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
 import { advanceToCarried, carriedRoot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
 import { type Stopped, withStopGuard } from './stop-guard.ts';
