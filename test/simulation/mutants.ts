@@ -139,7 +139,7 @@ export const MUTANTS: readonly Mutant[] = [
         to: 'archive.entries + 0 * verifyArchive.length;',
       },
       {
-        file: 'workers/retention/archive-segment.ts',
+        file: 'workers/retention/write-archive.ts',
         from: '    yield page;\n    entries +=',
         to: '    yield written === 0 ? page.map((item) => ({ ...item, V: { N: "7" } })) : page;\n    entries +=',
       },
