@@ -218,7 +218,7 @@ describe('a stack with its own tables and bucket', () => {
       ['SnapshotJobs', 'not JSON', /the message is not JSON/],
       ['MaintenanceJobs', '{"kind":"archive"}', /does not come from logfold/],
       ['MaintenanceJobs', job(2, log), /has format 2, and this version reads up to 1/],
-      ['MaintenanceJobs', job(1, missing), /no such segment/i],
+      ['MaintenanceJobs', job(1, missing), /the segment does not exist/],
     ];
     await deployment.limitReceives(MAX_RECEIVES);
     const ids: string[] = [];
