@@ -386,7 +386,10 @@ describe('a missing or unreachable place', () => {
     const refusals = await place.refused([inAws('status'), ['status', ...place.words]], environment);
     server.close();
     for (const refusal of refusals) {
-      expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', message: expect.stringContaining('does not answer as DynamoDB does') });
+      expect(refusal).toMatchObject({
+        code: 'STORE_UNAVAILABLE',
+        message: expect.stringContaining('does not answer as DynamoDB does'),
+      });
     }
   });
 
