@@ -160,6 +160,15 @@ test.each(COMMANDS)(
   },
 );
 
+test('a signal ends work --until-idle, whichever request waits for its answer', async () => {
+  const words = ['work', '--until-idle'];
+  const requests = await requestsOf(words);
+  for (let answered = 0; answered < requests; answered++) {
+    const said = await interrupt([...words, '--json'], { answered, signal: 'SIGTERM' });
+    expect(said.code, `after ${answered} of ${requests} requests: ${said.stderr}`).toBe(143);
+  }
+});
+
 describe('append', () => {
   const LINES = Array.from({ length: 300 }, (_, row) => JSON.stringify({ op: 'set', cells: [[row, 0, `row ${row}`]] }));
   let file: string;

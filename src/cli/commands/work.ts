@@ -24,7 +24,7 @@ export function workCommand() {
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
         const foreign = new AbortController();
-        const streamArn = await environment.streamArn();
+        const streamArn = await Promise.race([environment.streamArn(), abortOf(stop)]);
         output.note('Working. Interrupt to stop.');
         await runPipeline({
           streams: environment.streams,
@@ -61,6 +61,14 @@ export function workCommand() {
           process.exitCode = exitCodeOf(stop.reason.signal);
       }),
     );
+}
+
+/** Rejects with the signal's reason as soon as the signal aborts. */
+function abortOf(signal: AbortSignal): Promise<never> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  if (signal.aborted) reject(signal.reason);
+  else signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  return promise;
 }
 
 /** Counts the pipeline's results, and notes each of them immediately. */
