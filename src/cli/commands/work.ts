@@ -11,7 +11,7 @@ import { describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { policyEverywhere } from '../retention.ts';
-import { exitCodeOf } from '../signals.ts';
+import { exitCodeOf, untilInterrupted } from '../signals.ts';
 
 export function workCommand() {
   return policyCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
@@ -24,7 +24,7 @@ export function workCommand() {
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
         const foreign = new AbortController();
-        const streamArn = await Promise.race([environment.streamArn(), abortOf(stop)]);
+        const streamArn = await untilInterrupted(() => environment.streamArn());
         output.note('Working. Interrupt to stop.');
         await runPipeline({
           streams: environment.streams,
@@ -61,14 +61,6 @@ export function workCommand() {
           process.exitCode = exitCodeOf(stop.reason.signal);
       }),
     );
-}
-
-/** Rejects with the signal's reason as soon as the signal aborts. */
-function abortOf(signal: AbortSignal): Promise<never> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  if (signal.aborted) reject(signal.reason);
-  else signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  return promise;
 }
 
 /** Counts the pipeline's results, and notes each of them immediately. */
