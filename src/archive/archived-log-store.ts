@@ -90,10 +90,10 @@ export class ArchivedLogStore implements LogReader {
     const { segment, from, to } = range;
     if (from >= to) return;
     let next = from;
-    let asked: Promise<Archive | undefined> | undefined;
+    let archiveRead: Promise<Archive | undefined> | undefined;
     const archive = (): Promise<Archive | undefined> => {
-      asked ??= this.#archiveOf(log, segment, consistency);
-      return asked;
+      archiveRead ??= this.#archiveOf(log, segment, consistency);
+      return archiveRead;
     };
     for await (const page of pages) {
       let start = 0;
@@ -111,7 +111,7 @@ export class ArchivedLogStore implements LogReader {
     if (next >= to) return;
     // A range that ends early without a gap is usually in an open segment. A consistent read
     // returns all entries.
-    if (next > from && asked === undefined && !consistency.consistent) return;
+    if (next > from && archiveRead === undefined && !consistency.consistent) return;
     for await (const items of itemsOf(await archive(), next, to)) yield archived(items);
   }
 

@@ -55,15 +55,15 @@ export function engineWords(name: EngineName, dir: string): string[] {
  * @throws EngineError if the engine is not installed
  */
 export async function chooseEngine(dir: string, wanted: string | undefined): Promise<EngineProgram> {
-  const asked = parseEngineName(wanted);
+  const wantedName = parseEngineName(wanted);
   const present = ENGINE_NAMES.find((name) => existsSync(dataFile(name, dir)));
-  if (asked !== undefined && present !== undefined && asked !== present) {
-    throw new UsageError(`'${dir}' holds data of ${present}, which ${asked} cannot read`, {
+  if (wantedName !== undefined && present !== undefined && wantedName !== present) {
+    throw new UsageError(`'${dir}' holds data of ${present}, which ${wantedName} cannot read`, {
       advice: `Unset LOGFOLD_ENGINE or set it to '${present}', or choose another directory`,
     });
   }
   const binary = findDynoxide();
-  const name = asked ?? present ?? (binary === undefined ? 'dynamodb-local' : 'dynoxide');
+  const name = wantedName ?? present ?? (binary === undefined ? 'dynamodb-local' : 'dynoxide');
   return name === 'dynoxide' ? dynoxide(dir, binary) : await dynamoDbLocal(dir);
 }
 

@@ -66,7 +66,8 @@ export async function append(
   const drafts = await Promise.all(entries.map((entry) => draftEntry(context, log, entry, now)));
   let segments: readonly Segment[] | undefined;
   // With a cold cache the append itself reads the segments.
-  const asked = snapshot !== undefined && context.newest.get(log) !== undefined ? ask(context, log) : undefined;
+  const newestSegments =
+    snapshot !== undefined && context.newest.get(log) !== undefined ? readNewestSegments(context, log) : undefined;
 
   const write = async (consistency: Consistency) => {
     let newest = context.newest.get(log);
@@ -86,7 +87,7 @@ export async function append(
   const conflict = (error: unknown) => after === undefined && error instanceof EntryExistsError;
   const appended = await writeWithRetries(context, log, { failure: 'Adding entries failed', conflict }, write);
 
-  const known = segments ?? (await asked);
+  const known = segments ?? (await newestSegments);
   const lastSnapshot = snapshot && known && newerSnapshot(known, snapshot);
   return { ...appended, ...(lastSnapshot !== undefined && { lastSnapshot }) };
 }
@@ -167,7 +168,7 @@ function checkFollows(log: LogId, newest: Position, after: Position): void {
 }
 
 /** The two newest segments, which name the newest complete snapshot. */
-function ask(context: ClientContext, log: LogId): Promise<readonly Segment[] | undefined> {
+function readNewestSegments(context: ClientContext, log: LogId): Promise<readonly Segment[] | undefined> {
   // The entries may already be written, so a failure must not reach the caller, who would append
   // them twice. Without an answer the client keeps its snapshot and asks again with its next entry.
   return context.store.newestSegments(log, 2, { consistent: false }).catch(() => undefined);

@@ -24,7 +24,7 @@ interface Ahead {
 
 /**
  * Loads the bodies of entries in order, and requests the next few external bodies ahead. Decodes
- * each body only when its entry is asked for, since a decoded body may take ten times the memory.
+ * each body only when `load` returns it, since a decoded body may take ten times the memory.
  */
 export class BodiesAhead {
   readonly #blobs: BlobStore;
@@ -43,7 +43,7 @@ export class BodiesAhead {
    */
   async load(entry: Entry): Promise<Value> {
     if (entry.external === undefined) return decodeEntryBody(entry);
-    this.#ask();
+    this.#readAhead();
     const ahead = this.#ahead.get(entry) ?? this.#start(entry, entry.external);
     try {
       const first = await ahead.first;
@@ -56,7 +56,7 @@ export class BodiesAhead {
     }
   }
 
-  #ask(): void {
+  #readAhead(): void {
     while (this.#ahead.size < OBJECTS_AHEAD && this.#reserved + FIRST_BYTES <= BYTES_AHEAD) {
       const entry = this.#external[this.#next];
       if (entry?.external === undefined) return;

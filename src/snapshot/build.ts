@@ -138,9 +138,9 @@ async function requireHistory(
  * Whether the progress belongs to an abandoned history: its entries may differ from the log's
  * present entries.
  */
-async function isOfAnotherHistory({ store }: BuildDeps, { log, target, asked }: Progress): Promise<boolean> {
+async function isOfAnotherHistory({ store }: BuildDeps, { log, target, targetCreated }: Progress): Promise<boolean> {
   const entry = await store.getEntry(log, target, { consistent: true });
-  return entry?.created !== asked;
+  return entry?.created !== targetCreated;
 }
 
 /** Whether there is more than one page to fold. */

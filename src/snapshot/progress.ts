@@ -47,10 +47,17 @@ export function loadProgress(stores: Pick<SnapshotStores, 'blobs' | 'platform'>,
 /** Saves a root for the next run of the build of a snapshot. The root's chunks must be saved. */
 export async function saveProgress(
   blobs: BlobStore,
-  { target, asked }: Pick<Progress, 'target' | 'asked'>,
+  { target, targetCreated }: Pick<Progress, 'target' | 'targetCreated'>,
   { root, encoded }: { readonly root: Root; readonly encoded: EncodedRoot },
 ): Promise<Progress> {
-  const progress: Progress = { kind: 'progress', log: root.log, target, asked, reached: root.position, id: encoded.id };
+  const progress: Progress = {
+    kind: 'progress',
+    log: root.log,
+    target,
+    targetCreated,
+    reached: root.position,
+    id: encoded.id,
+  };
   await blobs.put(formatKey(progress), encoded.stored);
   return progress;
 }

@@ -171,12 +171,12 @@ export class EditedMap {
    * Takes the next batch, removes its ranges from the map, and returns its edits of single keys.
    * The batch is released here, since the rest of the work needs the memory.
    */
-  async #takeEdits(asked: ApplyOptions): Promise<{ readonly edits: LeafEdits; readonly options: ApplyOptions }> {
+  async #takeEdits(requested: ApplyOptions): Promise<{ readonly edits: LeafEdits; readonly options: ApplyOptions }> {
     const batch = this.#queued.shift();
     if (batch === undefined) throw new Error(`map '${this.name}' has no batch to apply`);
     // Buffered edits have no weights.
     const weighted = batch.hasWeights || treeWeight(this.#map.tree) !== treeCount(this.#map.tree);
-    const options = { ...asked, buffers: asked.buffers === true && !weighted };
+    const options = { ...requested, buffers: requested.buffers === true && !weighted };
     const { map, rest } = await removeSets(this.store, this.#map, batch.deletedSets, options);
     this.#map = map;
     return { edits: batch.resolve(this.store, rest), options };

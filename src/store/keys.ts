@@ -11,7 +11,7 @@ export type ParsedKey =
       readonly log: LogId;
       readonly target: Position;
       /** When the Snapshot entry at `target` was written, in epoch seconds. */
-      readonly asked: number;
+      readonly targetCreated: number;
       readonly reached: Position;
       readonly id: string;
     }
@@ -103,8 +103,12 @@ export function rootKey(log: LogId, position: Position, hexId: string): string {
  * @throws BlobKeyInvalidError if the id is not 64 lower-case hexadecimal digits or a number is out
  * of range
  */
-export function progressKey({ log, target, asked, reached, id }: Omit<ProgressKey, 'kind'>): string {
-  return checkName(`${padPosition(target)}-${asked}-${padPosition(reached)}-${id}`, PROGRESS_NAME, progressPrefix(log));
+export function progressKey({ log, target, targetCreated, reached, id }: Omit<ProgressKey, 'kind'>): string {
+  return checkName(
+    `${padPosition(target)}-${targetCreated}-${padPosition(reached)}-${id}`,
+    PROGRESS_NAME,
+    progressPrefix(log),
+  );
 }
 
 /**
@@ -232,11 +236,11 @@ function parseProgressName(log: LogId, name: string): ParsedKey | undefined {
   const match = PROGRESS_NAME.exec(name);
   const id = match?.[6];
   const target = parsePadded(match?.[1], match?.[2]);
-  const asked = Number(match?.[3]);
+  const targetCreated = Number(match?.[3]);
   const reached = parsePadded(match?.[4], match?.[5]);
-  if (id === undefined || target === undefined || reached === undefined || !Number.isSafeInteger(asked))
+  if (id === undefined || target === undefined || reached === undefined || !Number.isSafeInteger(targetCreated))
     return undefined;
-  return { kind: 'progress', log, target, asked, reached, id };
+  return { kind: 'progress', log, target, targetCreated, reached, id };
 }
 
 function parsePadded(segment: string | undefined, entry: string | undefined): Position | undefined {

@@ -40,7 +40,14 @@ const keys: fc.Arbitrary<ParsedKey> = fc.oneof(
   fc.record({ kind: fc.constant('archive'), log: logs, segment: numbers, upload: uploads(16) }),
   fc.record({ kind: fc.constantFrom('condemned', 'collected'), log: logs }),
   fc.record({ kind: fc.constant('root'), log: logs, position: positions, id: ids }),
-  fc.record({ kind: fc.constant('progress'), log: logs, target: positions, asked: times, reached: positions, id: ids }),
+  fc.record({
+    kind: fc.constant('progress'),
+    log: logs,
+    target: positions,
+    targetCreated: times,
+    reached: positions,
+    id: ids,
+  }),
   fc.record({ kind: fc.constant('stop'), log: logs }),
 );
 
@@ -52,7 +59,7 @@ describe('keys of the bucket', () => {
       progressKey({
         log: LOG,
         target: { segment: 7, entry: 9 },
-        asked: 1_732_104_000,
+        targetCreated: 1_732_104_000,
         reached: { segment: 6, entry: 1 },
         id: ID,
       }),
@@ -94,8 +101,8 @@ describe('keys of the bucket', () => {
 
   test('progress lists by the snapshot of its build', () => {
     fc.assert(
-      fc.property(positions, times, positions, positions, (target, asked, reached, other) => {
-        const key = progressKey({ log: LOG, target, asked, reached, id: ID });
+      fc.property(positions, times, positions, positions, (target, targetCreated, reached, other) => {
+        const key = progressKey({ log: LOG, target, targetCreated, reached, id: ID });
         expect(key.startsWith(progressPrefix(LOG))).toBe(true);
         expect(key.startsWith(progressPrefix(LOG, other))).toBe(comparePositions(target, other) === 0);
       }),

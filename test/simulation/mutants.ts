@@ -391,7 +391,11 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'edits with weights are buffered, which loses the weights',
     test: 'test/property/reducers.test.ts',
     edits: [
-      { file: 'state/edited-map.ts', from: 'asked.buffers === true && !weighted', to: 'asked.buffers === true' },
+      {
+        file: 'state/edited-map.ts',
+        from: 'requested.buffers === true && !weighted',
+        to: 'requested.buffers === true',
+      },
       { file: 'state/draft.ts', from: '    if (!this.buffers) return;\n', to: '    return;\n' },
     ],
   },

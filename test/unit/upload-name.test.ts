@@ -30,7 +30,7 @@ test("the longest of logfold's own keys is one file", () => {
     progressKey({
       log,
       target: { segment: 1, entry: 2 },
-      asked: 1,
+      targetCreated: 1,
       reached: { segment: 1, entry: 1 },
       id: 'ab'.repeat(32),
     }),

@@ -119,7 +119,7 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
   const encoded = encodeRoot(deps.platform, built.root);
   const { root } = built;
   if (comparePositions(root.position, position) < 0) {
-    await saveProgress(deps.blobs, { target: position, asked: snapshotEntry.created }, { root, encoded });
+    await saveProgress(deps.blobs, { target: position, targetCreated: snapshotEntry.created }, { root, encoded });
     await clearProgress(deps.blobs, obsoleteProgress(built, position));
     return { outcome: 'progress', position, reached: root.position, ...work(built, encoded) };
   }

@@ -141,7 +141,7 @@ async function rebuild(
     const { root } = built;
     const encoded = encodeRoot(deps.platform, root);
     if (comparePositions(root.position, position) < 0) {
-      await saveProgress(deps.blobs, { target: position, asked: created }, { root, encoded });
+      await saveProgress(deps.blobs, { target: position, targetCreated: created }, { root, encoded });
       return { outcome: 'progress', after: base?.position ?? after, reached: root.position, ...counts() };
     }
     snapshots++;
