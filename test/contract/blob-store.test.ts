@@ -631,11 +631,11 @@ describe('S3 blob store', () => {
       `<Upload><Key>${key}</Key><UploadId>${id}</UploadId><Initiated>2026-01-02T03:04:05.000Z</Initiated></Upload>`;
     const more =
       '<IsTruncated>true</IsTruncated><NextKeyMarker>p/b</NextKeyMarker><NextUploadIdMarker>2</NextUploadIdMarker>';
-    const asked: URLSearchParams[] = [];
+    const queries: URLSearchParams[] = [];
     await withServer(
       (request) => {
         const query = new URL(request.url ?? '', 'http://localhost').searchParams;
-        asked.push(query);
+        queries.push(query);
         if (query.has('key-marker')) return page(`<IsTruncated>false</IsTruncated>${upload('p/b', '3')}`);
         return page(`${more}${upload('p/a', '1')}${upload('p/b', '2')}`);
       },
@@ -648,11 +648,11 @@ describe('S3 blob store', () => {
         ]);
       },
     );
-    expect(asked.map((query) => [query.has('uploads'), query.get('prefix')])).toEqual([
+    expect(queries.map((query) => [query.has('uploads'), query.get('prefix')])).toEqual([
       [true, 'p/'],
       [true, 'p/'],
     ]);
-    expect(asked.map((query) => [query.get('key-marker'), query.get('upload-id-marker')])).toEqual([
+    expect(queries.map((query) => [query.get('key-marker'), query.get('upload-id-marker')])).toEqual([
       [null, null],
       ['p/b', '2'],
     ]);

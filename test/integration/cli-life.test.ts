@@ -37,7 +37,7 @@ afterAll(() => place.close());
 async function logsOf(count: number, closed: number): Promise<[LogId, ...LogId[]]> {
   const random = new Random(9);
   const [first, ...others] = await Promise.all(Array.from({ length: count }, () => place.client.createLog()));
-  if (first === undefined) throw new Error('no log was asked for');
+  if (first === undefined) throw new Error('the count of logs is 0');
   const logs: [LogId, ...LogId[]] = [first, ...others];
   for (let segment = 0; segment < closed; segment++) {
     for (let edit = 0; edit < EDITS; edit++) {

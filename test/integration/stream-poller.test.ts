@@ -207,14 +207,14 @@ describe.skipIf(findDynoxide() === undefined)('the stream poller on a real strea
         throw new Error('not yet');
       },
     });
-    const asked = poller.caughtUp().then(() => {
+    const catchUp = poller.caughtUp().then(() => {
       caughtUp = true;
     });
     await fiveFailures.promise;
     expect(caughtUp).toBe(false);
     expect(poller.routed()).toEqual({});
     failing = false;
-    await asked;
+    await catchUp;
   });
 
   test('a stop ends the run and rejects open catch-ups', async () => {
@@ -227,9 +227,9 @@ describe.skipIf(findDynoxide() === undefined)('the stream poller on a real strea
         throw new Error('never');
       },
     });
-    const asked = poller.caughtUp();
+    const catchUp = poller.caughtUp();
     await called.promise;
-    await Promise.all([expect(asked).rejects.toThrow('the stream poller has stopped'), stop()]);
+    await Promise.all([expect(catchUp).rejects.toThrow('the stream poller has stopped'), stop()]);
     await expect(ended).resolves.toBeUndefined();
     await expect(poller.caughtUp()).rejects.toThrow('the stream poller has stopped');
   });

@@ -19,9 +19,9 @@ import { NOON, newLogId, unarchived } from './logs.ts';
 import { Random } from './random.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 
-/** The jobs that a sweep requests, and the logs on which it fails. */
+/** The jobs that a sweep sends, and the logs on which it fails. */
 export interface SweepFindings extends SweepResult {
-  readonly asked: readonly Job[];
+  readonly sent: readonly Job[];
   readonly why: readonly string[];
   readonly failures: readonly { readonly log: LogId | undefined; readonly error: LogfoldError }[];
 }
@@ -97,18 +97,18 @@ export class SheetLogs {
     return log;
   }
 
-  /** Sweeps, and returns the requested jobs without running them. */
-  async ask(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<SweepFindings> {
-    const asked: Job[] = [];
+  /** Sweeps, and returns the sent jobs without running them. */
+  async sweep(options: SweepOptions = {}, deps: Partial<SweepDeps> = {}): Promise<SweepFindings> {
+    const sent: Job[] = [];
     const why: string[] = [];
     const failures: { log: LogId | undefined; error: LogfoldError }[] = [];
     const send = async (job: Job, reason: string): Promise<void> => {
-      asked.push(job);
+      sent.push(job);
       why.push(reason);
     };
     const onFailure = (log: LogId | undefined, error: LogfoldError): void => void failures.push({ log, error });
     const result = await sweep({ ...this.deps, send, onFailure, ...deps }, options);
-    return { ...result, asked, why, failures };
+    return { ...result, sent, why, failures };
   }
 
   /** Runs jobs, each with the jobs that follow from it, and returns their results. */
@@ -126,17 +126,17 @@ export class SheetLogs {
   }
 
   /**
-   * Sweeps and runs the requested jobs until a sweep requests none. Returns the number of sweeps
-   * that requested jobs.
+   * Sweeps and runs the sent jobs until a sweep sends none. Returns the number of sweeps that sent
+   * jobs.
    */
   async sweepToRest(options: SweepOptions = {}): Promise<number> {
     for (let sweeps = 0; sweeps < 10; sweeps++) {
-      const { asked, failures } = await this.ask(options);
+      const { sent, failures } = await this.sweep(options);
       for (const { error } of failures) throw error;
-      if (asked.length === 0) return sweeps;
-      await this.run(...asked);
+      if (sent.length === 0) return sweeps;
+      await this.run(...sent);
     }
-    throw new Error('sweeps request jobs after 10 rounds');
+    throw new Error('sweeps send jobs after 10 rounds');
   }
 
   /** Everything that the adapters hold, for comparison. */

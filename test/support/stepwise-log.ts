@@ -40,7 +40,7 @@ export class StepwiseLog {
   }
 
   /** Appends a Snapshot entry, unless a position is given, and sends the snapshot job. */
-  async ask(position?: Position): Promise<Position> {
+  async requestSnapshot(position?: Position): Promise<Position> {
     const target = position ?? (await this.sheet.snapshot());
     const job: Job = { kind: 'snapshot', log: LOG, position: target };
     await this.queue.send({ group: LOG, deduplicationId: `${target.segment}/${target.entry}`, body: encodeJob(job) });

@@ -286,10 +286,7 @@ describe('a snapshot after which a flush is due', () => {
     }
   }
 
-  /**
-   * A snapshot that is asked for and not completed yet, in which more edits will wait than are
-   * worth it.
-   */
+  /** A pending snapshot whose write buffers will hold more edits than are worth it. */
   async function dueSheet(): Promise<{ sheet: SheetLog; queue: MemoryJobQueue; job: SnapshotJob }> {
     const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
     await sheet.fill(100, 5);

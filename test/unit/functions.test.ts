@@ -492,7 +492,7 @@ describe('a deployed function writes', () => {
     const run = instrumented(
       () => async () => 'done',
       async () => {
-        checks.push('asked');
+        checks.push('checked');
         if (checks.length === 1) throw new Error('the table is missing');
       },
     );

@@ -45,14 +45,14 @@ class Queue {
     return this.sheets.nowMs - this.startedMs;
   }
 
-  /** A log whose first snapshot is asked for. */
+  /** A log whose first snapshot is requested. */
   async add(): Promise<LogId> {
     const log = await this.sheets.client.createLog();
-    await this.ask(log);
+    await this.requestSnapshot(log);
     return log;
   }
 
-  async ask(log: LogId): Promise<void> {
+  async requestSnapshot(log: LogId): Promise<void> {
     const body = encodeJob({ kind: 'snapshot', log, position: { segment: 0, entry: 0 } });
     await this.messages.send({ group: log, deduplicationId: log, body });
   }
@@ -65,7 +65,7 @@ class Queue {
         if (message === undefined) break;
         const { group, receipt } = message;
         const log = [...this.logs].find((each) => each === group);
-        if (log === undefined) throw new Error(`nobody asked for log ${group}`);
+        if (log === undefined) throw new Error(`log ${group} is unknown`);
         if (await this.#invoke(message, fateOf(log))) {
           await this.messages.delete(receipt);
           this.done.set(log, this.ms);

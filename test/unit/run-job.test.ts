@@ -151,16 +151,16 @@ describe('an expire job', () => {
   test("it reads the log's policy, wherever that is stored", async () => {
     const { sheet } = await coveredSheet();
     await sheet.archive(0);
-    const asked: LogId[] = [];
+    const logs: LogId[] = [];
     const policyOf = async (log: LogId): Promise<RetentionPolicy> => {
-      asked.push(log);
-      return { ...STRICT, expire: asked.length === 1 ? 'never' : 'ttl' };
+      logs.push(log);
+      return { ...STRICT, expire: logs.length === 1 ? 'never' : 'ttl' };
     };
     const job: Job = { kind: 'expire', log: LOG, segment: 0 };
     expect(await ran(sheet, job, { policyOf })).toEqual({ result: { outcome: 'kept', segment: 0 }, sent: [] });
     const expired = { outcome: 'expired', segment: 0, entries: 9, expires: NOON + GRACE };
     expect(await ran(sheet, job, { policyOf })).toEqual({ result: expired, sent: [] });
-    expect(asked).toEqual([LOG, LOG]);
+    expect(logs).toEqual([LOG, LOG]);
   });
 
   test('a collect job follows it if snapshots expire without an archive', async () => {

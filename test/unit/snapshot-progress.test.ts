@@ -21,7 +21,7 @@ describe('a build whose time is always up', () => {
   }, async () => {
     const log = await StepwiseLog.create();
     await log.edits(44);
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     const results: JobResult[] = [];
     for (let result = await log.runNext(); result !== undefined; result = await log.runNext()) {
       results.push(result);
@@ -43,12 +43,12 @@ describe('a build whose time is always up', () => {
 
   test('it continues across segments', async () => {
     const log = await StepwiseLog.create();
-    await log.ask({ segment: 0, entry: 0 });
+    await log.requestSnapshot({ segment: 0, entry: 0 });
     await log.drain();
     await log.edits(17);
     const first = await log.sheet.segment();
     await log.edits(14);
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     expect(target).toEqual({ segment: 1, entry: 15 });
     const reached = (await log.drain()).flatMap((result) => (result.outcome === 'progress' ? [result.reached] : []));
     // The End Segment entry is the last of the first segment's second page.
@@ -64,7 +64,7 @@ describe('a build whose time is always up', () => {
       operations.push(name);
       return effect();
     };
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     expect(await log.runNext(interceptPorts(log.sheet, around))).toMatchObject({ outcome: 'built', entries: 10 });
     expect(operations).not.toContain('list');
     expect(operations).not.toContain('delete');
@@ -76,7 +76,7 @@ describe('a build whose time is always up', () => {
       const log = await StepwiseLog.create();
       await log.edits(29);
       await log.sheet.fill(3, 1, 5_000);
-      return { log, target: await log.ask() };
+      return { log, target: await log.requestSnapshot() };
     };
     const reference = await prepared();
     const operations: string[] = [];
@@ -107,7 +107,7 @@ describe('a build whose time is always up', () => {
   test('it removes the progress of a run after it saved the next', { tags: ['I4'] }, async () => {
     const log = await StepwiseLog.create();
     await log.edits(34);
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     const events: string[] = [];
     const note = (what: string, key: string): void => {
       const parsed = parseKey(key);
@@ -143,7 +143,7 @@ describe('a build whose time is always up', () => {
   test('the next job for the same snapshot removes the progress of a slow duplicate', async () => {
     const log = await StepwiseLog.create();
     await log.edits(25);
-    const position = await log.ask();
+    const position = await log.requestSnapshot();
     const job: SnapshotJob = { kind: 'snapshot', log: LOG, position };
     const slow: Interceptor = async (name, effect) => {
       if (name === 'put') await log.drain();
@@ -164,9 +164,9 @@ describe('progress', () => {
   test('builds of later snapshots use it, and do not set back an earlier one', async () => {
     const log = await StepwiseLog.create();
     await log.edits(44);
-    const earlier = await log.ask();
+    const earlier = await log.requestSnapshot();
     await log.edits(30);
-    const later = await log.ask();
+    const later = await log.requestSnapshot();
     const results = await log.drain();
     expect(steps(results, earlier)).toEqual([
       [0, 10],
@@ -196,8 +196,8 @@ describe('progress', () => {
         await log.edits(random.integer(5, 25));
         targets.push(await log.sheet.snapshot());
       }
-      const asked = [...targets].sort(() => random.next() - 0.5);
-      for (const target of asked) await log.ask(target);
+      const shuffled = [...targets].sort(() => random.next() - 0.5);
+      for (const target of shuffled) await log.requestSnapshot(target);
       const results = await log.drain({ rangeEntries: random.integer(3, 12) });
       for (const target of targets) {
         const own = steps(results, target);
@@ -212,15 +212,15 @@ describe('progress', () => {
   test('an earlier snapshot is not set back if each of its runs is followed by one of a later snapshot', async () => {
     const log = await StepwiseLog.create();
     await log.edits(29);
-    const earlier = await log.ask();
+    const earlier = await log.requestSnapshot();
     await log.edits(60);
-    const later = await log.ask();
+    const later = await log.requestSnapshot();
     const results: JobResult[] = [];
     // A later snapshot that gets two pages further in each run overtakes the earlier one.
     for (let runs = 0; runs < 100; runs++) {
-      let asked = 0;
+      let calls = 0;
       const isLater = runs % 2 === 1;
-      const result = await log.runNext({ now: () => (isLater && ++asked < 3 ? -1 : 1) });
+      const result = await log.runNext({ now: () => (isLater && ++calls < 3 ? -1 : 1) });
       if (result === undefined) break;
       results.push(result);
     }
@@ -232,7 +232,7 @@ describe('progress', () => {
   test('progress of another version of the reducer is ignored, and the result says so', { tags: ['I1'] }, async () => {
     const log = await StepwiseLog.create();
     await log.edits(34);
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     await log.runNext();
     await log.runNext();
     const reducer = versionedSheet(2);
@@ -283,7 +283,7 @@ describe('progress', () => {
   ])('progress that %s stops no log: it is ignored and removed', { tags: ['I5'] }, async (_, reason, damage) => {
     const log = await StepwiseLog.create();
     await log.edits(44);
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     await log.runNext();
     await log.runNext();
     const [progress] = await log.progress();
@@ -305,7 +305,7 @@ describe('progress', () => {
   ])('progress of a history before a restore of the tables, whose Snapshot entry %s, is ignored', async (_, edits) => {
     const lost = await StepwiseLog.create();
     await lost.edits(44);
-    await lost.ask();
+    await lost.requestSnapshot();
     await lost.runNext();
     await lost.runNext();
     // The tables are restored to the start of the log, the bucket is not, and the log gets other
@@ -316,7 +316,7 @@ describe('progress', () => {
     }
     log.sheet.nowMs += 24 * 3_600_000;
     for (let i = 0; i < edits; i++) await log.sheet.edit(set(i, 0, 'of another day'));
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     const results = await log.drain();
     expect(results[0]).toMatchObject({
       base: undefined,
@@ -329,7 +329,7 @@ describe('progress', () => {
   test('progress is kept if the store does not answer', { tags: ['I5'] }, async () => {
     const log = await StepwiseLog.create();
     await log.edits(24);
-    await log.ask();
+    await log.requestSnapshot();
     await log.runNext();
     const before = await log.progress();
     const get: BlobStore['get'] = (key) =>
@@ -344,11 +344,11 @@ describe('progress', () => {
     await log.edits(24);
     await log.sheet.append({ type: NOTE, version: 1 });
     await log.sheet.edit(set(0, 0, 'after'));
-    const target = await log.ask();
+    const target = await log.requestSnapshot();
     const results = await log.drain();
     expect(results.map(({ outcome }) => outcome)).toEqual(['progress', 'progress', 'stopped']);
     // The fixed version builds the next snapshot from the beginning of the log.
-    const next = await log.ask();
+    const next = await log.requestSnapshot();
     const reducer = versionedSheet(2);
     for (const reached of [10, 20]) {
       expect(await log.runNext({ reducer })).toMatchObject({ outcome: 'progress', reached: { entry: reached } });

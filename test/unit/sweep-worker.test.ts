@@ -75,11 +75,11 @@ describe('running the jobs of a sweep', () => {
         blobs: interceptBlobStore(sheets.blobs, count),
       };
       for (let pass = 0; pass < 3; pass++) {
-        const { asked } = await sheets.ask();
-        await sheets.runWith(deps, asked);
+        const { sent } = await sheets.sweep();
+        await sheets.runWith(deps, sent);
         sheets.nowMs += DAY * 1000;
       }
-      expect((await sheets.ask()).asked).toEqual([]);
+      expect((await sheets.sweep()).sent).toEqual([]);
       return requests;
     };
     const [few, more, most] = [await requestsFor(10), await requestsFor(20), await requestsFor(40)];
@@ -98,14 +98,14 @@ describe('a sweep requests nothing', () => {
     await sheets.edit(busy, cell(1, 'b'));
     await sheets.atRest(3);
     const before = await sheets.contents();
-    expect(await sheets.ask()).toEqual({
+    expect(await sheets.sweep()).toEqual({
       logs: 3,
       jobs: 0,
       waiting: 0,
       failed: 0,
       stopped: 0,
       missed: 0,
-      asked: [],
+      sent: [],
       why: [],
       failures: [],
     });
@@ -123,7 +123,7 @@ describe('a sweep requests nothing', () => {
     for (let i = 0; i < logs; i++) await sheets.atRest(3);
     await sheets.sweepToRest();
     const before = await sheets.contents();
-    expect(await sheets.ask()).toMatchObject({ logs, jobs: 0, failed: 0, asked: [] });
+    expect(await sheets.sweep()).toMatchObject({ logs, jobs: 0, failed: 0, sent: [] });
     expect(await sheets.contents()).toEqual(before);
   });
 });
@@ -140,13 +140,13 @@ describe('a sweep finds a pending snapshot', () => {
     }
     const next = await sheets.atRest(2);
     const opened = await sheets.segment(next);
-    const { asked, why, logs, jobs } = await sheets.ask();
-    expect(asked.filter(({ log }) => log === fresh)).toEqual([snapshotJob(fresh, START)]);
-    expect(asked.filter(({ log }) => log === later)).toEqual(missed.map((position) => snapshotJob(later, position)));
-    expect(asked.filter(({ log }) => log === next)).toEqual([snapshotJob(next, opened)]);
+    const { sent, why, logs, jobs } = await sheets.sweep();
+    expect(sent.filter(({ log }) => log === fresh)).toEqual([snapshotJob(fresh, START)]);
+    expect(sent.filter(({ log }) => log === later)).toEqual(missed.map((position) => snapshotJob(later, position)));
+    expect(sent.filter(({ log }) => log === next)).toEqual([snapshotJob(next, opened)]);
     expect([logs, jobs, new Set(why)]).toEqual([3, 5, new Set(['the snapshot is pending'])]);
-    await sheets.run(...asked);
-    expect(await sheets.ask()).toMatchObject({ logs: 3, jobs: 0 });
+    await sheets.run(...sent);
+    expect(await sheets.sweep()).toMatchObject({ logs: 3, jobs: 0 });
   });
 
   test('it finds one of several in a row, whichever of them is complete', async () => {
@@ -154,7 +154,7 @@ describe('a sweep finds a pending snapshot', () => {
     const log = await sheets.atRest();
     const positions = [await sheets.snapshot(log), await sheets.snapshot(log), await sheets.snapshot(log)];
     await sheets.complete(log, positions[1] ?? START);
-    expect((await sheets.ask()).asked).toEqual([snapshotJob(log, positions[2] ?? START)]);
+    expect((await sheets.sweep()).sent).toEqual([snapshotJob(log, positions[2] ?? START)]);
   });
 
   test('it finds one whose root was written when the process died, so that Last Snapshot is behind', {
@@ -166,11 +166,11 @@ describe('a sweep finds a pending snapshot', () => {
       if (position.entry > 0) await sheets.edit(log, cell(0, 'a')).then(() => sheets.snapshot(log));
       const tables = interceptLogStore(sheets.tables, dieBefore('advanceLastSnapshot'));
       await expect(sheets.complete(log, position, { tables })).rejects.toThrow('the process died');
-      const { asked } = await sheets.ask();
-      expect(asked).toEqual([snapshotJob(log, position)]);
-      expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'present' }]);
+      const { sent } = await sheets.sweep();
+      expect(sent).toEqual([snapshotJob(log, position)]);
+      expect(await sheets.run(...sent)).toMatchObject([{ outcome: 'present' }]);
       expect((await sheets.tables.getSegment(log, 0))?.lastSnapshot).toBe(position.entry);
-      expect((await sheets.ask()).asked).toEqual([]);
+      expect((await sheets.sweep()).sent).toEqual([]);
     }
   });
 
@@ -181,9 +181,9 @@ describe('a sweep finds a pending snapshot', () => {
     sheets.nowMs += 30_000;
     const young = await sheets.snapshot(log);
     sheets.nowMs += 30_000;
-    expect((await sheets.ask({ youngSeconds: 61 })).asked).toEqual([]);
-    expect((await sheets.ask({ youngSeconds: 60 })).asked).toEqual([snapshotJob(log, old)]);
-    expect((await sheets.ask({ youngSeconds: 30 })).asked).toEqual([snapshotJob(log, old), snapshotJob(log, young)]);
+    expect((await sheets.sweep({ youngSeconds: 61 })).sent).toEqual([]);
+    expect((await sheets.sweep({ youngSeconds: 60 })).sent).toEqual([snapshotJob(log, old)]);
+    expect((await sheets.sweep({ youngSeconds: 30 })).sent).toEqual([snapshotJob(log, old), snapshotJob(log, young)]);
   });
 
   test('it treats none as young, by any clock, if all are requested', async () => {
@@ -191,7 +191,7 @@ describe('a sweep finds a pending snapshot', () => {
     const log = await sheets.atRest();
     const position = await sheets.snapshot(log);
     sheets.nowMs -= 3_600_000;
-    expect((await sheets.ask()).asked).toEqual([snapshotJob(log, position)]);
+    expect((await sheets.sweep()).sent).toEqual([snapshotJob(log, position)]);
   });
 
   test('it finds one far in the future, which comes from a wrong clock, and none whose time is about now', async () => {
@@ -199,11 +199,11 @@ describe('a sweep finds a pending snapshot', () => {
     const log = await sheets.atRest();
     const position = await sheets.snapshot(log);
     sheets.nowMs -= 365 * 24 * 3_600_000;
-    expect((await sheets.ask({ youngSeconds: 900 })).asked).toEqual([snapshotJob(log, position)]);
+    expect((await sheets.sweep({ youngSeconds: 900 })).sent).toEqual([snapshotJob(log, position)]);
     sheets.nowMs += 365 * 24 * 3_600_000;
     for (const ms of [-899_000, 899_000]) {
       sheets.nowMs += ms;
-      expect((await sheets.ask({ youngSeconds: 900 })).asked).toEqual([]);
+      expect((await sheets.sweep({ youngSeconds: 900 })).sent).toEqual([]);
       sheets.nowMs -= ms;
     }
   });
@@ -214,7 +214,7 @@ describe('a sweep finds a pending snapshot', () => {
     const position = (await sheets.client.addEntry(log, { type: 'Checkpoint', version: 1, body: undefined })).position;
     await sheets.snapshot(log);
     const types = new ReservedTypes({ snapshot: 'Checkpoint', endSegment: 'The End' });
-    expect((await sheets.ask({}, { types })).asked).toEqual([snapshotJob(log, position)]);
+    expect((await sheets.sweep({}, { types })).sent).toEqual([snapshotJob(log, position)]);
   });
 });
 
@@ -238,7 +238,7 @@ describe('a sweep since a day', () => {
 
   test('it finds pending snapshots before Last Snapshot, in segments that were open since', async () => {
     const { sheets, log, holes } = await holed();
-    const found = async (since?: number): Promise<readonly Job[]> => (await sheets.ask({ since })).asked;
+    const found = async (since?: number): Promise<readonly Job[]> => (await sheets.sweep({ since })).sent;
     const jobs = holes.map((position) => snapshotJob(log, position));
     expect(await found()).toEqual([]);
     expect(await found(0)).toEqual(jobs);
@@ -258,7 +258,7 @@ describe('a sweep since a day', () => {
     if (segment === undefined) throw new Error('no segment');
     await sheets.tables.setExpiration(segment, expiring(NOON));
     sheets.policy = { ...DEFAULT_POLICY, keepDays: 365 };
-    expect((await sheets.ask({ since: 0 })).asked).toEqual([snapshotJob(log, holes[2] ?? START)]);
+    expect((await sheets.sweep({ since: 0 })).sent).toEqual([snapshotJob(log, holes[2] ?? START)]);
   });
 });
 
@@ -272,17 +272,17 @@ describe('a sweep finds due jobs of the policy', () => {
     const uncovered = await sheets.atRest(2);
     const missing = await sheets.segment(uncovered);
     sheets.own.set(uncovered, { keepSegments: 1, keepDays: 0 });
-    const { asked } = await sheets.ask();
-    expect(asked.filter((job) => job.log === log)).toEqual([{ kind: 'archive', log, segment: 0 }]);
-    expect(asked.filter((job) => job.log === uncovered)).toEqual([
+    const { sent } = await sheets.sweep();
+    expect(sent.filter((job) => job.log === log)).toEqual([{ kind: 'archive', log, segment: 0 }]);
+    expect(sent.filter((job) => job.log === uncovered)).toEqual([
       snapshotJob(uncovered, missing),
       { kind: 'archive', log: uncovered, segment: 0 },
     ]);
     sheets.nowMs += DAY * 1000;
-    expect((await sheets.ask({ log })).asked).toEqual([{ kind: 'archive', log, segment: 0 }]);
+    expect((await sheets.sweep({ log })).sent).toEqual([{ kind: 'archive', log, segment: 0 }]);
     sheets.own.set(log, { keepSegments: 1 });
     const both = [0, 1].map((segment) => ({ kind: 'archive', log, segment }));
-    expect((await sheets.ask({ log })).asked).toEqual(both);
+    expect((await sheets.sweep({ log })).sent).toEqual(both);
   });
 
   test('it expires archived segments once', async () => {
@@ -290,24 +290,24 @@ describe('a sweep finds due jobs of the policy', () => {
     const log = await sheets.atRest(2);
     sheets.policy = STRICT;
     await sheets.sweepToRest();
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
     sheets.policy = TTL;
-    const { asked, why } = await sheets.ask();
-    expect([asked, why]).toEqual([[{ kind: 'expire', log, segment: 0 }], ['the retention policy expires the segment']]);
-    await sheets.run(...asked);
-    expect((await sheets.ask()).asked).toEqual([]);
+    const { sent, why } = await sheets.sweep();
+    expect([sent, why]).toEqual([[{ kind: 'expire', log, segment: 0 }], ['the retention policy expires the segment']]);
+    await sheets.run(...sent);
+    expect((await sheets.sweep()).sent).toEqual([]);
   });
 
   test('it expires segments without an archive', async () => {
     const sheets = new SheetLogs();
     const log = await sheets.atRest(2);
     sheets.policy = { ...TTL, archive: false, keepDays: 1 };
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
     sheets.nowMs += DAY * 1000;
-    const { asked } = await sheets.ask();
-    expect(asked).toEqual([{ kind: 'expire', log, segment: 0 }]);
-    await sheets.run(...asked);
-    expect((await sheets.ask()).asked).toEqual([]);
+    const { sent } = await sheets.sweep();
+    expect(sent).toEqual([{ kind: 'expire', log, segment: 0 }]);
+    await sheets.run(...sent);
+    expect((await sheets.sweep()).sent).toEqual([]);
   });
 
   test('it announces segments for deletion first, then deletes them a grace period later', async () => {
@@ -319,9 +319,9 @@ describe('a sweep finds due jobs of the policy', () => {
     await sheets.sweepToRest();
     expect(await items()).toHaveLength(3);
     sheets.nowMs += GRACE * 1000 - 1;
-    expect((await sheets.ask()).asked.filter(({ kind }) => kind === 'expire')).toEqual([]);
+    expect((await sheets.sweep()).sent.filter(({ kind }) => kind === 'expire')).toEqual([]);
     sheets.nowMs += 1;
-    expect((await sheets.ask()).asked).toContainEqual({ kind: 'expire', log, segment: 0 });
+    expect((await sheets.sweep()).sent).toContainEqual({ kind: 'expire', log, segment: 0 });
     await sheets.sweepToRest();
     expect(await items()).toEqual([]);
     expect((await replay({ ...sheets.deps, scratch: new MemoryChunks() }, log)).equal).toBe(true);
@@ -333,17 +333,17 @@ describe('a sweep finds due jobs of the policy', () => {
     sheets.policy = { ...DELETE, archive: false, keepDays: 1 };
     sheets.nowMs += DAY * 1000;
     await sheets.sweepToRest();
-    expect(await sheets.ask()).toMatchObject({ logs: 2, asked: [], failed: 0 });
+    expect(await sheets.sweep()).toMatchObject({ logs: 2, sent: [], failed: 0 });
     for (const policy of [DELETE, STRICT, DEFAULT_POLICY]) {
       sheets.policy = policy;
-      const { failures, ...found } = await sheets.ask();
-      expect(found).toMatchObject({ logs: 2, asked: [], failed: 1 });
+      const { failures, ...found } = await sheets.sweep();
+      expect(found).toMatchObject({ logs: 2, sent: [], failed: 1 });
       expect(failures).toMatchObject([{ log, error: { code: 'SEGMENT_STATE', log, segment: 0 } }]);
       expect(failures[0]?.error.advice).toContain(`logfold expire ${log} 0 --undo`);
     }
     sheets.policy = STRICT;
     await undoExpiry(sheets.deps, { log, segment: 0 });
-    expect(await sheets.ask()).toMatchObject({ asked: [{ kind: 'archive', log, segment: 0 }], failures: [] });
+    expect(await sheets.sweep()).toMatchObject({ sent: [{ kind: 'archive', log, segment: 0 }], failures: [] });
   });
 
   test('it uses the current segments, not those of the scan', async () => {
@@ -356,9 +356,9 @@ describe('a sweep finds due jobs of the policy', () => {
     tables.allSegments = async function* ({ index } = { index: 0, of: 1 }) {
       if (index === 0) yield* stale;
     };
-    expect(await sheets.ask({}, { tables })).toMatchObject({ logs: 1, asked: [], failed: 0 });
+    expect(await sheets.sweep({}, { tables })).toMatchObject({ logs: 1, sent: [], failed: 0 });
     stale = stale.map((segment) => ({ ...segment, expiry: expiring(NOON) }));
-    expect(await sheets.ask({}, { tables })).toMatchObject({ logs: 1, asked: [], failed: 0 });
+    expect(await sheets.sweep({}, { tables })).toMatchObject({ logs: 1, sent: [], failed: 0 });
   });
 });
 
@@ -375,16 +375,16 @@ describe('a sweep finds gc candidates', () => {
     sheets.policy = STRICT;
     const key = await orphan(sheets, log);
     sheets.nowMs += GRACE * 1000;
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
     await sheets.run({ kind: 'collect', log }, { kind: 'collect', log: clean });
     sheets.nowMs += GRACE * 1000 - 1;
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
     sheets.nowMs += 1;
-    const { asked, why } = await sheets.ask();
-    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an earlier collection requested this one']]);
-    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', removed: { objects: 1 } }]);
+    const { sent, why } = await sheets.sweep();
+    expect([sent, why]).toEqual([[{ kind: 'collect', log }], ['an earlier collection requested this one']]);
+    expect(await sheets.run(...sent)).toMatchObject([{ outcome: 'collected', removed: { objects: 1 } }]);
     expect(await sheets.blobs.get(key)).toBeUndefined();
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
   });
 
   describe('objects that were too young when their log was collected', () => {
@@ -397,12 +397,12 @@ describe('a sweep finds gc candidates', () => {
     async function graces(sheets: SheetLogs, log: LogId): Promise<number> {
       for (let times = 0; times < 8; times++) {
         sheets.nowMs += GRACE * 1000 - 1;
-        expect((await sheets.ask()).asked).toEqual([]);
+        expect((await sheets.sweep()).sent).toEqual([]);
         sheets.nowMs += 1;
-        const { asked, why } = await sheets.ask();
-        if (asked.length === 0) return times;
-        expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an earlier collection requested this one']]);
-        await sheets.run(...asked);
+        const { sent, why } = await sheets.sweep();
+        if (sent.length === 0) return times;
+        expect([sent, why]).toEqual([[{ kind: 'collect', log }], ['an earlier collection requested this one']]);
+        await sheets.run(...sent);
       }
       throw new Error('a log at rest is collected again and again');
     }
@@ -477,10 +477,10 @@ describe('a sweep finds gc candidates', () => {
     sheets.nowMs += 3 * GRACE * 1000;
     await sheets.run({ kind: 'collect', log: short }, { kind: 'collect', log: long });
     sheets.nowMs += GRACE * 1000;
-    expect((await sheets.ask()).asked).toEqual([{ kind: 'collect', log: short }]);
+    expect((await sheets.sweep()).sent).toEqual([{ kind: 'collect', log: short }]);
     sheets.nowMs += 2 * GRACE * 1000;
-    expect((await sheets.ask()).asked).toEqual([short, long].map((log) => ({ kind: 'collect', log })));
-    expect((await sheets.ask({ log: long })).asked).toEqual([{ kind: 'collect', log: long }]);
+    expect((await sheets.sweep()).sent).toEqual([short, long].map((log) => ({ kind: 'collect', log })));
+    expect((await sheets.sweep({ log: long })).sent).toEqual([{ kind: 'collect', log: long }]);
   });
 
   test.each([
@@ -500,12 +500,12 @@ describe('a sweep finds gc candidates', () => {
     );
     unfinished.catch(() => undefined);
     sheets.nowMs += age * 1000 - 1;
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
     sheets.nowMs += 1;
-    const { asked, why } = await sheets.ask();
-    expect([asked, why]).toEqual([[{ kind: 'collect', log }], ['an upload was never finished']]);
-    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'collected', aborted: 1 }]);
-    expect((await sheets.ask()).asked).toEqual([]);
+    const { sent, why } = await sheets.sweep();
+    expect([sent, why]).toEqual([[{ kind: 'collect', log }], ['an upload was never finished']]);
+    expect(await sheets.run(...sent)).toMatchObject([{ outcome: 'collected', aborted: 1 }]);
+    expect((await sheets.sweep()).sent).toEqual([]);
   });
 
   test('it reports logs that no table has, instead of sending jobs that fail', async () => {
@@ -515,8 +515,8 @@ describe('a sweep finds gc candidates', () => {
     beginUpload(sheets.blobs, archiveKey(uploading, 0, 'd'.repeat(32)));
     sheets.nowMs += 100 * DAY * 1000;
     const before = await sheets.contents();
-    const { asked, failed, failures } = await sheets.ask();
-    expect([asked, failed]).toEqual([[{ kind: 'collect', log: there }], 2]);
+    const { sent, failed, failures } = await sheets.sweep();
+    expect([sent, failed]).toEqual([[{ kind: 'collect', log: there }], 2]);
     expect(failures.map(({ log }) => log)).toEqual([condemned, uploading]);
     for (const { log, error } of failures) {
       if (log === undefined) throw new Error('a failure without its log');
@@ -525,14 +525,14 @@ describe('a sweep finds gc candidates', () => {
       for (const where of [logPrefix(log), condemnedKey(log)]) expect(error.advice).toContain(`'${where}'`);
     }
     // A sweep of only this log reports the failure once, although the log is also a gc candidate.
-    expect(await sheets.ask({ log: condemned })).toMatchObject({
-      asked: [],
+    expect(await sheets.sweep({ log: condemned })).toMatchObject({
+      sent: [],
       failed: 1,
       failures: [{ log: condemned }],
     });
     expect(await sheets.contents()).toEqual(before);
     await sheets.blobs.delete([condemnedKey(condemned)]);
-    expect((await sheets.ask()).failures).toMatchObject([{ log: uploading }]);
+    expect((await sheets.sweep()).failures).toMatchObject([{ log: uploading }]);
   });
 
   test('it skips objects of no log', async () => {
@@ -540,7 +540,7 @@ describe('a sweep finds gc candidates', () => {
     await sheets.blobs.put(`${condemnedKey(newLogId())}.bak`, Uint8Array.of(1));
     await sheets.blobs.put(`${logPrefix(newLogId())}foreign`, Uint8Array.of(1));
     sheets.nowMs += 100 * DAY * 1000;
-    expect(await sheets.ask()).toMatchObject({ jobs: 0, asked: [] });
+    expect(await sheets.sweep()).toMatchObject({ jobs: 0, sent: [] });
   });
 });
 
@@ -554,15 +554,15 @@ describe('a log that was stopped by an error', () => {
     const position = await sheets.snapshot(log);
     const job = { kind: 'snapshot', log, position } as const;
     expect(await sheets.run(job)).toMatchObject([{ outcome: 'stopped', stop: { ...faulty, code: 'FOLD_FAILED' } }]);
-    const { asked } = await sheets.ask();
-    expect(asked).toEqual([snapshotJob(log, position)]);
-    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'stopped' }]);
+    const { sent } = await sheets.sweep();
+    expect(sent).toEqual([snapshotJob(log, position)]);
+    expect(await sheets.run(...sent)).toMatchObject([{ outcome: 'stopped' }]);
     await sheets.tables.putItems([{ ...item }]);
     // Without `force` the job obeys the stop.
     expect(await sheets.run(job)).toMatchObject([{ outcome: 'stopped' }]);
-    expect(await sheets.run(...asked)).toMatchObject([{ outcome: 'built' }]);
+    expect(await sheets.run(...sent)).toMatchObject([{ outcome: 'built' }]);
     expect(await readStop(sheets.blobs, log)).toBeUndefined();
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect((await sheets.sweep()).sent).toEqual([]);
   });
 
   test('it continues after a sweep with a reducer that can fold it', async () => {
@@ -572,10 +572,10 @@ describe('a log that was stopped by an error', () => {
     const position = await sheets.snapshot(log);
     await sheets.run({ kind: 'snapshot', log, position });
     expect(await readStop(sheets.blobs, log)).toMatchObject({ code: 'ENTRY_TYPE_UNKNOWN' });
-    const { asked } = await sheets.ask();
+    const { sent } = await sheets.sweep();
     await sheets.complete(log, position, { reducer: versionedSheet(2) });
-    expect(asked).toEqual([snapshotJob(log, position)]);
-    expect((await sheets.ask()).asked).toEqual([]);
+    expect(sent).toEqual([snapshotJob(log, position)]);
+    expect((await sheets.sweep()).sent).toEqual([]);
   });
 });
 
@@ -583,8 +583,8 @@ describe('a sweep with options', () => {
   test('it reads only the given log', async () => {
     const sheets = new SheetLogs();
     const [one, other] = [await sheets.client.createLog(), await sheets.client.createLog()];
-    expect(await sheets.ask({ log: one })).toMatchObject({ logs: 1, asked: [snapshotJob(one, START)] });
-    expect(await sheets.ask({ log: other })).toMatchObject({ logs: 1, asked: [snapshotJob(other, START)] });
+    expect(await sheets.sweep({ log: one })).toMatchObject({ logs: 1, sent: [snapshotJob(one, START)] });
+    expect(await sheets.sweep({ log: other })).toMatchObject({ logs: 1, sent: [snapshotJob(other, START)] });
   });
 
   test.each([{}, { rebuild: true }, { collect: true }])(
@@ -593,8 +593,8 @@ describe('a sweep with options', () => {
       const sheets = new SheetLogs();
       await sheets.atRest();
       const log = newLogId();
-      const { asked, failed, failures } = await sheets.ask({ log, ...options });
-      expect([asked, failed]).toEqual([[], 1]);
+      const { sent, failed, failures } = await sheets.sweep({ log, ...options });
+      expect([sent, failed]).toEqual([[], 1]);
       expect(failures).toMatchObject([{ log, error: { code: 'LOG_NOT_FOUND', log } }]);
       expect(failures[0]?.error).toBeInstanceOf(LogNotFoundError);
     },
@@ -606,9 +606,9 @@ describe('a sweep with options', () => {
     const logs = [await sheets.atRest(2), await sheets.client.createLog()];
     await sheets.blobs.put(condemnedKey(logs[0] ?? newLogId()), Uint8Array.of(1));
     sheets.nowMs += DAY * 1000;
-    const { asked } = await sheets.ask({ rebuild: true });
-    expect(new Set(asked)).toEqual(new Set(logs.map((log) => ({ kind: 'rebuild', log }))));
-    expect(asked).toHaveLength(2);
+    const { sent } = await sheets.sweep({ rebuild: true });
+    expect(new Set(sent)).toEqual(new Set(logs.map((log) => ({ kind: 'rebuild', log }))));
+    expect(sent).toHaveLength(2);
   });
 
   test('it collects every log once, after the other due jobs', async () => {
@@ -617,19 +617,19 @@ describe('a sweep with options', () => {
     const [due, clean] = [await sheets.atRest(2), await sheets.atRest()];
     await sheets.blobs.put(condemnedKey(due), Uint8Array.of(1));
     sheets.nowMs += DAY * 1000;
-    const { asked } = await sheets.ask({ collect: true });
-    expect(asked.filter(({ log }) => log === due)).toEqual([
+    const { sent } = await sheets.sweep({ collect: true });
+    expect(sent.filter(({ log }) => log === due)).toEqual([
       { kind: 'archive', log: due, segment: 0 },
       { kind: 'collect', log: due },
     ]);
-    expect(asked.filter(({ log }) => log === clean)).toEqual([{ kind: 'collect', log: clean }]);
+    expect(sent.filter(({ log }) => log === clean)).toEqual([{ kind: 'collect', log: clean }]);
   });
 
   test('it reports its progress', async () => {
     const sheets = new SheetLogs();
     for (let i = 0; i < 20; i++) await sheets.atRest();
     const told: number[] = [];
-    await sheets.ask({}, { onProgress: (logs) => told.push(logs) });
+    await sheets.sweep({}, { onProgress: (logs) => told.push(logs) });
     expect(told).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
   });
 });
@@ -654,10 +654,10 @@ describe('one broken log', () => {
       const log = logs[i] ?? newLogId();
       const [item] = (await Array.fromAsync(sheets.tables.items(log, { segment: 1, from: 1, to: 2 }))).flat();
       await sheets.tables.putItems([{ ...item, C: { S: 'yesterday' } }]);
-      const { asked, failures, ...result } = await sheets.ask();
+      const { sent, failures, ...result } = await sheets.sweep();
       expect(result).toMatchObject({ logs: 24, jobs: 23, failed: 1 });
       expect(failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID', log, segment: 1, entry: 1 } }]);
-      expect(new Set(asked.map((job) => job.log))).toEqual(new Set(logs).difference(new Set([log])));
+      expect(new Set(sent.map((job) => job.log))).toEqual(new Set(logs).difference(new Set([log])));
     },
   );
 
@@ -669,19 +669,19 @@ describe('one broken log', () => {
     sheets.own.set(log, { archive: false });
     await sheets.blobs.put(condemnedKey(log), Uint8Array.of(1));
     sheets.nowMs += DAY * 1000;
-    const { asked, failures, failed } = await sheets.ask();
+    const { sent, failures, failed } = await sheets.sweep();
     expect(failures).toMatchObject([{ log, error: { code: 'POLICY_INVALID', log } }]);
     expect(failed).toBe(1);
-    expect(asked.filter((job) => job.log === log)).toEqual([snapshotJob(log, { segment: 1, entry: 1 })]);
+    expect(sent.filter((job) => job.log === log)).toEqual([snapshotJob(log, { segment: 1, entry: 1 })]);
     for (const other of logs)
-      if (other !== log) expect(asked).toContainEqual({ kind: 'archive', log: other, segment: 0 });
+      if (other !== log) expect(sent).toContainEqual({ kind: 'archive', log: other, segment: 0 });
     // Without a grace period, an upload of this log may still be running and stays.
     const upload = { key: archiveKey(log, 0, 'c'.repeat(32)), id: '1', started: 0 };
     const blobs = interceptBlobStore(sheets.blobs, (_, effect) => effect());
     blobs.uploads = async function* () {
       yield upload;
     };
-    expect((await sheets.ask({}, { blobs })).asked.filter(({ kind }) => kind === 'collect')).toEqual([]);
+    expect((await sheets.sweep({}, { blobs })).sent.filter(({ kind }) => kind === 'collect')).toEqual([]);
   });
 
   test('a malformed segment is reported, and the sweep handles all other logs', { tags: ['I6'] }, async () => {
@@ -691,12 +691,12 @@ describe('one broken log', () => {
     await sheets.tables.putSegment({ log, segment: 0, created: -1 });
     await sheets.blobs.put(condemnedKey(left), Uint8Array.of(1));
     sheets.nowMs += DAY * 1000;
-    const { asked, failures } = await sheets.ask();
+    const { sent, failures } = await sheets.sweep();
     expect(failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID', log, segment: 0 } }]);
-    expect(new Set(asked.map((job) => job.log))).toEqual(new Set(logs));
-    expect(asked).toContainEqual({ kind: 'collect', log: left });
+    expect(new Set(sent.map((job) => job.log))).toEqual(new Set(logs));
+    expect(sent).toContainEqual({ kind: 'collect', log: left });
     // A sweep of only this log reports the segment too.
-    expect((await sheets.ask({ log })).failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID' } }]);
+    expect((await sheets.sweep({ log })).failures).toMatchObject([{ log, error: { code: 'ITEM_INVALID' } }]);
   });
 
   test('an error of a store fails the sweep, after its running work has ended', async () => {
@@ -711,7 +711,7 @@ describe('one broken log', () => {
       if (name === 'items' && --left === 0) throw new Error('no answer');
       return effect();
     });
-    await expect(sheets.ask({}, { tables })).rejects.toThrow('no answer');
+    await expect(sheets.sweep({}, { tables })).rejects.toThrow('no answer');
     expect(underWay).toBe(0);
   });
 });
@@ -737,7 +737,7 @@ describe('a scan', () => {
     for (const log of logs) await sheets.snapshot(log);
     sheets.policy = STRICT;
     const names = (jobs: readonly Job[]): Set<string> => new Set(jobs.map((job) => JSON.stringify(job)));
-    const whole = names((await sheets.ask()).asked);
+    const whole = names((await sheets.sweep()).sent);
     expect(whole.size).toBe(4 + 3 + 2 + 1);
     const all = await Array.fromAsync(tables.allSegments());
     await fc.assert(
@@ -749,8 +749,8 @@ describe('a scan', () => {
             shuffled.findIndex((each) => each.log === segment.log && each.segment === segment.segment);
           tables.order = (segments) => segments.toSorted((a, b) => rank(a) - rank(b));
           tables.partOf = parts && ((segment) => parts[rank(segment)] ?? 0);
-          const { asked, failures } = await sheets.ask();
-          expect(names(asked)).toEqual(whole);
+          const { sent, failures } = await sheets.sweep();
+          expect(names(sent)).toEqual(whole);
           expect(failures).toEqual([]);
         },
       ),
@@ -764,7 +764,7 @@ describe('a scan', () => {
     const log = await sheets.atRest(3);
     const missed = await sheets.snapshot(log);
     tables.order = (segments) => segments.slice(2);
-    expect(await sheets.ask()).toMatchObject({ logs: 1, asked: [snapshotJob(log, missed)] });
+    expect(await sheets.sweep()).toMatchObject({ logs: 1, sent: [snapshotJob(log, missed)] });
   });
 });
 
@@ -774,7 +774,7 @@ describe('the cost of a sweep over logs at rest', () => {
     const requests: string[] = [];
     const blobs = new MeteredBlobStore(sheets.blobs);
     const tables = recordRequests(sheets.tables, requests);
-    expect((await sheets.ask({}, { tables, blobs })).asked).toEqual([]);
+    expect((await sheets.sweep({}, { tables, blobs })).sent).toEqual([]);
     const { lists, gets, puts, deletes } = blobs.usage();
     const counts: Record<string, number> = { lists };
     if (gets + puts + deletes > 0) throw new Error('a sweep reads or writes objects');
@@ -919,10 +919,10 @@ test('sweeps and their jobs bring every log to rest after any loss of stream rec
       }
       sheets.nowMs += 100 * DAY * 1000;
       // A log that drops snapshots is collected again while the table has their roots.
-      const asked = (await sheets.ask()).asked.filter(
+      const sent = (await sheets.sweep()).sent.filter(
         ({ kind }) => kind !== 'collect' || policy.keepSnapshots === 'all',
       );
-      expect(asked).toEqual([]);
+      expect(sent).toEqual([]);
     }),
     { numRuns: 40 },
   );

@@ -672,13 +672,13 @@ describe('alarms and the dashboard', () => {
   });
 
   test('the expression of an alarm uses each of its metrics', () => {
-    const asked = z.array(z.object({ Id: z.string(), Expression: z.string().optional() }));
+    const metricQueries = z.array(z.object({ Id: z.string(), Expression: z.string().optional() }));
     const alarms = monitoring
       .ofType('AWS::CloudWatch::Alarm')
       .filter(({ properties }) => properties.Metrics !== undefined);
     expect(alarms.length).toBeGreaterThan(3);
     for (const { id, properties } of alarms) {
-      const [sum, ...metrics] = asked.parse(properties.Metrics);
+      const [sum, ...metrics] = metricQueries.parse(properties.Metrics);
       for (const metric of metrics) expect(sum?.Expression, id).toMatch(new RegExp(`\\b${metric.Id}\\b`));
     }
   });

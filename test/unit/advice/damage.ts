@@ -298,7 +298,7 @@ export const DAMAGE: Cases = {
     await sheets.blobs.put(condemnedKey(log), Buffer.from('{"format":1,"condemned":[],"dropped":[]}'));
     sheets.nowMs += 2 * DEFAULT_POLICY.graceSeconds * 1000;
     const look = async () => {
-      const [failure] = (await sheets.ask()).failures;
+      const [failure] = (await sheets.sweep()).failures;
       if (failure !== undefined) throw failure.error;
     };
     const [objects = '', note = ''] = quoted(await refused(look));
