@@ -97,12 +97,12 @@ async function collectInRuns(
     deadline: 0,
   };
   const options = { graceSeconds: GRACE_SECONDS, keepSnapshots };
-  for (let [turn, removed]: [number | undefined, number] = [undefined, 0], runs = 1; ; runs++) {
-    const result = await collectLog(deps, { log: sheet.log, continuation: turn }, options);
+  for (let [continuation, removed]: [number | undefined, number] = [undefined, 0], runs = 1; ; runs++) {
+    const result = await collectLog(deps, { log: sheet.log, continuation }, options);
     if (!('removed' in result)) throw new Error(`a run ended with '${result.outcome}'`);
     removed += result.removed.objects;
     if (result.outcome === 'collected') return { runs, removed };
-    turn = result.continuation;
+    continuation = result.continuation;
   }
 }
 

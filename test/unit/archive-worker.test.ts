@@ -181,8 +181,10 @@ describe('while an archive is written', () => {
       await sheet.fill(5, 2);
       const last = await sheet.completed();
       await sheet.covered();
-      const around = once('before', operation, () => sheet.complete(older));
-      expect(await sheet.archive(0, interceptDeps(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
+      const interceptor = once('before', operation, () => sheet.complete(older));
+      expect(await sheet.archive(0, interceptDeps(sheet, interceptor)), operation).toMatchObject({
+        outcome: 'archived',
+      });
       expect(await sheet.ref(older), operation).toBeDefined();
       expect(await sheet.lastSnapshot()).toBe(last.entry);
       expect((await archivedItems(sheet)).toSpliced(older.entry, 1)).toEqual(
@@ -200,11 +202,13 @@ describe('while an archive is written', () => {
       await sheet.covered();
       let attempts = 0;
       const moving = once('before', operation, () => sheet.complete(late));
-      const around: Interceptor = (name, effect) => {
+      const interceptor: Interceptor = (name, effect) => {
         if (name === 'putStream') attempts++;
         return moving(name, effect);
       };
-      expect(await sheet.archive(0, interceptDeps(sheet, around)), operation).toMatchObject({ outcome: 'archived' });
+      expect(await sheet.archive(0, interceptDeps(sheet, interceptor)), operation).toMatchObject({
+        outcome: 'archived',
+      });
       expect(attempts, operation).toBe(2);
       const segment = await sheet.segmentItem();
       expect(segment.lastSnapshot).toBe(late.entry);
@@ -227,8 +231,8 @@ describe('while an archive is written', () => {
     };
     await expect(sheet.archive(0, interceptDeps(sheet, always))).rejects.toThrow(SegmentStateError);
     await expectNotArchived(sheet);
-    const around = once('before', 'setArchive', replace);
-    expect(await sheet.archive(0, interceptDeps(sheet, around))).toMatchObject({ outcome: 'archived' });
+    const interceptor = once('before', 'setArchive', replace);
+    expect(await sheet.archive(0, interceptDeps(sheet, interceptor))).toMatchObject({ outcome: 'archived' });
     expect(await archivedItems(sheet)).toEqual(await sheet.items());
   });
 
@@ -236,8 +240,8 @@ describe('while an archive is written', () => {
     for (const entry of [2, 4, 8]) {
       const { sheet } = await coveredSheet();
       expect(await sheet.items()).toHaveLength(9);
-      const around = once('after', 'finishUpload', () => sheet.tables.deleteEntries(sheet.log, 0, [entry]));
-      const archiving = sheet.archive(0, interceptDeps(sheet, around));
+      const interceptor = once('after', 'finishUpload', () => sheet.tables.deleteEntries(sheet.log, 0, [entry]));
+      const archiving = sheet.archive(0, interceptDeps(sheet, interceptor));
       await expect(archiving).rejects.toThrow(ArchiveDiffersError);
       await expect(archiving).rejects.toMatchObject({ log: sheet.log, segment: 0, entry });
       await expectNotArchived(sheet);
@@ -252,8 +256,8 @@ describe('while an archive is written', () => {
     for (const change of changes) {
       const { sheet } = await coveredSheet();
       const changed = change(await sheet.items());
-      const around = once('after', 'finishUpload', () => sheet.tables.putItems([changed]));
-      const archiving = sheet.archive(0, interceptDeps(sheet, around));
+      const interceptor = once('after', 'finishUpload', () => sheet.tables.putItems([changed]));
+      const archiving = sheet.archive(0, interceptDeps(sheet, interceptor));
       await expect(archiving).rejects.toThrow(ArchiveDiffersError);
       await expect(archiving).rejects.toMatchObject({
         segment: 0,
@@ -265,13 +269,15 @@ describe('while an archive is written', () => {
 
   test('the stored object may not differ from what was sent', { tags: ['I3'] }, async () => {
     const { sheet } = await coveredSheet();
-    const around = once('after', 'finishUpload', async () => {
+    const interceptor = once('after', 'finishUpload', async () => {
       const [key = ''] = await sheet.keys(archivePrefix(sheet.log));
       const bytes = (await sheet.blobs.get(key)) ?? new Uint8Array();
       bytes[20] = (bytes[20] ?? 0) ^ 1;
       await sheet.blobs.put(key, bytes);
     });
-    await expect(sheet.archive(0, interceptDeps(sheet, around))).rejects.toMatchObject({ code: 'ARCHIVE_CORRUPT' });
+    await expect(sheet.archive(0, interceptDeps(sheet, interceptor))).rejects.toMatchObject({
+      code: 'ARCHIVE_CORRUPT',
+    });
     await expectNotArchived(sheet);
   });
 });

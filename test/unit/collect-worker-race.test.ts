@@ -92,7 +92,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which w
     const { sheet, target, drop, keepSnapshots } = given;
     const options = { keepSnapshots, ...(graceSeconds !== undefined && { graceSeconds }) };
     const names: string[] = [];
-    const around = beforeOperation(
+    const interceptor = beforeOperation(
       operation,
       async () => {
         await drop();
@@ -102,7 +102,7 @@ describe.each(Object.entries(RACES))('a build that began from a snapshot which w
       },
       names,
     );
-    await sheet.complete(target, { ...interceptDeps(sheet, around), rangeEntries: 2, batchBytes: 1 });
+    await sheet.complete(target, { ...interceptDeps(sheet, interceptor), rangeEntries: 2, batchBytes: 1 });
     return { ...given, operations: names.length };
   }
 
@@ -142,8 +142,8 @@ test('a build whose runs take longer than a grace period keeps its chunks', { ta
   for (let row = 0; row < 7; row++) await sheet.edit(set(row, 1, `edit ${row}`));
   const target = await sheet.snapshot();
   const outcomes: string[] = [];
-  for (let turn = 0; outcomes.at(-1) !== 'built'; turn++) {
-    const job = { kind: 'snapshot', log: sheet.log, position: target, continuation: turn } as const;
+  for (let continuation = 0; outcomes.at(-1) !== 'built'; continuation++) {
+    const job = { kind: 'snapshot', log: sheet.log, position: target, continuation } as const;
     const { outcome } = await completeSnapshot({ ...sheet.deps, rangeEntries: 2, deadline: 0 }, job);
     outcomes.push(outcome);
     sheet.nowMs += 0.9 * GRACE;
@@ -177,8 +177,8 @@ test('a concurrent build writes the objects that are being removed, and keeps th
   const kept = new Set<number>();
   for (let operation = 1; operation <= names.length; operation++) {
     const { sheet, target } = await due();
-    const around = beforeOperation(operation, () => sheet.complete(target));
-    const result = await collect(sheet, options, interceptDeps(sheet, around));
+    const interceptor = beforeOperation(operation, () => sheet.complete(target));
+    const result = await collect(sheet, options, interceptDeps(sheet, interceptor));
     kept.add(result.removed.objects);
     await expectWhole(sheet, 'last');
   }
@@ -208,8 +208,8 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
   async function undisturbed({ sheet, bucket }: Awaited<ReturnType<typeof dueLog>>) {
     const blobs = await bucket();
     const names: string[] = [];
-    const around = beforeOperation(0, () => Promise.resolve(), names);
-    const { removed, condemned } = await collect(sheet, {}, depsOn(sheet, blobs, around));
+    const interceptor = beforeOperation(0, () => Promise.resolve(), names);
+    const { removed, condemned } = await collect(sheet, {}, depsOn(sheet, blobs, interceptor));
     expect(graces === 1 ? condemned.objects : removed.objects).toBeGreaterThan(3);
     return { names, contents: await contentsOf(blobs) };
   }
@@ -225,8 +225,8 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
       // After a read nothing happens before the next operation begins.
       for (const when of writes.has(name) ? (['before', 'after'] as const) : (['before'] as const)) {
         const blobs = await bucket();
-        await dieAt(sheet, { operation: i + 1, when }, (_ports, around) =>
-          collect(sheet, {}, depsOn(sheet, blobs, around)),
+        await dieAt(sheet, { operation: i + 1, when }, (_ports, interceptor) =>
+          collect(sheet, {}, depsOn(sheet, blobs, interceptor)),
         );
         await collect(sheet, {}, depsOn(sheet, blobs));
         expect(await contentsOf(blobs), `died ${when} ${name} (${i + 1})`).toEqual(contents);
@@ -240,8 +240,8 @@ describe.each(STAGES)('a collection that %s', (_, graces) => {
     const { sheet, bucket } = given;
     for (let operation = 1; operation <= names.length; operation++) {
       const blobs = await bucket();
-      const twin = beforeOperation(operation, () => collect(sheet, {}, depsOn(sheet, blobs)));
-      await collect(sheet, {}, depsOn(sheet, blobs, twin));
+      const interceptor = beforeOperation(operation, () => collect(sheet, {}, depsOn(sheet, blobs)));
+      await collect(sheet, {}, depsOn(sheet, blobs, interceptor));
       expect(await contentsOf(blobs), `operation ${operation}`).toEqual(contents);
     }
     const blobs = await bucket();

@@ -60,21 +60,21 @@ describe('a job whose time is up', () => {
       const position = await sheet.snapshot();
       await sheet.complete(position, deps);
       expect(bufferedEdits((await sheet.root(position)).state)).toBe(3 * MAPS.length);
-      let turns = 0;
+      let runs = 0;
       const waiting: Job[] = [{ kind: 'flush', log: sheet.log, position }];
       for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
         const { result, sent } = await ran(sheet, job, { ...deps, deadline });
-        expect(result.outcome).toBe(sent.length === 0 ? (turns === MAPS.length ? 'empty' : 'flushed') : 'flushing');
+        expect(result.outcome).toBe(sent.length === 0 ? (runs === MAPS.length ? 'empty' : 'flushed') : 'flushing');
         waiting.push(...sent);
-        turns++;
+        runs++;
       }
       const root = await sheet.root(position);
       expect(isStateFlushed(root.state)).toBe(true);
-      return { turns, stateHash: root.stateHash };
+      return { runs, stateHash: root.stateHash };
     };
     const whole = await settled(undefined);
     const cut = await settled(0);
-    expect([whole.turns, cut.turns]).toEqual([1, MAPS.length]);
+    expect([whole.runs, cut.runs]).toEqual([1, MAPS.length]);
     expect(cut.stateHash).toBe(whole.stateHash);
   });
 
@@ -82,19 +82,19 @@ describe('a job whose time is up', () => {
     const policyOf = () => ({ ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSnapshots: 'last' as const });
 
     /**
-     * Collects a log in another bucket, in as many turns as the deadline asks for; each is
+     * Collects a log in another bucket, in as many runs as the deadline requires; each is
      * delivered so many times.
      */
     async function collected(
       sheet: SheetLog,
       bucket: BlobStore,
       { deadline, times = 1 }: { readonly deadline: number | undefined; readonly times?: number },
-    ): Promise<{ readonly turns: number; readonly done: readonly Job[] }> {
+    ): Promise<{ readonly runs: number; readonly done: readonly Job[] }> {
       const done: Job[] = [];
-      let turns = 0;
+      let runs = 0;
       const waiting: Job[] = [{ kind: 'collect', log: sheet.log }];
       for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-        turns++;
+        runs++;
         done.push(job);
         for (let i = 0; i < times; i++) {
           const deps = {
@@ -105,13 +105,13 @@ describe('a job whose time is up', () => {
             policyOf,
           };
           const { result, sent } = await ran(sheet, job, deps);
-          const outcomes = i === 0 || turns === 1 ? ['collecting', 'collected'] : ['collecting', 'passed'];
+          const outcomes = i === 0 || runs === 1 ? ['collecting', 'collected'] : ['collecting', 'passed'];
           expect(outcomes).toContain(result.outcome);
           expect(sent.map(({ kind }) => kind)).toEqual(result.outcome === 'collecting' ? ['collect'] : []);
           if (i === times - 1) waiting.push(...sent);
         }
       }
-      return { turns, done };
+      return { runs, done };
     }
 
     test('it leaves the same objects as one without a deadline, wherever its runs end', { tags: ['I4'] }, async () => {
@@ -124,8 +124,8 @@ describe('a job whose time is up', () => {
           whole.clock.ms += GRACE;
           cut.clock.ms += GRACE;
           await collected(sheet, whole.bucket, { deadline: undefined });
-          const { turns } = await collected(sheet, cut.bucket, { deadline });
-          most = Math.max(most, turns);
+          const { runs } = await collected(sheet, cut.bucket, { deadline });
+          most = Math.max(most, runs);
           expect(await collectedContents(cut.bucket, sheet.log)).toEqual(
             await collectedContents(whole.bucket, sheet.log),
           );

@@ -447,8 +447,8 @@ describe('an expire job', () => {
     const operation = policy.expire === 'ttl' ? 'setEntryExpiry' : 'deleteEntries';
     const restore = () => restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 2 * GRACE });
     // The restore comes after the first page, while the second page expires.
-    const around = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
-    await expect(expire(sheet, policy, { deps: interceptDeps(sheet, around) })).rejects.toThrow(SegmentStateError);
+    const interceptor = actBefore(operation, policy.expire === 'ttl' ? 6 : 2, restore);
+    await expect(expire(sheet, policy, { deps: interceptDeps(sheet, interceptor) })).rejects.toThrow(SegmentStateError);
     const expires = Math.floor(sheet.nowMs / 1000) + 2 * GRACE;
     expect((await sheet.segmentItem()).expiry).toEqual(expiring(expires));
     // The running batch still expires: it is deleted, and the archive can restore it, or it is
@@ -494,11 +494,11 @@ describe('an expire job', () => {
 
   test('it does not begin if another process changes the segment first', async () => {
     const sheet = await archivedSheet();
-    const around = actBefore('setExpiration', 1, async () => {
+    const interceptor = actBefore('setExpiration', 1, async () => {
       await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(7));
     });
     const items = await sheet.items();
-    await expect(expire(sheet, TTL, { deps: interceptDeps(sheet, around) })).rejects.toThrow(SegmentStateError);
+    await expect(expire(sheet, TTL, { deps: interceptDeps(sheet, interceptor) })).rejects.toThrow(SegmentStateError);
     expect(await sheet.items()).toEqual(items);
   });
 });
@@ -564,8 +564,8 @@ describe('undoExpiry', () => {
   test('it works beside an expire job that stamps: no entry keeps an expiry', { tags: ['I5'] }, async () => {
     for (let nth = 1; nth <= 9; nth++) {
       const sheet = await archivedSheet();
-      const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
-      const expiring = expire(sheet, TTL, { deps: interceptDeps(sheet, around) });
+      const interceptor = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
+      const expiring = expire(sheet, TTL, { deps: interceptDeps(sheet, interceptor) });
       await expect(expiring).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
       expect((await sheet.segmentItem()).expiry).toBeUndefined();
@@ -575,8 +575,8 @@ describe('undoExpiry', () => {
   test('it works beside an expire job whose time is up', async () => {
     for (let nth = 1; nth <= 8; nth++) {
       const sheet = await archivedSheet(8);
-      const around = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
-      const deps = { ...interceptDeps(sheet, around), deadline: 0 };
+      const interceptor = actBefore('setEntryExpiry', nth, () => unexpire(sheet));
+      const deps = { ...interceptDeps(sheet, interceptor), deadline: 0 };
       await expect(expire(sheet, TTL, { deps })).rejects.toThrow(SegmentStateError);
       expect(await expiries(sheet), `stamp ${nth}`).toEqual(Array.from({ length: 9 }, () => undefined));
     }
@@ -591,11 +591,15 @@ describe('undoExpiry', () => {
         const { log } = sheet;
         const before = await sheet.items();
         // The batch in flight must not expire, although the job dies before it sees the undo.
-        await dieAt(sheet, { operation: await nthOf('expireEntries', nth, policy), when: 'after' }, (_, around) => {
-          const first = actBefore('expireEntries', nth, () => unexpire(sheet));
-          const deps = interceptDeps(sheet, (name, effect) => around(name, () => first(name, effect)));
-          return expire(sheet, policy, { deps });
-        });
+        await dieAt(
+          sheet,
+          { operation: await nthOf('expireEntries', nth, policy), when: 'after' },
+          (_, interceptor) => {
+            const first = actBefore('expireEntries', nth, () => unexpire(sheet));
+            const deps = interceptDeps(sheet, (name, effect) => interceptor(name, () => first(name, effect)));
+            return expire(sheet, policy, { deps });
+          },
+        );
         expect(await sheet.items(), `batch ${nth}`).toEqual(before);
         expect((await sheet.segmentItem()).expiry).toBeUndefined();
         expect((await verify(sheet.deps, log)).problems).toEqual([]);
@@ -609,8 +613,8 @@ describe('undoExpiry', () => {
       if (policy.archive) await sheet.archive(0);
       await expire(sheet, policy);
       // The job runs after the first of three pages of the undo.
-      const around = actBefore('unexpireEntries', 2, () => expire(sheet, policy));
-      const undoing = undoExpiry(interceptDeps(sheet, around), { log: sheet.log, segment: 0 });
+      const interceptor = actBefore('unexpireEntries', 2, () => expire(sheet, policy));
+      const undoing = undoExpiry(interceptDeps(sheet, interceptor), { log: sheet.log, segment: 0 });
       await expect(undoing).rejects.toThrow(SegmentStateError);
       const segment = await sheet.segmentItem();
       const expires = expiresAt(segment);

@@ -94,7 +94,7 @@ describe('a flush', () => {
     const { sheet, position } = await largeSheet(1_000);
     const events: string[] = [];
     const writes = new Set(['put', 'replaceRoot']);
-    const around: Interceptor = async (name, effect) => {
+    const interceptor: Interceptor = async (name, effect) => {
       if (!writes.has(name)) return effect();
       events.push(`${name} begins`);
       // Slow enough for anything that does not wait for it to come first.
@@ -103,7 +103,7 @@ describe('a flush', () => {
       events.push(`${name} ends`);
       return answer;
     };
-    expect(await sheet.flush(position, interceptPorts(sheet, around))).toMatchObject({ chunksWritten: 2 });
+    expect(await sheet.flush(position, interceptPorts(sheet, interceptor))).toMatchObject({ chunksWritten: 2 });
     expect(events).toEqual([
       ...['put begins', 'put begins', 'put ends', 'put ends'],
       ...['put begins', 'put ends'],
@@ -188,9 +188,9 @@ describe('a flush that runs again', () => {
   test('it fails and is retried if a store does not answer', async () => {
     const { sheet, position } = await waitingSheet();
     for (const failing of ['newestSegments', 'getEntry', 'get', 'put', 'replaceRoot']) {
-      const around: Interceptor = (name, effect) =>
+      const interceptor: Interceptor = (name, effect) =>
         name === failing ? Promise.reject(new Error('no answer')) : effect();
-      await expect(sheet.flush(position, interceptPorts(sheet, around)), failing).rejects.toThrow('no answer');
+      await expect(sheet.flush(position, interceptPorts(sheet, interceptor)), failing).rejects.toThrow('no answer');
     }
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
     expect(await sheet.flush(position)).toMatchObject({ outcome: 'flushed' });
@@ -246,9 +246,9 @@ function besideDuplicate(sheet: SheetLog, duplicate: () => Promise<unknown>): Sh
 
 async function contentsAfter(
   { sheet, position }: { readonly sheet: SheetLog; readonly position: Position },
-  around: Interceptor = (_, effect) => effect(),
+  interceptor: Interceptor = (_, effect) => effect(),
 ): Promise<Contents> {
-  await sheet.flush(position, interceptPorts(sheet, around));
+  await sheet.flush(position, interceptPorts(sheet, interceptor));
   return sheet.contents();
 }
 

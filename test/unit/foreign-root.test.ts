@@ -139,11 +139,11 @@ describe('a Snapshot entry with a foreign root', () => {
   });
 
   test.each(FOREIGN)('%s that appears during the build stops its log', async (_, __, plant) => {
-    const around: Interceptor = async (name, effect) => {
+    const interceptor: Interceptor = async (name, effect) => {
       if (name === 'completeSnapshot') await plant();
       return effect();
     };
-    const { outcome } = await sheet.complete(position, interceptPorts(sheet, around));
+    const { outcome } = await sheet.complete(position, interceptPorts(sheet, interceptor));
     if (outcome === 'stopped') expect(await sheet.lastSnapshot()).toBe(good.entry);
     // The build itself may have written the missing chunks.
     else expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
@@ -170,7 +170,7 @@ describe('a Snapshot entry with a foreign root', () => {
 describe('a rebuild', () => {
   test('a rebuild does not move Last Snapshot to a root that another program writes meanwhile', async () => {
     let done = false;
-    const around: Interceptor = async (name, effect, ...rest) => {
+    const interceptor: Interceptor = async (name, effect, ...rest) => {
       if (name === 'replaceRoot' && !done) {
         done = true;
         await give({ B: { B: Uint8Array.of(4, 5) } });
@@ -178,7 +178,7 @@ describe('a rebuild', () => {
       return effect(...rest);
     };
     await give({ B: { B: Uint8Array.of(1, 2, 3) } });
-    const result = await rebuildLog(interceptDeps(sheet, around), { kind: 'rebuild', log: sheet.log });
+    const result = await rebuildLog(interceptDeps(sheet, interceptor), { kind: 'rebuild', log: sheet.log });
     expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'ROOT_INVALID', ...position } });
     expect(await sheet.lastSnapshot()).toBe(good.entry);
   });

@@ -626,7 +626,7 @@ describe('beside a rebuild', () => {
       const sheet = await brokenSheet();
       const late = await sheet.snapshot();
       let done = false;
-      const around: Interceptor = async (name, effect) => {
+      const interceptor: Interceptor = async (name, effect) => {
         if (name === operation && !done) {
           done = true;
           await sheet.complete(late);
@@ -634,7 +634,7 @@ describe('beside a rebuild', () => {
         }
         return effect();
       };
-      expect(await rebuild(sheet, interceptDeps(sheet, around))).toMatchObject({ outcome: 'rebuilt' });
+      expect(await rebuild(sheet, interceptDeps(sheet, interceptor))).toMatchObject({ outcome: 'rebuilt' });
       expect(done).toBe(true);
       const problems = (await verify(sheet.deps, sheet.log)).problems.filter(({ snapshot }) => snapshot.segment > 0);
       expect(problems).toEqual([]);

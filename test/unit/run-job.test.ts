@@ -358,13 +358,13 @@ describe('deduplication ids', () => {
       { kind: 'snapshot', log: LOG, position, continuation: 2 },
       { kind: 'rebuild', log: LOG, after: position, continuation: 2 },
     ];
-    const turns = [...jobs, ...others].flatMap((job) => [
+    const continuations = [...jobs, ...others].flatMap((job) => [
       continuationDeduplicationId(job, position),
       continuationDeduplicationId(job, { segment: 1, entry: 3 }),
     ]);
     const due = [...jobs, ...others.slice(0, 3)].map(dueDeduplicationId);
     const streamed = streamDeduplicationId({ kind: 'snapshot', log: LOG, position });
-    const all = [...turns, ...due, streamed];
+    const all = [...continuations, ...due, streamed];
     expect(new Set(all).size).toBe(all.length);
     // SQS accepts up to 128 characters.
     for (const id of all) expect(id).toMatch(/^[\w:/.-]{1,128}$/);

@@ -76,9 +76,9 @@ describe('a job that runs again', () => {
 
 async function sheetAfter(
   { sheet, position }: { readonly sheet: SheetLog; readonly position: Position },
-  around: Interceptor = (_, effect) => effect(),
+  interceptor: Interceptor = (_, effect) => effect(),
 ): Promise<Contents> {
-  await sheet.complete(position, interceptPorts(sheet, around));
+  await sheet.complete(position, interceptPorts(sheet, interceptor));
   return sheet.contents();
 }
 
@@ -113,9 +113,9 @@ describe('a job that cannot be done', () => {
       'completeSnapshot',
       'advanceLastSnapshot',
     ]) {
-      const around: Interceptor = (name, effect) =>
+      const interceptor: Interceptor = (name, effect) =>
         name === failing ? Promise.reject(new Error('no answer')) : effect();
-      await expect(sheet.complete(position, interceptPorts(sheet, around)), failing).rejects.toThrow('no answer');
+      await expect(sheet.complete(position, interceptPorts(sheet, interceptor)), failing).rejects.toThrow('no answer');
     }
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
     expect(await sheet.complete(position)).toMatchObject({ position });

@@ -60,12 +60,12 @@ describe('a build whose time is always up', () => {
     const log = await StepwiseLog.create();
     await log.edits(9);
     const operations: string[] = [];
-    const around: Interceptor = (name, effect) => {
+    const interceptor: Interceptor = (name, effect) => {
       operations.push(name);
       return effect();
     };
     const target = await log.requestSnapshot();
-    expect(await log.runNext(interceptPorts(log.sheet, around))).toMatchObject({ outcome: 'built', entries: 10 });
+    expect(await log.runNext(interceptPorts(log.sheet, interceptor))).toMatchObject({ outcome: 'built', entries: 10 });
     expect(operations).not.toContain('list');
     expect(operations).not.toContain('delete');
     await log.expectRight(target);
@@ -92,7 +92,7 @@ describe('a build whose time is always up', () => {
     for (const when of ['before', 'after'] as const) {
       for (let dies = 1; dies <= operations.length; dies++) {
         const { log, target } = await prepared();
-        await dieAt(log.sheet, { operation: dies, when }, (_, around) => log.drainIntercepted(around));
+        await dieAt(log.sheet, { operation: dies, when }, (_, interceptor) => log.drainIntercepted(interceptor));
         log.nowMs += 2_000;
         await log.drain();
         const at = `died ${when} operation ${dies}, ${operations[dies - 1]}`;

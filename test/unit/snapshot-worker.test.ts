@@ -116,7 +116,7 @@ describe('a snapshot', () => {
     const position = await sheet.snapshot();
     const events: string[] = [];
     const writes = new Set(['put', 'completeSnapshot', 'advanceLastSnapshot']);
-    const around: Interceptor = async (name, effect) => {
+    const interceptor: Interceptor = async (name, effect) => {
       if (!writes.has(name)) return effect();
       events.push(`${name} begins`);
       // Give each later write the time to overtake this one.
@@ -125,7 +125,7 @@ describe('a snapshot', () => {
       events.push(`${name} ends`);
       return answer;
     };
-    await sheet.complete(position, interceptPorts(sheet, around));
+    await sheet.complete(position, interceptPorts(sheet, interceptor));
     expect(events).toEqual([
       ...['put begins', 'put begins', 'put begins', 'put ends', 'put ends', 'put ends'],
       ...['put begins', 'put ends'],

@@ -843,10 +843,10 @@ async function live(sheets: SheetLogs, log: LogId, written: Map<Position, SheetE
   if (position === undefined || step.fate === 'lost') return;
   const { fate } = step;
   let operations = 0;
-  const around: Interceptor = (_, effect) =>
+  const interceptor: Interceptor = (_, effect) =>
     ++operations >= Number(fate) ? Promise.reject(new Error('the process died')) : effect();
-  const tables = interceptLogStore(sheets.tables, around);
-  const blobs = interceptBlobStore(sheets.blobs, around);
+  const tables = interceptLogStore(sheets.tables, interceptor);
+  const blobs = interceptBlobStore(sheets.blobs, interceptor);
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
   try {
     await sheets.complete(log, position, fate === 'done' ? {} : { store, tables, blobs });

@@ -396,12 +396,12 @@ export const COMMANDS: Cases = {
     const { position } = await place.client.addSnapshot(log);
     await here('sweep', '--log', log, '--keep-segments', '1000');
     const scratch = { get: async () => undefined, put: async () => undefined };
-    const turn = (from?: Position) => replayPart({ ...timedOut(), scratch, rangeEntries: 1 }, log, { from });
-    await paste(await refused(() => turn()));
+    const replayFrom = (from?: Position) => replayPart({ ...timedOut(), scratch, rangeEntries: 1 }, log, { from });
+    await paste(await refused(() => replayFrom()));
     await place.client.addEntry(log, { type: 'Set', version: 1, body: [[0, 0, 'b']] });
     await place.client.addSnapshot(log);
     await here('sweep', '--log', log, '--keep-segments', '1000');
-    const advice = await refused(() => turn(position));
+    const advice = await refused(() => replayFrom(position));
     expect(advice).toContain('--from');
     await paste(advice);
   },
