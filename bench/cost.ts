@@ -27,7 +27,7 @@ const cost = new Command('npm run cost --')
   .option('--active <percent>', 'percentage of logs that are edited each day', percent, activeShare * 100)
   .option('--request-ms <n>', 'milliseconds that a function waits for a request', wholeNumber, usualMs)
   .option('--json', 'print one JSON document on standard output and nothing else', false)
-  .addHelpText('after', '\nWithout options it prints what docs/operations.md has under "What it costs".')
+  .addHelpText('after', '\nWithout options it prints what docs/operations.md has under "Costs".')
   .showHelpAfterError('(add --help for the options)')
   .action(async ({ active, requestMs, keepDays, json, ...chosen }) => {
     const model = { ...usual, ...chosen, policy: { ...usual.policy, keepDays } };

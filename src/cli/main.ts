@@ -100,8 +100,8 @@ function fail(error: unknown, output: Output): number {
 
 /**
  * Collects errors of standard output. A reader that has seen enough, such as `head`, ends the
- * command silently, as it ends other programs. Errors of standard error are ignored: nobody can
- * read them.
+ * command silently, as it ends other programs. Errors of standard error are ignored,
+ * because no stream is left to report them.
  * @returns the errors so far, which grow
  */
 function watchPipes(): readonly unknown[] {

@@ -27,7 +27,7 @@ export async function chooseReducer(named: string | undefined): Promise<ChosenRe
 }
 
 /**
- * Makes a check that refuses to fold a log with a reducer that nobody chose for it. The check
+ * Makes a check that refuses to fold another reducer's log with the default reducer. The check
  * throws ReducerForeignError if another reducer made the newest snapshot of a log. It accepts every
  * reducer that the caller named, and other versions of the same reducer.
  */

@@ -16,7 +16,7 @@ function withoutTimes(report: string): string[] {
 
 test('docs/operations.md has the costs that a run counts', async () => {
   const document = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-  const printed = /^## What it costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms
+  const printed = /^## Costs\n.*?<!-- npm run cost -->\n(.*?)<!-- end of npm run cost -->\n/ms
     .exec(document)?.[1]
     // A formatter pads the columns of tables.
     ?.replace(/ +/g, ' ')

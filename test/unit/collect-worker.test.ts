@@ -227,7 +227,7 @@ test('the collection holds no bodies in memory that an earlier collection found 
   };
   const { condemned } = await collect(sheet, {}, look);
   expect(listed.length).toBeGreaterThan(1000);
-  // The one that nobody names, and what an iterator may hold on to.
+  // The unnamed object, and the objects that an iterator may hold.
   expect(Math.max(...held)).toBeGreaterThan(0);
   expect(Math.max(...held)).toBeLessThan(10);
   const record = (await readCondemned(sheet.blobs, sheet.log)).condemned.map(([key]) => key);

@@ -11,7 +11,7 @@ import { LOG } from '../support/logs.ts';
 
 const HOLDER = fileURLToPath(new URL('../support/scratch-holder.ts', import.meta.url));
 const ROOT = join(import.meta.dirname, '../..');
-/** Lambda sets this variable, and nobody else may. */
+/** Lambda sets this variable. No other process may set it. */
 const LAMBDA = { AWS_LAMBDA_FUNCTION_NAME: 'logfold-replay' };
 
 let directory: string;

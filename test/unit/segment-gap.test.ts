@@ -52,7 +52,7 @@ function depsOn(sheet: SheetLog, tables: MemoryLogStore) {
   return { ...sheet.deps, tables, store };
 }
 
-/** Collects three times, a grace period apart, which removes what nobody names. */
+/** Collects three times, a grace period apart, which removes unnamed objects. */
 async function expectNothingCollected(sheet: SheetLog, deps: SheetLog['deps'], segment: number): Promise<void> {
   const before = Object.keys(await contentsOf(sheet.blobs)).filter((key) => !key.endsWith('collected.json'));
   for (let times = 0; times < 3; times++) {

@@ -73,7 +73,7 @@ class Swept {
     );
   }
 
-  /** Logs whose first snapshot nobody completed. */
+  /** Logs whose first snapshot is pending. */
   async newLogs(count: number): Promise<[LogId, ...LogId[]]> {
     const first = await this.sheets.client.createLog();
     return [first, ...(await Promise.all(Array.from({ length: count - 1 }, () => this.sheets.client.createLog())))];

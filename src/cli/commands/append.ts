@@ -79,7 +79,7 @@ async function startAppender(environment: Environment, log: LogId, options: Appe
   return new Appender(environment, log, (newest?.position.entry ?? -1) + 1, options);
 }
 
-/** Names the line to continue with, so that nobody appends a line twice. */
+/** Names the line to continue with, so that no line is appended twice. */
 function describeInterruption({ signal, reason }: InterruptedError, log: LogId, appender: Appender | undefined) {
   const { inFlight, done = 0, last } = appender ?? {};
   const where = { log, ...last };

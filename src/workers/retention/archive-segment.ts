@@ -87,7 +87,7 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     if ('outcome' in made) return made;
     const { key, written } = made;
     // Before the archive is named, which drops roots: if the process died directly after that,
-    // nobody would request the collection.
+    // no other code would request the collection.
     await requestCollection(deps.blobs, log);
     if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
       await removeParts(deps, job, made.parts);
