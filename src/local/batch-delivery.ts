@@ -78,7 +78,7 @@ export class BatchDelivery {
       if (settings.maximumRetryAttempts >= 0 && attempts > settings.maximumRetryAttempts) {
         return await this.#discard('retries-exhausted', rest, { attempts, cause }, done);
       }
-      await time.sleep(backoffMs(Math.max(1, attempts), settings), signal);
+      await time.sleep(backoffMs(Math.max(1, attempts)), signal);
     }
   }
 

@@ -4,6 +4,9 @@ import type { BatchDelivery } from './batch-delivery.ts';
 import type { RecordPage, StreamRequests } from './stream-requests.ts';
 import { backoffMs, type StreamSettings, type Time } from './stream-settings.ts';
 
+/** The wait before an empty shard is read again. Lambda polls four times a second, too. */
+const POLL_MS = 250;
+
 /** A gap: records of a shard that the stream dropped before they were read. */
 export interface TrimmedRecords {
   readonly shardId: string;
@@ -89,13 +92,13 @@ export class ShardReader {
       // DynamoDB drops a shard a day after its last record. If the whole stream is gone, the
       // poller's next request fails.
       if (problem === 'gone') this.#finished = true;
-      else await time.sleep(backoffMs(this.#trims, settings), signal);
+      else await time.sleep(backoffMs(this.#trims), signal);
       return undefined;
     }
   }
 
   async #deliver(page: RecordPage, began: number, signal: AbortSignal): Promise<void> {
-    const { delivery, filter, onTip, settings, time } = this.#options;
+    const { delivery, filter, onTip, time } = this.#options;
     const done = (sequenceNumber: string): void => {
       this.#position = sequenceNumber;
     };
@@ -108,7 +111,7 @@ export class ShardReader {
     } else if (page.records.length === 0) {
       this.#tip = began;
       onTip();
-      await time.sleep(settings.pollMs, signal);
+      await time.sleep(POLL_MS, signal);
     }
   }
 }

@@ -72,7 +72,7 @@ export class StreamPoller {
     this.#options = options;
     this.#settings = { ...DEFAULT_STREAM_SETTINGS, ...options.settings };
     this.#time = options.time ?? systemTime;
-    this.#requests = new StreamRequests({ ...options, settings: this.#settings, time: this.#time });
+    this.#requests = new StreamRequests({ ...options, time: this.#time });
   }
 
   /**

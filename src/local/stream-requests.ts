@@ -9,7 +9,7 @@ import {
 } from '@aws-sdk/client-dynamodb-streams';
 import { AttemptsExhaustedError, MessageInvalidError, ResourceMissingError } from '../errors.ts';
 import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
-import { backoffMs, type StreamSettings, type Time } from './stream-settings.ts';
+import { backoffMs, type Time } from './stream-settings.ts';
 
 /** The most records that one request returns. */
 const MAX_PAGE = 1_000;
@@ -35,7 +35,6 @@ export interface RecordPage {
 export interface StreamRequestsOptions {
   readonly client: DynamoDBStreamsClient;
   readonly streamArn: string;
-  readonly settings: StreamSettings;
   readonly time: Time;
 }
 
@@ -102,7 +101,7 @@ export class StreamRequests {
   }
 
   async #try<T>(send: () => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
-    const { settings, streamArn, time } = this.#options;
+    const { streamArn, time } = this.#options;
     let failures = 0;
     for (let attempts = 1; !signal.aborted; attempts++) {
       try {
@@ -115,7 +114,7 @@ export class StreamRequests {
         if (failures >= MAX_FAILURES) {
           throw new AttemptsExhaustedError(failures, `stream ${streamArn} cannot be read`, { cause: error });
         }
-        await time.sleep(backoffMs(attempts, settings), signal);
+        await time.sleep(backoffMs(attempts), signal);
       }
     }
     return undefined;

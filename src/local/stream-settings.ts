@@ -1,8 +1,11 @@
 import { setTimeout } from 'node:timers/promises';
 
-/**
- * How to read a stream. The first four settings have their names in Lambda's event source mappings.
- */
+/** The wait before the first retry of a batch or request. Each retry doubles it. */
+const RETRY_BASE_MS = 100;
+/** The longest wait before a retry. */
+const RETRY_CAP_MS = 30_000;
+
+/** How to read a stream. The settings have their names in Lambda's event source mappings. */
 export interface StreamSettings {
   /** The most records in a batch. A request returns at most 1,000 records. */
   readonly batchSize: number;
@@ -12,30 +15,19 @@ export interface StreamSettings {
   readonly maximumRetryAttempts: number;
   /** The age in seconds above which a record is discarded; -1 for no limit. */
   readonly maximumRecordAgeSeconds: number;
-  /**
-   * The wait before the first retry of a batch or request, in milliseconds. Each retry doubles it.
-   */
-  readonly retryBaseMs: number;
-  /** The longest wait before a retry, in milliseconds. */
-  readonly retryCapMs: number;
-  /** The wait before an empty shard is read again, in milliseconds. */
-  readonly pollMs: number;
 }
 
-/** Lambda's defaults: 100 records, no bisecting, no limits, four polls a second. */
+/** Lambda's defaults: 100 records, no bisecting, no limits. */
 export const DEFAULT_STREAM_SETTINGS: StreamSettings = {
   batchSize: 100,
   bisectBatchOnFunctionError: false,
   maximumRetryAttempts: -1,
   maximumRecordAgeSeconds: -1,
-  retryBaseMs: 100,
-  retryCapMs: 30_000,
-  pollMs: 250,
 };
 
 /** The wait before a retry in milliseconds, after `failures` failures in a row. */
-export function backoffMs(failures: number, { retryBaseMs, retryCapMs }: StreamSettings): number {
-  return Math.min(retryCapMs, retryBaseMs * 2 ** (failures - 1));
+export function backoffMs(failures: number): number {
+  return Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** (failures - 1));
 }
 
 /** A clock. Tests replace it. */

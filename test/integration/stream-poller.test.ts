@@ -5,10 +5,10 @@ import { findDynoxide } from '../../src/local/engine-program.ts';
 import { StreamPoller, type StreamPollerOptions } from '../../src/local/stream-poller.ts';
 import { ensureTables } from '../../src/local/tables.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
+import { shortWaits } from '../support/scripted-stream.ts';
 import { startEngine, temporaryDirectory } from '../support/shared-engine.ts';
 
 const TABLES = { entryTable: 'Entry', segmentTable: 'Segment' };
-const SETTINGS = { pollMs: 5, retryBaseMs: 1 };
 const PARTITION = new Uint8Array(20).fill(7);
 
 type Rest = Partial<StreamPollerOptions> & Pick<StreamPollerOptions, 'handler'>;
@@ -19,15 +19,15 @@ async function setUp(inDir?: string) {
   const { db, streams, leave } = await startEngine(dir);
   const streamArn = await ensureTables(db, TABLES);
   const checkpoints = new FileCheckpointStore(dir, streamArn);
-  const start = ({ settings, ...rest }: Rest) => {
+  const start = (options: Rest) => {
     const poller = new StreamPoller({
       client: streams,
       streamArn,
       checkpoints,
       onDiscard: unexpected,
       onTrimmed: unexpected,
-      settings: { ...SETTINGS, ...settings },
-      ...rest,
+      time: shortWaits,
+      ...options,
     });
     const stopping = new AbortController();
     const ended = poller.run(stopping.signal);

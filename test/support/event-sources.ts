@@ -4,10 +4,10 @@ import { DeleteMessageCommand, type Message, ReceiveMessageCommand, type SQSClie
 import { z } from 'zod';
 import type { DiscardedBatch } from '../../src/local/batch-delivery.ts';
 import { StreamPoller } from '../../src/local/stream-poller.ts';
-import { systemTime } from '../../src/local/stream-settings.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { QueueSource, StreamSource } from './deployed-functions.ts';
 import { passesFilter } from './event-filter.ts';
+import { shortWaits } from './scripted-stream.ts';
 
 /** Invokes a function with an event. */
 export type Invoke = (event: unknown) => Promise<unknown>;
@@ -54,11 +54,8 @@ export class StreamMapping {
         bisectBatchOnFunctionError: source.bisects,
         maximumRetryAttempts: source.maximumRetryAttempts,
         maximumRecordAgeSeconds: source.maximumRecordAgeSeconds,
-        pollMs: 20,
-        retryBaseMs: 1,
-        retryCapMs: 5,
       },
-      time: { ...systemTime, now: realNow },
+      time: { ...shortWaits, now: realNow },
     });
     this.#ended = this.#poller.run(this.#stop.signal);
     // `caughtUp` and `stop` both report the error.

@@ -7,7 +7,7 @@ import {
   TrimmedDataAccessException,
 } from '@aws-sdk/client-dynamodb-streams';
 import type { CheckpointStore, StreamPosition } from '../../src/local/checkpoint-store.ts';
-import type { Time } from '../../src/local/stream-settings.ts';
+import { systemTime, type Time } from '../../src/local/stream-settings.ts';
 
 interface ScriptedShard {
   readonly parent: string | undefined;
@@ -156,6 +156,12 @@ export class ScriptedTime implements Time {
     if (this.#sleepers.size > 0) setImmediate(() => this.#jump());
   }
 }
+
+/** The machine's clock, with waits of at most 20 ms, so that polls and retries follow quickly. */
+export const shortWaits: Time = {
+  ...systemTime,
+  sleep: (ms, signal) => systemTime.sleep(Math.min(ms, 20), signal),
+};
 
 export class MemoryCheckpoints implements CheckpointStore {
   saved: StreamPosition;
