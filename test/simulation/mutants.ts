@@ -168,12 +168,12 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/retention/expire-segment.ts',
-        from: '    if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, leaving, page);\n',
+        from: '    if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, expiring, page);\n',
         to: '',
       },
       {
         file: 'workers/retention/expire-segment.ts',
-        from: '  if (!archived) return letGoTogether(deps, segment, staying, how);\n',
+        from: '  if (!archived) return expireInTransaction(deps, segment, staying, how);\n',
         to: '',
       },
     ],
@@ -184,8 +184,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/retention/expire-segment.ts',
-        from: '  const letting = { how: policy.expire, archived: archive !== undefined };\n',
-        to: '  const letting = { how: policy.expire, archived: archive !== undefined };\n  if (options.dryRun !== true) await finish(deps, leaving, archive?.entries ?? 1);\n',
+        from: '  const mode = { how: policy.expire, archived: archive !== undefined };\n',
+        to: '  const mode = { how: policy.expire, archived: archive !== undefined };\n  if (options.dryRun !== true) await finish(deps, expiring, archive?.entries ?? 1);\n',
       },
     ],
   },

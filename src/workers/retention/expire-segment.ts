@@ -81,12 +81,12 @@ export async function expireSegment(
       advice: `Run 'logfold archive LOG ${number}' first; nothing was changed`,
     });
   }
-  const leaving = await announce(deps, segment, policy, options);
-  const expires = leaving.expiry.at;
+  const expiring = await announce(deps, segment, policy, options);
+  const expires = expiring.expiry.at;
   if (policy.expire === 'delete' && deps.now() < expires * 1000)
     return { outcome: 'waiting', segment: number, expires };
   const archive = segment.archive === undefined ? undefined : await openArchive(deps, segment);
-  const letting = { how: policy.expire, archived: archive !== undefined };
+  const mode = { how: policy.expire, archived: archive !== undefined };
   // A restore or an undo may have brought back entries of earlier runs. Both change the time of the
   // expiry.
   const start = announced === expires ? from : 0;
@@ -94,12 +94,12 @@ export async function expireSegment(
   const range = { segment: number, from: start, to: MAX_NUMBER + 1 };
   let lastType: string | undefined;
   for await (const found of deps.tables.items(log, range, { consistent: true })) {
-    await checkPage(deps, { segment: leaving, archive, lastType }, found);
+    await checkPage(deps, { segment: expiring, archive, lastType }, found);
     lastType = found.at(-1)?.T?.S ?? lastType;
-    const page = options.dryRun === true ? found : await expirePage(deps, leaving, found, letting);
+    const page = options.dryRun === true ? found : await expirePage(deps, expiring, found, mode);
     reached = Number(page.at(-1)?.N?.N ?? reached) + 1;
     deps.onEntries?.(reached);
-    if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, leaving, page);
+    if (options.dryRun !== true && archive !== undefined) await requireStillExpiring(deps, expiring, page);
     if (page.length < found.length) return { outcome: 'progress', segment: number, reached, expires };
     // Does not stop directly behind the end, since a continuation could not tell that further
     // entries are behind it.
@@ -111,12 +111,13 @@ export async function expireSegment(
   if (options.dryRun !== true) {
     // Without an archive, snapshots expire together with their entries.
     if (archive === undefined) await requestCollection(deps.blobs, log);
-    await finish(deps, leaving, entries);
+    await finish(deps, expiring, entries);
   }
   return { outcome: 'expired', segment: number, entries, expires };
 }
 
-type Leaving = Segment & ExpiringSegment;
+/** A segment with its announced expiry. */
+type AnnouncedSegment = Segment & ExpiringSegment;
 
 /**
  * Whether the segment is due now. The policy or the segment may have changed since the job was
@@ -138,7 +139,7 @@ async function announce(
   segment: Segment,
   { graceSeconds }: RetentionPolicy,
   { dryRun }: ExpireOptions,
-): Promise<Leaving> {
+): Promise<AnnouncedSegment> {
   // Also ends a hold whose process died.
   if (segment.expiry?.state === 'expiring') return { ...segment, expiry: segment.expiry };
   const expiry: Expiring = { state: 'expiring', at: epochSeconds(deps.now()) + graceSeconds };
@@ -152,7 +153,11 @@ async function checkPage(
     segment,
     archive,
     lastType,
-  }: { readonly segment: Leaving; readonly archive: Archive | undefined; readonly lastType: string | undefined },
+  }: {
+    readonly segment: AnnouncedSegment;
+    readonly archive: Archive | undefined;
+    readonly lastType: string | undefined;
+  },
   page: readonly StoredItem[],
 ): Promise<void> {
   const { types } = deps;
@@ -172,21 +177,25 @@ async function checkPage(
  * expiry or restores the segment changes the segment first. It may have finished with the entries
  * of this page by now, so this function stamps them again with the time that is now on the segment.
  */
-async function requireStillExpiring(deps: ExpireDeps, segment: Leaving, page: readonly StoredItem[]): Promise<void> {
+async function requireStillExpiring(
+  deps: ExpireDeps,
+  segment: AnnouncedSegment,
+  page: readonly StoredItem[],
+): Promise<void> {
   let now = await requireSegment(deps.tables, segment);
   if (expiresAt(now) === segment.expiry.at && now.archive?.key === segment.archive?.key) return;
-  let said: number | undefined;
+  let lastSeen: number | undefined;
   do {
-    said = expiresAt(now);
+    lastSeen = expiresAt(now);
     for (const { N } of page) {
-      await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, said);
+      await deps.tables.setEntryExpiry(segment.log, { segment: segment.segment, entry: Number(N?.N) }, lastSeen);
     }
     now = await requireSegment(deps.tables, segment);
-  } while (expiresAt(now) !== said);
+  } while (expiresAt(now) !== lastSeen);
   throw changedMeanwhile(segment);
 }
 
-async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Promise<void> {
+async function finish(deps: ExpireDeps, segment: AnnouncedSegment, entries: number): Promise<void> {
   if (await deps.tables.setExpiration(segment, { state: 'expired', at: segment.expiry.at, entries })) return;
   throw changedMeanwhile(segment);
 }
@@ -195,14 +204,14 @@ async function finish(deps: ExpireDeps, segment: Leaving, entries: number): Prom
 const CONCURRENCY = 16;
 
 /**
- * The most write units of a batch, so that a low rate still leaves time for it: at 10 per second it
- * takes half a minute, or a minute without an archive. One large entry may take more. The limit
- * also keeps transactions below 4 MB.
+ * The most write units of a batch, so that a batch finishes even at a low rate: at 10 units per
+ * second, one takes half a minute, or a minute without an archive. One large entry may take more.
+ * The limit also keeps transactions below 4 MB.
  */
 const MAX_BATCH_UNITS = 300;
 
 /** How entries expire, and whether an archive has them. */
-export interface LettingGo {
+export interface ExpiryMode {
   readonly how: 'delete' | 'ttl';
   readonly archived: boolean;
 }
@@ -217,13 +226,13 @@ export async function expirePage(
   deps: ExpireDeps,
   segment: ExpiringSegment,
   page: readonly StoredItem[],
-  letting: LettingGo,
+  mode: ExpiryMode,
 ): Promise<readonly StoredItem[]> {
   const { now, deadline } = deps;
   let done = 0;
   do {
     const batch = batchFrom(page, done);
-    await letBatchGo(deps, segment, batch, letting);
+    await expireBatch(deps, segment, batch, mode);
     done += batch.length;
   } while (done < page.length && (deadline === undefined || now() < deadline));
   return page.slice(0, done);
@@ -240,15 +249,15 @@ export function batchFrom(page: readonly StoredItem[], start: number): readonly 
   return end === -1 ? batch : batch.slice(0, end);
 }
 
-async function letBatchGo(
+async function expireBatch(
   deps: ExpireDeps,
   segment: ExpiringSegment,
   batch: readonly StoredItem[],
-  { how, archived }: LettingGo,
+  { how, archived }: ExpiryMode,
 ): Promise<void> {
   const staying = how === 'delete' ? batch : batch.filter(({ X }) => X?.N !== String(segment.expiry.at));
   if (staying.length === 0) return;
-  if (!archived) return letGoTogether(deps, segment, staying, how);
+  if (!archived) return expireInTransaction(deps, segment, staying, how);
   return how === 'delete' ? remove(deps, segment, staying) : stamp(deps, segment, staying);
 }
 
@@ -256,11 +265,11 @@ async function letBatchGo(
  * Expires entries without an archive. None of them may expire after an undo, so each batch is a
  * transaction that checks the segment. It costs twice as much.
  */
-async function letGoTogether(
+async function expireInTransaction(
   { rateLimiter, tables }: ExpireDeps,
   segment: ExpiringSegment,
   batch: readonly StoredItem[],
-  how: LettingGo['how'],
+  how: ExpiryMode['how'],
 ): Promise<void> {
   await rateLimiter?.take(2 * unitsOf(batch));
   if (!(await tables.expireEntries(segment, numbersOf(batch), how))) throw changedMeanwhile(segment);
