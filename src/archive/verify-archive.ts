@@ -91,6 +91,7 @@ function differs({ log, segment }: Segment, entry: number, reason: string): Arch
     log,
     segment,
     entry,
-    advice: 'No entry expired because of this. Find out which program changed the entry, and restore it',
+    advice:
+      'This run expired neither this entry nor a later one. Find out which program changed the entry, and restore the entry',
   });
 }

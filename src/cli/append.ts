@@ -126,7 +126,7 @@ export class Appender {
     if (found === sha256 && height === rows) return;
     throw new CheckFailedError(
       number,
-      `the sheet has ${height} rows with hash ${found}, and the line expects ${rows} rows with hash ${sha256}`,
+      `the sheet has ${height} rows with hash ${found}, but the line expects ${rows} rows with hash ${sha256}`,
       {
         log: this.#log,
         ...this.last,

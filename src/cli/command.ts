@@ -19,7 +19,7 @@ export function command(name: string, description: string) {
     .option('--bucket <name>', 'the S3 bucket for snapshots and large bodies', process.env.LOGFOLD_BUCKET)
     .option(
       '--reducer <file>',
-      `the ES module of the deployed reducer; by default ${spreadsheet.name}, which comes with logfold`,
+      `the ES module of the deployed reducer; default: the built-in reducer ${spreadsheet.name}`,
       process.env.LOGFOLD_REDUCER,
     )
     .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)

@@ -141,7 +141,7 @@ export class EditedMap {
     const weight = treeWeight(tree);
     if (weight > MAX_MAP_WEIGHT) {
       throw new StateUnsupportedError(`the weights of map '${this.name}' add up to more than ${MAX_MAP_WEIGHT}`, {
-        advice: 'Correct the reducer so that it puts smaller weights, raise its version, and deploy it',
+        advice: 'Correct the reducer so that it gives items smaller weights, raise its version, and deploy it',
       });
     }
     if (this.#batch.isEmpty) this.#weightBound = weight;

@@ -388,7 +388,7 @@ describe('a missing or unreachable place', () => {
     for (const refusal of refusals) {
       expect(refusal).toMatchObject({
         code: 'STORE_UNAVAILABLE',
-        message: expect.stringContaining('does not answer as DynamoDB does'),
+        message: expect.stringContaining('does not respond like DynamoDB'),
       });
     }
   });

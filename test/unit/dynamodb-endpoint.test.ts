@@ -32,7 +32,7 @@ test.each([
 ])('%s is not an answer of DynamoDB', async (_, status, body) => {
   const checking = check((_request, response) => response.writeHead(status).end(body));
   await expect(checking).rejects.toThrow(StoreUnavailableError);
-  await expect(checking).rejects.toThrow('does not answer as DynamoDB does');
+  await expect(checking).rejects.toThrow('does not respond like DynamoDB');
 });
 
 test('a client gives up a server that accepts a request and stays silent', async () => {

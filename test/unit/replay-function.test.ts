@@ -88,7 +88,7 @@ describe('the replay function', () => {
     const { sheet, run, events } = await replayable(30_000);
     const before = await sheet.contents();
     const error = await run({ log: LOG }).catch((caught: unknown) => caught);
-    expect(error).toMatchObject({ code: 'TIME_UP', log: LOG, message: expect.stringContaining('up at 0/1, after 1') });
+    expect(error).toMatchObject({ code: 'TIME_UP', log: LOG, message: expect.stringContaining('out at 0/1, after 1') });
     expect(error).toMatchObject({ advice: expect.stringContaining(`logfold replay ${LOG} --at 0/3`) });
     expect(events).toEqual([]);
     expect(await sheet.contents()).toEqual(before);

@@ -55,7 +55,7 @@ export function translateAwsError(error: unknown, resource: string): unknown {
   }
   if (MISSING.has(error.name)) {
     return new ResourceMissingError(`${resource} does not exist`, {
-      advice: 'Check name and region, or deploy the stack that creates it',
+      advice: 'Check the name and the region, or deploy the stack that creates it',
       cause: error,
     });
   }

@@ -8,7 +8,7 @@ const ANSWER_MS = 10_000;
  * report only the first byte of a web page. Sends one request without a signature.
  * @param endpoint an http or https URL
  * @throws StoreUnavailableError if the server cannot be reached, is silent for `answerMs`
- * milliseconds (10 seconds by default), or does not answer as DynamoDB does
+ * milliseconds (10 seconds by default), or does not respond like DynamoDB
  */
 export async function requireDynamoDb(endpoint: string, answerMs: number = ANSWER_MS): Promise<void> {
   const advice = 'Set DYNAMODB_ENDPOINT to the URL of a DynamoDB API, or unset it';
@@ -27,7 +27,7 @@ export async function requireDynamoDb(endpoint: string, answerMs: number = ANSWE
     throw new StoreUnavailableError(`the server at ${endpoint} ${why}`, { advice, cause: error });
   }
   if (isAnswer(text)) return;
-  throw new StoreUnavailableError(`the server at ${endpoint} does not answer as DynamoDB does`, { advice });
+  throw new StoreUnavailableError(`the server at ${endpoint} does not respond like DynamoDB`, { advice });
 }
 
 /** Whether an answer is a list of tables or an error of the protocol. */

@@ -97,7 +97,7 @@ export class NodeFoldWatch implements FoldWatch {
       watched.ticks++;
       if (use.operations === 0) watched.idleTicks++;
       if (watched.idleTicks > TICKS || watched.ticks > TICKS * DRAFT_FACTOR)
-        this.#fail(watched, 'did not finish an entry within');
+        this.#fail(watched, (time) => `did not finish an entry within ${time}`);
     }
   }
 
@@ -106,13 +106,13 @@ export class NodeFoldWatch implements FoldWatch {
     const folding = [...this.#watched].filter(({ use }) => use.isFolding);
     const busy = folding.filter(({ use }) => use.operations === 0);
     for (const watched of busy.length === 0 ? folding : busy) {
-      this.#fail(watched, 'kept its thread busy with an entry for');
+      this.#fail(watched, (time) => `kept its thread busy for ${time} on one entry`);
     }
   }
 
-  #fail({ use, ticks, fail }: Watched, what: string): void {
+  #fail({ use, ticks, fail }: Watched, describe: (time: string) => string): void {
     const limitMs = ticks > TICKS * DRAFT_FACTOR ? this.#limitMs * DRAFT_FACTOR : this.#limitMs;
-    const error = new FoldFailedError(`the reducer ${what} ${limitMs / 1000} seconds`, {
+    const error = new FoldFailedError(`the reducer ${describe(`${limitMs / 1000} seconds`)}`, {
       ...use.where,
       advice: 'Correct the reducer, raise its version, and deploy it',
     });

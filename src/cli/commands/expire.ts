@@ -16,7 +16,10 @@ import {
 } from '../retention.ts';
 
 export function expireCommand() {
-  return policyCommand('expire', 'Expire archived segments: their entries leave the table after a grace period.')
+  return policyCommand(
+    'expire',
+    'Expire segments: their entries leave the table after a grace period. If the policy archives, they must be archived.',
+  )
     .argument('<log>', 'the log', parse.log)
     .argument('[segment]', 'the segment; by default, all segments that the policy makes due', parse.number)
     .option('--undo', 'undo the expiry of a segment, while its entries are still in the table', false)

@@ -24,7 +24,7 @@ export function exportCommand() {
     )
     .option(
       '--rows <from:to>',
-      'only rows from FROM up to but not including TO, counted from 0; by default all used rows',
+      'export only rows FROM up to, but not including, TO, counted from 0; all used rows by default',
       parse.span,
     )
     .option('--all-rows', `write the used rows even if they have more than ${MAX_FIELDS / 1e9} billion fields`, false)
@@ -72,7 +72,7 @@ async function usedPart(sheet: Sheet, span: Span | undefined, allRows: boolean):
   if (height * used.columns > MAX_FIELDS && !allRows) {
     throw new UsageError(
       `the used rows ${from} to ${rows.to - 1} with ${count(used.columns, 'column')} have ${height * used.columns} fields, but export writes at most ${MAX_FIELDS} by default`,
-      { advice: 'Name fewer rows with --rows FROM:TO, or give --all-rows' },
+      { advice: 'Select fewer rows with --rows FROM:TO, or give --all-rows' },
     );
   }
   return { sheet, rows, columns: used.columns };

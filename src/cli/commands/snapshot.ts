@@ -65,7 +65,7 @@ function describeFlush(result: FlushResult): string {
 export function resumeCommand() {
   return command(
     'resume',
-    'Resume a stopped log after its cause is fixed: remove the stop note and ask for a snapshot.',
+    'Resume a stopped log once the cause of the stop is fixed: remove the stop note and ask for a snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>

@@ -15,8 +15,8 @@ const MAX_CELLS = 1_000_000;
 export function viewCommand() {
   return command('view', 'Show a rectangle of a sheet, and the number of objects and bytes fetched for it.')
     .argument('<log>', 'the log', parse.log)
-    .requiredOption('--rows <from:to>', 'rows from FROM up to but not including TO, counted from 0', parse.span)
-    .requiredOption('--columns <from:to>', 'columns from FROM up to but not including TO, counted from 0', parse.span)
+    .requiredOption('--rows <from:to>', 'rows FROM up to, but not including, TO, counted from 0', parse.span)
+    .requiredOption('--columns <from:to>', 'columns FROM up to, but not including, TO, counted from 0', parse.span)
     .action((log, { rows, columns, ...options }) => {
       checkSpans(rows, columns);
       return inEnvironment(options, async ({ deps, blobs }, output) => {

@@ -248,7 +248,7 @@ async function mark(
     if (++marked <= atLeast) return;
     checkTime(deps, log, {
       what: `the chunks of all kept snapshots were read; ${marked} were`,
-      advice: "Run 'logfold collect LOG' on a machine without a time limit",
+      advice: "Run 'logfold collect LOG' on your own machine, where there is no time limit",
     });
   };
   const marks = new Marks(nodeStore(deps, log), part, deps.maxMarks ?? MAX_MARKS, onMark);

@@ -138,8 +138,8 @@ export async function replayPart(
   const to = formatPosition(position);
   const part = from === null ? to : `${to} --from ${formatPosition(from)}`;
   throw new TimeUpError(
-    `the time was up at ${formatPosition(root.position)}, after ${entries} entries and before any stored snapshot was found equal`,
-    { log, advice: `Run 'logfold replay LOG --at ${part}' on a machine without a time limit` },
+    `time ran out at ${formatPosition(root.position)}, after ${entries} entries and before any stored snapshot was found equal`,
+    { log, advice: `Run 'logfold replay LOG --at ${part}' on your own machine, where there is no time limit` },
   );
 }
 

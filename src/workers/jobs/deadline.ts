@@ -16,7 +16,7 @@ export function isTimeUp({ now, deadline }: Deadline): boolean {
 
 /**
  * Ends work that a continuation cannot finish.
- * @param details `what` completes "the time was up before …"
+ * @param details `what` completes "time ran out before …"
  * @throws TimeUpError if the time is up
  */
 export function checkTime(
@@ -24,5 +24,5 @@ export function checkTime(
   log: LogId,
   { what, advice }: { readonly what: string; readonly advice: string },
 ): void {
-  if (isTimeUp(deadline)) throw new TimeUpError(`the time was up before ${what}`, { log, advice });
+  if (isTimeUp(deadline)) throw new TimeUpError(`time ran out before ${what}`, { log, advice });
 }

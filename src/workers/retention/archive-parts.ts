@@ -101,7 +101,7 @@ export async function joinParts(
     written = yield* list.end(platform, { log, segment: number, entries });
   }
   await blobs.putStream(key, stream());
-  if (written === undefined) throw new Error('a stream was stored that did not end');
+  if (written === undefined) throw new Error('the blob store finished before the archive stream ended');
   try {
     const archive = await openArchive(deps, { ...segment, archive: { key, hash: written.hash } });
     for await (const _ of archive.storedFrames()) checkFrame();
@@ -172,9 +172,9 @@ function isUnreadable(error: unknown): boolean {
 
 /** The error of a run that is too short; `what` was not done in time. */
 export function archiveTooLong({ log, segment }: SegmentPlace, what: string): TimeUpError {
-  return new TimeUpError(`the time was up before ${what}`, {
+  return new TimeUpError(`time ran out before ${what}`, {
     log,
     segment,
-    advice: `Run 'logfold archive LOG ${segment}' on a machine, without a time limit`,
+    advice: `Run 'logfold archive LOG ${segment}' on your own machine, where there is no time limit`,
   });
 }

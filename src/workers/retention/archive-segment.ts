@@ -211,7 +211,7 @@ async function* inTime(deps: Deadline, { log, segment }: Segment, items: ItemPag
     yield page;
     checkTime(deps, log, {
       what: `the archive of segment ${segment} was written again`,
-      advice: "Run 'logfold sweep --rebuild --log LOG' on a machine, without a time limit",
+      advice: "Run 'logfold sweep --rebuild --log LOG' on your own machine, where there is no time limit",
     });
   }
 }

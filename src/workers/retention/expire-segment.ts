@@ -168,7 +168,8 @@ async function checkPage(
     log: segment.log,
     segment: segment.segment,
     entry: Number(page[end]?.N?.N),
-    advice: 'A client with a wrong clock appended it; append it to the log again, then delete it',
+    advice:
+      'A client with a wrong clock appended this entry. Append its content to the log again, then delete the misplaced entry',
   });
 }
 

@@ -78,7 +78,7 @@ export async function writeAndCompare(
     written = yield* archiveOf(deps, segment, items({ from }), { from, shouldStop });
   }
   await deps.blobs.putStream(key, stream());
-  if (written === undefined) throw new Error('a stream was stored that did not end');
+  if (written === undefined) throw new Error('the blob store finished before the archive stream ended');
   try {
     const named = { ...segment, archive: { key, hash: written.hash } };
     const archive = await openArchive(deps, named, from);

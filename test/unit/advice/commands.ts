@@ -299,7 +299,7 @@ export const COMMANDS: Cases = {
     await refused(() => here('export', log, '--csv', files));
     await here('export', log, '--csv', join(files, 'sheet.csv'));
   },
-  'Name fewer rows with --rows FROM:TO, or give --all-rows': async (refused) => {
+  'Select fewer rows with --rows FROM:TO, or give --all-rows': async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[1_048_575, 16_383, 'far']] });
     const to = ['--csv', join(files, 'far.csv')];
     const advice = await refused(() => here('export', log, ...to));
@@ -367,7 +367,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => here('archive', log, '0')));
     await here('archive', log, '0');
   },
-  "Run 'logfold archive LOG …' on a machine, without a time limit": async (refused) => {
+  "Run 'logfold archive LOG …' on your own machine, where there is no time limit": async (refused) => {
     const log = await closed();
     const timed = { ...timedOut(), frames: { bytes: 1, atLeast: 0 } };
     await paste(
@@ -381,7 +381,7 @@ export const COMMANDS: Cases = {
     );
     expect(await place.keys(log, 'archives')).toHaveLength(1);
   },
-  "Run 'logfold sweep --rebuild --log LOG' on a machine, without a time limit": async (refused) => {
+  "Run 'logfold sweep --rebuild --log LOG' on your own machine, where there is no time limit": async (refused) => {
     const log = await closed();
     await here('archive', log, '0');
     const { tables, blobs } = place;
@@ -391,7 +391,7 @@ export const COMMANDS: Cases = {
     await paste(await refused(() => rearchiveSegment(timedOut(), segment, { source: tables })));
     await here('verify', log);
   },
-  "Run 'logfold replay LOG --at …' on a machine without a time limit": async (refused) => {
+  "Run 'logfold replay LOG --at …' on your own machine, where there is no time limit": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     const { position } = await place.client.addSnapshot(log);
     await here('sweep', '--log', log, '--keep-segments', '1000');

@@ -168,17 +168,18 @@ export const DAMAGE: Cases = {
     await sheet.tables.putItems([backup]);
     expect(await sheet.archive()).toMatchObject({ outcome: 'archived' });
   },
-  'No entry expired because of this. Find out which program changed the entry, and restore it': async (refused) => {
-    const sheet = await archivedSheet();
-    const right = await itemAt(sheet, { segment: 0, entry: 1 });
-    await sheet.tables.putItems([{ ...right, T: { S: 'Other' } }]);
-    const expire = () => expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, NOW, { byHand: true });
-    await refused(expire);
-    await sheet.tables.putItems([right]);
-    await expire();
-    expect(await expire()).toMatchObject({ outcome: 'present' });
-    expect(await sheet.items()).toEqual([]);
-  },
+  'This run expired neither this entry nor a later one. Find out which program changed the entry, and restore the entry':
+    async (refused) => {
+      const sheet = await archivedSheet();
+      const right = await itemAt(sheet, { segment: 0, entry: 1 });
+      await sheet.tables.putItems([{ ...right, T: { S: 'Other' } }]);
+      const expire = () => expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, NOW, { byHand: true });
+      await refused(expire);
+      await sheet.tables.putItems([right]);
+      await expire();
+      expect(await expire()).toMatchObject({ outcome: 'present' });
+      expect(await sheet.items()).toEqual([]);
+    },
   'Nothing was overwritten; compare both, and delete the entry in the table if it is wrong': async (refused) => {
     const sheet = await archivedSheet();
     const right = await itemAt(sheet, { segment: 0, entry: 1 });
@@ -189,22 +190,23 @@ export const DAMAGE: Cases = {
     expect(await restore()).toMatchObject({ restored: 1 });
     expect(await itemAt(sheet, { segment: 0, entry: 1 })).toEqual(right);
   },
-  'A client with a wrong clock appended it; append it to the log again, then delete it': async (refused) => {
-    const sheet = await SheetLog.create();
-    await sheet.edit(set(0, 0, 'a'));
-    await sheet.completed();
-    const after = (await sheet.items()).length + 1;
-    await sheet.covered();
-    const stray = { ...(await itemAt(sheet, { segment: 0, entry: 1 })), N: { N: String(after) } };
-    await sheet.tables.putItems([stray]);
-    const policy = { ...NOW, archive: false, keepDays: 1 };
-    const expire = () => expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, policy, { byHand: true });
-    await refused(expire);
-    await sheet.edit(set(0, 0, 'a'));
-    await sheet.tables.deleteEntries(sheet.log, 0, [after]);
-    await expire();
-    expect(await sheet.items()).toEqual([]);
-  },
+  'A client with a wrong clock appended this entry. Append its content to the log again, then delete the misplaced entry':
+    async (refused) => {
+      const sheet = await SheetLog.create();
+      await sheet.edit(set(0, 0, 'a'));
+      await sheet.completed();
+      const after = (await sheet.items()).length + 1;
+      await sheet.covered();
+      const stray = { ...(await itemAt(sheet, { segment: 0, entry: 1 })), N: { N: String(after) } };
+      await sheet.tables.putItems([stray]);
+      const policy = { ...NOW, archive: false, keepDays: 1 };
+      const expire = () => expireSegment(sheet.deps, { log: sheet.log, segment: 0 }, policy, { byHand: true });
+      await refused(expire);
+      await sheet.edit(set(0, 0, 'a'));
+      await sheet.tables.deleteEntries(sheet.log, 0, [after]);
+      await expire();
+      expect(await sheet.items()).toEqual([]);
+    },
   'Delete the entry from the table. Readers then read it from its archive': async (refused) => {
     const sheet = await archivedSheet();
     const last = { segment: 0, entry: 2 };

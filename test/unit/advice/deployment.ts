@@ -110,7 +110,7 @@ export const DEPLOYMENT: Cases = {
     await refused(() => check({ bucket: 'nowhere' }));
     await check();
   },
-  'Check name and region, or deploy the stack that creates it': async (refused) => {
+  'Check the name and the region, or deploy the stack that creates it': async (refused) => {
     const read = (name: string) => {
       const store = new DynamoDbLogStore({ client: db, entryTable: name, segmentTable: right.segmentTable });
       return store.getEntry(LOG, { segment: 0, entry: 0 }, { consistent: true });

