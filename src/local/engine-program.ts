@@ -38,10 +38,10 @@ export function hasData(dir: string): boolean {
 }
 
 /**
- * The last words of an engine's command line. They name the data: every process with these words is
- * an engine of this directory.
+ * The last arguments of an engine's command line. They name the data, so any process with these
+ * arguments is an engine of this directory.
  */
-export function engineWords(name: EngineName, dir: string): string[] {
+export function engineArguments(name: EngineName, dir: string): string[] {
   return name === 'dynoxide'
     ? ['--host', '127.0.0.1', '--db-path', dataPath(name, dir)]
     : ['-disableTelemetry', '-sharedDb', '-dbPath', dataPath(name, dir)];
@@ -85,7 +85,7 @@ function dynoxide(dir: string, binary: string | undefined): EngineProgram {
   return {
     name: 'dynoxide',
     file: binary,
-    args: (port) => ['serve', '--port', `${port}`, ...engineWords('dynoxide', dir)],
+    args: (port) => ['serve', '--port', `${port}`, ...engineArguments('dynoxide', dir)],
   };
 }
 
@@ -105,7 +105,7 @@ async function dynamoDbLocal(dir: string): Promise<EngineProgram> {
       jar,
       '-port',
       `${port}`,
-      ...engineWords('dynamodb-local', dir),
+      ...engineArguments('dynamodb-local', dir),
     ],
   };
 }

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { withFileLock } from '../adapters/filesystem/file-lock.ts';
 import { EngineError, ResourceMissingError, textOf, UsageError } from '../errors.ts';
-import { ENGINE_NAMES, engineWords, hasData } from './engine-program.ts';
+import { ENGINE_NAMES, engineArguments, hasData } from './engine-program.ts';
 import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
@@ -161,7 +161,7 @@ async function cleanUp(dir: string): Promise<void> {
       advice: 'End that process, then run the command again',
     });
   }
-  for (const name of ENGINE_NAMES) await endProcesses(engineWords(name, dir), ENGINE_GRACE_MS);
+  for (const name of ENGINE_NAMES) await endProcesses(engineArguments(name, dir), ENGINE_GRACE_MS);
   await removeEngineState(dir);
 }
 

@@ -11,9 +11,9 @@ export interface StreamSettings {
   readonly batchSize: number;
   /** Whether a batch that fails as a whole is split in two. A split uses up no retry. */
   readonly bisectBatchOnFunctionError: boolean;
-  /** How often a batch is retried before it is discarded; -1 for no limit. */
+  /** How often a batch is retried before it is discarded; -1 means no limit. */
   readonly maximumRetryAttempts: number;
-  /** The age in seconds above which a record is discarded; -1 for no limit. */
+  /** Records older than this many seconds are discarded; -1 means no limit. */
   readonly maximumRecordAgeSeconds: number;
 }
 

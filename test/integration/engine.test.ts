@@ -4,7 +4,7 @@ import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-
 import { describe, expect, test, vi } from 'vitest';
 import { EngineError, UsageError } from '../../src/errors.ts';
 import { joinEngine } from '../../src/local/engine.ts';
-import { engineWords, findDynamoDbLocal, findDynoxide } from '../../src/local/engine-program.ts';
+import { engineArguments, findDynamoDbLocal, findDynoxide } from '../../src/local/engine-program.ts';
 import { findProcesses } from '../../src/local/processes.ts';
 import { ensureTables } from '../../src/local/tables.ts';
 import { clientConfig, enginePids, isAlive, Member, temporaryDirectory } from '../support/shared-engine.ts';
@@ -108,7 +108,7 @@ describe.skipIf(findDynoxide() === undefined)('the engine of several processes',
     expect(await isAlive(orphan.engine)).toBe(true);
     const second = new Member(dir);
     expect(await read((await second.hear()).endpoint)).toBe('kept');
-    expect(await findProcesses(engineWords('dynoxide', dir))).toEqual([(await enginePids(dir)).engine]);
+    expect(await findProcesses(engineArguments('dynoxide', dir))).toEqual([(await enginePids(dir)).engine]);
     expect(await second.leave()).toBe(0);
   });
 
@@ -132,7 +132,7 @@ describe.skipIf(findDynoxide() === undefined)('the engine of several processes',
     const words = await Promise.all(members.map((member) => member.hear()));
     expect(new Set(words.map((word) => word.endpoint)).size).toBe(1);
     const pids = await enginePids(dir);
-    expect(await findProcesses(engineWords('dynoxide', dir))).toEqual([pids.engine]);
+    expect(await findProcesses(engineArguments('dynoxide', dir))).toEqual([pids.engine]);
     expect(await Promise.all(members.map((member) => member.leave()))).toEqual([0, 0, 0, 0, 0]);
     await expectGone(pids);
   });

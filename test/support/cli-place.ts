@@ -19,7 +19,7 @@ import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { ENGINE_NAMES, engineWords } from '../../src/local/engine-program.ts';
+import { ENGINE_NAMES, engineArguments } from '../../src/local/engine-program.ts';
 import { findProcesses } from '../../src/local/processes.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import { LogClient } from '../../src/log/client.ts';
@@ -253,7 +253,7 @@ export function expectNoTrace({ stderr }: Pick<Answer, 'stderr'>): void {
 
 /** Process ids of supervisors and engines that run for a data directory. */
 export async function engineProcesses(directory: string): Promise<number[]> {
-  const engines = await Promise.all(ENGINE_NAMES.map((name) => findProcesses(engineWords(name, directory))));
+  const engines = await Promise.all(ENGINE_NAMES.map((name) => findProcesses(engineArguments(name, directory))));
   const supervisors = await findProcesses([directory]);
   return [...engines.flat(), ...supervisors];
 }

@@ -8,7 +8,7 @@ import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { onTestFinished } from 'vitest';
 import { joinEngine } from '../../src/local/engine.ts';
-import { ENGINE_NAMES, engineWords } from '../../src/local/engine-program.ts';
+import { ENGINE_NAMES, engineArguments } from '../../src/local/engine-program.ts';
 import { readEngineState } from '../../src/local/engine-state.ts';
 import { endProcesses } from '../../src/local/processes.ts';
 
@@ -23,7 +23,7 @@ export function clientConfig(endpoint: string) {
 export async function temporaryDirectory(): Promise<string> {
   const dir = await realpath(await mkdtemp(join(tmpdir(), 'logfold-')));
   onTestFinished(async () => {
-    for (const name of ENGINE_NAMES) await endProcesses(engineWords(name, dir), 5_000);
+    for (const name of ENGINE_NAMES) await endProcesses(engineArguments(name, dir), 5_000);
     await rm(dir, { recursive: true, force: true });
   });
   return dir;
