@@ -13,8 +13,8 @@ export interface ComparisonOf {
 
 /**
  * Whether the table and the archive hold the same item. Ignores expiry. Also ignores the root of a
- * Snapshot entry other than Last Snapshot, since late builds may complete its snapshot, and nothing
- * reads that root any more.
+ * Snapshot entry other than Last Snapshot, since a slow build may still complete its snapshot, and
+ * nothing reads that root any more.
  */
 export function sameEntry(archived: StoredItem, stored: StoredItem, { segment, types }: ComparisonOf): boolean {
   const ignoresRoot = archived.T?.S === types.snapshot && archived.N?.N !== String(segment.lastSnapshot);
@@ -24,7 +24,7 @@ export function sameEntry(archived: StoredItem, stored: StoredItem, { segment, t
 
 /**
  * Compares items of the table, in ascending order, with an archive. Ignores entries that are only
- * in the archive.
+ * in the archive. Expiry calls this page by page, before the entries leave the table.
  * @throws ArchiveDiffersError if an item is missing from the archive or differs
  */
 export async function compareWithArchive(
@@ -50,7 +50,8 @@ export async function compareWithArchive(
 }
 
 /**
- * Compares an archive, or a part of one, with its entries in the table.
+ * Compares an archive, or a part of one, with its entries in the table. Archival calls this when it
+ * has written the archive, before the segment names it.
  * @param shouldStop called between pages after a frame is compared; true leaves the later frames
  * uncompared
  * @returns the number after the last entry of the compared frames; `archive.entries` if all are

@@ -8,7 +8,7 @@ export interface RetentionPolicy {
   readonly keepSegments: number;
   /**
    * Days for which a segment stays after its end. A segment ends when the next one starts, by the
-   * clock of that client, but not before it starts itself.
+   * clock of the client that starts the next one, but never before its own start.
    */
   readonly keepDays: number;
   /** Whether segments are archived when they need not stay, and before they expire. */
@@ -16,8 +16,10 @@ export interface RetentionPolicy {
   /** Whether and how segments expire when they need not stay. */
   readonly expire: 'never' | 'ttl' | 'delete';
   /**
-   * Seconds between the decision to remove something and its removal. Must be longer than any
-   * build, any load by a client, and the error of any clock.
+   * Seconds between the decision to remove something and its removal, from 0 to
+   * {@link MAX_GRACE_SECONDS}. Safe only if it is longer than any build, any load by a client, and
+   * the error of any clock. Nothing measures these: below {@link MIN_GRACE_SECONDS} the commands
+   * and the functions warn, and the template refuses the value.
    */
   readonly graceSeconds: number;
   /**
@@ -110,8 +112,8 @@ export function planRetention(segments: readonly Segment[], policy: RetentionPol
 }
 
 /**
- * The time since when a job of {@link planRetention} is due, in epoch milliseconds, by the clocks
- * of the clients that started the segments. Assumes that the policy never changed.
+ * When a job of {@link planRetention} became due, in epoch milliseconds, by the clocks of the
+ * clients that started the segments. Assumes that the policy never changed.
  * @param segments the segments of which the job was planned
  */
 export function dueSince(segments: readonly Segment[], job: RetentionJob, policy: RetentionPolicy): number {

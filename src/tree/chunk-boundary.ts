@@ -34,9 +34,10 @@ export function itemBytes(key: Key, payloadBytes: number): number {
  * Decides where the nodes of a level end. The decision depends on the item's key and the node's
  * size so far, never on edit history: equal contents are cut in equal places.
  *
- * The probability grows with the size beyond the minimum and with the item's share of it, which
- * keeps sizes close together. Dolt's prolly trees do the same with a Weibull distribution. This is
- * the case with shape 2, written as plain multiplication so that every machine computes the same.
+ * The probability grows in proportion to the size beyond the minimum and to the item's own size,
+ * which keeps the sizes of nodes close together. Dolt's prolly trees do the same with a Weibull
+ * distribution. This is the case with shape 2, written as plain multiplication so that every
+ * machine computes the same.
  */
 export class NodeSplitter {
   readonly #shape: NodeShape;
@@ -71,8 +72,8 @@ export class NodeSplitter {
 }
 
 /**
- * A 32-bit hash of a key. Each level has its own hash. Otherwise all chunk boundaries of one level
- * would be boundaries of the next.
+ * A 32-bit hash of a key. Each level has its own hash, so that its cuts do not depend on the hashes
+ * of other levels.
  */
 export function hashKey(key: Key, level: number): number {
   const salt = Math.imul(level + 1, 0x9e3779b1);
