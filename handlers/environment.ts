@@ -123,7 +123,7 @@ function nameOf(variable: string): string {
   return PARAMETERS[variable] ?? variable;
 }
 
-/** A schema for decimal numbers. `Number` alone would parse an empty text as 0. */
+/** A schema for decimal numbers. `Number` alone would parse an empty string as 0. */
 function number({ whole, min, max }: { readonly whole: boolean; readonly min: number; readonly max: number }) {
   const form = whole ? /^\d{1,15}$/ : /^\d{1,15}(\.\d{1,15})?$/;
   const error = `not ${whole ? 'a whole number' : 'a number'} from ${min} to ${max}`;

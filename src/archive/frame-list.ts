@@ -33,7 +33,7 @@ export class FrameList {
   readonly #hashes = new ByteWriter(HASH_BYTES);
   readonly #firsts: number[] = [];
 
-  /** Adds the next frame of the object. */
+  /** Appends a frame; call in the order of the object's frames. */
   add({ first, stored, content, hash }: StoredFrame): void {
     this.#table.push({ stored: stored.length, content });
     this.#hashes.append(hash);

@@ -45,8 +45,8 @@ const CODEC_ZSTD = 1;
 /** Length of the header: magic (3), format version (1), codec (1), uncompressed length (4). */
 export const HEADER_BYTES = 9;
 /**
- * Limit of a chunk's uncompressed size, in bytes. So damaged bytes cannot make a reader allocate
- * more.
+ * Limit of a chunk's uncompressed size, in bytes, so that damaged bytes cannot make a reader
+ * allocate more.
  */
 export const MAX_CHUNK_BYTES = 64 * 1024 * 1024;
 /** Below this many bytes a Zstandard frame is never shorter than its content. */

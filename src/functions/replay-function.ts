@@ -46,7 +46,7 @@ export type ReplayAnswer = { readonly log: LogId } & (
  * event for the next invocation.
  *
  * The function throws what `replayPart` throws, and:
- * @throws TimeUpError if the time is up before any stored snapshot was found equal
+ * @throws TimeUpError if time runs out before any stored snapshot was found equal
  * @throws UsageError if the event is malformed
  */
 export function replayFunction(

@@ -169,7 +169,7 @@ function checkFollows(log: LogId, newest: Position, after: Position): void {
 
 /** The two newest segments, which name the newest complete snapshot. */
 function readNewestSegments(context: ClientContext, log: LogId): Promise<readonly Segment[] | undefined> {
-  // The entries may already be written, so a failure must not reach the caller, who would append
-  // them twice. Without an answer the client keeps its snapshot and asks again with its next entry.
+  // The entries may already be written. If this failure reached the caller, the caller would append
+  // them again. Without an answer the client keeps its snapshot and asks again with its next entry.
   return context.store.newestSegments(log, 2, { consistent: false }).catch(() => undefined);
 }

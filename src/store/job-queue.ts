@@ -8,9 +8,9 @@ export interface NewMessage {
   /** Messages of one group are delivered in order, and never to two consumers at the same time. */
   readonly group: string;
   /**
-   * The queue accepts and drops a message with the id of another message of the last 5 minutes,
-   * even if that message was deleted or is a dead letter. To send a job again, use a new id. At
-   * most 128 letters, digits and punctuation characters.
+   * The queue accepts but silently drops a message whose id was used within the last 5 minutes,
+   * even if the earlier message was deleted or is a dead letter. To send a job again, use a new id.
+   * At most 128 letters, digits and punctuation characters.
    */
   readonly deduplicationId: string;
   readonly body: string;

@@ -12,7 +12,7 @@ export interface KeySpan {
 }
 
 /**
- * A set of keys as spans that do not overlap. A walk over a tree asks for the next span and jumps
+ * A set of keys, kept as non-overlapping spans. A walk over a tree asks for the next span and jumps
  * there.
  */
 export interface KeySet {

@@ -110,7 +110,7 @@ export type CollectResult =
  * key.
  *
  * It throws transient errors too; the job is then retried.
- * @throws TimeUpError if the time is up before the reachable chunks are known; the next collection
+ * @throws TimeUpError if time runs out before the reachable chunks are known; the next collection
  * then starts over
  * @throws LogNotFoundError if the log has no segment
  */

@@ -29,8 +29,8 @@ export class Marks {
    */
   readonly #values = new IdSet();
   /**
-   * Leaves of other parts that were read already, while there is room. Trees that share them skip
-   * them.
+   * Leaves of other parts that have already been read, as many as fit. A tree that shares one does
+   * not read it again.
    */
   #others = new IdSet();
 

@@ -15,7 +15,7 @@ export interface ReaperOptions {
   /** The bucket's own time, in epoch milliseconds. */
   readonly now: number;
   readonly graceMs: number;
-  /** The record of the collection before this one. */
+  /** The record of the previous collection. */
   readonly before: Pick<CollectionRecord, 'condemned'>;
   /** Objects that earlier runs of this collection condemned; 0 by default. */
   readonly condemnedEarlier?: number | undefined;

@@ -22,10 +22,7 @@ export interface ReplayDeps extends BuildDeps {
 export interface ReplayPartDeps extends ReplayDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
-  /**
-   * The run ends after the first page of entries that is folded later than this. Epoch
-   * milliseconds.
-   */
+  /** The run ends after the first page of entries folded after this time, in epoch milliseconds. */
   readonly deadline: number;
 }
 
@@ -88,10 +85,10 @@ export async function replay(deps: ReplayDeps, log: LogId, range: ReplayRange = 
 
 /**
  * Replays until the deadline. By induction, a snapshot that equals the fold replaces the entries
- * before it. So a run compares some stored snapshots on its way, and the next run can start from
- * the last of them. The first snapshot that differs ends the replay with its position. It also
- * throws the errors of {@link replay}.
- * @throws TimeUpError if the time is up before the position, and no snapshot on the way was found
+ * before it. A run therefore compares some stored snapshots along the way, and the next run can
+ * start from the last of them. The first snapshot that differs ends the replay with its position.
+ * It also throws the errors of {@link replay}.
+ * @throws TimeUpError if time runs out before the position, and no snapshot on the way was found
  * equal
  */
 export async function replayPart(

@@ -58,8 +58,8 @@ export interface PageRange {
 }
 
 /**
- * Writes an archive, reads it back and compares it. If the time is short, does so with a part of
- * the segment.
+ * Writes an archive, reads it back and compares it. If time is short, covers only a part of the
+ * segment.
  * @param items reads the segment's items
  */
 export async function writeAndCompare(
