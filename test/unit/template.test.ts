@@ -140,12 +140,12 @@ describe('parameters', () => {
   });
 
   test.each([
-    [{ EntryTableName: 'orders-entries' }, 'EntryTableStreamArn must be given'],
-    [{ ...EXISTING, SegmentTableName: '' }, 'SegmentTableName must be given'],
-    [{ ...EXISTING, EntryTableStreamArn: '' }, 'EntryTableStreamArn must be given'],
+    [{ EntryTableName: 'orders-entries' }, 'EntryTableStreamArn is required'],
+    [{ ...EXISTING, SegmentTableName: '' }, 'SegmentTableName is required'],
+    [{ ...EXISTING, EntryTableStreamArn: '' }, 'EntryTableStreamArn is required'],
     [{ ...EXISTING, SegmentTableName: 'orders-entries' }, 'must be two tables'],
-    [{ SegmentTableName: 'orders-segments' }, 'EntryTableName must be given'],
-    [{ EntryTableStreamArn: EXISTING.EntryTableStreamArn }, 'EntryTableName must be given'],
+    [{ SegmentTableName: 'orders-segments' }, 'EntryTableName is required'],
+    [{ EntryTableStreamArn: EXISTING.EntryTableStreamArn }, 'EntryTableName is required'],
     [{ SnapshotType: 'Mark', EndSegmentType: 'Mark' }, 'SnapshotType and EndSegmentType must differ'],
     [{ Archive: 'false', Expire: 'delete', KeepDays: '0' }, 'would expire without an archive'],
     [{ Archive: 'false', Expire: 'ttl', KeepDays: '0' }, 'would expire without an archive'],
