@@ -116,7 +116,7 @@ describe('the maps', () => {
   });
 });
 
-describe.each(["An entry's way from stream to chunk", "A view's way from page to chunk"])('%s', (heading) => {
+describe.each(['From stream record to chunk', 'From page to chunk'])('%s', (heading) => {
   const steps = section(heading)
     .join('\n')
     .split(/^\d+\. /m)
