@@ -130,8 +130,8 @@ function describePrices({ requestMs }: CostOptions): string {
     `storage as of ${storage.asOf}. Requests and units are counted. Lambda is billed for its invocations and its`,
     `time: the time that the same work took in this program, on the machine that ran it, plus ${requestMs} ms for`,
     `each request that it waits for. An expire job is limited to ${EXPIRE_WRITE_UNITS} write units a second, and takes that`,
-    'time. Storage is that of tables and bucket. Random letters hardly compress; real data takes less.',
-    'Not included are the fixed costs (below), log lines in CloudWatch, X-Ray, cold starts,',
+    'time. Storage covers the tables and the bucket. Random letters hardly compress; real data takes',
+    'less. Not included are the fixed costs (below), log lines in CloudWatch, X-Ray, cold starts,',
     'point-in-time recovery, your own KMS keys, and clients that load snapshots.',
   ].join('\n');
 }
