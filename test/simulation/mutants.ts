@@ -260,6 +260,18 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'collect-forgets-dropped',
+    fault: 'a run of a collection forgets a dropped snapshot if the note already has as many others',
+    test: 'test/unit/collect-worker-damage.test.ts',
+    edits: [
+      {
+        file: 'workers/gc/collect.ts',
+        from: 'if (noted.length > note.dropped.length) ',
+        to: 'if (old.length > note.dropped.length) ',
+      },
+    ],
+  },
+  {
     name: 'debris-left',
     fault: 'the remains of a crashed archive job are never collected',
     edits: [

@@ -68,6 +68,29 @@ test('a later policy that keeps more does not need snapshots that an earlier one
   expect(await attempt(sheet)).toMatchObject({ outcome: 'refused', error: { code: 'CHUNK_MISSING' } });
 });
 
+test('a later policy does not need a dropped snapshot either if the collection that removes it is unfinished', async () => {
+  const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+  const snapshots = async (...texts: string[]): Promise<void> => {
+    for (const text of texts) {
+      await refill(sheet, text);
+      await sheet.completed();
+    }
+  };
+  const options = { graceSeconds: 0, keepSnapshots: 'last' } as const;
+  await snapshots('a', 'b', 'c', 'd');
+  await collect(sheet, options);
+  // The next collection forgets the dropped snapshots of the archived segment and drops fewer.
+  await sheet.covered();
+  await sheet.archive();
+  await snapshots('e', 'f');
+  const atLeast = { objects: (await sheet.keys(logPrefix(sheet.log))).length - 1, marks: 10_000 };
+  const result = await collectLog({ ...sheet.deps, atLeast, now: () => 1, deadline: 0 }, sheet, options);
+  expect(result).toMatchObject({ outcome: 'collecting', continuation: 1 });
+  expect('removed' in result && result.removed.objects).toBeGreaterThan(0);
+  expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  expect(await attempt(sheet)).toMatchObject({ outcome: 'collected' });
+});
+
 describe('a kept object that cannot be read', () => {
   /** A log with objects that a collection would remove if nothing were damaged. */
   async function dueLog(): Promise<SheetLog> {

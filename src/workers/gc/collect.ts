@@ -179,7 +179,8 @@ async function collect(
     const found = { condemned: [...reaper.condemned], dropped: young, next };
     // The order matters. A root that neither object names counts as dropped now. A body that was
     // checked and not condemned is not checked again.
-    if (old.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: old });
+    const noted = [...new Map([...note.dropped, ...old])];
+    if (noted.length > note.dropped.length) await writeCollected(blobs, log, { ...note, dropped: noted });
     await writeCondemned(blobs, log, found, { judged, again });
     // The next collection checks bodies that this one had no room for, or that were written since
     // its first run.
