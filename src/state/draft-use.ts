@@ -4,6 +4,7 @@ import {
   FoldFailedError,
   isLogfoldError,
   type LogfoldError,
+  UsageError,
   type Where,
 } from '../errors.ts';
 
@@ -16,7 +17,7 @@ export const MARK = { folds: 0, working: 1, operations: 2 } as const;
 /**
  * Controls who may use a draft. At first everyone may. During a fold only the reducer may, until
  * its `fold` returns. The draft counts its running operations, so that a reducer cannot leave any
- * behind.
+ * behind. A frozen draft is read by everyone and edited by nobody.
  */
 export class DraftUse {
   /**
@@ -26,7 +27,7 @@ export class DraftUse {
   marks: Int32Array = new Int32Array(Object.keys(MARK).length);
   /** Called if the draft is used after the end of the build. The late edit has no effect. */
   onLate: ((error: FoldFailedError) => void) | undefined;
-  #state: 'free' | 'folding' | 'closed' | 'over' = 'free';
+  #state: 'free' | 'folding' | 'closed' | 'over' | 'frozen' = 'free';
   #fold = 0;
   #operations = 0;
   #where: Where = {};
@@ -109,8 +110,19 @@ export class DraftUse {
     this.#state = 'free';
   }
 
-  /** Whether an edit takes effect. */
+  /** Forbids edits from now on. Everyone may read. */
+  freeze(): void {
+    this.#state = 'frozen';
+  }
+
+  /**
+   * Whether an edit takes effect.
+   * @throws UsageError if the draft is frozen
+   */
   allowsEdit(): boolean {
+    if (this.#state === 'frozen') {
+      throw new UsageError('a loaded state is read-only', { advice: 'Append an entry that makes the change' });
+    }
     return this.#state === 'free' || this.#state === 'folding' || this.#late();
   }
 
@@ -118,7 +130,7 @@ export class DraftUse {
    * Runs an operation on the draft. The operation never resolves if its fold ends before it does.
    */
   run<T>(operation: () => Promise<T>): Promise<T> {
-    return this.#state === 'free' ? operation() : this.#runInFold(operation);
+    return this.#state === 'free' || this.#state === 'frozen' ? operation() : this.#runInFold(operation);
   }
 
   async #runInFold<T>(operation: () => Promise<T>): Promise<T> {

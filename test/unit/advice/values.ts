@@ -24,10 +24,14 @@ import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../..
 import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
 import { assertPosition } from '../../../src/log/newest.ts';
 import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
+import { loadState } from '../../../src/snapshot/load.ts';
+import { FrozenState } from '../../../src/state/frozen-state.ts';
 import { parseSheetEdit } from '../../../src/state/spreadsheet/edit.ts';
+import { sheetOf } from '../../../src/state/spreadsheet/reducer.ts';
 import { checkBlobKey } from '../../../src/store/keys.ts';
 import { checkKey } from '../../../src/tree/key.ts';
 import { RangeDeletes } from '../../../src/tree/range-delete.ts';
+import { nodeStore } from '../../support/chunks.ts';
 import { lambdaContext } from '../../support/lambda-events.ts';
 import { allEntries, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
 import { SheetLog, set } from '../../support/sheet-log.ts';
@@ -268,6 +272,14 @@ export const VALUES: Cases = {
     const [digits = 0] = numbersOf(advice);
     expect(valueFromAttribute({ N: `0.${'1'.repeat(digits)}` })).toBe(Number(`0.${'1'.repeat(digits)}`));
     expect(valueFromAttribute({ N: String(2n ** 64n - 1n) })).toBe(2n ** 64n - 1n);
+  },
+  'Append an entry that makes the change': async (refused) => {
+    const sheet = await SheetLog.create();
+    const frozen = async () => new FrozenState(nodeStore(), await (await loadState(sheet.deps, LOG)).draft.state());
+    const { draft } = await frozen();
+    await refused(() => sheetOf(draft).set(0, 0, 'a'));
+    await sheet.edit(set(0, 0, 'a'));
+    expect(await Array.fromAsync(sheetOf((await frozen()).draft).cells())).toEqual([{ row: 0, column: 0, value: 'a' }]);
   },
   'Use whole numbers from 0 to 2^53 - 1': async (refused) => {
     await refused(() => checkKey(-1, 'number'));
