@@ -87,6 +87,26 @@ export class EntryNotFoundError extends LogfoldError {
  */
 export class EntryExistsError extends LogfoldError {
   override readonly code = 'ENTRY_EXISTS';
+  /**
+   * Position of the newest entry that the client knows, if the condition of an append failed: an
+   * entry of the application follows `after`. Otherwise undefined.
+   */
+  readonly newest: EntryNumbers | undefined;
+
+  constructor(reason: string, { newest, ...details }: ErrorDetails & { readonly newest?: EntryNumbers } = {}) {
+    super(reason, details);
+    this.newest = newest;
+  }
+
+  override toJSON(): Record<string, unknown> {
+    return { ...super.toJSON(), newest: this.newest };
+  }
+}
+
+/** The numbers of a position. */
+interface EntryNumbers {
+  readonly segment: number;
+  readonly entry: number;
 }
 
 /** A caller starts a new segment before the current one has a complete snapshot. */

@@ -1,7 +1,8 @@
 import type { Value } from '../codec/value.ts';
-import { EntryExistsError, EntryNotFoundError, TooLargeError, UsageError } from '../errors.ts';
+import { EntryExistsError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
+import { comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts';
+import { type End, queryEnd, requireNoneAfter } from './append-condition.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId } from './entry.ts';
@@ -23,7 +24,10 @@ export interface NewEntry {
 }
 
 export interface AppendOptions {
-  /** The append succeeds only if the first new entry directly follows this one. */
+  /**
+   * The append succeeds only if no entry of the application follows this one. Snapshot and End
+   * Segment entries may follow; the new entries then come after them.
+   */
   readonly after?: Position | undefined;
   /** The snapshot that the client uses; the answer names a newer one. */
   readonly snapshot?: Position;
@@ -49,7 +53,8 @@ export interface Appended {
  * @throws ValueUnsupportedError if a body cannot be stored
  * @throws TooLargeError if one request cannot carry the entries, or the segment is full
  * @throws LogNotFoundError if the log does not exist
- * @throws EntryExistsError if `after` is no longer the newest entry
+ * @throws EntryExistsError, with the `newest` position, if an entry of the application follows
+ * `after`
  * @throws EntryNotFoundError if `after` does not exist
  * @throws AttemptsExhaustedError if other clients were faster in every attempt
  * @throws ClockInvalidError if the clock shows a time before 1970
@@ -69,22 +74,38 @@ export async function append(
   const newestSegments =
     snapshot !== undefined && context.newest.get(log) !== undefined ? readNewestSegments(context, log) : undefined;
 
+  // Between `after` and `follows` are only Snapshot and End Segment entries.
+  let follows = after;
+  const requireFollows = async (newest: End) => {
+    if (follows !== undefined) await requireNoneAfter(context, log, follows, newest);
+    if (follows !== undefined) follows = newest.position;
+  };
+  let seen: End | undefined;
   const write = async (consistency: Consistency) => {
-    let newest = context.newest.get(log);
-    if (newest === undefined || (after !== undefined && comparePositions(newest, after) < 0)) {
-      const found = await findEnd(context, log, { consistency, after });
-      newest = found.position;
+    const cached = context.newest.get(log);
+    let newest: End | undefined = seen ?? (cached && { position: cached });
+    if (newest === undefined || (follows !== undefined && comparePositions(newest.position, follows) < 0)) {
+      const found = await findEnd(context, log, { consistency, after: follows });
+      newest = found;
       segments = found.segments;
     }
-    if (after !== undefined) checkFollows(log, newest, after);
-    const { segment, entry } = newest;
+    await requireFollows(newest);
+    const { segment, entry } = newest.position;
     const last = { segment, entry: entry + drafts.length };
     checkRoom(log, last);
-    await context.tables.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: entry + 1 + i } })));
+    try {
+      await context.tables.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: entry + 1 + i } })));
+    } catch (error) {
+      if (follows === undefined || !(error instanceof EntryExistsError)) throw error;
+      seen = await queryEnd(context, log, segment);
+      context.newest.set(log, seen.position);
+      await requireFollows(seen);
+      throw error;
+    }
     context.newest.set(log, last);
     return { first: { segment, entry: entry + 1 }, last };
   };
-  const conflict = (error: unknown) => after === undefined && error instanceof EntryExistsError;
+  const conflict = (error: unknown) => error instanceof EntryExistsError && error.newest === undefined;
   const appended = await writeWithRetries(context, log, { failure: 'Adding entries failed', conflict }, write);
 
   const known = segments ?? (await newestSegments);
@@ -147,24 +168,6 @@ async function findEnd(
   const newest = await queryNewest(context, log, consistency);
   const stale = after !== undefined && comparePositions(newest.position, after) < 0;
   return stale && !consistency.consistent ? queryNewest(context, log, { consistent: true }) : newest;
-}
-
-function checkFollows(log: LogId, newest: Position, after: Position): void {
-  const order = comparePositions(newest, after);
-  if (order > 0) {
-    throw new EntryExistsError(`another entry already follows ${formatPosition(after)}`, {
-      log,
-      ...newest,
-      advice: 'Read the newer entries, then append after the newest',
-    });
-  }
-  if (order < 0) {
-    throw new EntryNotFoundError('the entry to follow does not exist', {
-      log,
-      ...after,
-      advice: `Append after ${formatPosition(newest)}, the newest entry`,
-    });
-  }
 }
 
 /** The two newest segments, which name the newest complete snapshot. */

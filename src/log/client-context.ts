@@ -1,3 +1,4 @@
+import { EntryExistsError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
@@ -53,7 +54,8 @@ export function nowSeconds(context: ClientContext): number {
 }
 
 /**
- * Tries a write with bounded retries. Forgets the cached end of the log after every failure.
+ * Tries a write with bounded retries. Forgets the cached end of the log after every failure, unless
+ * the error names the end.
  * @param write the write; `consistent` is true from the second attempt on
  */
 export async function writeWithRetries<T>(
@@ -68,7 +70,7 @@ export async function writeWithRetries<T>(
     try {
       return await write({ consistent: number > 1 });
     } catch (error) {
-      context.newest.drop(log);
+      if (!(error instanceof EntryExistsError && error.newest !== undefined)) context.newest.drop(log);
       throw error;
     }
   });

@@ -1,11 +1,11 @@
 import { UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { Position } from '../ids/position.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
 import { type AppendOptions, append, type NewEntry } from './append.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
-import { NewestCache } from './newest.ts';
+import { NewestCache, type TRUST_MS } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 
 export type { AppendOptions, NewEntry } from './append.ts';
@@ -105,5 +105,21 @@ export class LogClient {
    */
   query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
     return query(this.#context, log, range);
+  }
+
+  /**
+   * Tells the client the newest entry of a log that the caller has just read, so that the next
+   * append to the log costs one request. The client trusts it for {@link TRUST_MS}, like what it
+   * read itself: a longer trust could lose an entry, because its segment may have ended and expired
+   * in the meantime. Ignores an End Segment entry, and an entry before the end that the client
+   * knows.
+   * @param newest the last entry of a read up to the log's end
+   * @param askedMs time before that read was sent, in epoch milliseconds of the client's clock
+   */
+  sawEnd({ log, position, type }: EntryHead, askedMs: number): void {
+    const { newest, types } = this.#context;
+    const known = newest.get(log);
+    if (type === undefined || type === types.endSegment) return;
+    if (known === undefined || comparePositions(known, position) <= 0) newest.set(log, position, askedMs);
   }
 }

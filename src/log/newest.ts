@@ -38,10 +38,13 @@ export class NewestCache {
     return undefined;
   }
 
-  /** Call it directly after a read or a write of the log's newest entry. */
-  set(log: LogId, position: Position): void {
+  /**
+   * Call it directly after a read or a write of the log's newest entry.
+   * @param seenMs epoch milliseconds, not after the read was sent; now by default
+   */
+  set(log: LogId, position: Position, seenMs: number = this.#now()): void {
     this.#known.delete(log);
-    this.#known.set(log, { position, seenMs: this.#now() });
+    this.#known.set(log, { position, seenMs });
     const [oldest] = this.#known.keys();
     if (this.#known.size > MAX_CACHED_LOGS && oldest !== undefined) this.drop(oldest);
   }
@@ -54,6 +57,8 @@ export class NewestCache {
 /** The end of a log as it was read. */
 export interface Newest {
   readonly position: Position;
+  /** Type of the newest entry; absent if its item has none. */
+  readonly type?: string;
   /** The two newest segments, newest first. */
   readonly segments: readonly Segment[];
 }
@@ -92,7 +97,7 @@ export async function queryNewest(
   const { segment } = segments[0];
   const entry = await source.store.newestEntry(log, segment, consistency);
   const isEnd = entry?.type === undefined ? consistency.consistent : entry.type !== source.types.endSegment;
-  if (entry !== undefined && isEnd) return { position: entry.position, segments };
+  if (entry !== undefined && isEnd) return { ...entry, segments };
   if (!consistency.consistent) return queryNewest(source, log, CONSISTENT);
   if (entry === undefined) {
     throw new EntryGapError('the newest segment has no entry', {
