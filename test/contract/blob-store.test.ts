@@ -11,6 +11,7 @@ import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
+import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
 import {
   BlobDeleteError,
   BlobKeyInvalidError,
@@ -19,11 +20,12 @@ import {
   UploadAbortedError,
 } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
-import type { BlobInfo, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
+import type { BlobInfo, BlobPart, BlobRange, BlobStore, UploadInfo } from '../../src/store/blob-store.ts';
 import { chunkKey, rootKey, rootPrefix, stopKey } from '../../src/store/keys.ts';
 import { AwsGateway } from '../support/aws-gateway.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 import { streamOf } from '../support/interceptor.ts';
+import { ObjectServer } from '../support/object-server.ts';
 
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const MIB = 1024 * 1024;
@@ -99,7 +101,44 @@ function s3(): Backend {
   };
 }
 
-const backends = [memory(), filesystem(true), filesystem(false), s3()];
+/** Reads its objects through the URLs of a server. All other methods use the memory. */
+class MemoryBehindUrls extends MemoryBlobStore {
+  reader: UrlBlobStore | undefined;
+
+  override async get(key: string): Promise<Uint8Array | undefined> {
+    return this.reader?.get(key);
+  }
+
+  override async getRange(key: string, range: BlobRange): Promise<BlobPart | undefined> {
+    return this.reader?.getRange(key, range);
+  }
+
+  getDirectly(key: string): Promise<Uint8Array | undefined> {
+    return super.get(key);
+  }
+}
+
+function urls(): Backend {
+  const servers: ObjectServer[] = [];
+  return {
+    name: 'URLs (reads only; memory behind a server)',
+    byteOrder: true,
+    foreignKeys: true,
+    emulated: false,
+    async open() {
+      const store = new MemoryBehindUrls();
+      const server = await ObjectServer.start({ get: (key) => store.getDirectly(key) });
+      servers.push(server);
+      store.reader = new UrlBlobStore({ urlOf: server.urlOf });
+      return store;
+    },
+    async close() {
+      await Promise.all(servers.map((server) => server.stop()));
+    },
+  };
+}
+
+const backends = [memory(), filesystem(true), filesystem(false), s3(), urls()];
 
 describe.each(backends)('blob store: $name', (backend) => {
   let store: BlobStore;

@@ -5,6 +5,7 @@ import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
 import { DAMAGE } from './advice/damage.ts';
 import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
 import { NOT_FOLLOWED } from './advice/not-followed.ts';
+import { PAGES } from './advice/pages.ts';
 import { REDUCERS } from './advice/reducers.ts';
 import { VALUES } from './advice/values.ts';
 
@@ -58,7 +59,7 @@ function endOfText(source: string, start: number): number {
   return source.length;
 }
 
-const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...COMMANDS, ...DEPLOYMENT };
+const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...COMMANDS, ...DEPLOYMENT, ...PAGES };
 
 /** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */
 function saidOf(advice: string, text: string): string | undefined {

@@ -4,6 +4,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Try again',
     'Try again later',
     'Try again later, or find out what else writes to the same log',
+    'Try again later. If this repeats, check what `urlOf` returns',
     'Try again; finished steps are not repeated',
     'Try again. If this repeats, the bucket is not consistent and cannot be collected',
     'The queue delivers the message again. Use a longer visibility timeout, or extend it during the work',
@@ -47,6 +48,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Read the archive with the version of logfold that wrote it, or a newer one',
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
     'Append entries and load states with your own program',
+    'Do this in a program with AWS credentials; bodies over 16 KiB are appended there too',
   ],
   'only AWS has tables without a stream; a local engine refuses them earlier': [
     'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
