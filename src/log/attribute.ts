@@ -70,7 +70,8 @@ export function valueFromAttribute(attribute: StoredAttribute): Value {
   throw new ItemInvalidError('an attribute has none of the types of DynamoDB');
 }
 
-function valueFromMap(map: StoredItem): Value {
+/** Decodes the content of a Map; see {@link valueFromAttribute}. */
+export function valueFromMap(map: StoredItem): { readonly [key: string]: Value } {
   const keys = Object.keys(map).sort();
   // fromEntries defines keys instead of assigning them, so the key `__proto__` needs no special
   // case.
@@ -129,7 +130,8 @@ function textFromNumber(number: number): string {
   if (!Number.isFinite(number) || size >= TOO_LARGE || (size < SMALLEST && size !== 0)) {
     throw new ValueUnsupportedError(`DynamoDB's Number type cannot hold ${number}`);
   }
-  return String(number);
+  // The shortest text of a double beyond 2^53 is another integer than the double.
+  return Number.isInteger(number) && size < 2 ** 64 ? String(BigInt(number)) : String(number);
 }
 
 // Array.isArray does not narrow readonly arrays.
