@@ -5,9 +5,10 @@ import { comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts'
 import { type End, queryEnd, requireNoneAfter } from './append-condition.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import { type Entry, newEntryId } from './entry.ts';
+import { type Entry, type EntryMetadata, newEntryId } from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import type { Consistency } from './log-store.ts';
+import { storableMetadata } from './metadata.ts';
 import { type Newest, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 import { newerSnapshot } from './segment.ts';
@@ -21,6 +22,8 @@ export interface NewEntry {
   readonly body?: Value | undefined;
   /** Epoch seconds; now by default. */
   readonly created?: number | undefined;
+  /** None by default. */
+  readonly metadata?: EntryMetadata | undefined;
 }
 
 export interface AppendOptions {
@@ -50,8 +53,9 @@ export interface Appended {
  *
  * After any other error, such as a lost connection, the entries may have been appended.
  * @throws UsageError if an entry is malformed
- * @throws ValueUnsupportedError if a body cannot be stored
- * @throws TooLargeError if one request cannot carry the entries, or the segment is full
+ * @throws ValueUnsupportedError if a body or metadata cannot be stored
+ * @throws TooLargeError if one request cannot carry the entries, metadata is too large, or the
+ * segment is full
  * @throws LogNotFoundError if the log does not exist
  * @throws EntryExistsError, with the `newest` position, if an entry of the application follows
  * `after`
@@ -68,7 +72,10 @@ export async function append(
   checkEntries(log, entries);
   const { after, snapshot } = options;
   const now = nowSeconds(context);
-  const drafts = await Promise.all(entries.map((entry) => draftEntry(context, log, entry, now)));
+  const unsaved = entries.map((entry) => draftEntry(context, log, entry, now));
+  const drafts = await Promise.all(
+    unsaved.map(async (draft, i) => ({ ...draft, ...(await saveBody(context, log, entries[i]?.body ?? null)) })),
+  );
   let segments: readonly Segment[] | undefined;
   // With a cold cache the append itself reads the segments.
   const newestSegments =
@@ -145,16 +152,18 @@ export function checkTime(log: LogId, created: number): void {
   throw new UsageError(`created ${created} is not a time in epoch seconds`, { log });
 }
 
-async function draftEntry(
+/** An entry without its place and its body. */
+function draftEntry(
   context: ClientContext,
   log: LogId,
   entry: NewEntry,
   now: number,
-): Promise<Omit<Entry, 'position'>> {
+): Omit<Entry, 'position' | 'body' | 'external'> {
   const { type, version, created = now } = entry;
   // All attempts to write this entry share its id, at whatever position.
   const id = newEntryId(context.random);
-  return { log, id, created, type, version, ...(await saveBody(context, log, entry.body ?? null)) };
+  const metadata = storableMetadata(log, entry.metadata);
+  return { log, id, created, type, version, ...(metadata !== undefined && { metadata }) };
 }
 
 /**

@@ -12,6 +12,16 @@ export type StoredBody =
 /** Bytes of an entry's id. The id tells apart the few writers that meet at one position. */
 const ENTRY_ID_BYTES = 8;
 
+/** Values beside an entry's body. All names are free except two. */
+export interface EntryMetadata {
+  /** Names the request or the process to which the entry belongs. */
+  readonly correlation?: string | undefined;
+  /** Names the event that caused the entry. */
+  readonly causation?: string | undefined;
+  /** Absent if undefined. */
+  readonly [name: string]: Value | undefined;
+}
+
 /** One item of the Entry table: an immutable change. */
 export interface Entry {
   readonly log: LogId;
@@ -30,6 +40,7 @@ export interface Entry {
   readonly body?: StoredBody | undefined;
   /** Key of the object that holds the body or, on a Snapshot entry, the snapshot's root. */
   readonly external?: string | undefined;
+  readonly metadata?: EntryMetadata | undefined;
   /** Epoch seconds; absent until the entry expires by TTL. */
   readonly expires?: number | undefined;
 }

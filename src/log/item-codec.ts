@@ -11,6 +11,7 @@ import {
 } from './attribute.ts';
 import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
+import { decodeMetadata, encodeMetadata } from './metadata.ts';
 import type { ArchiveRef, Expiry, Segment } from './segment.ts';
 
 /** Bytes of a SHA-256. */
@@ -34,8 +35,8 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 
 /**
  * Encodes an entry as an item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and
- * optionally `I` id, `B` body, `E` external object, `X` expiry. Names have one letter because they
- * count towards an item's size.
+ * optionally `I` id, `B` body, `E` external object, `M` metadata, `X` expiry. Names have one letter
+ * because they count towards an item's size.
  * @throws ValueUnsupportedError if DynamoDB would return a native body in another format
  */
 export function encodeEntry(entry: Entry): Item {
@@ -48,14 +49,15 @@ export function encodeEntry(entry: Entry): Item {
   if (entry.id !== undefined) item.I = { B: plainBytes(entry.id) };
   if (entry.body !== undefined) item.B = encodeStoredBody(entry.body);
   if (entry.external !== undefined) item.E = { S: entry.external };
+  if (entry.metadata !== undefined) item.M = encodeMetadata(entry.metadata);
   if (entry.expires !== undefined) item.X = { N: String(entry.expires) };
   return item;
 }
 
 /**
  * The inverse of {@link encodeEntry}. A Binary `B` becomes `bytes`, a String becomes `json`, NULL
- * becomes no body, and every other type becomes `native`. An `I` that is not Binary belongs to
- * another program, so the entry has no id. Ignores other attributes.
+ * becomes no body, and every other type becomes `native`. An `I` that is not Binary and an `M` that
+ * is not metadata belong to another program. Ignores them and other attributes.
  * @throws ItemInvalidError if an attribute is missing or malformed, or the item has both `B` and
  * `E`
  */
@@ -70,6 +72,7 @@ export function decodeEntry(item: StoredItem): Entry {
   const id = decodeEntryId(item);
   const body = reader.parsed('B', () => decodeStoredBody(item));
   const external = reader.optional('E', () => reader.string('E'));
+  const metadata = decodeMetadata(item.M);
   const expires = reader.optional('X', () => reader.integer('X'));
   if (body !== undefined && external !== undefined)
     reader.fail('B', "is present beside 'E', so the entry has two bodies");
@@ -78,6 +81,7 @@ export function decodeEntry(item: StoredItem): Entry {
     ...(id !== undefined && { id }),
     ...(body !== undefined && { body }),
     ...(external !== undefined && { external }),
+    ...(metadata !== undefined && { metadata }),
     ...(expires !== undefined && { expires }),
   };
 }

@@ -70,6 +70,8 @@ export async function foldEntries(
 
 async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> {
   const { log, position, created, type, version } = entry;
+  // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
+  const metadata = entry.metadata && structuredClone(entry.metadata);
   const where = { log, ...position, type };
   let body: Value;
   try {
@@ -80,7 +82,7 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: Bod
   const { use } = draft;
   use.open(where);
   try {
-    await reducer.fold(draft, { position, created, type, version, body });
+    await reducer.fold(draft, { position, created, type, version, body, metadata });
     await draft.checkEntry();
   } catch (error) {
     use.shut();

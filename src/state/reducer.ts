@@ -1,6 +1,7 @@
 import type { Value } from '../codec/value.ts';
 import { EntryTypeUnknownError, EntryVersionUnknownError } from '../errors.ts';
 import type { Position } from '../ids/position.ts';
+import type { EntryMetadata } from '../log/entry.ts';
 import type { Draft } from './draft.ts';
 
 /** An entry as a reducer sees it, with its decoded body. */
@@ -11,6 +12,11 @@ export interface FoldEntry {
   readonly type: string;
   readonly version: number;
   readonly body: Value;
+  /**
+   * The writer's correlation, causation and free values. In canonical form: names in ascending
+   * order, and whole numbers beyond 2^53 as bigints. Absent if there are none.
+   */
+  readonly metadata?: EntryMetadata | undefined;
 }
 
 /** The part of a draft that a reducer may use. The rest depends on how entries are batched. */

@@ -4,8 +4,10 @@ import { expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { decodeBody, encodeBody } from '../../src/log/body.ts';
-import type { Entry, StoredBody } from '../../src/log/entry.ts';
+import type { Entry, EntryMetadata, StoredBody } from '../../src/log/entry.ts';
 import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
+import { itemBytes } from '../../src/log/item-size.ts';
+import { MAX_METADATA_BYTES, storableMetadata } from '../../src/log/metadata.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { expired, expiring, ON_HOLD } from '../support/segments.ts';
@@ -52,7 +54,8 @@ const messagePack = values([
 const nativeNumber = fc
   .double({ noNaN: true, noDefaultInfinity: true, min: -1e120, max: 1e120 })
   .filter((number) => Math.abs(number) > 1e-120 && !(Number.isInteger(number) && Math.abs(number) > 2 ** 53));
-const native = values([...common, nativeNumber]).filter(
+const nativeValues = values([...common, nativeNumber]);
+const native = nativeValues.filter(
   (value) => value !== null && typeof value !== 'string' && !(value instanceof Uint8Array),
 );
 
@@ -61,6 +64,17 @@ const body: fc.Arbitrary<StoredBody> = fc.oneof(
   text.map((json): StoredBody => ({ format: 'json', text: json })),
   native.map((value): StoredBody => ({ format: 'native', value })),
 );
+const names = fc.oneof(
+  text.filter((name) => name !== ''),
+  fc.constantFrom('__proto__', 'constructor', 'toJSON'),
+);
+const metadata = fc
+  .tuple(
+    fc.record({ correlation: text, causation: text }, { requiredKeys: [], noNullPrototype: true }),
+    fc.array(fc.tuple(names, nativeValues), { maxLength: 4 }),
+  )
+  .map(([ids, free]): EntryMetadata => ({ ...Object.fromEntries(free), ...ids }))
+  .filter((given) => Object.keys(given).length > 0);
 const place = fc.oneof(
   fc.constant({}),
   body.map((stored) => ({ body: stored })),
@@ -75,6 +89,7 @@ const entry: fc.Arbitrary<Entry> = fc
       type: fc.string({ minLength: 1 }),
       version: seconds,
       id: fc.uint8Array({ minLength: 1, maxLength: 16 }).map((bytes) => Uint8Array.from(bytes)),
+      metadata,
       expires: seconds,
     },
     { requiredKeys: ['log', 'position', 'created', 'type', 'version'], noNullPrototype: true },
@@ -103,6 +118,26 @@ test('every entry is read back from its item', () => {
       deepStrictEqual(decodeEntry(encodeEntry(given)), given);
     }),
     { numRuns: propertyRuns(500) },
+  );
+});
+
+test('metadata is refused, or read back as its writer folds it', () => {
+  const log = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
+  const position = { segment: 0, entry: 1 };
+  fc.assert(
+    fc.property(fc.dictionary(text, messagePack), (given) => {
+      let stored: EntryMetadata | undefined;
+      try {
+        stored = storableMetadata(log, given);
+      } catch (error) {
+        expect(error).toMatchObject({ code: expect.stringMatching(/^(USAGE|VALUE_UNSUPPORTED|TOO_LARGE)$/), log });
+        return;
+      }
+      const item = encodeEntry({ log, position, created: 1, type: 'Set', version: 1, metadata: stored });
+      deepStrictEqual(decodeEntry(item).metadata, stored);
+      expect(itemBytes({ M: item.M })).toBeLessThanOrEqual(MAX_METADATA_BYTES);
+    }),
+    { numRuns: propertyRuns(1000) },
   );
 });
 

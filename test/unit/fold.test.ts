@@ -279,6 +279,27 @@ test('an error of the store reaches the job even if the reducer catches or repla
   }
 });
 
+test('a reducer reads the metadata of an entry, and its changes do not reach the entry', async () => {
+  const { blobs, page } = await pageOf(2, () => false);
+  const metadata = { correlation: 'order-7', tags: ['a'] };
+  const seen: unknown[] = [];
+  const reducer: Reducer = {
+    name: 'tags',
+    version: 1,
+    fold: (_, entry) => {
+      seen.push(inspect(entry.metadata));
+      if (Array.isArray(entry.metadata?.tags)) entry.metadata.tags.push('changed');
+    },
+  };
+  async function* pages(): AsyncGenerator<readonly Entry[]> {
+    yield page.map((entry, i) => (i === 0 ? { ...entry, metadata } : entry));
+  }
+  for (let times = 0; times < 2; times++) {
+    await foldEntries(new Draft(nodeStore()), pages(), { reducer, blobs, types: RESERVED_TYPES });
+  }
+  expect(seen).toEqual([inspect(metadata), 'undefined', inspect(metadata), 'undefined']);
+});
+
 test.each([
   [100_000, 16, 20],
   [3_000_000, 11, 20],

@@ -101,6 +101,29 @@ const golden: readonly (readonly [string, Entry, StoredItem])[] = [
       B: { M: { a: { L: [{ N: '1' }, { N: '-2.5' }, { N: '1152921504606846976' }] }, b: { NULL: true } } },
     },
   ],
+  [
+    'an entry with metadata',
+    entryAt(LOG, position, {
+      body: { format: 'json', text: '{}' },
+      metadata: { correlation: 'order-7', causation: '0/16', step: 2, tags: ['a', null] },
+    }),
+    {
+      S,
+      N: { N: '17' },
+      C: { N: '1732104000' },
+      T: { S: 'Set' },
+      V: { N: '1' },
+      B: { S: '{}' },
+      M: {
+        M: {
+          correlation: { S: 'order-7' },
+          causation: { S: '0/16' },
+          step: { N: '2' },
+          tags: { L: [{ S: 'a' }, { NULL: true }] },
+        },
+      },
+    },
+  ],
 ];
 
 describe('entry items', () => {
@@ -112,6 +135,32 @@ describe('entry items', () => {
   test('an entry has no body if B is NULL', () => {
     const item = { ...encodeEntry(entryAt(LOG, position)), B: { NULL: true } };
     expect(decodeEntry(item)).not.toHaveProperty('body');
+  });
+
+  test.each<[string, StoredAttribute]>([
+    ['a String', { S: 'x' }],
+    ['a List', { L: [{ M: { correlation: { S: 'x' } } }] }],
+    ['nothing', {}],
+    ['an empty Map', { M: {} }],
+    ['a Map whose correlation is a Number', { M: { correlation: { N: '7' } } }],
+    ['a Map whose causation is NULL', { M: { causation: { NULL: true }, step: { N: '1' } } }],
+    ['a Map with a Number of too many digits', { M: { pi: { N: '3.14159265358979323846' } } }],
+    ['a Map with a value of no type', { M: { a: { L: [{}] } } }],
+  ])('an M that is %s belongs to another program, and the entry has no metadata', (_what, M) => {
+    const item = { ...encodeEntry(entryAt(LOG, position)), M };
+    expect(decodeEntry(item)).toEqual(entryAt(LOG, position));
+  });
+
+  test('metadata is the same in any order of its names, and from an archive', { tags: ['I9'] }, () => {
+    const names = Object.entries({ b: { N: '1' }, a: { M: { y: { SS: ['2', '1'] }, x: { BOOL: true } } } });
+    const items = [names, names.toReversed()].map((attributes) => {
+      return { ...encodeEntry(entryAt(LOG, position)), M: { M: Object.fromEntries(attributes) } };
+    });
+    const read = [...items, ...items.map((item) => decodeItemLine(encodeItemLine(item)))].map((item) => {
+      return show(decodeEntry(item).metadata);
+    });
+    expect(new Set(read).size).toBe(1);
+    expect(decodeEntry(items[0] ?? {}).metadata).toEqual({ a: { x: true, y: ['1', '2'] }, b: 1 });
   });
 
   test('a root by key, an inline root and a missing root are distinct', () => {

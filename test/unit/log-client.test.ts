@@ -18,6 +18,7 @@ import { type Entry, ReservedTypes } from '../../src/log/entry.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import { nested } from '../support/values.ts';
 
 const CONSISTENT = { consistent: true };
 const set = (body: number) => ({ type: 'Set', version: 1, body: [body] });
@@ -64,6 +65,11 @@ class FailingStore extends MemoryLogStore {
   override isRetryable(error?: unknown): boolean {
     return error instanceof Error && error.name === 'TransactionConflictException';
   }
+}
+
+/** Lets a test pass what the types refuse. */
+function untyped(given: object): object {
+  return given;
 }
 
 const conflict = () => Object.assign(new Error('busy'), { name: 'TransactionConflictException' });
@@ -318,6 +324,42 @@ describe('addEntry', () => {
     await testLogClient({ store }).client.startSegment(log);
     await store.deleteEntries(log, 0, [2]);
     expect((await testLogClient({ store }).client.addEntry(log, set(1))).position).toEqual(at(1, 1));
+  });
+
+  test('metadata is written in the form in which it is read', async () => {
+    const { client } = testLogClient();
+    const log = await client.createLog();
+    const metadata = { z: -0, correlation: 'order-7', causation: undefined, a: { y: 2n, x: [2 ** 60] } };
+    await client.addEntries(log, [
+      { ...set(1), metadata },
+      { ...set(2), metadata: {} },
+    ]);
+    const [first, second] = await allEntries((await client.query(log, { from: at(0, 1) })).entries);
+    expect(first?.metadata).toStrictEqual({ a: { x: [2n ** 60n], y: 2 }, correlation: 'order-7', z: 0 });
+    expect(Object.keys(first?.metadata ?? {})).toEqual(['a', 'correlation', 'z']);
+    expect(second).not.toHaveProperty('metadata');
+  });
+
+  test.each<[string, object, object]>([
+    ['no plain object', new Map([['a', 1]]), { code: 'USAGE' }],
+    ['an array', ['a'], { code: 'USAGE' }],
+    ['a correlation that is no text', { correlation: 7 }, { code: 'USAGE' }],
+    ['a causation that is null', { causation: null }, { code: 'USAGE' }],
+    ['a date', { when: new Date(0) }, { code: 'VALUE_UNSUPPORTED' }],
+    ['a number that DynamoDB cannot hold', { n: 1e300 }, { code: 'VALUE_UNSUPPORTED' }],
+    ['a value of a class', { a: new Set() }, { code: 'VALUE_UNSUPPORTED' }],
+    ['an empty name', { a: [{ '': 1 }] }, { code: 'VALUE_UNSUPPORTED' }],
+    ['17 levels', { a: nested(16) }, { code: 'VALUE_UNSUPPORTED' }],
+    ['too many bytes', { a: 'ł'.repeat(4100) }, { code: 'TOO_LARGE' }],
+  ])('metadata with %s is refused, and nothing is written', async (_what, metadata, error) => {
+    const { client, requests, blobs } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    const large = { type: 'Set', version: 1, body: 'x'.repeat(20_000) };
+    const added = client.addEntries(log, [large, { ...large, ...untyped({ metadata }) }]);
+    await expect(added).rejects.toMatchObject({ ...error, log });
+    expect(requests).toEqual([]);
+    expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
   });
 
   test('it refuses an invalid entry and changes nothing', async () => {

@@ -22,6 +22,7 @@ import { epochSeconds, RESERVED_TYPES, ReservedTypes } from '../../../src/log/en
 import { decodeEntry, encodeEntry } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
+import { MAX_METADATA_BYTES, storableMetadata } from '../../../src/log/metadata.ts';
 import { assertPosition } from '../../../src/log/newest.ts';
 import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
@@ -326,6 +327,20 @@ export const VALUES: Cases = {
   'Put its largest part into an external body': async (refused) => {
     await refused(() => checkWriteSize([item(AT, 500 * 1024)]));
     checkWriteSize([encodeEntry(entryAt(LOG, AT, { body: undefined, external: 'logs/bulk' }))]);
+  },
+  'Give an object of names and values': async (refused) => {
+    await refused(() => storableMetadata(LOG, Object.create({ correlation: 'order-7' })));
+    expect(storableMetadata(LOG, { correlation: 'order-7' })).toEqual({ correlation: 'order-7' });
+  },
+  'Write these two ids as strings, or give the values other names': async (refused) => {
+    await refused(() => storableMetadata(LOG, JSON.parse('{"correlation":7}')));
+    expect(storableMetadata(LOG, { correlation: '7', order: 7 })).toEqual({ correlation: '7', order: 7 });
+  },
+  'Put its largest values into the body': async (refused) => {
+    const large = 'x'.repeat(MAX_METADATA_BYTES);
+    const { client, log } = await clientOfLog();
+    await refused(() => client.addEntry(log, { type: 'Set', version: 1, metadata: { large, step: 1 } }));
+    await client.addEntry(log, { type: 'Set', version: 1, body: { large }, metadata: { step: 1 } });
   },
   'Start a new segment': async (refused) => {
     await refused(() => checkRoom(LOG, { segment: 0, entry: MAX_NUMBER + 1 }));
