@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, open, realpath, rmdir } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, extname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
@@ -12,7 +12,8 @@ import { readEngineState, removeEngineState } from './engine-state.ts';
 import { Lease } from './lease.ts';
 import { endProcesses, findProcesses, waitForEnd } from './processes.ts';
 
-const SUPERVISOR = fileURLToPath(new URL('./supervisor.ts', import.meta.url));
+/** The built package has JavaScript, the repository has TypeScript. */
+const SUPERVISOR = fileURLToPath(new URL(`./supervisor${extname(import.meta.url)}`, import.meta.url));
 /** How long a supervisor may take to stop its engine and end, in milliseconds. */
 const SUPERVISOR_GRACE_MS = 15_000;
 const ENGINE_GRACE_MS = 5_000;

@@ -25,7 +25,7 @@ function blockOf(heading: string): string {
 
 test('the commands to try it can be pasted, and prove their snapshot', async () => {
   const cwd = await temporaryDirectory();
-  const logfold = `'${process.execPath}' '${join(ROOT, 'src/cli/logfold.mjs')}'`;
+  const logfold = `'${process.execPath}' '${join(ROOT, 'bin/logfold.mjs')}'`;
   const script = blockOf('Try it yourself').replaceAll('npx logfold', logfold);
   const { stdout } = await run('sh', ['-e', '-c', script], { cwd, env: { PATH: process.env.PATH, HOME: cwd } });
   expect(stdout).toContain('1 check passed');

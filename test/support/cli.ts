@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 
 const SMALL_DISK = `--import=${new URL('./small-disk.ts', import.meta.url).href}`;
-const CLI = fileURLToPath(new URL('../../src/cli/logfold.mjs', import.meta.url));
+const CLI = fileURLToPath(new URL('../../bin/logfold.mjs', import.meta.url));
 
 export interface Answer {
   /** Exit code; null if a signal ended the process. */

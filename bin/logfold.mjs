@@ -1,25 +1,29 @@
 #!/usr/bin/env node
-// Plain JavaScript: an old Node can run this file, and then starts the newer Node of node_modules
-// or prints an error.
+// Plain JavaScript: an old Node can run this file. In the repository it runs the sources, and an old
+// Node starts the newer Node of node_modules. In the installed package it runs the built command line.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import module from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-const NEEDED = 24;
-const main = new URL('./main.ts', import.meta.url);
+const sources = new URL('../src/cli/main.ts', import.meta.url);
+const isPackage = !existsSync(sources);
+const main = isPackage ? new URL('../dist/cli/main.js', import.meta.url) : sources;
+/** Node runs TypeScript from version 24 on. The built code needs Zstandard in `node:zlib`. */
+const needed = isPackage ? '22.15' : '24.0';
 
 endWithStarter();
 
-if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
+if (isNewEnough(process.versions.node)) {
   // The cache in the system's temporary directory halves the time until a command starts.
   module.enableCompileCache?.();
   const { run } = await import(main.href);
   process.exitCode = await run(process.argv.slice(2));
 } else {
-  const pinned = fileURLToPath(new URL('../../node_modules/.bin/node', import.meta.url));
-  if (!existsSync(pinned)) {
-    console.error(`logfold needs Node ${NEEDED} or newer, but this is ${process.version}. Run 'npm ci' here first.`);
+  const pinned = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
+  if (isPackage || !existsSync(pinned)) {
+    const advice = isPackage ? 'Install a newer Node.' : "Run 'npm ci' here first.";
+    console.error(`logfold needs Node ${needed} or newer, but this is ${process.version}. ${advice}`);
     process.exit(1);
   }
   const child = spawn(pinned, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
@@ -34,6 +38,13 @@ if (Number(process.versions.node.split('.')[0]) >= NEEDED) {
     if (signal) process.kill(process.pid, signal);
     process.exitCode = code ?? 1;
   });
+}
+
+/** Whether a version such as '22.15.0' is at least the needed one. */
+function isNewEnough(version) {
+  const [major, minor] = version.split('.').map(Number);
+  const [neededMajor, neededMinor] = needed.split('.').map(Number);
+  return major > neededMajor || (major === neededMajor && minor >= neededMinor);
 }
 
 /**

@@ -1,0 +1,29 @@
+/**
+ * The package `logfold`: reads, writes and folds logs through ports. It imports no SDK and no
+ * module of Node, so it runs in a browser too.
+ */
+export { loadWasmPlatform } from '../adapters/platform/wasm.ts';
+export { ArchivedLogStore } from '../archive/archived-log-store.ts';
+export type { ChunkPlatform } from '../codec/chunk.ts';
+export type { Value } from '../codec/value.ts';
+export * from '../errors.ts';
+export { type LogId, parseLogId } from '../ids/log-id.ts';
+export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
+export {
+  type AddedEntries,
+  type AddedEntry,
+  type AppendOptions,
+  type EntryTime,
+  LogClient,
+  type LogClientDeps,
+  type NewEntry,
+  type NewSegment,
+  type QueryAnswer,
+  type QueryRange,
+} from '../log/client.ts';
+export { type Entry, RESERVED_TYPES, ReservedTypes } from '../log/entry.ts';
+export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
+export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
+export type { Draft } from '../state/draft.ts';
+export { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../state/reducer.ts';
+export type { BlobStore } from '../store/blob-store.ts';

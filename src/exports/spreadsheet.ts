@@ -1,0 +1,11 @@
+/** The package `logfold/spreadsheet`: the reducer for spreadsheets. Runs in a browser too. */
+export {
+  type CellEdit,
+  SHEET_ENTRY_VERSIONS,
+  type SheetEdit,
+  type SheetEntryType,
+  sheetBody,
+} from '../state/spreadsheet/edit.ts';
+export { sheetOf, spreadsheet } from '../state/spreadsheet/reducer.ts';
+export type { Cell, Sheet, Span } from '../state/spreadsheet/sheet.ts';
+export { cellText, sheetRows } from '../state/spreadsheet/sheet-rows.ts';
