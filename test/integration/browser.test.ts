@@ -1,16 +1,22 @@
 import { fileURLToPath } from 'node:url';
 import { createContext, runInContext } from 'node:vm';
-import { build } from 'esbuild';
 import { expect, test } from 'vitest';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { toHex } from '../../src/codec/bytes.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
+import { bundlePage, gzippedBytes } from '../support/page-bundle.ts';
 import { savedSheet } from '../support/saved-sheet.ts';
 
 /** The globals of a page, without those of Node. */
 const PAGE = { TextEncoder, TextDecoder, console, setTimeout, clearTimeout, performance, URL };
+
+const MAX_GZIPPED_BYTES = 200_000;
+
+function support(file: string): string {
+  return fileURLToPath(new URL(`../support/${file}`, import.meta.url));
+}
 
 test('a browser reads a snapshot that Node wrote', async () => {
   const chunks = new MemoryChunks();
@@ -21,23 +27,9 @@ test('a browser reads a snapshot that Node wrote', async () => {
   const root = encodeRoot(nativePlatform, { log: LOG, position, reducer: { name: 'spreadsheet', version: 1 }, state });
   expect(chunks.stored.size).toBeGreaterThan(1);
 
-  const entry = fileURLToPath(new URL('../support/browser-reader.ts', import.meta.url));
-  const bundled = await build({
-    entryPoints: [entry],
-    bundle: true,
-    platform: 'browser',
-    format: 'iife',
-    globalName: 'reader',
-    write: false,
-    logLevel: 'silent',
-    // zstd-codec imports these modules only in Node.
-    external: ['fs', 'path', 'crypto'],
-  });
-  const [script] = bundled.outputFiles;
-  if (script === undefined) throw new Error('nothing was bundled');
-  expect(script.text).not.toMatch(/node:(zlib|crypto|fs|buffer)/);
+  const { script } = await bundlePage(support('browser-reader.ts'), { globalName: 'reader' });
   const page = createContext({ ...PAGE, window: {}, self: {}, document: { currentScript: { src: '' } } });
-  runInContext(script.text, page);
+  runInContext(script, page);
   const snapshot = {
     log: LOG,
     position,
@@ -46,4 +38,22 @@ test('a browser reads a snapshot that Node wrote', async () => {
   };
   const read: unknown = await runInContext(`reader.readSheet(${JSON.stringify(snapshot)}).then(JSON.stringify)`, page);
   expect(JSON.parse(String(read))).toEqual(rows);
+});
+
+test('the code of a page is small and has no module of Node', async () => {
+  const { script, modules } = await bundlePage(support('page.ts'), { external: ['zstd-codec'] });
+  const { script: whole } = await bundlePage(support('page.ts'));
+  const [bytes, all] = [gzippedBytes(script), gzippedBytes(whole)];
+  console.log(`The code of a page has ${bytes} bytes gzipped, and ${all} with Zstandard in WebAssembly.`);
+  expect(bytes).toBeLessThan(MAX_GZIPPED_BYTES);
+  const packages = modules.map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean);
+  expect([...new Set(packages)].sort()).toEqual([
+    '@noble/hashes',
+    'fractional-indexing',
+    'msgpackr',
+    'p-limit',
+    'uuid',
+    'yocto-queue',
+  ]);
+  expect(modules.filter((path) => /^(node:|src\/adapters\/(?!web|platform\/wasm|s3\/request))/.test(path))).toEqual([]);
 });

@@ -125,7 +125,7 @@ describe('a blob store behind URLs', () => {
       urlOf: (key) => server?.urlOf(key) ?? '',
       fetch: async (url, init) => {
         const response = await fetch(url, init);
-        // A Response of its own has no headers of the server.
+        // A new Response has no headers of the server.
         return new Response(await response.arrayBuffer(), { status: response.status });
       },
     });
