@@ -27,7 +27,13 @@ export interface EntryRange {
   readonly from: Position;
   /** Exclusive. */
   readonly to: Position | 'end';
-  /** Number of the segment that was the newest a moment ago. With `to: 'end'` it saves a query. */
+}
+
+/** A range that ends early if the log does. */
+export interface OpenRange extends EntryRange {
+  /** The most entries; all by default. */
+  readonly limit?: number;
+  /** Number of the segment that was the newest a moment ago; it saves a query. */
   readonly newestSegment?: number;
 }
 
@@ -58,66 +64,110 @@ interface Numbers {
  * @throws LogNotFoundError if `to` is `end` and the log does not exist
  */
 export async function* readEntries(source: EntrySource, log: LogId, range: EntryRange): AsyncGenerator<Entry[]> {
-  const { store, rangeEntries = RANGE_ENTRIES, concurrency = 4 } = source;
-  const reading: Reading = { store, log, endSegment: source.types.endSegment, rangeEntries, concurrency };
   const { from, to } = range;
+  if (to === 'end') return yield* readUpTo(source, log, range);
+  checkOrder(log, range);
+  const reading = readingOf(source, log);
   let next = from;
-  if (to === 'end') {
-    const newest = range.newestSegment ?? (await queryNewestSegments(store, log))[0].segment;
-    while (yield* readRest(reading, next, next.segment >= newest)) next = { segment: next.segment + 1, entry: 0 };
-    return;
-  }
-  const order = comparePositions(from, to);
-  if (order > 0) {
-    throw new PositionInvalidError(`${formatPosition(to)} is before ${formatPosition(from)}`, { log });
-  }
   while (next.segment < to.segment) {
-    yield* readRest(reading, next, false);
+    yield* readRest(reading, next, CLOSED);
     next = { segment: next.segment + 1, entry: 0 };
   }
   yield* readNumbers(reading, { segment: to.segment, from: next.entry, to: to.entry });
 }
 
 /**
- * Reads the rest of a segment of unknown length.
- * @param mayBeOpen whether the segment may be the newest, which has no End Segment entry yet
- * @returns whether the segment is closed, so that a next one exists
+ * As {@link readEntries}, but ends at the end of the log if `to` is beyond it, and after `limit`
+ * entries. If `to` is a position, it misses no entry before it.
+ * @throws EntryGapError if an entry is missing, if a closed segment does not end with an End
+ * Segment entry, or if there is no entry directly before `from`
+ * @throws PositionInvalidError if `to` is before `from`
+ * @throws LogNotFoundError if the log does not exist
  */
-async function* readRest(reading: Reading, start: Position, mayBeOpen: boolean): AsyncGenerator<Entry[], boolean> {
-  const { store, log, rangeEntries } = reading;
+export async function* readUpTo(source: EntrySource, log: LogId, range: OpenRange): AsyncGenerator<Entry[]> {
+  checkOrder(log, range);
+  const { from, to, limit = Number.POSITIVE_INFINITY } = range;
+  const reading = readingOf(source, log);
+  const newest = range.newestSegment ?? (await queryNewestSegments(source.store, log))[0].segment;
+  let left = limit;
+  for (let next = from; ; next = { segment: next.segment + 1, entry: 0 }) {
+    if (to !== 'end' && next.segment > to.segment) return;
+    const most = Math.min(left, to !== 'end' && next.segment === to.segment ? to.entry - next.entry : left);
+    if (most === 0) return;
+    const mayBeOpen = next.segment >= newest;
+    const { isClosed, entries } = yield* readRest(reading, next, { mayBeOpen, isFresh: to !== 'end', most });
+    if (!isClosed) return;
+    left -= entries;
+  }
+}
+
+function readingOf({ store, types, rangeEntries = RANGE_ENTRIES, concurrency = 4 }: EntrySource, log: LogId): Reading {
+  return { store, log, endSegment: types.endSegment, rangeEntries, concurrency };
+}
+
+function checkOrder(log: LogId, { from, to }: EntryRange): void {
+  if (to === 'end' || comparePositions(from, to) <= 0) return;
+  throw new PositionInvalidError(`${formatPosition(to)} is before ${formatPosition(from)}`, { log });
+}
+
+interface Rest {
+  /** Whether the segment may be the newest, which has no End Segment entry yet. */
+  readonly mayBeOpen: boolean;
+  /** Whether a consistent read looks for the newest entries of an open segment. */
+  readonly isFresh: boolean;
+  /** The most entries. */
+  readonly most: number;
+}
+
+const CLOSED: Rest = { mayBeOpen: false, isFresh: true, most: Number.POSITIVE_INFINITY };
+
+/**
+ * Reads the rest of a segment of unknown length.
+ * @returns the number of entries, and whether the segment was read to its End Segment entry, so
+ * that a next one exists
+ */
+async function* readRest(
+  reading: Reading,
+  start: Position,
+  { mayBeOpen, isFresh, most }: Rest,
+): AsyncGenerator<Entry[], { readonly isClosed: boolean; readonly entries: number }> {
+  const { store, log, rangeEntries, endSegment } = reading;
   const { segment } = start;
+  const end = Math.min(start.entry + most, MAX_NUMBER + 1);
   // Also reads the entry before `start`. At the end of the segment that entry tells whether the
   // segment is closed. Beyond the end, it is missing.
   const from = Math.max(0, start.entry - 1);
   let last: Entry | undefined;
   let next = from;
-  for await (const page of readDense(reading, { segment, from, to: from + rangeEntries }, 1)) {
+  const result = () => ({ isClosed: last?.type === endSegment, entries: next - start.entry });
+  const first = Math.min(from + rangeEntries, end);
+  for await (const page of readDense(reading, { segment, from, to: first }, 1)) {
     last = page.at(-1);
     const wanted = page.slice(Math.max(0, start.entry - next));
     next += page.length;
     if (wanted.length > 0) yield wanted;
   }
 
-  if (next - from === rangeEntries && last?.type !== reading.endSegment) {
+  if (next === first && next < end && last?.type !== endSegment) {
     const newest = await store.newestEntry(log, segment, { consistent: false });
-    for await (const page of readNumbers(reading, { segment, from: next, to: (newest?.position.entry ?? 0) + 1 })) {
+    const to = Math.min((newest?.position.entry ?? 0) + 1, end);
+    for await (const page of readNumbers(reading, { segment, from: next, to })) {
       yield page;
       last = page.at(-1);
       next += page.length;
     }
   }
-  if (last?.type === reading.endSegment) return true;
-  if (mayBeOpen) return false;
+  if (next >= end || last?.type === endSegment || (mayBeOpen && !isFresh)) return result();
 
-  const rest = { segment, from: next, to: MAX_NUMBER + 1 };
+  const rest = { segment, from: next, to: end };
   for await (const page of store.entries(log, rest, { consistent: true })) {
     if (countDense(page, next) < page.length) throw missing(reading, segment, next + countDense(page, next));
     if (page.length > 0) yield page;
     last = page.at(-1) ?? last;
     next += page.length;
   }
-  if (last?.type === reading.endSegment) return true;
-  throw new EntryGapError(`the segment is closed, but ends without an entry of type '${reading.endSegment}'`, {
+  if (next >= end || last?.type === endSegment || mayBeOpen) return result();
+  throw new EntryGapError(`the segment is closed, but ends without an entry of type '${endSegment}'`, {
     log,
     segment,
     entry: next,

@@ -2,10 +2,10 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { EntryGapError, LogNotFoundError, PositionInvalidError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import type { Position } from '../../src/ids/position.ts';
+import { comparePositions, type Position } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
-import type { Consistency, LogStore } from '../../src/log/log-store.ts';
-import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
+import type { Consistency, LogStore, SegmentRange } from '../../src/log/log-store.ts';
+import { type EntryRange, type OpenRange, readEntries, readUpTo } from '../../src/log/read-entries.ts';
 import { entryAt, NOON, newLogId, recordRequests } from '../support/logs.ts';
 
 const at = (segment: number, entry: number) => ({ segment, entry });
@@ -29,17 +29,23 @@ async function build(store: LogStore, lengths: readonly number[], missing: reado
   }
 }
 
-async function read(store: LogStore, range: EntryRange, options = {}): Promise<string[]> {
+const sourceOf = (store: LogStore) => ({ store, types: RESERVED_TYPES, rangeEntries: 4, concurrency: 3 });
+
+async function placesOf(pages: AsyncIterable<Entry[]>): Promise<string[]> {
   const places: string[] = [];
-  for await (const page of readEntries(
-    { store, types: RESERVED_TYPES, rangeEntries: 4, concurrency: 3, ...options },
-    log,
-    range,
-  )) {
+  for await (const page of pages) {
     expect(page.length).toBeGreaterThan(0);
     for (const { position } of page) places.push(`${position.segment}/${position.entry}`);
   }
   return places;
+}
+
+function read(store: LogStore, range: EntryRange, options = {}): Promise<string[]> {
+  return placesOf(readEntries({ ...sourceOf(store), ...options }, log, range));
+}
+
+function readOpen(store: LogStore, range: OpenRange, options = {}): Promise<string[]> {
+  return placesOf(readUpTo({ ...sourceOf(store), ...options }, log, range));
 }
 
 function places(segment: number, from: number, to: number): string[] {
@@ -113,7 +119,7 @@ describe('reading entries', () => {
     const store = recordRequests(new MemoryLogStore(), requests);
     await build(store, [3]);
     requests.length = 0;
-    expect(await read(store, { from: at(0, 1), to: 'end', newestSegment: 0 })).toEqual(['0/1', '0/2']);
+    expect(await readOpen(store, { from: at(0, 1), to: 'end', newestSegment: 0 })).toEqual(['0/1', '0/2']);
     expect(requests).toEqual(['entries']);
     requests.length = 0;
     expect(await read(store, { from: at(0, 1), to: 'end' })).toEqual(['0/1', '0/2']);
@@ -161,6 +167,80 @@ describe('reading entries', () => {
     await expect(read(store, { from: at(0, 20), to: at(0, 40) })).rejects.toMatchObject({ entry: 30 });
     // Other ranges have failed by now too. Vitest reports unhandled rejections.
     await new Promise((resolve) => setImmediate(resolve));
+  });
+});
+
+describe('a range that may end early', () => {
+  const lengths = [3, 1, 9, 6];
+  const all = lengths.flatMap((length, segment) => places(segment, 0, length));
+  const positions = [...all, '0/3', '1/7', '3/6', '3/7', '9/9'].map((place) => {
+    const [segment = 0, entry = 0] = place.split('/').map(Number);
+    return at(segment, entry);
+  });
+
+  test.each([
+    [1, 1],
+    [4, 2],
+    [50, 3],
+  ])(
+    'it ends at its bound, its limit and the end of the log, with %d entries per request',
+    async (rangeEntries, concurrency) => {
+      const store = new MemoryLogStore({ pageItems: 3 });
+      await build(store, lengths);
+      for (const from of positions.slice(0, all.length)) {
+        for (const to of [...positions, 'end'] as const) {
+          if (to !== 'end' && comparePositions(from, to) > 0) continue;
+          for (const limit of [1, 2, 5, 1000]) {
+            const within = positions
+              .slice(0, all.length)
+              .filter((each) => comparePositions(each, from) >= 0 && (to === 'end' || comparePositions(each, to) < 0));
+            const read = await readOpen(store, { from, to, limit }, { rangeEntries, concurrency });
+            expect(read).toEqual(within.slice(0, limit).map(({ segment, entry }) => `${segment}/${entry}`));
+          }
+        }
+      }
+    },
+  );
+
+  test('it requests no more entries than its limit and the one before', async () => {
+    const ranges: SegmentRange[] = [];
+    class Watched extends MemoryLogStore {
+      override entries(log: LogId, range: SegmentRange): AsyncGenerator<Entry[]> {
+        ranges.push(range);
+        return super.entries(log, range);
+      }
+    }
+    const store = new Watched();
+    await build(store, [3, 20]);
+    await readOpen(store, { from: at(1, 5), to: 'end', limit: 2, newestSegment: 1 }, { rangeEntries: 50 });
+    expect(ranges).toEqual([{ segment: 1, from: 4, to: 7 }]);
+  });
+
+  test('a gap inside is an error, wherever the range ends', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [3, 12], [at(1, 6)]);
+    for (const to of [at(1, 8), at(1, 99), at(5, 0), 'end'] as const) {
+      await expect(readOpen(store, { from: at(0, 0), to })).rejects.toThrow(EntryGapError);
+      await expect(readOpen(store, { from: at(0, 0), to, limit: 10 })).rejects.toThrow(EntryGapError);
+      expect(await readOpen(store, { from: at(0, 0), to, limit: 9 })).toHaveLength(9);
+    }
+    await expect(readOpen(store, { from: at(1, 7), to: at(1, 8) })).rejects.toThrow(EntryGapError);
+  });
+
+  test('a closed segment without its last entries is an error', async () => {
+    const store = new MemoryLogStore();
+    await build(store, [8, 3], [at(0, 6), at(0, 7)]);
+    await expect(readOpen(store, { from: at(0, 4), to: at(0, 8) })).rejects.toThrow(EntryGapError);
+    expect(await readOpen(store, { from: at(0, 4), to: at(0, 6) })).toEqual(places(0, 4, 6));
+  });
+
+  test('an explicit bound misses no entry because of a stale read', async () => {
+    const store = new StaleStore();
+    await build(store, [3, 20]);
+    store.hidden = ({ segment, entry }) => segment === 1 && entry > 9;
+    expect(await readOpen(store, { from: at(1, 0), to: at(1, 15) })).toEqual(places(1, 0, 15));
+    expect(await readOpen(store, { from: at(1, 0), to: at(4, 0), newestSegment: 1 })).toEqual(places(1, 0, 20));
+    expect(await readOpen(store, { from: at(0, 0), to: at(1, 99), newestSegment: 0 })).toHaveLength(23);
   });
 });
 
@@ -261,7 +341,7 @@ describe('stale reads', () => {
   test('a read continues into a segment that was started meanwhile', async () => {
     const store = new MemoryLogStore();
     await build(store, [3, 5]);
-    expect(await read(store, { from: at(0, 0), to: 'end', newestSegment: 0 })).toHaveLength(8);
+    expect(await readOpen(store, { from: at(0, 0), to: 'end', newestSegment: 0 })).toHaveLength(8);
   });
 });
 
