@@ -53,7 +53,7 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
   try {
     const [{ segment }] = await queryNewestSegments(stores.store, log, { consistent: true });
     const found = await findSnapshot(stores.store, log, { segment, entry: Number.MAX_SAFE_INTEGER });
-    return found && (await loadRoot(stores, { log, position: found.position }, found.ref)).reducer;
+    return found && (await loadRoot(stores, { log, position: found.position }, found.root)).reducer;
   } catch (error) {
     // The fold meets the same error and handles it.
     if (isOfOneLog(error)) return undefined;

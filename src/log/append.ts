@@ -5,13 +5,12 @@ import { comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts'
 import { type End, queryEnd, requireNoneAfter } from './append-condition.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import { type Entry, type EntryMetadata, newEntryId } from './entry.ts';
+import { type CompletedSnapshot, type Entry, type EntryMetadata, newEntryId, RESERVED_VERSION } from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import type { Consistency } from './log-store.ts';
 import { storableMetadata } from './metadata.ts';
-import { type Newest, queryNewest } from './newest.ts';
+import { type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
-import { newerSnapshot } from './segment.ts';
 
 /** An entry that has no position yet. */
 export interface NewEntry {
@@ -34,17 +33,24 @@ export interface AppendOptions {
   readonly after?: Position | undefined;
   /** The snapshot that the client uses; the answer names a newer one. */
   readonly snapshot?: Position;
+  /**
+   * Whether the same transaction first appends a Snapshot entry, which asks for a snapshot of
+   * everything before the new entries. False by default.
+   */
+  readonly snapshotBefore?: boolean;
 }
 
-export interface Appended {
+export interface AddedEntries {
   /**
    * Positions of the first and the last new entry. All new entries are in one segment, without a
    * gap.
    */
   readonly first: Position;
   readonly last: Position;
+  /** Position of the Snapshot entry of `snapshotBefore`, directly before `first`. */
+  readonly snapshotEntry?: Position;
   /** The newest complete snapshot, if it is newer than the given `snapshot`. */
-  readonly lastSnapshot?: Position;
+  readonly lastSnapshot?: CompletedSnapshot;
 }
 
 /**
@@ -66,11 +72,14 @@ export interface Appended {
 export async function append(
   context: ClientContext,
   log: LogId,
-  entries: readonly NewEntry[],
+  given: readonly NewEntry[],
   options: AppendOptions = {},
-): Promise<Appended> {
+): Promise<AddedEntries> {
+  const { after, snapshot, snapshotBefore = false } = options;
+  const [{ created } = {}] = given;
+  const snapshotEntry: NewEntry = { type: context.types.snapshot, version: RESERVED_VERSION, created };
+  const entries = snapshotBefore && given.length > 0 ? [snapshotEntry, ...given] : given;
   checkEntries(log, entries);
-  const { after, snapshot } = options;
   const now = nowSeconds(context);
   const unsaved = entries.map((entry) => draftEntry(context, log, entry, now));
   const drafts = await Promise.all(
@@ -98,10 +107,11 @@ export async function append(
     }
     await requireFollows(newest);
     const { segment, entry } = newest.position;
+    const start = { segment, entry: entry + 1 };
     const last = { segment, entry: entry + drafts.length };
     checkRoom(log, last);
     try {
-      await context.tables.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: entry + 1 + i } })));
+      await context.tables.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: start.entry + i } })));
     } catch (error) {
       if (follows === undefined || !(error instanceof EntryExistsError)) throw error;
       seen = await queryEnd(context, log, segment);
@@ -110,13 +120,17 @@ export async function append(
       throw error;
     }
     context.newest.set(log, last);
-    return { first: { segment, entry: entry + 1 }, last };
+    if (!snapshotBefore) return { first: start, last };
+    return { first: { segment, entry: start.entry + 1 }, last, snapshotEntry: start };
   };
   const conflict = (error: unknown) => error instanceof EntryExistsError && error.newest === undefined;
   const appended = await writeWithRetries(context, log, { failure: 'Adding entries failed', conflict }, write);
 
-  const known = segments ?? (await newestSegments);
-  const lastSnapshot = snapshot && known && newerSnapshot(known, snapshot);
+  if (snapshot === undefined) return appended;
+  const known = segments ?? (await newestSegments) ?? [];
+  // The entries are written. If this failure reached the caller, the caller would append them again.
+  // Without an answer the client keeps its snapshot and asks again with its next entry.
+  const lastSnapshot = await queryNewerSnapshot(context.store, log, known, snapshot).catch(() => undefined);
   return { ...appended, ...(lastSnapshot !== undefined && { lastSnapshot }) };
 }
 
@@ -179,9 +193,7 @@ async function findEnd(
   return stale && !consistency.consistent ? queryNewest(context, log, { consistent: true }) : newest;
 }
 
-/** The two newest segments, which name the newest complete snapshot. */
+/** The two newest segments, which name the newest complete snapshot; undefined after a failure. */
 function readNewestSegments(context: ClientContext, log: LogId): Promise<readonly Segment[] | undefined> {
-  // The entries may already be written. If this failure reached the caller, the caller would append
-  // them again. Without an answer the client keeps its snapshot and asks again with its next entry.
   return context.store.newestSegments(log, 2, { consistent: false }).catch(() => undefined);
 }

@@ -1,22 +1,24 @@
 import { UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
-import { type AppendOptions, append, type NewEntry } from './append.ts';
+import { type AddedEntries, type AppendOptions, append, type NewEntry } from './append.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
-import { type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { type CompletedSnapshot, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache, type TRUST_MS } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 
-export type { AppendOptions, NewEntry } from './append.ts';
+export type { AddedEntries, AppendOptions, NewEntry } from './append.ts';
 export type { LogClientDeps } from './client-context.ts';
 export type { NewSegment } from './new-segment.ts';
 export type { QueryAnswer, QueryRange } from './query.ts';
 
 export interface AddedEntry {
   readonly position: Position;
+  /** Position of the Snapshot entry of `snapshotBefore`, directly before the entry. */
+  readonly snapshotEntry?: Position;
   /** The newest complete snapshot, if it is newer than the snapshot that the client named. */
-  readonly lastSnapshot?: Position;
+  readonly lastSnapshot?: CompletedSnapshot;
 }
 
 /** The creation time of new entries. */
@@ -25,16 +27,8 @@ export interface EntryTime {
   readonly created?: number | undefined;
 }
 
-export interface AddedEntries {
-  /**
-   * Positions of the first and the last new entry. All new entries are in one segment, without a
-   * gap.
-   */
-  readonly first: Position;
-  readonly last: Position;
-  /** The newest complete snapshot, if it is newer than the snapshot that the client named. */
-  readonly lastSnapshot?: Position;
-}
+/** Conditions and questions of a Snapshot entry, as of any other entry. */
+export type SnapshotOptions = EntryTime & Pick<AppendOptions, 'after' | 'snapshot'>;
 
 /**
  * Appends to logs and reads them. A client caches the ends of the logs that it appends to, so that
@@ -62,13 +56,13 @@ export class LogClient {
    * @throws UsageError if the type is reserved
    */
   async addEntry(log: LogId, entry: NewEntry, options: AppendOptions = {}): Promise<AddedEntry> {
-    const { first, lastSnapshot } = await this.addEntries(log, [entry], options);
-    return { position: first, ...(lastSnapshot !== undefined && { lastSnapshot }) };
+    const { first, last: _, ...answer } = await this.addEntries(log, [entry], options);
+    return { position: first, ...answer };
   }
 
   /**
    * Appends up to 100 entries and 4 MB in one transaction, which doubles the price of each entry.
-   * Throws the errors of {@link append}.
+   * An entry of `snapshotBefore` counts too. Throws the errors of {@link append}.
    * @throws UsageError if there are no entries or a type is reserved
    */
   async addEntries(log: LogId, entries: readonly NewEntry[], options: AppendOptions = {}): Promise<AddedEntries> {
@@ -87,10 +81,10 @@ export class LogClient {
    * Appends a Snapshot entry, which asks for a snapshot of everything before it. Throws the errors
    * of {@link append}.
    */
-  async addSnapshot(log: LogId, { created }: EntryTime = {}): Promise<AddedEntry> {
+  async addSnapshot(log: LogId, { created, ...options }: SnapshotOptions = {}): Promise<AddedEntry> {
     const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
-    const { first } = await append(this.#context, log, [entry]);
-    return { position: first };
+    const { first, last: _, ...answer } = await append(this.#context, log, [entry], options);
+    return { position: first, ...answer };
   }
 
   /**

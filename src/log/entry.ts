@@ -122,6 +122,12 @@ export function epochSeconds(nowMs: number): number {
  */
 export type RootRef = { readonly key: string } | { readonly inline: Uint8Array };
 
+/** A complete snapshot: the position of its Snapshot entry and the root that the entry names. */
+export interface CompletedSnapshot {
+  readonly position: Position;
+  readonly root: RootRef;
+}
+
 /** The root that a Snapshot entry carries; undefined while its snapshot is pending. */
 export function rootOf(entry: Entry): RootRef | undefined {
   if (entry.external !== undefined) return { key: entry.external };

@@ -1,10 +1,10 @@
 import { EntryExistsError, EntryGapError, EntryNotFoundError, LogNotFoundError, SegmentGapError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
-import type { EntryHead, ReservedTypes } from './entry.ts';
+import { type CompletedSnapshot, type EntryHead, type ReservedTypes, rootOf } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
-import type { Segment } from './segment.ts';
+import { newerSnapshot, type Segment } from './segment.ts';
 
 /**
  * How long a client trusts a cached end of a log, in milliseconds. It must be far below the age at
@@ -108,6 +108,28 @@ export async function queryNewest(
     });
   }
   throw new EntryExistsError('the segment ended just now', { log, segment, entry: entry.position.entry });
+}
+
+/**
+ * The newest complete snapshot, if it is newer than the one that a client uses. Reads its entry
+ * only then.
+ * @param segments the two newest segments, newest first
+ * @returns also undefined if the entry carries no root: the client can go on with its snapshot
+ */
+export async function queryNewerSnapshot(
+  store: Pick<EntryReader, 'getEntry'>,
+  log: LogId,
+  segments: readonly Segment[],
+  standsOn: Position,
+): Promise<CompletedSnapshot | undefined> {
+  const position = newerSnapshot(segments, standsOn);
+  if (position === undefined) return undefined;
+  for (const consistency of [EVENTUAL, CONSISTENT]) {
+    const entry = await store.getEntry(log, position, consistency);
+    const root = entry && rootOf(entry);
+    if (root !== undefined) return { position, root };
+  }
+  return undefined;
 }
 
 /**

@@ -1,12 +1,12 @@
-import { SegmentWithoutSnapshotError } from '../errors.ts';
+import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
-import type { Entry, ReservedTypes } from './entry.ts';
+import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
 import type { LogReader } from './log-store.ts';
-import { queryNewestSegments } from './newest.ts';
-import { readEntries } from './read-entries.ts';
+import { queryNewerSnapshot, queryNewestSegments } from './newest.ts';
+import { readUpTo } from './read-entries.ts';
 import type { Segment } from './segment.ts';
-import { lastSnapshotOf, newerSnapshot } from './segment.ts';
+import { lastSnapshotOf } from './segment.ts';
 
 export interface QueryRange {
   /**
@@ -14,9 +14,14 @@ export interface QueryRange {
    * first entry.
    */
   readonly from: Position | 'snapshot' | 'start';
-  /** Exclusive; the log's end by default. */
+  /** Exclusive; the log's end by default, and if the position is beyond it. */
   readonly to?: Position | 'end';
-  /** The snapshot that the client uses; the answer names a newer one. */
+  /** The most entries; all by default. At least 1. */
+  readonly limit?: number;
+  /**
+   * The snapshot that the client uses; the answer names a newer one. If `from` is `snapshot`, the
+   * first entry carries the root of the newest.
+   */
   readonly snapshot?: Position;
 }
 
@@ -28,14 +33,16 @@ export interface QueryAnswer {
   /** The position after the last entry that has been read, at which the next query starts. */
   readonly end: Position;
   /** The newest complete snapshot, if it is newer than the given `snapshot`. */
-  readonly lastSnapshot?: Position;
+  readonly lastSnapshot?: CompletedSnapshot;
 }
 
 /**
  * Reads a range of entries. Reads a new log from its start, because its first Snapshot entry stands
  * for the empty state, even while its snapshot is pending.
  *
- * Reading the entries throws the errors of {@link readEntries}.
+ * Takes one query for the segments, one more request if it names a newer snapshot, and one or more
+ * queries while the entries are read. Reading them throws the errors of {@link readUpTo}.
+ * @throws UsageError if the limit is not a positive integer
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if `from` is `snapshot` and neither of the two newest
  * segments has one
@@ -45,13 +52,19 @@ export async function query(
   log: LogId,
   range: QueryRange,
 ): Promise<QueryAnswer> {
-  const segments = await queryNewestSegments(source.store, log);
-  const start = await resolveStart(source.store, log, { segments, from: range.from });
-  const lastSnapshot = range.snapshot && newerSnapshot(segments, range.snapshot);
-  const wanted = { from: start, to: range.to ?? 'end', newestSegment: segments[0].segment };
+  const { from, to = 'end', limit = Number.POSITIVE_INFINITY, snapshot } = range;
+  if (limit !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(limit) && limit > 0)) {
+    throw new UsageError(`the limit ${limit} is not a positive integer`, { log });
+  }
+  const { store } = source;
+  const segments = await queryNewestSegments(store, log);
+  const start = await resolveStart(store, log, { segments, from });
+  const asks = snapshot !== undefined && from !== 'snapshot';
+  const lastSnapshot = asks ? await queryNewerSnapshot(store, log, segments, snapshot) : undefined;
+  const wanted = { from: start, to, limit, newestSegment: segments[0].segment };
   let end = start;
   async function* entries() {
-    for await (const page of readEntries(source, log, wanted)) {
+    for await (const page of readUpTo(source, log, wanted)) {
       const last = page.at(-1);
       if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
       yield page;

@@ -216,7 +216,7 @@ async function findBase(
   if (only !== undefined) return only === 'beginning' ? {} : { root: only };
   const found = await findSnapshot(deps.store, log, before(at));
   if (found === undefined) return {};
-  const root = await loadRoot(deps, { log, position: found.position }, found.ref);
+  const root = await loadRoot(deps, { log, position: found.position }, found.root);
   const unusable = otherReducer(root, deps.reducer);
   return unusable === undefined ? { root } : { unusable };
 }

@@ -35,7 +35,7 @@ export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Prom
   const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
   const endOfNewest = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
   const found = await findSnapshot(deps.store, log, at ?? endOfNewest);
-  const root = found && (await loadRoot(deps, { log, position: found.position }, found.ref));
+  const root = found && (await loadRoot(deps, { log, position: found.position }, found.root));
   const base = root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
   const draft = new Draft(nodeStore(deps, log), base?.state);
   const pages = readEntries({ store: deps.store, types }, log, { from: base?.position ?? START, to: at ?? 'end' });

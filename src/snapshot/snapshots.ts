@@ -3,7 +3,7 @@ import { chunkId, unpackChunk } from '../codec/chunk.ts';
 import { BlobKeyInvalidError, ChunkMissingError, REBUILD_ADVICE, RootInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
-import { type RootRef, rootOf } from '../log/entry.ts';
+import { type CompletedSnapshot, type RootRef, rootOf } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import { stateTops } from '../state/state.ts';
@@ -127,12 +127,6 @@ export async function readWhole(
   return root;
 }
 
-/** A complete snapshot: the position of its Snapshot entry and the root that the entry names. */
-export interface CompletedSnapshot {
-  readonly position: Position;
-  readonly ref: RootRef;
-}
-
 /**
  * The newest complete snapshot at or before a position that is the Last Snapshot of a segment. If
  * Last Snapshot of the position's segment is after the position, the search continues with the
@@ -154,8 +148,8 @@ export async function findSnapshot(
     const entry = await store.getEntry(log, position, { consistent: true });
     // Entries of old segments expire with their snapshots. All older snapshots are then gone too.
     if (entry === undefined) return undefined;
-    const ref = rootOf(entry);
-    if (ref !== undefined) return { position, ref };
+    const root = rootOf(entry);
+    if (root !== undefined) return { position, root };
     throw lastWithoutRoot(segment);
   }
   return undefined;

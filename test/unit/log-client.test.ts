@@ -13,8 +13,9 @@ import {
   ValueUnsupportedError,
 } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
+import type { Position } from '../../src/ids/position.ts';
 import { loadBody } from '../../src/log/body.ts';
-import { type Entry, ReservedTypes } from '../../src/log/entry.ts';
+import { type CompletedSnapshot, type Entry, ReservedTypes } from '../../src/log/entry.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
@@ -467,6 +468,61 @@ describe('addEntries', () => {
   });
 });
 
+describe('a snapshot before an entry', () => {
+  test('it is asked for in the same request', async () => {
+    const { client, store, requests } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    const one = await client.addEntry(log, set(1), { snapshotBefore: true });
+    expect(one).toEqual({ position: at(0, 2), snapshotEntry: at(0, 1) });
+    const two = await client.addEntries(log, [{ ...set(2), created: 5 }, set(3)], {
+      snapshotBefore: true,
+      after: at(0, 2),
+    });
+    expect(two).toEqual({ first: at(0, 4), last: at(0, 5), snapshotEntry: at(0, 3) });
+    expect(await client.addEntry(log, set(4), { after: two.last })).toEqual({ position: at(0, 6) });
+    expect(requests).toEqual(['putEntries', 'putEntries', 'putEntries']);
+    const entries = await allEntries(store.entries(log, { segment: 0, from: 0, to: 9 }, CONSISTENT));
+    expect(entries.map(({ type }) => type)).toEqual(['Snapshot', 'Snapshot', 'Set', 'Snapshot', 'Set', 'Set', 'Set']);
+    expect(entries.map(({ created }) => created)).toEqual([NOON, NOON, NOON, 5, 5, NOON, NOON]);
+    expect(await store.getEntry(log, at(0, 1), CONSISTENT)).toEqual({
+      log,
+      position: at(0, 1),
+      id: expect.any(Uint8Array),
+      created: NOON,
+      type: 'Snapshot',
+      version: 1,
+    });
+  });
+
+  test('nothing is written if the entry is refused', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await testLogClient({ store }).client.addEntry(log, set(1));
+    const before = { snapshotBefore: true };
+    await expect(client.addEntry(log, set(2), { ...before, after: at(0, 0) })).rejects.toThrow(EntryExistsError);
+    await expect(client.addEntries(log, [], before)).rejects.toThrow(UsageError);
+    await expect(client.addEntry(log, { ...set(2), version: -1 }, before)).rejects.toThrow(UsageError);
+    const many = Array.from({ length: 100 }, (_, i) => set(i));
+    await expect(client.addEntries(log, many, before)).rejects.toThrow(TooLargeError);
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 1));
+    expect(await client.addEntries(log, many)).toMatchObject({ last: at(0, 101) });
+  });
+
+  test('a Snapshot entry takes the same condition and the same question', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await client.addEntry(log, set(1));
+    await expect(client.addSnapshot(log, { after: at(0, 0) })).rejects.toMatchObject({ newest: at(0, 1) });
+    expect(await client.addSnapshot(log, { after: at(0, 1) })).toEqual({ position: at(0, 2) });
+    expect(await client.addSnapshot(log, { after: at(0, 1) })).toEqual({ position: at(0, 3) });
+    const newer = await complete(store, log, at(0, 2));
+    const third = await client.addSnapshot(log, { after: at(0, 1), snapshot: at(0, 0), created: 7 });
+    expect(third).toEqual({ position: at(0, 4), lastSnapshot: newer });
+    expect(await store.getEntry(log, at(0, 4), CONSISTENT)).toMatchObject({ created: 7 });
+  });
+});
+
 describe('the newest snapshot in an answer', () => {
   test('it costs one more query and is present only if it is newer', async () => {
     const { client, store, requests } = testLogClient();
@@ -475,30 +531,37 @@ describe('the newest snapshot in an answer', () => {
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1) });
     expect(requests.sort()).toEqual(['newestSegments', 'putEntries']);
     await client.addSnapshot(log);
-    await store.advanceLastSnapshot(log, at(0, 2));
+    const newer = await complete(store, log, at(0, 2));
+    requests.length = 0;
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({
       position: at(0, 3),
-      lastSnapshot: at(0, 2),
+      lastSnapshot: newer,
     });
+    expect(requests.sort()).toEqual(['getEntry', 'newestSegments', 'putEntries']);
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 2) })).toEqual({ position: at(0, 4) });
     expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 5) });
 
     const cold = testLogClient({ store });
     const added = await cold.client.addEntry(log, set(1), { snapshot: at(0, 0) });
-    expect(added.lastSnapshot).toEqual(at(0, 2));
-    expect(cold.requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
+    expect(added.lastSnapshot).toEqual(newer);
+    expect(cold.requests).toEqual(['newestSegments', 'newestEntry', 'putEntries', 'getEntry']);
   });
 
   test('it may be in a later segment', async () => {
-    const { client, store } = testLogClient();
+    const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     await store.advanceLastSnapshot(log, at(0, 0));
     const { position } = await client.startSegment(log);
     const standing = { snapshot: at(0, 0) };
     expect(await client.addEntry(log, set(1), standing)).toEqual({ position: at(1, 1) });
-    await store.advanceLastSnapshot(log, position);
-    expect((await client.addEntry(log, set(1), standing)).lastSnapshot).toEqual(at(1, 0));
-    expect((await client.query(log, { from: at(1, 1), ...standing })).lastSnapshot).toEqual(at(1, 0));
+    const newer = await complete(store, log, position);
+    expect((await client.addEntry(log, set(1), standing)).lastSnapshot).toEqual(newer);
+    requests.length = 0;
+    expect((await client.query(log, { from: at(1, 1), ...standing })).lastSnapshot).toEqual(newer);
+    expect(requests).toEqual(['newestSegments', 'getEntry']);
+    requests.length = 0;
+    expect(await client.query(log, { from: 'snapshot', ...standing })).not.toHaveProperty('lastSnapshot');
+    expect(requests).toEqual(['newestSegments']);
     expect(await client.query(log, { from: at(1, 1), snapshot: at(1, 0) })).not.toHaveProperty('lastSnapshot');
   });
 
@@ -510,7 +573,51 @@ describe('the newest snapshot in an answer', () => {
     const log = await client.createLog();
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1) });
   });
+
+  test('a failed read of its root does not fail a written entry', async () => {
+    class Forgetful extends MemoryLogStore {
+      override getEntry = () => Promise.reject(new Error('the connection broke'));
+    }
+    const store = new Forgetful();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    await client.addSnapshot(log);
+    await store.advanceLastSnapshot(log, at(0, 1));
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2) });
+  });
+
+  test('its root is read again if a stale read does not show it', async () => {
+    class Stale extends MemoryLogStore {
+      override async getEntry(log: LogId, position: Position, { consistent }: Consistency = CONSISTENT) {
+        const entry = await super.getEntry(log, position);
+        return consistent || entry === undefined ? entry : { ...entry, external: undefined };
+      }
+    }
+    const { client, store } = testLogClient({ store: new Stale() });
+    const log = await client.createLog();
+    await client.addSnapshot(log);
+    const newer = await complete(store, log, at(0, 1));
+    expect((await client.addEntry(log, set(1), { snapshot: at(0, 0) })).lastSnapshot).toEqual(newer);
+  });
+
+  test('it is not named if its entry has no root', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    await client.addSnapshot(log);
+    await store.advanceLastSnapshot(log, at(0, 1));
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2) });
+    const answer = await client.query(log, { from: at(0, 1), snapshot: at(0, 0) });
+    expect(answer).not.toHaveProperty('lastSnapshot');
+  });
 });
+
+/** Completes a snapshot with its own root. */
+async function complete(store: LogStore, log: LogId, position: Position): Promise<CompletedSnapshot> {
+  const root = { key: `logs/roots/${position.segment}-${position.entry}` };
+  await store.completeSnapshot(log, position, root);
+  await store.advanceLastSnapshot(log, position);
+  return { position, root };
+}
 
 describe('startSegment', () => {
   test('it ends the old segment and opens the new one with a Snapshot entry', async () => {
@@ -611,6 +718,34 @@ describe('query', () => {
     expect(await positions({ from: at(0, 4), to: at(1, 1) })).toEqual([at(0, 4), at(0, 5), at(1, 0)]);
     expect(await positions({ from: 'start', to: at(0, 2) })).toEqual([at(0, 0), at(0, 1)]);
     expect(await positions({ from: at(1, 1), to: at(1, 1) })).toEqual([]);
+  });
+
+  test('it ends after a limit, and at the end of the log if the bound lies beyond', async () => {
+    const { client, log } = await logOfTwoSegments();
+    const all = await allEntries((await client.query(log, { from: 'start' })).entries);
+    const seen: Entry[] = [];
+    for (let from: Position = at(0, 0); ; ) {
+      const answer = await client.query(log, { from, limit: 3 });
+      const entries = await allEntries(answer.entries);
+      if (entries.length === 0) break;
+      expect(entries.length).toBeLessThanOrEqual(3);
+      seen.push(...entries);
+      from = answer.end;
+    }
+    expect(seen).toEqual(all);
+    for (const to of [at(1, 2), at(1, 50), at(9, 0)]) {
+      const answer = await client.query(log, { from: at(0, 4), to });
+      expect(await allEntries(answer.entries)).toEqual(all.slice(4));
+      expect(answer.end).toEqual(at(1, 2));
+    }
+    const last = await client.query(log, { from: at(1, 1), to: at(1, 50), limit: 5 });
+    expect(await allEntries(last.entries)).toEqual(all.slice(-1));
+  });
+
+  test.each([0, -1, 1.5, Number.NaN])('it refuses a limit of %d', async (limit) => {
+    const { client, log, requests } = await logOfTwoSegments();
+    await expect(client.query(log, { from: 'start', limit })).rejects.toThrow(UsageError);
+    expect(requests).toEqual([]);
   });
 
   test('it continues at the end of the last query after new entries and segments', async () => {

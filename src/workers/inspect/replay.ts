@@ -2,11 +2,11 @@ import type { ChunkStore } from '../../codec/chunk.ts';
 import { SegmentWithoutSnapshotError, TimeUpError, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
-import { rootOf } from '../../log/entry.ts';
+import { type CompletedSnapshot, rootOf } from '../../log/entry.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import type { Root } from '../../snapshot/root.ts';
-import { type CompletedSnapshot, chunkStore, findSnapshot, loadRoot } from '../../snapshot/snapshots.ts';
+import { chunkStore, findSnapshot, loadRoot } from '../../snapshot/snapshots.ts';
 import { flushState, hashFlushedState, saveState } from '../../state/state.ts';
 import { NodeStore } from '../../tree/node-store.ts';
 import { readCollected } from '../gc/collection-record.ts';
@@ -193,7 +193,7 @@ async function startRoot(
   if (isAt(from, base)) throw refuse('the replay would compare this snapshot with itself');
   const found = await snapshotAt(deps, log, from);
   if (found === undefined) throw refuse('there is no stored snapshot, or it was dropped');
-  const root = await loadRoot(deps, { log, position: from }, found.ref);
+  const root = await loadRoot(deps, { log, position: from }, found.root);
   const other = otherReducer(root, deps.reducer);
   if (other !== undefined) throw refuse(other);
   return root;
@@ -246,13 +246,13 @@ async function bothHashes(
 async function snapshotAt(deps: ReplayDeps, log: LogId, position: Position): Promise<CompletedSnapshot | undefined> {
   const { snapshot } = deps.types;
   const entry = await deps.store.getEntry(log, position, { consistent: true });
-  const ref = entry?.type === snapshot ? rootOf(entry) : undefined;
-  if (ref === undefined) return undefined;
+  const root = entry?.type === snapshot ? rootOf(entry) : undefined;
+  if (root === undefined) return undefined;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
   // Snapshots that were dropped less than a grace period ago still exist.
   const dropped = new Map((await readCollected(deps.blobs, log)).dropped);
   if (segment === undefined || !keepsRoot(segment, position.entry, { keepSnapshots: 'all', dropped })) return undefined;
-  return { position, ref };
+  return { position, root };
 }
 
 function isAt(position: Position, other: Position | undefined): boolean {
@@ -276,7 +276,7 @@ async function flushedHash(deps: ReplayDeps, chunks: ChunkStore, root: Root): Pr
 async function storedRoot(
   deps: ReplayDeps,
   log: LogId,
-  { position, ref }: CompletedSnapshot,
+  { position, root: ref }: CompletedSnapshot,
   { exact }: { readonly exact: boolean },
 ): Promise<Root | undefined> {
   const root = await loadRoot(deps, { log, position }, ref);
