@@ -16,7 +16,7 @@ import {
 import { type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../ids/position.ts';
 import { hashFlushedState, isStateFlushed, type State, stateTops } from '../state/state.ts';
-import type { BufferedTree } from '../tree/buffered-tree.ts';
+import { type BufferedTree, mapTops } from '../tree/buffered-tree.ts';
 import type { KeyKind } from '../tree/key.ts';
 import { decodeNode, encodeNode } from '../tree/node.ts';
 import { emptyTree, type Tree } from '../tree/tree.ts';
@@ -99,10 +99,7 @@ function lastFolded({ log, position: { segment, entry } }: Pick<Root, 'log' | 'p
 }
 
 function rootBytes(platform: ChunkPlatform, root: Omit<Root, 'stateHash'>): Uint8Array {
-  const maps = [...root.state.maps].map(([name, { kind, tree, buffer }]) => {
-    const tops = [tree.top, buffer.top].filter((top) => top !== undefined);
-    return [name, kind, ...tops.map(encodeNode)];
-  });
+  const maps = [...root.state.maps].map(([name, map]) => [name, map.kind, ...mapTops(map).map(encodeNode)]);
   return encodeValue({
     format: ROOT_FORMAT,
     log: logIdBytes(root.log),

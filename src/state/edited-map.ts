@@ -1,9 +1,10 @@
 import { KeyInvalidError, StateUnsupportedError } from '../errors.ts';
 import { EditBatch } from '../tree/batch.ts';
-import { type BufferedTree, emptyBufferedTree, mergedItems } from '../tree/buffered-tree.ts';
+import { type BufferedTree, emptyBufferedTree, mapTops, mergedItems } from '../tree/buffered-tree.ts';
 import type { EditOptions, LeafEdits } from '../tree/edit.ts';
 import type { KeyKind } from '../tree/key.ts';
-import { type NodeStore, unsavedBytes } from '../tree/node-store.ts';
+import { unsavedBytes } from '../tree/node.ts';
+import type { NodeStore } from '../tree/node-store.ts';
 import { removeSets } from '../tree/range-removal.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { type ApplyOptions, applyEdits, flush } from '../tree/write-buffer.ts';
@@ -62,8 +63,7 @@ export class EditedMap {
   /** Remembers that a map was saved, so that checks of many maps are fast. */
   #unsavedBytes(): number {
     if (this.#map === this.#saved) return 0;
-    const tops = [this.#map.tree.top, this.#map.buffer.top].filter((top) => top !== undefined);
-    const bytes = tops.reduce((total, top) => total + unsavedBytes(top), 0);
+    const bytes = mapTops(this.#map).reduce((total, top) => total + unsavedBytes(top), 0);
     if (bytes === 0) this.#saved = this.#map;
     return bytes;
   }

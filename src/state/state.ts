@@ -2,9 +2,9 @@ import { toHex } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import type { Value } from '../codec/value.ts';
-import { type BufferedTree, isFlushed } from '../tree/buffered-tree.ts';
+import { type BufferedTree, isFlushed, mapTops } from '../tree/buffered-tree.ts';
 import type { EditOptions } from '../tree/edit.ts';
-import type { Node } from '../tree/node.ts';
+import { type Node, unsavedBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { treeId } from '../tree/tree.ts';
 import { flush } from '../tree/write-buffer.ts';
@@ -27,9 +27,15 @@ export async function saveState(store: NodeStore, state: State): Promise<void> {
 
 /** The top nodes of all trees of a state, including write buffers. */
 export function stateTops(state: State): Node[] {
-  return [...state.maps.values()].flatMap(({ tree, buffer }) =>
-    [tree.top, buffer.top].filter((top) => top !== undefined),
-  );
+  return [...state.maps.values()].flatMap(mapTops);
+}
+
+/**
+ * Approximate memory of the nodes of a state that are only in memory, in bytes, without the top
+ * nodes. Large values are in the store: see {@link NodeStore.heldValueBytes}.
+ */
+export function unsavedStateBytes(state: State): number {
+  return stateTops(state).reduce((total, top) => total + unsavedBytes(top), 0);
 }
 
 export interface FlushOptions extends EditOptions {
@@ -68,10 +74,11 @@ export function isStateFlushed(state: State): boolean {
  * fourth item if a map has buffered edits.
  */
 export function hashFlushedState(platform: ChunkPlatform, state: State): string {
-  const maps = [...state.maps].map(([name, { kind, tree, buffer }]) => {
-    const tops = [tree.top, buffer.top].filter((top) => top !== undefined);
-    return [name, kind, ...tops.map((top) => treeId(platform, top))];
-  });
+  const maps = [...state.maps].map(([name, map]) => [
+    name,
+    map.kind,
+    ...mapTops(map).map((top) => treeId(platform, top)),
+  ]);
   return toHex(platform.sha256(encodeValue([state.meta, maps])));
 }
 

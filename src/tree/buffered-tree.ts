@@ -3,7 +3,7 @@ import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
 import { type Difference, diffPlaces } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
-import { type Leaf, valueBytes } from './node.ts';
+import { type Leaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 import { findItem, type Item, type KeyRange, leafValue, rangeSlices } from './read.ts';
 import { emptyTree, type Tree } from './tree.ts';
@@ -40,6 +40,11 @@ export function withoutBuffer(tree: Tree): BufferedTree {
 
 export function isFlushed({ buffer }: BufferedTree): boolean {
   return buffer.top === undefined;
+}
+
+/** The top nodes of a map: of its tree, and of its write buffer. An empty tree has none. */
+export function mapTops({ tree, buffer }: BufferedTree): Node[] {
+  return [tree.top, buffer.top].filter((top) => top !== undefined);
 }
 
 /** An item of a map, still encoded. */

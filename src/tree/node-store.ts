@@ -1,4 +1,5 @@
 import pLimit from 'p-limit';
+import { fromHex } from '../codec/bytes.ts';
 import type { ChunkId, ChunkPlatform, ChunkStore } from '../codec/chunk.ts';
 import { chunkId, openChunk, packChunk } from '../codec/chunk.ts';
 import { decodeValue } from '../codec/message-pack.ts';
@@ -12,14 +13,16 @@ import {
   type Where,
 } from '../errors.ts';
 import { NODE_SHAPE, type NodeShape } from './chunk-boundary.ts';
-import type { NodeRef } from './node.ts';
-import { decodeNode, encodeNode, isLeaf, type Node } from './node.ts';
+import { decodeNode, encodeNode, isLeaf, type Node, NodeRef } from './node.ts';
+import { NodeCache } from './node-cache.ts';
 
 export interface NodeStoreOptions {
   /**
-   * Approximate memory of the cache of decoded nodes, in bytes. The least recently used nodes are
-   * evicted first.
+   * The cache, which other stores may share; an own cache by default. A check of stored chunks
+   * needs an own one, otherwise it finds chunks that only another store has.
    */
+  readonly cache?: NodeCache;
+  /** Approximate memory of the own cache, in bytes. */
   readonly cacheBytes?: number;
   /** The shape of trees. Tests set another shape than the format's. */
   readonly shape?: NodeShape;
@@ -36,12 +39,6 @@ export interface NodeStoreCounts {
   bytesWritten: number;
 }
 
-interface Cached {
-  readonly node: Node;
-  readonly bytes: number;
-}
-
-const DEFAULT_CACHE_BYTES = 8 * 1024 * 1024;
 const DEFAULT_CONCURRENCY = 16;
 /** Maximum total of uncompressed bytes that early writes have in flight. */
 const EARLY_BYTES = 4 * 1024 * 1024;
@@ -60,12 +57,10 @@ export class NodeStore {
   readonly counts: NodeStoreCounts = { read: 0, bytesRead: 0, written: 0, bytesWritten: 0 };
   readonly #chunks: ChunkStore;
   readonly #limit: ReturnType<typeof pLimit>;
-  readonly #cacheBytes: number;
+  readonly #cache: NodeCache;
   readonly #where: Where;
-  readonly #cache = new Map<ChunkId, Cached>();
   readonly #values = new Map<ChunkId, Uint8Array>();
   #valueBytes = 0;
-  #cachedBytes = 0;
   readonly #early = new Set<Promise<void>>();
   /** Chunks whose early write is in flight or has failed. Reads find them here. */
   readonly #unwritten = new Map<ChunkId, Uint8Array>();
@@ -76,14 +71,14 @@ export class NodeStore {
     this.#chunks = chunks;
     this.platform = platform;
     this.shape = options.shape ?? NODE_SHAPE;
-    this.#cacheBytes = options.cacheBytes ?? DEFAULT_CACHE_BYTES;
+    this.#cache = options.cache ?? new NodeCache(options.cacheBytes);
     this.#where = options.where ?? {};
     this.#limit = pLimit(options.concurrency ?? DEFAULT_CONCURRENCY);
   }
 
   /** A node, if it is in memory. */
   peek(ref: NodeRef): Node | undefined {
-    return ref.node ?? (ref.id === undefined ? undefined : this.#cached(ref.id));
+    return ref.node ?? (ref.id === undefined ? undefined : this.#cache.node(ref.id));
   }
 
   /**
@@ -95,17 +90,15 @@ export class NodeStore {
     if (known !== undefined) return known;
     if (ref.id === undefined) throw new Error('a reference has neither an id nor a node');
     const { id } = ref;
-    return this.#placed(async () => {
-      const canonical = await this.#fetch(id);
-      const node = decodeNode(canonical);
-      this.#remember(id, node);
-      return node;
-    });
+    return this.#placed(() => this.#cache.loadNode(id, this, async () => decodeNode(await this.#fetch(id))));
   }
 
   /** A large value, which is a separate chunk. */
   async loadValue(id: ChunkId): Promise<Value> {
-    return this.#placed(async () => decodeValue(this.#values.get(id) ?? (await this.#fetch(id))));
+    const request = (): Promise<Uint8Array> => this.#fetch(id);
+    return this.#placed(async () =>
+      decodeValue(this.#values.get(id) ?? (await this.#cache.loadValue(id, this, request))),
+    );
   }
 
   /** Bytes of large values that the next {@link save} writes. */
@@ -135,6 +128,32 @@ export class NodeStore {
     this.#valueBytes = 0;
   }
 
+  /**
+   * Puts large values, and all nodes below the given tops that are only in memory, into the cache
+   * under their ids. Writes nothing and changes no node. So a reader of another tree fetches
+   * nothing that these trees already have.
+   */
+  remember(tops: readonly Node[]): void {
+    for (const [id, canonical] of this.#values) this.#cache.addValue(id, canonical);
+    for (const top of tops) this.#rememberChildren(top);
+  }
+
+  /**
+   * Puts the nodes below a node into the cache.
+   * @returns the node with references by id, as a load gives it
+   */
+  #rememberChildren(node: Node): Node {
+    if (isLeaf(node)) return node;
+    const children = node.children.map((child) => {
+      if (child.node === undefined) return child;
+      const known = this.#rememberChildren(child.node);
+      const id = chunkId(this.platform, encodeNode(known));
+      this.#cache.addNode(id, known);
+      return NodeRef.stored(fromHex(id), child);
+    });
+    return { ...node, children };
+  }
+
   #saveChildren(node: Node, writes: Promise<void>[]): void {
     if (isLeaf(node)) return;
     for (const child of node.children) {
@@ -142,7 +161,7 @@ export class NodeStore {
       const { node } = child;
       this.#saveChildren(node, writes);
       const { id, canonical } = this.#place(child, node);
-      this.#remember(id, node);
+      this.#cache.addNode(id, node);
       writes.push(this.#write(id, canonical));
     }
   }
@@ -228,39 +247,4 @@ export class NodeStore {
       throw new StoreUnavailableError(`chunk ${id} could not be read: ${textOf(cause)}`, { cause });
     }
   }
-
-  #cached(id: ChunkId): Node | undefined {
-    const cached = this.#cache.get(id);
-    if (cached === undefined) return undefined;
-    this.#cache.delete(id);
-    this.#cache.set(id, cached);
-    return cached.node;
-  }
-
-  #remember(id: ChunkId, node: Node): void {
-    const bytes = memoryBytes(node);
-    this.#cachedBytes += bytes - (this.#cache.get(id)?.bytes ?? 0);
-    this.#cache.delete(id);
-    this.#cache.set(id, { node, bytes });
-    for (const [oldest, { bytes: freed }] of this.#cache) {
-      if (this.#cachedBytes <= this.#cacheBytes) break;
-      this.#cache.delete(oldest);
-      this.#cachedBytes -= freed;
-    }
-  }
-}
-
-/** Approximate memory of the unsaved nodes below a node, in bytes. */
-export function unsavedBytes(node: Node): number {
-  if (isLeaf(node)) return 0;
-  let bytes = 0;
-  for (const { node: child } of node.children) {
-    if (child !== undefined) bytes += memoryBytes(child) + unsavedBytes(child);
-  }
-  return bytes;
-}
-
-/** Approximate memory of a node, in bytes. */
-function memoryBytes(node: Node): number {
-  return isLeaf(node) ? node.bytes.length + node.keys.length * 12 : node.keys.length * 120;
 }

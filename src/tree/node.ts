@@ -197,6 +197,21 @@ function notANode(reason: string): ChunkCorruptError {
   return new ChunkCorruptError(`the bytes are not a node of a tree: ${reason}`);
 }
 
+/** Approximate memory of the unsaved nodes below a node, in bytes. */
+export function unsavedBytes(node: Node): number {
+  if (isLeaf(node)) return 0;
+  let bytes = 0;
+  for (const { node: child } of node.children) {
+    if (child !== undefined) bytes += memoryBytes(child) + unsavedBytes(child);
+  }
+  return bytes;
+}
+
+/** Approximate memory of a node, in bytes. */
+export function memoryBytes(node: Node): number {
+  return isLeaf(node) ? node.bytes.length + node.keys.length * 12 : node.keys.length * 120;
+}
+
 /** The sum of whole numbers. */
 export function sum(numbers: readonly number[]): number {
   let total = 0;
