@@ -5,10 +5,18 @@ import { comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts'
 import { type End, queryEnd, requireNoneAfter } from './append-condition.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import { type CompletedSnapshot, type Entry, type EntryMetadata, newEntryId, RESERVED_VERSION } from './entry.ts';
+import {
+  type ClientMutation,
+  type CompletedSnapshot,
+  type Entry,
+  type EntryMetadata,
+  newEntryId,
+  RESERVED_VERSION,
+} from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import type { Consistency } from './log-store.ts';
 import { storableMetadata } from './metadata.ts';
+import { checkMutations } from './mutation.ts';
 import { type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 
@@ -23,6 +31,12 @@ export interface NewEntry {
   readonly created?: number | undefined;
   /** None by default. */
   readonly metadata?: EntryMetadata | undefined;
+  /**
+   * Applies the entry at most once, even if several processes append it. A client numbers its
+   * mutations upwards and appends them in order. An entry with a number that was used before is
+   * stored, but has no effect, even if its body differs.
+   */
+  readonly once?: ClientMutation | undefined;
 }
 
 export interface AppendOptions {
@@ -158,6 +172,7 @@ function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
       throw new UsageError(`version ${version} is not a non-negative integer`, { log });
     checkTime(log, created);
   }
+  checkMutations(log, entries);
 }
 
 /** @throws UsageError if a creation time is not in epoch seconds */
@@ -173,11 +188,19 @@ function draftEntry(
   entry: NewEntry,
   now: number,
 ): Omit<Entry, 'position' | 'body' | 'external'> {
-  const { type, version, created = now } = entry;
+  const { type, version, created = now, once } = entry;
   // All attempts to write this entry share its id, at whatever position.
   const id = newEntryId(context.random);
   const metadata = storableMetadata(log, entry.metadata);
-  return { log, id, created, type, version, ...(metadata !== undefined && { metadata }) };
+  return {
+    log,
+    id,
+    created,
+    type,
+    version,
+    ...(metadata !== undefined && { metadata }),
+    ...(once !== undefined && { once: { client: once.client, mutation: once.mutation } }),
+  };
 }
 
 /**

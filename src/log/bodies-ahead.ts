@@ -30,6 +30,7 @@ export class BodiesAhead {
   readonly #blobs: BlobStore;
   readonly #external: readonly Entry[];
   readonly #ahead = new Map<Entry, Ahead>();
+  readonly #skipped = new Set<Entry>();
   #next = 0;
   #reserved = 0;
 
@@ -56,12 +57,19 @@ export class BodiesAhead {
     }
   }
 
+  /** Gives up the body of an entry that is not folded. */
+  skip(entry: Entry): void {
+    const ahead = this.#ahead.get(entry);
+    if (ahead !== undefined) this.#reserved -= ahead.reserved;
+    if (!this.#ahead.delete(entry)) this.#skipped.add(entry);
+  }
+
   #readAhead(): void {
     while (this.#ahead.size < OBJECTS_AHEAD && this.#reserved + FIRST_BYTES <= BYTES_AHEAD) {
       const entry = this.#external[this.#next];
       if (entry?.external === undefined) return;
       this.#next++;
-      this.#start(entry, entry.external);
+      if (!this.#skipped.has(entry)) this.#start(entry, entry.external);
     }
   }
 

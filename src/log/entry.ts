@@ -22,6 +22,14 @@ export interface EntryMetadata {
   readonly [name: string]: Value | undefined;
 }
 
+/** The number that a client gave an entry, so that the entry applies at most once. */
+export interface ClientMutation {
+  /** Names the client; 1 to 256 UTF-16 code units. */
+  readonly client: string;
+  /** A whole number from 1 on. The mutations of a client are numbered upwards. */
+  readonly mutation: number;
+}
+
 /** One item of the Entry table: an immutable change. */
 export interface Entry {
   readonly log: LogId;
@@ -41,6 +49,8 @@ export interface Entry {
   /** Key of the object that holds the body or, on a Snapshot entry, the snapshot's root. */
   readonly external?: string | undefined;
   readonly metadata?: EntryMetadata | undefined;
+  /** A fold skips the entry if it has applied this or a later mutation of the client. */
+  readonly once?: ClientMutation | undefined;
   /** Epoch seconds; absent until the entry expires by TTL. */
   readonly expires?: number | undefined;
 }

@@ -12,6 +12,7 @@ import {
 import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
 import { decodeMetadata, encodeMetadata } from './metadata.ts';
+import { decodeMutation, encodeMutation } from './mutation.ts';
 import type { ArchiveRef, Expiry, Segment } from './segment.ts';
 
 /** Bytes of a SHA-256. */
@@ -35,8 +36,8 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 
 /**
  * Encodes an entry as an item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and
- * optionally `I` id, `B` body, `E` external object, `M` metadata, `X` expiry. Names have one letter
- * because they count towards an item's size.
+ * optionally `I` id, `B` body, `E` external object, `M` metadata, `W` client and mutation, `X`
+ * expiry. Names have one letter because they count towards an item's size.
  * @throws ValueUnsupportedError if DynamoDB would return a native body in another format
  */
 export function encodeEntry(entry: Entry): Item {
@@ -50,14 +51,15 @@ export function encodeEntry(entry: Entry): Item {
   if (entry.body !== undefined) item.B = encodeStoredBody(entry.body);
   if (entry.external !== undefined) item.E = { S: entry.external };
   if (entry.metadata !== undefined) item.M = encodeMetadata(entry.metadata);
+  if (entry.once !== undefined) item.W = encodeMutation(entry.once);
   if (entry.expires !== undefined) item.X = { N: String(entry.expires) };
   return item;
 }
 
 /**
  * The inverse of {@link encodeEntry}. A Binary `B` becomes `bytes`, a String becomes `json`, NULL
- * becomes no body, and every other type becomes `native`. An `I` that is not Binary and an `M` that
- * is not metadata belong to another program. Ignores them and other attributes.
+ * becomes no body, and every other type becomes `native`. An `I`, `M` or `W` of another form
+ * belongs to another program. Ignores it and other attributes.
  * @throws ItemInvalidError if an attribute is missing or malformed, or the item has both `B` and
  * `E`
  */
@@ -73,6 +75,7 @@ export function decodeEntry(item: StoredItem): Entry {
   const body = reader.parsed('B', () => decodeStoredBody(item));
   const external = reader.optional('E', () => reader.string('E'));
   const metadata = decodeMetadata(item.M);
+  const once = decodeMutation(item.W);
   const expires = reader.optional('X', () => reader.integer('X'));
   if (body !== undefined && external !== undefined)
     reader.fail('B', "is present beside 'E', so the entry has two bodies");
@@ -82,6 +85,7 @@ export function decodeEntry(item: StoredItem): Entry {
     ...(body !== undefined && { body }),
     ...(external !== undefined && { external }),
     ...(metadata !== undefined && { metadata }),
+    ...(once !== undefined && { once }),
     ...(expires !== undefined && { expires }),
   };
 }

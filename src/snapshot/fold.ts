@@ -4,6 +4,7 @@ import { BodiesAhead } from '../log/bodies-ahead.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import type { Draft } from '../state/draft.ts';
 import type { DraftUse } from '../state/draft-use.ts';
+import { applyMutation } from '../state/mutations.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
@@ -32,8 +33,9 @@ export interface FoldOptions {
 }
 
 /**
- * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state.
- * The draft is closed afterwards: see {@link DraftUse}.
+ * Folds pages of entries into a draft, in order. Snapshot and End Segment entries change no state,
+ * and neither does an entry whose mutation, or a later one of its client, has been applied: the
+ * reducer does not see it. The draft is closed afterwards: see {@link DraftUse}.
  * @returns number of entries read
  * @throws any error that stops a log: an entry that cannot be decoded or folded, with its place in
  * the error
@@ -75,6 +77,7 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: Bod
   const where = { log, ...position, type };
   let body: Value;
   try {
+    if (entry.once !== undefined && !(await applyMutation(draft, entry.once))) return bodies.skip(entry);
     body = await bodies.load(entry);
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;

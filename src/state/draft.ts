@@ -18,7 +18,7 @@ import { treeCount, treeWeight } from '../tree/tree.ts';
 import { DraftUse } from './draft-use.ts';
 import { EditedMap, type MapUse } from './edited-map.ts';
 import { DraftMeta } from './meta.ts';
-import { EMPTY_STATE, type State } from './state.ts';
+import { EMPTY_STATE, MUTATIONS_MAP, type State } from './state.ts';
 
 /**
  * A map of a draft, as a reducer uses it. Puts and deletes reach the tree together later, but every
@@ -222,6 +222,8 @@ export class Draft {
   /** Controls who may use the draft: everyone, or only the reducer. */
   readonly use = new DraftUse();
   readonly #store: NodeStore;
+  /** Lets a fold use the map of mutations beside the reducer. */
+  readonly #mutationsUse = new DraftUse();
   readonly #maps = new Map<string, UsedMap>();
   readonly #unchecked = new Set<EditedMap>();
 
@@ -234,15 +236,30 @@ export class Draft {
   /**
    * The map with a name; a new map is empty. An empty map accepts keys of either kind. If the map
    * has items with keys of the other kind, every read of it fails, and so does the entry.
-   * @throws StateUnsupportedError if the name or the kind of keys is invalid
+   * @throws StateUnsupportedError if the name or the kind of keys is invalid, or the name is
+   * reserved
    */
   map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
-    const buffers = options.buffers === true;
+    if (name === MUTATIONS_MAP) {
+      throw new StateUnsupportedError(`the map '${name}' is reserved for logfold`, {
+        advice: 'Correct the reducer so that it gives its map another name, raise its version, and deploy it',
+      });
+    }
+    return this.#use(name, kind, { buffers: options.buffers === true, use: this.use });
+  }
+
+  /** The highest applied mutation of each client. Not for reducers. */
+  get mutations(): DraftMap {
+    return this.#use(MUTATIONS_MAP, 'string', { buffers: true, use: this.#mutationsUse });
+  }
+
+  #use(name: string, kind: KeyKind, how: { readonly buffers: boolean; readonly use: DraftUse }): DraftMap {
+    const { buffers } = how;
     const { edited, uses } = this.#maps.get(name) ?? this.#newMap(name, kind);
     const known = uses.find((use) => use.kind === kind && use.buffers === buffers);
     if (known !== undefined) return known;
     checkKind(kind);
-    const use = new DraftMap(edited, this.use, { kind, buffers });
+    const use = new DraftMap(edited, how.use, { kind, buffers });
     uses.push(use);
     return use;
   }
@@ -300,9 +317,11 @@ export class Draft {
     for (const map of this.#unchecked) await map.check();
     this.#unchecked.clear();
     if (this.#maps.size <= MAX_MAPS) return;
-    // Empty maps are not part of the state, so they must not count.
+    // Empty maps are not part of the state, and a reducer does not know of the mutations.
     let count = 0;
-    for (const { edited } of this.#maps.values()) if (!(await edited.isEmpty())) count++;
+    for (const [name, { edited }] of this.#maps) {
+      if (name !== MUTATIONS_MAP && !(await edited.isEmpty())) count++;
+    }
     if (count <= MAX_MAPS) return;
     throw new StateUnsupportedError(`the state has ${count} maps and exceeds the limit of ${MAX_MAPS}`, {
       advice:

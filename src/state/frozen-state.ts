@@ -7,7 +7,7 @@ import type { Item, KeyRange } from '../tree/read.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
 import type { ReducerDraft } from './reducer.ts';
-import type { State } from './state.ts';
+import { MUTATIONS_MAP, type State } from './state.ts';
 
 /** The metadata record of a frozen state. Values are new objects, so a reader may change them. */
 export type FrozenMeta = Omit<DraftMeta, 'set' | 'delete' | 'clear'>;
@@ -107,9 +107,12 @@ export class FrozenState {
     return this.draft.meta;
   }
 
-  /** The names of the maps with items, in ascending order of UTF-16 code units. */
+  /**
+   * The names of the reducer's maps with items, in ascending order of UTF-16 code units. Leaves out
+   * {@link MUTATIONS_MAP}.
+   */
   get mapNames(): readonly string[] {
-    return [...this.state.maps.keys()];
+    return [...this.state.maps.keys()].filter((name) => name !== MUTATIONS_MAP);
   }
 
   /**

@@ -18,6 +18,9 @@ export interface State {
   readonly maps: ReadonlyMap<string, BufferedTree>;
 }
 
+/** The map with the highest applied mutation of each client. Reducers cannot use it. */
+export const MUTATIONS_MAP = 'logfold:mutations';
+
 export const EMPTY_STATE: State = { meta: {}, maps: new Map() };
 
 /** Writes all chunks of a state that are only in memory. */

@@ -90,6 +90,13 @@ const entry: fc.Arbitrary<Entry> = fc
       version: seconds,
       id: fc.uint8Array({ minLength: 1, maxLength: 16 }).map((bytes) => Uint8Array.from(bytes)),
       metadata,
+      once: fc.record(
+        {
+          client: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }),
+          mutation: fc.maxSafeNat().map((n) => n || 1),
+        },
+        { noNullPrototype: true },
+      ),
       expires: seconds,
     },
     { requiredKeys: ['log', 'position', 'created', 'type', 'version'], noNullPrototype: true },

@@ -34,10 +34,10 @@ async function snapshotOf(nodes: NodeStore, state: State, entry: number): Promis
   return decodeRoot(nativePlatform, stored, { log: LOG, position, id }).state;
 }
 
-function entryOf({ body }: RandomEntry, entry: number): Entry {
+function entryOf({ body, once }: RandomEntry, entry: number): Entry {
   const position = { segment: 0, entry };
   const stored = { format: 'bytes', bytes: encodeBody(body) } as const;
-  return { log: LOG, position, created: 1, type: 'Change', version: 1, body: stored };
+  return { log: LOG, position, created: 1, type: 'Change', version: 1, body: stored, once };
 }
 
 async function* onePage(entry: Entry): AsyncGenerator<readonly Entry[]> {

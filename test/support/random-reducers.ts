@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import type { Value } from '../../src/codec/value.ts';
+import type { ClientMutation } from '../../src/log/entry.ts';
 import type { DraftMap } from '../../src/state/draft.ts';
 import type { FoldEntry, Reducer, ReducerDraft } from '../../src/state/reducer.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
@@ -57,6 +58,8 @@ interface PlannedStep {
 export interface RandomEntry {
   readonly steps: readonly PlannedStep[];
   readonly body: Value;
+  /** The client's number of the entry. The fold skips some entries. */
+  readonly once?: ClientMutation | undefined;
 }
 
 /** Everything that a reducer has read, as text. */
@@ -376,6 +379,13 @@ const entry: fc.Arbitrary<RandomEntry> = fc.record({
     { maxLength: 8, size: 'max' },
   ),
   body: values.filter((value) => show(value).length < 5000),
+  once: fc.oneof(
+    { weight: 3, arbitrary: fc.constant(undefined) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ client: fc.constantFrom('a', 'b'), mutation: fc.integer({ min: 1, max: 5 }) }),
+    },
+  ),
 });
 
 /** Enough items for several leaves; smaller maps buffer no edits. */

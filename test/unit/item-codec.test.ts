@@ -102,6 +102,19 @@ const golden: readonly (readonly [string, Entry, StoredItem])[] = [
     },
   ],
   [
+    'an entry with a mutation of a client',
+    entryAt(LOG, position, { body: { format: 'json', text: '{}' }, once: { client: 'laptop', mutation: 9 } }),
+    {
+      S,
+      N: { N: '17' },
+      C: { N: '1732104000' },
+      T: { S: 'Set' },
+      V: { N: '1' },
+      B: { S: '{}' },
+      W: { L: [{ S: 'laptop' }, { N: '9' }] },
+    },
+  ],
+  [
     'an entry with metadata',
     entryAt(LOG, position, {
       body: { format: 'json', text: '{}' },
@@ -148,6 +161,23 @@ describe('entry items', () => {
     ['a Map with a value of no type', { M: { a: { L: [{}] } } }],
   ])('an M that is %s belongs to another program, and the entry has no metadata', (_what, M) => {
     const item = { ...encodeEntry(entryAt(LOG, position)), M };
+    expect(decodeEntry(item)).toEqual(entryAt(LOG, position));
+  });
+
+  test.each<[string, StoredAttribute]>([
+    ['a String', { S: 'laptop' }],
+    ['a Map', { M: { client: { S: 'laptop' }, mutation: { N: '9' } } }],
+    ['nothing', {}],
+    ['a List of one', { L: [{ S: 'laptop' }] }],
+    ['a List of three', { L: [{ S: 'laptop' }, { N: '9' }, { N: '9' }] }],
+    ['a List in another order', { L: [{ N: '9' }, { S: 'laptop' }] }],
+    ['a List without a client', { L: [{ S: '' }, { N: '9' }] }],
+    ['a List with a long client', { L: [{ S: 'x'.repeat(257) }, { N: '9' }] }],
+    ['a List with mutation 0', { L: [{ S: 'laptop' }, { N: '0' }] }],
+    ['a List with a fraction', { L: [{ S: 'laptop' }, { N: '1.5' }] }],
+    ['a List with 2^53', { L: [{ S: 'laptop' }, { N: '9007199254740992' }] }],
+  ])('a W that is %s belongs to another program, and the entry has no mutation', (_what, W) => {
+    const item = { ...encodeEntry(entryAt(LOG, position)), W };
     expect(decodeEntry(item)).toEqual(entryAt(LOG, position));
   });
 

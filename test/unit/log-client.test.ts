@@ -363,6 +363,37 @@ describe('addEntry', () => {
     expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
   });
 
+  test('a mutation of a client is written with its entry', async () => {
+    const { client, store } = testLogClient();
+    const log = await client.createLog();
+    const once = { client: 'laptop', mutation: 7, other: 'is left out' };
+    await client.addEntry(log, { ...set(1), once });
+    const entry = await store.getEntry(log, at(0, 1), CONSISTENT);
+    expect(entry?.once).toStrictEqual({ client: 'laptop', mutation: 7 });
+  });
+
+  const by = (client: unknown, mutation: unknown) => ({ ...set(1), ...untyped({ once: { client, mutation } }) });
+  test.each([
+    ['an empty client', [by('', 1)]],
+    ['a client that is no text', [by(7, 1)]],
+    ['a long client', [by('x'.repeat(257), 1)]],
+    ['a client with a lone surrogate', [by('\ud800', 1)]],
+    ['mutation 0', [by('laptop', 0)]],
+    ['a mutation that is no number', [by('laptop', '1')]],
+    ['a mutation that is a fraction', [by('laptop', 1.5)]],
+    ['mutation 2^53', [by('laptop', 2 ** 53)]],
+    ['the same mutation twice', [by('laptop', 1), by('phone', 1), by('laptop', 1)]],
+    ['mutations that descend', [by('laptop', 2), by('laptop', 1)]],
+  ])('entries with %s are refused, and nothing is written', async (_what, entries) => {
+    const { client, requests, blobs } = testLogClient();
+    const log = await client.createLog();
+    requests.length = 0;
+    const large = entries.map((entry) => ({ ...entry, body: 'x'.repeat(20_000) }));
+    await expect(client.addEntries(log, large)).rejects.toMatchObject({ code: 'USAGE', log });
+    expect(requests).toEqual([]);
+    expect(await Array.fromAsync(blobs.list(''))).toEqual([]);
+  });
+
   test('it refuses an invalid entry and changes nothing', async () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();

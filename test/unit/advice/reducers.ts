@@ -66,6 +66,10 @@ export const REDUCERS: Cases = {
       (draft) => MANY.map((name) => draft.map(name, 'number').put(1, 'x')),
       (draft) => MANY.map((name) => draft.map('all', 'string').put(`${name} 1`, 'x')),
     ),
+  'Correct the reducer so that it gives its map another name, raise its version, and deploy it': corrected(
+    (draft) => draft.map('logfold:mutations', 'string').put('a', 1),
+    (draft) => draft.map('mutations', 'string').put('a', 1),
+  ),
   'Correct the reducer so that it uses only one of the two, raise its version, and deploy it': corrected(
     (draft) => draft.map('m', 'number', { buffers: true }).put(1, 'x', 2),
     (draft) => {

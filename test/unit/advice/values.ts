@@ -23,6 +23,7 @@ import { decodeEntry, encodeEntry } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../../src/log/item-size.ts';
 import { MAX_BATCH_ITEMS } from '../../../src/log/log-store.ts';
 import { MAX_METADATA_BYTES, storableMetadata } from '../../../src/log/metadata.ts';
+import { checkMutations } from '../../../src/log/mutation.ts';
 import { assertPosition } from '../../../src/log/newest.ts';
 import { checkPolicy, DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
 import { loadState } from '../../../src/snapshot/load.ts';
@@ -39,6 +40,7 @@ import { SheetLog, set } from '../../support/sheet-log.ts';
 import { SheetLogs } from '../../support/sheet-logs.ts';
 import { type Cases, type Follow, numbersOf, quoted } from './case.ts';
 
+const mutationOf = (client: string, mutation: number) => ({ once: { client, mutation } });
 const AT = { segment: 0, entry: 1 };
 const SURROGATE = 'half \ud800';
 const EDIT = '{"op":"insertRows","at":0,"count":1}';
@@ -327,6 +329,21 @@ export const VALUES: Cases = {
   'Put its largest part into an external body': async (refused) => {
     await refused(() => checkWriteSize([item(AT, 500 * 1024)]));
     checkWriteSize([encodeEntry(entryAt(LOG, AT, { body: undefined, external: 'logs/bulk' }))]);
+  },
+  'Give well-formed text of 1 to … UTF-16 code units, such as a UUID': async (refused) => {
+    const [least = 0, most = 0] = numbersOf(await refused(() => checkMutations(LOG, [mutationOf('', 1)])));
+    for (const length of [least, most]) checkMutations(LOG, [mutationOf('x'.repeat(length), 1)]);
+    await refused(() => checkMutations(LOG, [mutationOf('x'.repeat(most + 1), 1)]));
+  },
+  'Number the mutations of each client upwards, with whole numbers from 1 on': async (refused) => {
+    const numbered = (...numbers: number[]) =>
+      checkMutations(
+        LOG,
+        numbers.map((number) => mutationOf('laptop', number)),
+      );
+    await refused(() => numbered(0));
+    await refused(() => numbered(2, 1));
+    numbered(1, 2, 5);
   },
   'Give an object of names and values': async (refused) => {
     await refused(() => storableMetadata(LOG, Object.create({ correlation: 'order-7' })));
