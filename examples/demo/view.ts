@@ -31,7 +31,7 @@ export async function readView(
   plain: PlainSheet,
 ): Promise<{ readonly view: View; readonly compareAll: () => Promise<Comparison> }> {
   const { rows, columns } = rectangle;
-  const { draft, snapshot, tailEntries } = await loadState(deps, log);
+  const { draft, base, tailEntries } = await loadState(deps, log);
   const sheet = sheetOf(draft);
   const expected = plain.rows.slice(rows.from, rows.to).map((row) => row.slice(columns.from, columns.to).map(cellText));
   const cells = expected.map((row) => row.map(() => ''));
@@ -41,6 +41,6 @@ export async function readView(
   }
   const { gets: objects, bytesRead: bytes } = blobs.usage();
   const equal = JSON.stringify(cells) === JSON.stringify(expected);
-  const view = { rows, columns, cells, snapshot: snapshot ?? null, tailEntries, fetched: { objects, bytes }, equal };
+  const view = { rows, columns, cells, snapshot: base?.position ?? null, tailEntries, fetched: { objects, bytes }, equal };
   return { view, compareAll: () => compareSheets(sheet, plain) };
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { CheckFailedError, SegmentWithoutSnapshotError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { Position } from '../ids/position.ts';
+import { formatPosition, type Position } from '../ids/position.ts';
 import { loadState } from '../snapshot/load.ts';
 import { sheetOf } from '../state/spreadsheet/reducer.ts';
 import { sheetRows } from '../state/spreadsheet/sheet-rows.ts';
@@ -120,7 +120,7 @@ export class Appender {
 
   async #check({ rows, sha256 }: Extract<EditLine, { kind: 'check' }>, number: number): Promise<void> {
     const at = this.last === undefined ? undefined : { segment: this.last.segment, entry: this.last.entry + 1 };
-    const { draft, snapshot } = await loadState(this.#environment.deps, this.#log, at);
+    const { draft, base } = await loadState(this.#environment.deps, this.#log, { at });
     const { height, hash: found } = await hashRows(sheetRows(sheetOf(draft)));
     this.counts.checks++;
     if (found === sha256 && height === rows) return;
@@ -131,9 +131,9 @@ export class Appender {
         log: this.#log,
         ...this.last,
         advice:
-          snapshot === undefined
+          base === undefined
             ? 'Compare the file with the entries that the log had before: the sheet was folded from the first entry'
-            : `Run 'logfold replay LOG' to check the snapshot at ${snapshot.segment}/${snapshot.entry}, from which the sheet was loaded`,
+            : `Run 'logfold replay LOG' to check the snapshot at ${formatPosition(base.position)}, from which the sheet was loaded`,
       },
     );
   }

@@ -109,6 +109,24 @@ interface EntryNumbers {
   readonly entry: number;
 }
 
+/**
+ * The reducer rejects a new entry. The entry was not appended, since it would have stopped the log.
+ * `cause` is the reducer's error.
+ */
+export class EntryRejectedError extends LogfoldError {
+  override readonly code = 'ENTRY_REJECTED';
+}
+
+/** The answer to an append was lost. The entries may be in the log or not. */
+export class AppendUncertainError extends LogfoldError {
+  override readonly code = 'APPEND_UNCERTAIN';
+}
+
+/** A caller uses a document after closing it. */
+export class DocumentClosedError extends LogfoldError {
+  override readonly code = 'DOCUMENT_CLOSED';
+}
+
 /** A caller starts a new segment before the current one has a complete snapshot. */
 export class SegmentWithoutSnapshotError extends LogfoldError {
   override readonly code = 'SEGMENT_WITHOUT_SNAPSHOT';

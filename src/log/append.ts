@@ -37,6 +37,11 @@ export interface NewEntry {
    * stored, but has no effect, even if its body differs.
    */
   readonly once?: ClientMutation | undefined;
+  /**
+   * Bytes by which the writer recognizes the entry, 8 random ones by default. An append with an id
+   * that the log has at the same position succeeds and changes nothing.
+   */
+  readonly id?: Uint8Array | undefined;
 }
 
 export interface AppendOptions {
@@ -142,7 +147,7 @@ export async function append(
 
   if (snapshot === undefined) return appended;
   const known = segments ?? (await newestSegments) ?? [];
-  // The entries are written. If this failure reached the caller, the caller would append them again.
+  // The entries are written. If this failure reached the caller, it would append them again.
   // Without an answer the client keeps its snapshot and asks again with its next entry.
   const lastSnapshot = await queryNewerSnapshot(context.store, log, known, snapshot).catch(() => undefined);
   return { ...appended, ...(lastSnapshot !== undefined && { lastSnapshot }) };
@@ -190,7 +195,7 @@ function draftEntry(
 ): Omit<Entry, 'position' | 'body' | 'external'> {
   const { type, version, created = now, once } = entry;
   // All attempts to write this entry share its id, at whatever position.
-  const id = newEntryId(context.random);
+  const { id = newEntryId(context.random) } = entry;
   const metadata = storableMetadata(log, entry.metadata);
   return {
     log,

@@ -83,16 +83,39 @@ export async function query(
 async function resolveStart(
   store: LogReader,
   log: LogId,
-  { segments, from }: { readonly segments: readonly Segment[]; readonly from: QueryRange['from'] },
+  { segments, from }: { readonly segments: NewestSegments; readonly from: QueryRange['from'] },
 ): Promise<Position> {
   if (from === 'start') return START;
   if (from !== 'snapshot') return from;
+  return (await requireSnapshot(store, log, segments)).snapshot ?? START;
+}
+
+/** The newest segments of a log, newest first, and the newest complete snapshot. */
+export interface TailStart {
+  readonly segments: NewestSegments;
+  /** Undefined if the log has one segment and no complete snapshot yet. */
+  readonly snapshot: Position | undefined;
+}
+
+/** The two newest segments of a log, newest first. */
+type NewestSegments = readonly [Segment, ...Segment[]];
+
+/**
+ * Finds the newest complete snapshot of a log in one query.
+ * @throws LogNotFoundError if the log does not exist
+ * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot. Such a
+ * log is damaged, since a segment starts only after the previous one has a snapshot
+ */
+export async function tailStart(store: LogReader, log: LogId): Promise<TailStart> {
+  return requireSnapshot(store, log, await queryNewestSegments(store, log));
+}
+
+async function requireSnapshot(store: LogReader, log: LogId, segments: NewestSegments): Promise<TailStart> {
   const last = lastSnapshotOf(segments);
-  if (last !== undefined) return last;
+  if (last !== undefined || segments[0].segment === START.segment) return { segments, snapshot: last };
   const fresh = await queryNewestSegments(store, log, { consistent: true });
   const completed = lastSnapshotOf(fresh);
-  if (completed !== undefined) return completed;
-  if (fresh[0].segment === START.segment) return START;
+  if (completed !== undefined || fresh[0].segment === START.segment) return { segments: fresh, snapshot: completed };
   throw new SegmentWithoutSnapshotError('neither of the two newest segments has a complete snapshot', {
     log,
     segment: fresh[0].segment,

@@ -1,53 +1,121 @@
 import type { LogId } from '../ids/log-id.ts';
-import { type Position, START } from '../ids/position.ts';
-import type { Entry, ReservedTypes } from '../log/entry.ts';
-import { queryNewestSegments } from '../log/newest.ts';
-import { readEntries } from '../log/read-entries.ts';
+import { comparePositions, type Position, START } from '../ids/position.ts';
+import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from '../log/entry.ts';
+import { tailStart } from '../log/query.ts';
+import { type OpenRange, readEntries, readUpTo } from '../log/read-entries.ts';
+import type { Segment } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
+import type { NodeStore } from '../tree/node-store.ts';
 import { otherReducer } from './build.ts';
 import { foldEntries } from './fold.ts';
-import { findSnapshot, loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
+import type { Root } from './root.ts';
+import { findSnapshot, lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
 
 export interface LoadDeps extends SnapshotStores {
   readonly reducer: Reducer;
   readonly types: ReservedTypes;
 }
 
+export interface LoadOptions {
+  /** Load the state at this position; the end of the log by default. */
+  readonly at?: Position | undefined;
+  /** The log's nodes. By default the load makes a store. */
+  readonly nodes?: NodeStore;
+  /** Called for each page of entries, starting with the entry of the snapshot. */
+  readonly onPage?: (page: readonly Entry[]) => void;
+}
+
 export interface Loaded {
   readonly draft: Draft;
   /** The loaded snapshot; undefined if loading started from the log's beginning. */
-  readonly snapshot: Position | undefined;
+  readonly base: CompletedSnapshot | undefined;
   /** The position after the last entry in the state. */
   readonly end: Position;
   /** Number of entries folded on top of the snapshot. */
   readonly tailEntries: number;
 }
 
+/** The snapshot from which a load starts, and the entries from there on. */
+interface Beginning {
+  readonly base: CompletedSnapshot | undefined;
+  readonly root: Root | undefined;
+  readonly from: Position;
+  readonly pages: AsyncIterable<Entry[]>;
+}
+
 /**
- * Loads a state as a client does: the newest complete snapshot and the later entries, up to a
- * position or the end of the log. Writes nothing. Fetches only the parts of the snapshot that the
- * entries and later reads touch.
- * @throws LogNotFoundError, EntryGapError, and any error that stops a log
+ * Loads a state: the newest complete snapshot and the later entries, up to a position or the end of
+ * the log. Writes nothing. Fetches only the parts of the snapshot that the entries and later reads
+ * touch.
+ *
+ * Without `at` it takes two queries, if the root is inline and the later entries fit into a page:
+ * one for the segments, and one for the entries, the first of which carries the root.
+ *
+ * If another reducer or another version made the snapshot, it folds the log from its beginning.
+ * @throws LogNotFoundError if the log does not exist
+ * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
+ * @throws EntryGapError, and any error that stops a log
  */
-export async function loadState(deps: LoadDeps, log: LogId, at?: Position): Promise<Loaded> {
-  const { types } = deps;
-  const [newest] = await queryNewestSegments(deps.store, log, { consistent: true });
-  const endOfNewest = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
-  const found = await findSnapshot(deps.store, log, at ?? endOfNewest);
-  const root = found && (await loadRoot(deps, { log, position: found.position }, found.root));
-  const base = root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
-  const draft = new Draft(nodeStore(deps, log), base?.state);
-  const pages = readEntries({ store: deps.store, types }, log, { from: base?.position ?? START, to: at ?? 'end' });
-  let end = base?.position ?? START;
+export async function loadState(deps: LoadDeps, log: LogId, options: LoadOptions = {}): Promise<Loaded> {
+  const { at, onPage, nodes = nodeStore(deps, log) } = options;
+  const found = at === undefined ? await newestBeginning(deps, log) : await beginningBefore(deps, log, at);
+  const usable = found.root === undefined || otherReducer(found.root, deps.reducer) === undefined;
+  const { base, root, from, pages } = usable ? found : logBeginning(deps, log, { to: at ?? 'end' });
+  const draft = new Draft(nodes, root?.state);
+  let end = from;
   async function* followed(): AsyncGenerator<Entry[]> {
     for await (const page of pages) {
       const last = page.at(-1);
       if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
+      onPage?.(page);
       yield page;
     }
   }
-  const tailEntries = await foldEntries(draft, followed(), { reducer: deps.reducer, blobs: deps.blobs, types });
+  const { reducer, blobs, types } = deps;
+  const tailEntries = await foldEntries(draft, followed(), { reducer, blobs, types });
   draft.use.release();
-  return { draft, snapshot: base?.position, end, tailEntries };
+  return { draft, base, end, tailEntries };
+}
+
+function logBeginning(deps: LoadDeps, log: LogId, range: Omit<OpenRange, 'from'>): Beginning {
+  const whole = { from: START, ...range };
+  const pages = range.to === 'end' ? readUpTo(deps, log, whole) : readEntries(deps, log, whole);
+  return { base: undefined, root: undefined, from: START, pages };
+}
+
+async function beginningBefore(deps: LoadDeps, log: LogId, at: Position): Promise<Beginning> {
+  const base = await findSnapshot(deps.store, log, at);
+  if (base === undefined) return logBeginning(deps, log, { to: at });
+  const root = await loadRoot(deps, { log, position: base.position }, base.root);
+  return { base, root, from: base.position, pages: readEntries(deps, log, { from: base.position, to: at }) };
+}
+
+async function newestBeginning(deps: LoadDeps, log: LogId): Promise<Beginning> {
+  const { segments, snapshot } = await tailStart(deps.store, log);
+  const newestSegment = segments[0].segment;
+  if (snapshot === undefined) return logBeginning(deps, log, { to: 'end', newestSegment });
+  const pages = readUpTo(deps, log, { from: snapshot, to: 'end', newestSegment });
+  const first = await pages.next();
+  const entry = first.done === true ? undefined : first.value[0];
+  const ref = (entry && rootOf(entry)) ?? (await requireRoot(deps, segments, snapshot));
+  const root = await loadRoot(deps, { log, position: snapshot }, ref);
+  async function* all(): AsyncGenerator<Entry[]> {
+    if (first.done !== true) yield first.value;
+    yield* pages;
+  }
+  return { base: { position: snapshot, root: ref }, root, from: snapshot, pages: all() };
+}
+
+/** The root of Last Snapshot, if an eventually consistent read did not show it yet. */
+async function requireRoot(
+  { store }: LoadDeps,
+  segments: readonly [Segment, ...Segment[]],
+  position: Position,
+): Promise<RootRef> {
+  const segment = segments.find(({ segment: number }) => number === position.segment) ?? segments[0];
+  const entry = await store.getEntry(segment.log, position, { consistent: true });
+  const ref = entry && comparePositions(entry.position, position) === 0 ? rootOf(entry) : undefined;
+  if (ref === undefined) throw lastWithoutRoot(segment);
+  return ref;
 }

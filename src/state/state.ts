@@ -1,4 +1,4 @@
-import { toHex } from '../codec/bytes.ts';
+import { equalBytes, toHex } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import type { Value } from '../codec/value.ts';
@@ -65,6 +65,17 @@ export async function flushState(store: NodeStore, state: State, options: FlushO
     stops = shouldStop?.() === true;
   }
   return { meta: state.meta, maps: new Map(maps) };
+}
+
+/**
+ * Whether two states are certainly the same: one was made from the other, without a change. False
+ * does not mean that their contents differ.
+ */
+export function isSameState(a: State, b: State): boolean {
+  if (a === b) return true;
+  if (a.maps.size !== b.maps.size) return false;
+  for (const [name, map] of a.maps) if (b.maps.get(name) !== map) return false;
+  return equalBytes(encodeValue(a.meta), encodeValue(b.meta));
 }
 
 export function isStateFlushed(state: State): boolean {

@@ -52,8 +52,8 @@ async function load(log: LogId, file: string): Promise<unknown> {
     platform: nativePlatform,
     types: RESERVED_TYPES,
   };
-  const { draft, snapshot } = await loadState({ ...stores, reducer: await loadReducer(file) }, log);
-  return { snapshot, counts: Object.fromEntries(draft.meta) };
+  const { draft, base } = await loadState({ ...stores, reducer: await loadReducer(file) }, log);
+  return { snapshot: base?.position, counts: Object.fromEntries(draft.meta) };
 }
 
 test('the pipeline, a replay and a rebuild fold with the reducer that is named', async () => {

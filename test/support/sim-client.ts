@@ -221,7 +221,8 @@ export async function loadAndCheck(world: World, ports: View, log: LogId): Promi
     return checkPoisoned(world, log, version, error);
   }
   const all = world.tables.history(log);
-  const { snapshot, tailEntries, end } = loaded;
+  const { tailEntries, end } = loaded;
+  const snapshot = loaded.base?.position;
   const base = snapshot && all.findIndex(({ entry }) => comparePositions(entry.position, snapshot) === 0);
   const taken = all.slice(0, (base ?? 0) + tailEntries);
   const last = taken.at(-1)?.entry.position ?? { segment: 0, entry: -1 };

@@ -70,7 +70,7 @@ describe('verify', () => {
     else await expect(loadState(sheet.deps, sheet.log)).rejects.toThrow('names an entry without a root');
     expect(await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).toMatchObject({ outcome: 'rebuilt' });
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
-    expect((await loadState(sheet.deps, sheet.log)).snapshot).toEqual({ segment, entry });
+    expect((await loadState(sheet.deps, sheet.log)).base?.position).toEqual({ segment, entry });
   });
 
   test('it finds that the entry of Last Snapshot has no root although its archive has one', async () => {

@@ -37,7 +37,8 @@ export function exportCommand() {
       inEnvironment(options, async ({ deps }, output) => {
         requireSheets(deps.reducer, 'export');
         if (at !== undefined) await assertPosition(deps, log, at);
-        const { draft, end, snapshot = null } = await output.during('Snapshots loaded', () => loadState(deps, log, at));
+        const { draft, end, base } = await output.during('Snapshots loaded', () => loadState(deps, log, { at }));
+        const snapshot = base?.position ?? null;
         const part = await output.during('Used rows found', () => usedPart(sheetOf(draft), span, allRows));
         const head = { log, position: at ?? end, snapshot };
         if (csv === undefined && output.json) {

@@ -1,0 +1,51 @@
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
+import { encodeBody } from '../log/body.ts';
+import type { NewEntry } from '../log/client.ts';
+import { type Entry, epochSeconds, newEntryId } from '../log/entry.ts';
+import { storableMetadata } from '../log/metadata.ts';
+
+/** A new entry with everything that its fold depends on, except its position. */
+export type DraftedEntry = NewEntry & { readonly id: Uint8Array; readonly created: number };
+
+/** An entry that the document shows and the log does not have yet. */
+export interface PendingEntry {
+  readonly entry: NewEntry;
+  /** The last error of the store; undefined before the first failure. The document tries again. */
+  readonly error?: unknown;
+}
+
+/** An entry that waits to be sent. */
+export interface Pending extends PendingEntry {
+  readonly entry: DraftedEntry;
+  error?: unknown;
+  /** The position at which the visible state folds the entry. */
+  foldedAt: Position;
+  readonly settled: PromiseWithResolvers<Position | undefined>;
+}
+
+/**
+ * Gives a new entry its id and its time.
+ * @throws ClockInvalidError if the clock shows a time before 1970
+ */
+export function draftEntry(
+  entry: NewEntry,
+  { now, random }: { readonly now: () => number; readonly random: () => number },
+): DraftedEntry {
+  return { ...entry, id: newEntryId(random), created: entry.created ?? epochSeconds(now()) };
+}
+
+/**
+ * New entries as readers will see them, if no other entry comes in between.
+ * @param end the position of the first of them
+ * @throws ValueUnsupportedError, TooLargeError, UsageError if a body or metadata cannot be stored
+ */
+export function entriesAt(log: LogId, end: Position, entries: readonly DraftedEntry[]): Entry[] {
+  return entries.map(({ body = null, metadata, ...rest }, i) => ({
+    ...rest,
+    log,
+    position: { segment: end.segment, entry: end.entry + i },
+    metadata: storableMetadata(log, metadata),
+    ...(body !== null && { body: { format: 'bytes' as const, bytes: encodeBody(body) } }),
+  }));
+}

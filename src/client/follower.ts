@@ -1,0 +1,336 @@
+import {
+  AppendUncertainError,
+  ChunkMissingError,
+  EntryExistsError,
+  isLogfoldError,
+  StoreUnavailableError,
+} from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, MAX_NUMBER, type Position, START } from '../ids/position.ts';
+import type { AddedEntries, AppendOptions, LogClient } from '../log/client.ts';
+import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/entry.ts';
+import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
+import { readUpTo } from '../log/read-entries.ts';
+import { lastSnapshotOf } from '../log/segment.ts';
+import { otherReducer } from '../snapshot/build.ts';
+import { loadState } from '../snapshot/load.ts';
+import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { Draft } from '../state/draft.ts';
+import type { Reducer } from '../state/reducer.ts';
+import { EMPTY_STATE, type State, stateTops, unsavedStateBytes } from '../state/state.ts';
+import { type DraftedEntry, entriesAt } from './drafted-entry.ts';
+import { LostAnswers } from './lost-answers.ts';
+import { StateFolder } from './state-folder.ts';
+import { SearchTimer, Tail } from './tail.ts';
+
+export interface FollowerDeps extends SnapshotStores {
+  readonly client: LogClient;
+  readonly types: ReservedTypes;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+}
+
+/** How far a follower may be behind before it loads the newest snapshot instead of all entries. */
+export interface ReloadLimits {
+  readonly entries: number;
+  readonly segments: number;
+}
+
+/** The state of a log up to a position. */
+export interface Confirmed {
+  readonly state: State;
+  /** The position after the last entry in the state. */
+  readonly end: Position;
+}
+
+/** Attempts to append while other clients append too, and attempts after a lost answer. */
+const [APPEND_ATTEMPTS, UNCERTAIN_ATTEMPTS] = [16, 3];
+/** Above this memory of nodes that are in no chunk, the state moves onto the newer snapshot. */
+const MOVE_BYTES = 4 * 1024 * 1024;
+/**
+ * After this time the state moves onto the newer snapshot in any case, in milliseconds. It is far
+ * below every sensible grace period, after which the chunks of the older snapshot may go.
+ */
+const MOVE_MS = 10 * 60_000;
+
+class FarBehind extends Error {}
+
+/**
+ * Follows one log with one reducer: holds the state of all entries up to a position, reads newer
+ * entries and appends. When a newer snapshot completes, the follower forks its tail there, which
+ * downloads nothing. The state itself moves onto the chunks of that snapshot later, when its own
+ * nodes take too much memory.
+ *
+ * The methods must not overlap. A method that fails changes nothing.
+ */
+export class Follower {
+  readonly log: LogId;
+  readonly folder: StateFolder;
+  readonly #deps: FollowerDeps;
+  readonly #reducer: Reducer;
+  readonly #limits: ReloadLimits;
+  #confirmed: Confirmed = { state: EMPTY_STATE, end: START };
+  #tail: Tail;
+  #version = 0;
+  #readMs = 0;
+  #last: EntryHead | undefined;
+  /** When the tail left the snapshot whose chunks the state uses; undefined if it did not. */
+  #forkedMs: number | undefined;
+  #search = new SearchTimer();
+  readonly lost = new LostAnswers();
+
+  private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, limits: ReloadLimits) {
+    this.#deps = deps;
+    this.log = log;
+    this.#reducer = reducer;
+    this.#limits = limits;
+    this.folder = new StateFolder(deps, log, reducer);
+    this.#tail = Tail.empty(deps.types);
+  }
+
+  /** Loads a log. Throws the errors of {@link loadState}. */
+  static async load(deps: FollowerDeps, log: LogId, reducer: Reducer, limits: ReloadLimits): Promise<Follower> {
+    const follower = new Follower(deps, log, reducer, limits);
+    await follower.#reload();
+    return follower;
+  }
+
+  get confirmed(): Confirmed {
+    return this.#confirmed;
+  }
+
+  /** The snapshot on which the state stands; undefined for the beginning of the log. */
+  get snapshot(): Position | undefined {
+    return this.#tail.base?.position;
+  }
+
+  /** Number of application entries that were folded; a reload counts as one. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /**
+   * Reads the entries since the last read and folds them. One query if there are none, and another
+   * one now and then while a snapshot is pending. If too many entries are new, loads the newest
+   * snapshot instead.
+   */
+  async refresh(): Promise<void> {
+    try {
+      await this.#moveIfNeeded();
+      await this.#readOn({ to: 'end', limits: this.#limits });
+    } catch (error) {
+      if (!(error instanceof FarBehind) && !(error instanceof ChunkMissingError)) throw error;
+      if (error instanceof FarBehind && !(await this.#hasSnapshotAhead())) await this.#readOn({ to: 'end' });
+      else await this.#reload();
+    }
+    await this.#searchSnapshot();
+  }
+
+  /**
+   * Appends entries directly behind the last entry of the log, and folds them. Folds them first: an
+   * entry that the reducer rejects is not appended. If others appended meanwhile, reads their
+   * entries and tries again, unless `after` is given. After a lost answer, looks for the entries in
+   * the log.
+   * @returns undefined if the state includes the entries' mutation already; nothing is appended
+   * @throws EntryRejectedError if the reducer rejects an entry
+   * @throws EntryExistsError if `after` is given and other application entries follow it
+   * @throws AppendUncertainError if the answer was lost and the log cannot be read either
+   * @throws the errors of {@link LogClient.addEntries}
+   */
+  async append(entries: readonly DraftedEntry[], options: AppendOptions = {}): Promise<AddedEntries | undefined> {
+    if (this.#deps.now() - this.#readMs > TRUST_MS / 2) await this.refresh();
+    const known = this.lost.take(entries);
+    if (known !== undefined) return known;
+    let uncertain = 0;
+    for (let attempt = 1; ; attempt++) {
+      if (await this.folder.isApplied(this.#confirmed.state, entries)) return undefined;
+      const drafts = entriesAt(this.log, this.#confirmed.end, entries);
+      const state = await this.#foldNext(drafts);
+      try {
+        const { client } = this.#deps;
+        const snapshot = this.#startsSearch() ? (this.snapshot ?? START) : undefined;
+        const after = options.after ?? lastBefore(this.#confirmed.end);
+        const added = await client.addEntries(this.log, entries, { ...options, after, ...(snapshot && { snapshot }) });
+        await this.#appended(added, drafts, state);
+        return added;
+      } catch (error) {
+        const isConflict = error instanceof EntryExistsError && options.after === undefined;
+        if (!isConflict && !isUncertain(error)) throw error;
+        if (isConflict) await this.#readOn({ to: error.newest === undefined ? 'end' : behind(error.newest) });
+        else {
+          uncertain++;
+          const found = await this.#findAppended(entries);
+          if (found !== undefined) return found;
+        }
+        if (attempt >= APPEND_ATTEMPTS || uncertain >= UNCERTAIN_ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  async #foldNext(drafts: readonly Entry[]): Promise<State> {
+    try {
+      return await this.folder.fold(this.#confirmed.state, drafts);
+    } catch (error) {
+      if (!(error instanceof ChunkMissingError)) throw error;
+      await this.#reload();
+      return this.folder.fold(this.#confirmed.state, drafts);
+    }
+  }
+
+  /** Loads the newest snapshot and the entries since, in place of the present state. */
+  async #reload(): Promise<void> {
+    const { store, blobs, platform, types, now } = this.#deps;
+    const startedMs = now();
+    let tail = Tail.empty(types);
+    let last: Entry | undefined;
+    const onPage = (page: readonly Entry[]): void => {
+      tail = tail.with(page);
+      last = page.at(-1) ?? last;
+    };
+    const deps = { store, blobs, platform, types, reducer: this.#reducer };
+    const { draft, base, end } = await loadState(deps, this.log, { nodes: this.folder.nodes, onPage });
+    const state = await draft.state();
+    const order = comparePositions(end, this.#confirmed.end);
+    // A stale read must not take the document back.
+    if (order < 0) return;
+    if (!this.lost.isEmpty) {
+      const range = { from: this.#confirmed.end, to: end };
+      for await (const page of readUpTo({ store, types }, this.log, range)) this.lost.note(page);
+    }
+    if (order > 0) this.#version++;
+    this.#forkedMs = tail.base?.position === base?.position ? undefined : startedMs;
+    this.#tail = tail;
+    this.#read({ state, end }, last, startedMs);
+  }
+
+  /**
+   * Reads and folds new entries. With `to: 'end'` it may miss the newest; with a position it misses
+   * none before it.
+   * @throws FarBehind if there are more than the limits allow
+   */
+  async #readOn(range: { readonly to: Position | 'end'; readonly limits?: ReloadLimits }): Promise<void> {
+    const { store, types, now } = this.#deps;
+    const { to } = range;
+    // Skipped entries could include those whose answer was lost.
+    const limits = !this.lost.isEmpty ? undefined : range.limits;
+    const startedMs = now();
+    const { state: before, end: from } = this.#confirmed;
+    const pages = readUpTo({ store, types }, this.log, { from, to, newestSegment: from.segment });
+    const entries: Entry[] = [];
+    async function* followed(): AsyncGenerator<readonly Entry[]> {
+      for await (const page of pages) {
+        entries.push(...page);
+        const segments = (page.at(-1)?.position.segment ?? from.segment) - from.segment;
+        if (limits !== undefined && (entries.length > limits.entries || segments > limits.segments))
+          throw new FarBehind();
+        yield page;
+      }
+    }
+    const draft = new Draft(this.folder.nodes, before);
+    await this.folder.foldInto(draft, followed());
+    const changes = entries.filter(({ type }) => !types.includes(type)).length;
+    const state = changes === 0 ? before : await draft.state();
+    const last = entries.at(-1);
+    this.#version += changes;
+    this.lost.note(entries);
+    this.#forkTo(this.#tail.with(entries));
+    this.#read({ state, end: last === undefined ? from : behind(last.position) }, last, startedMs);
+  }
+
+  /** @param last the last entry that was read; undefined if nothing was new */
+  #read(confirmed: Confirmed, last: EntryHead | undefined, startedMs: number): void {
+    this.#confirmed = confirmed;
+    this.#readMs = startedMs;
+    this.#last = last ?? this.#last;
+    if (this.#last !== undefined) this.#deps.client.sawEnd(this.#last, startedMs);
+  }
+
+  async #appended(added: AddedEntries, drafts: readonly Entry[], state: State): Promise<void> {
+    const [first] = drafts;
+    if (first === undefined || comparePositions(first.position, added.first) !== 0) {
+      // Snapshot or End Segment entries of other clients came in between.
+      await this.#readOn({ to: behind(added.last) });
+    } else {
+      this.#version += drafts.length;
+      this.#forkTo(this.#tail.with(drafts));
+      this.#read({ state, end: behind(added.last) }, drafts.at(-1), this.#deps.now());
+    }
+    if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
+  }
+
+  /** Looks for entries in the log whose answer was lost. */
+  async #findAppended(entries: readonly DraftedEntry[]): Promise<AddedEntries | undefined> {
+    this.lost.add(entries);
+    try {
+      await this.#readOn({ to: { segment: MAX_NUMBER, entry: 0 } });
+      return this.lost.take(entries);
+    } catch (cause) {
+      throw new AppendUncertainError('no answer came, and the log cannot be read', {
+        log: this.log,
+        advice:
+          'Refresh the document and look for the entry before you append it again, or append it with a client and a mutation, which apply once',
+        cause,
+      });
+    }
+  }
+
+  #startsSearch(): boolean {
+    return this.#tail.isPending && this.#search.starts(this.#deps.now());
+  }
+
+  async #searchSnapshot(): Promise<void> {
+    if (!this.#startsSearch()) return;
+    const { store } = this.#deps;
+    const segments = await queryNewestSegments(store, this.log);
+    const newer = await queryNewerSnapshot(store, this.log, segments, this.snapshot ?? START);
+    if (newer !== undefined) this.#heardOf(newer);
+  }
+
+  /** Forks at a newer snapshot, unless its entry lies beyond the entries that were read. */
+  #heardOf(snapshot: CompletedSnapshot): void {
+    const forked = this.#tail.fork(snapshot);
+    if (forked !== undefined) this.#forkTo(forked);
+  }
+
+  #forkTo(tail: Tail): void {
+    if (tail.base !== this.#tail.base) {
+      this.#forkedMs ??= this.#deps.now();
+      this.#search = new SearchTimer();
+    }
+    this.#tail = tail;
+  }
+
+  async #hasSnapshotAhead(): Promise<boolean> {
+    const last = lastSnapshotOf(await queryNewestSegments(this.#deps.store, this.log));
+    return last !== undefined && comparePositions(last, this.#confirmed.end) > 0;
+  }
+
+  /** Moves the state onto the chunks of the snapshot at which the tail forked. */
+  async #moveIfNeeded(): Promise<void> {
+    const { base, entries } = this.#tail;
+    if (this.#forkedMs === undefined || base === undefined) return;
+    const { state, end } = this.#confirmed;
+    if (unsavedStateBytes(state) < MOVE_BYTES && this.#deps.now() - this.#forkedMs < MOVE_MS) return;
+    if (entries === undefined) return this.#reload();
+    const root = await loadRoot(this.#deps, { log: this.log, position: base.position }, base.root);
+    this.#forkedMs = undefined;
+    if (otherReducer(root, this.#reducer) !== undefined) return;
+    // The snapshot shares most of these chunks, so the fold needs no download.
+    this.folder.nodes.remember(stateTops(state));
+    this.#confirmed = { state: await this.folder.fold(root.state, entries), end };
+  }
+}
+
+/** The position of the last entry before the end of a log. */
+function lastBefore({ segment, entry }: Position): Position {
+  return { segment, entry: entry - 1 };
+}
+
+function behind({ segment, entry }: Position): Position {
+  return { segment, entry: entry + 1 };
+}
+
+/** Whether a failed request may have been carried out. */
+function isUncertain(error: unknown): boolean {
+  return !isLogfoldError(error) || error instanceof StoreUnavailableError;
+}

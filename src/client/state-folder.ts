@@ -1,0 +1,61 @@
+import { ChunkCorruptError, ChunkMissingError, EntryRejectedError, isLogfoldError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Entry, ReservedTypes } from '../log/entry.ts';
+import { foldEntries } from '../snapshot/fold.ts';
+import { nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { Draft } from '../state/draft.ts';
+import { appliedMutation } from '../state/mutations.ts';
+import type { Reducer } from '../state/reducer.ts';
+import type { State } from '../state/state.ts';
+import type { NodeStore } from '../tree/node-store.ts';
+import type { DraftedEntry } from './drafted-entry.ts';
+
+/** Folds entries of one log onto its states, which stay as they are. */
+export class StateFolder {
+  readonly nodes: NodeStore;
+  readonly #deps: SnapshotStores & { readonly types: ReservedTypes };
+  readonly #reducer: Reducer;
+  readonly #log: LogId;
+
+  constructor(deps: SnapshotStores & { readonly types: ReservedTypes }, log: LogId, reducer: Reducer) {
+    this.nodes = nodeStore(deps, log);
+    this.#deps = deps;
+    this.#reducer = reducer;
+    this.#log = log;
+  }
+
+  /**
+   * Folds entries onto a state of this log, which stays as it is.
+   * @throws EntryRejectedError if the reducer rejects an entry
+   */
+  async fold(state: State, entries: readonly Entry[]): Promise<State> {
+    const draft = new Draft(this.nodes, state);
+    try {
+      await this.foldInto(draft, [entries]);
+      return await draft.state();
+    } catch (error) {
+      if (!isLogfoldError(error) || !error.stopsLog || isDamage(error)) throw error;
+      throw new EntryRejectedError(error.reason, { log: this.#log, type: error.type, cause: error });
+    }
+  }
+
+  /** Folds pages of entries into a draft. Throws the errors of {@link foldEntries}. */
+  async foldInto(draft: Draft, pages: Iterable<readonly Entry[]> | AsyncIterable<readonly Entry[]>): Promise<void> {
+    const { blobs, types } = this.#deps;
+    async function* all(): AsyncGenerator<readonly Entry[]> {
+      yield* pages;
+    }
+    await foldEntries(draft, all(), { reducer: this.#reducer, blobs, types });
+  }
+
+  /** Whether a state includes the numbered mutation of entries already. */
+  async isApplied(state: State, entries: readonly DraftedEntry[]): Promise<boolean> {
+    const once = entries.at(-1)?.once;
+    if (once === undefined) return false;
+    return (await appliedMutation(this.nodes, state, once.client)) >= once.mutation;
+  }
+}
+
+function isDamage(error: unknown): boolean {
+  return error instanceof ChunkMissingError || error instanceof ChunkCorruptError;
+}

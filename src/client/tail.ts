@@ -1,0 +1,92 @@
+import { comparePositions, START } from '../ids/position.ts';
+import { type CompletedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
+
+/** Bounds of the wait between two searches for a newer snapshot, in milliseconds. */
+const [MIN_SEARCH_MS, MAX_SEARCH_MS] = [1_000, 30_000];
+
+/** Decides when a client looks for a newer snapshot: less and less often. */
+export class SearchTimer {
+  #afterMs = 0;
+  #waitMs = MIN_SEARCH_MS;
+
+  /** Whether a search starts now. @param nowMs epoch milliseconds */
+  starts(nowMs: number): boolean {
+    if (nowMs < this.#afterMs) return false;
+    this.#afterMs = nowMs + this.#waitMs;
+    this.#waitMs = Math.min(this.#waitMs * 2, MAX_SEARCH_MS);
+    return true;
+  }
+}
+
+/** The most entries that a tail holds. */
+const MAX_ENTRIES = 10_000;
+
+/**
+ * The snapshot on which a client's state stands, and the entries that the client has folded since.
+ * When a newer snapshot completes, the tail forks at its entry. Immutable.
+ */
+export class Tail {
+  /** The snapshot on which the state stands; undefined for the beginning of the log. */
+  readonly base: CompletedSnapshot | undefined;
+  /**
+   * The entries from that of the base on. Undefined if there were too many: then only those from
+   * the oldest pending Snapshot entry on are known.
+   */
+  readonly entries: readonly Entry[] | undefined;
+  readonly #known: readonly Entry[];
+  readonly #types: ReservedTypes;
+
+  private constructor(
+    types: ReservedTypes,
+    base: CompletedSnapshot | undefined,
+    known: readonly Entry[],
+    whole: boolean,
+  ) {
+    this.#types = types;
+    this.base = base;
+    const fits = known.length <= MAX_ENTRIES;
+    this.#known = fits ? known : known.slice(this.#firstPending(known));
+    this.entries = whole && fits ? known : undefined;
+  }
+
+  /** The tail without entries at the beginning of a log. */
+  static empty(types: ReservedTypes): Tail {
+    return new Tail(types, undefined, [], true);
+  }
+
+  /** Whether a snapshot on which the state could stand may complete. */
+  get isPending(): boolean {
+    return this.#firstPending(this.#known) < this.#known.length;
+  }
+
+  /**
+   * The tail with further entries, on the newest complete snapshot among them. `read` has the
+   * entries as the table has them, Snapshot entries with their roots.
+   */
+  with(read: readonly Entry[]): Tail {
+    const whole = new Tail(this.#types, this.base, [...this.#known, ...read], this.entries !== undefined);
+    const newest = read.findLast((entry) => this.#isPending(entry) && rootOf(entry) !== undefined);
+    const root = newest && rootOf(newest);
+    return newest && root ? (whole.fork({ position: newest.position, root }) ?? whole) : whole;
+  }
+
+  /**
+   * The tail on a newer complete snapshot.
+   * @returns undefined if the tail does not hold the snapshot's entry: the entry lies beyond the
+   * entries that were read, or the tail has dropped it
+   */
+  fork(snapshot: CompletedSnapshot): Tail | undefined {
+    const index = this.#known.findIndex(({ position }) => comparePositions(position, snapshot.position) === 0);
+    return index === -1 ? undefined : new Tail(this.#types, snapshot, this.#known.slice(index), true);
+  }
+
+  #firstPending(entries: readonly Entry[]): number {
+    const index = entries.findIndex((entry) => this.#isPending(entry));
+    return index === -1 ? entries.length : index;
+  }
+
+  /** Whether an entry asks for a snapshot that is newer than the base and not empty. */
+  #isPending({ type, position }: Entry): boolean {
+    return type === this.#types.snapshot && comparePositions(position, this.base?.position ?? START) > 0;
+  }
+}

@@ -1,0 +1,77 @@
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { Document, DocumentOptions } from '../../src/client/document.ts';
+import { Logs } from '../../src/client/logs.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import type { NodeStoreOptions } from '../../src/tree/node-store.ts';
+import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
+import { Random } from './random.ts';
+import { SheetLog } from './sheet-log.ts';
+import { versionedSheet } from './versioned-sheet.ts';
+
+/** Clients of one log on memory adapters, whose requests are counted and can fail. */
+export class LiveLog {
+  readonly sheet: SheetLog;
+  /** Names of the requests of all clients, in order. Clear it with `length = 0`. */
+  readonly requests: string[] = [];
+  /** Runs around each request of a client. */
+  interceptor: Interceptor = (_, effect) => effect();
+  /** Waits of the clients, in milliseconds; each ends immediately and moves the clock. */
+  readonly waits: number[] = [];
+  #clients = 0;
+
+  private constructor(sheet: SheetLog) {
+    this.sheet = sheet;
+  }
+
+  static async create(nodes?: NodeStoreOptions): Promise<LiveLog> {
+    return new LiveLog(await SheetLog.create(nodes));
+  }
+
+  /** Another client, which shares no cache with the others. */
+  logs(): Logs {
+    const random = new Random(++this.#clients);
+    const intercept: Interceptor = async (name, effect) => {
+      this.requests.push(name);
+      const answer = await this.interceptor(name, effect);
+      // The end of the pages came with the last page.
+      if (isEnd(answer) && this.requests.at(-2) === name) this.requests.pop();
+      return answer;
+    };
+    const tables = interceptLogStore(this.sheet.tables, intercept);
+    const blobs = interceptBlobStore(this.sheet.blobs, intercept);
+    const { platform, types, nodes } = this.sheet.deps;
+    return new Logs({
+      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+      tables,
+      blobs,
+      platform,
+      types,
+      now: () => this.sheet.nowMs,
+      random: () => random.next(),
+      sleep: async (ms) => {
+        this.waits.push(ms);
+        this.sheet.nowMs += ms;
+        // Lets other work run, as a real wait does.
+        await new Promise((resolve) => setImmediate(resolve));
+      },
+      newLogId: () => this.sheet.log,
+      ...(nodes?.shape !== undefined && { shape: nodes.shape }),
+    });
+  }
+
+  /** Opens the log as another client. */
+  open(options: Partial<DocumentOptions> = {}): Promise<Document> {
+    return this.logs().open(this.sheet.log, { reducer: versionedSheet(1), ...options });
+  }
+}
+
+/** The rows of a document's present state. */
+export function rowsOf(document: Document): Promise<string[][]> {
+  return Array.fromAsync(sheetRows(sheetOf(document.state.draft)));
+}
+
+function isEnd(answer: unknown): boolean {
+  return typeof answer === 'object' && answer !== null && 'done' in answer && answer.done === true;
+}

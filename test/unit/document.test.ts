@@ -1,0 +1,426 @@
+import { describe, expect, test } from 'vitest';
+import type { Document } from '../../src/client/document.ts';
+import {
+  AppendUncertainError,
+  DocumentClosedError,
+  EntryExistsError,
+  EntryRejectedError,
+  SegmentWithoutSnapshotError,
+  StoreUnavailableError,
+} from '../../src/errors.ts';
+import type { AddedEntries, NewEntry } from '../../src/log/client.ts';
+import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import { LiveLog, rowsOf } from '../support/live-logs.ts';
+import { set } from '../support/sheet-log.ts';
+
+const cell = (row: number, column: number, value: string): NewEntry => ({
+  type: 'Set',
+  version: 1,
+  body: [[row, column, value]],
+});
+const REJECTED: NewEntry = { type: 'Set', version: 1, body: 'no cells' };
+
+/** Appends an entry that no other process appends. */
+async function appended(document: Document, entry: NewEntry): Promise<AddedEntries> {
+  const added = await document.append(entry);
+  if (added === undefined) throw new Error('the log has the mutation already');
+  return added;
+}
+
+/** Counts the calls of a listener. */
+function counted(document: Document): { calls: number } {
+  const count = { calls: 0 };
+  document.subscribe(() => count.calls++);
+  return count;
+}
+
+describe('open', () => {
+  test('it takes two queries if the root is inline', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.edit(set(0, 0, 'Denver'));
+    await live.sheet.completed();
+    await live.sheet.edit(set(1, 0, 'Austin'));
+    const document = await live.open();
+    expect(live.requests).toEqual(['newestSegments', 'entries']);
+    expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
+    expect(document.snapshot).toEqual({ segment: 0, entry: 2 });
+    expect(document.position).toEqual({ segment: 0, entry: 4 });
+    expect(live.requests).toHaveLength(2);
+  });
+
+  test('a log without a snapshot is folded from its beginning', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.edit(set(0, 0, 'Denver'));
+    const document = await live.open();
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+    expect(document.snapshot).toBeUndefined();
+  });
+
+  test('a log whose two newest segments have no snapshot is refused', async () => {
+    const live = await LiveLog.create();
+    const { tables, log } = live.sheet;
+    await tables.putSegment({ log, segment: 1, created: 0 });
+    await expect(live.open()).rejects.toThrow(SegmentWithoutSnapshotError);
+  });
+});
+
+describe('append', () => {
+  test('it takes one request and applies the entry', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const listener = counted(document);
+    live.requests.length = 0;
+    const added = await appended(document, cell(0, 0, 'Denver'));
+    expect(live.requests).toEqual(['putEntries']);
+    expect(added.first).toEqual({ segment: 0, entry: 1 });
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+    expect(listener.calls).toBe(1);
+  });
+
+  test('it comes behind the entries that others appended', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.edit(set(0, 0, 'theirs'), set(1, 0, 'theirs'));
+    const { first } = await appended(document, cell(1, 0, 'ours'));
+    expect(first).toEqual({ segment: 0, entry: 3 });
+    expect(await rowsOf(document)).toEqual([['theirs'], ['ours']]);
+  });
+
+  test('it comes behind a segment that another client started', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.edit(set(0, 0, 'theirs'));
+    await live.sheet.completed();
+    await live.sheet.covered();
+    const { first } = await appended(document, cell(1, 0, 'ours'));
+    expect(first).toEqual({ segment: 1, entry: 1 });
+    expect(await rowsOf(document)).toEqual([['theirs'], ['ours']]);
+  });
+
+  test('an entry that the reducer rejects is not appended', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const { state } = document;
+    live.requests.length = 0;
+    await expect(document.append(REJECTED)).rejects.toThrow(EntryRejectedError);
+    expect(live.requests).toEqual([]);
+    expect(document.state).toBe(state);
+    expect(await live.sheet.items()).toHaveLength(1);
+  });
+
+  test('an append with `after` fails if another entry follows', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const after = await live.sheet.edit(set(0, 0, 'theirs'));
+    await live.sheet.edit(set(1, 0, 'theirs'));
+    await expect(document.append(cell(1, 0, 'ours'), { after })).rejects.toThrow(EntryExistsError);
+    expect(await live.sheet.items()).toHaveLength(3);
+  });
+
+  test('an entry whose answer was lost is in the log once', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    let lost = 0;
+    live.interceptor = async (name, effect) => {
+      const answer = await effect();
+      if (name === 'putEntries' && lost++ === 0) throw new Error('socket hang up');
+      return answer;
+    };
+    const { first } = await appended(document, cell(0, 0, 'Denver'));
+    expect(first).toEqual({ segment: 0, entry: 1 });
+    expect(await live.sheet.items()).toHaveLength(2);
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  });
+
+  test("an entry whose answer was lost is told from another client's equal entry", async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    let lost = 0;
+    live.interceptor = async (name, effect) => {
+      if (name === 'putEntries' && lost++ === 0) {
+        await live.sheet.append(cell(0, 0, 'Denver'));
+        throw new Error('socket hang up');
+      }
+      return effect();
+    };
+    const { first } = await appended(document, cell(0, 0, 'Denver'));
+    expect(first).toEqual({ segment: 0, entry: 2 });
+    expect(await live.sheet.items()).toHaveLength(3);
+  });
+
+  test('a lost answer is reported as uncertain if the log cannot be read', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    live.interceptor = async (name, effect) => {
+      if (name === 'putEntries') await effect();
+      throw new StoreUnavailableError('no answer');
+    };
+    await expect(document.append(cell(0, 0, 'Denver'))).rejects.toThrow(AppendUncertainError);
+    live.interceptor = (_, effect) => effect();
+    expect(await document.refresh()).toBe(true);
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  });
+});
+
+describe('a mutation with a number', () => {
+  const once = { client: 'phone 7', mutation: 1 };
+
+  test('applies once, however many processes append it', async () => {
+    const live = await LiveLog.create();
+    const [first, second] = [await live.open(), await live.open()];
+    await first.append({ ...cell(0, 0, 'Denver'), once });
+    await second.append(cell(0, 0, 'Austin'));
+    expect(await second.append({ ...cell(0, 0, 'Denver'), once })).toBeUndefined();
+    expect(await rowsOf(second)).toEqual([['Austin']]);
+    expect(await live.sheet.items()).toHaveLength(3);
+  });
+
+  test('is skipped by the fold if another program appended it twice', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.append({ ...cell(0, 0, 'Denver'), once });
+    await live.sheet.edit(set(0, 0, 'Austin'));
+    await document.refresh();
+    const listener = counted(document);
+    await live.sheet.append({ ...cell(0, 0, 'Denver'), once });
+    expect(await document.refresh()).toBe(false);
+    expect(listener.calls).toBe(0);
+    expect(await rowsOf(document)).toEqual([['Austin']]);
+  });
+});
+
+describe('refresh', () => {
+  test('it takes one query and calls no listener if nothing is new', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.edit(set(0, 0, 'Denver'));
+    await live.sheet.completed();
+    const document = await live.open();
+    const listener = counted(document);
+    const { state } = document;
+    live.requests.length = 0;
+    expect(await document.refresh()).toBe(false);
+    expect(live.requests).toEqual(['entries']);
+    expect(document.state).toBe(state);
+    expect(listener.calls).toBe(0);
+  });
+
+  test('a reader of an old state keeps reading it', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await document.append(cell(0, 0, 'Denver'));
+    const old = document.state;
+    await live.sheet.edit(set(0, 0, 'Austin'));
+    await document.refresh();
+    const all = { rows: { from: 0, to: 1 }, columns: { from: 0, to: 1 } };
+    expect(await document.view(all)).toEqual([['Austin']]);
+    expect(await old.view(all)).toEqual([['Denver']]);
+  });
+
+  test('a document that is far behind loads the newest snapshot', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open({ reloadAfter: { entries: 3 } });
+    await live.sheet.edit(...Array.from({ length: 9 }, (_, row) => set(row, 0, `row ${row}`)));
+    await live.sheet.completed();
+    const listener = counted(document);
+    await document.refresh();
+    expect(document.snapshot).toEqual({ segment: 0, entry: 10 });
+    expect(await rowsOf(document)).toHaveLength(9);
+    expect(listener.calls).toBe(1);
+  });
+
+  test('a document that is far behind reads on if there is no newer snapshot', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open({ reloadAfter: { entries: 3 } });
+    await live.sheet.edit(...Array.from({ length: 9 }, (_, row) => set(row, 0, `row ${row}`)));
+    await document.refresh();
+    expect(await rowsOf(document)).toHaveLength(9);
+  });
+});
+
+describe('a newer snapshot', () => {
+  test('whose entry the document holds is heard of by an append, without a download', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await document.append(cell(0, 0, 'Denver'));
+    const position = await live.sheet.completed();
+    await document.refresh();
+    const next = await live.sheet.snapshot();
+    await document.refresh();
+    expect(document.snapshot).toEqual(position);
+    await live.sheet.complete(next);
+    const listener = counted(document);
+    live.requests.length = 0;
+    live.sheet.nowMs += 5_000;
+    await document.append(cell(1, 0, 'Austin'));
+    expect(document.snapshot).toEqual(next);
+    expect(live.requests.filter((name) => name === 'get' || name === 'getRange')).toEqual([]);
+    expect(listener.calls).toBe(1);
+    expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
+  });
+
+  test('that arrives with the answer of a refresh is used immediately', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.edit(set(0, 0, 'Denver'));
+    const position = await live.sheet.completed();
+    await live.sheet.edit(set(1, 0, 'Austin'));
+    live.requests.length = 0;
+    await document.refresh();
+    expect(live.requests).toEqual(['entries']);
+    expect(document.snapshot).toEqual(position);
+    expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
+  });
+
+  test('that lies beyond the entries that were read waits until they are read', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.snapshot();
+    await document.refresh();
+    let position = { segment: 0, entry: 0 };
+    live.interceptor = async (name, effect) => {
+      if (name === 'newestSegments') {
+        live.interceptor = (_, run) => run();
+        await live.sheet.edit(set(0, 0, 'Denver'));
+        position = await live.sheet.completed();
+      }
+      return effect();
+    };
+    live.sheet.nowMs += 5_000;
+    await document.refresh();
+    expect(document.snapshot).toBeUndefined();
+    await document.refresh();
+    expect(document.snapshot).toEqual(position);
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  });
+
+  test('calls no listener', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await document.append(cell(0, 0, 'Denver'));
+    const listener = counted(document);
+    const { state } = document;
+    const position = await live.sheet.completed();
+    live.sheet.nowMs += 5_000;
+    expect(await document.refresh()).toBe(false);
+    expect(document.snapshot).toEqual(position);
+    expect(document.state).toBe(state);
+    expect(listener.calls).toBe(0);
+  });
+
+  test('takes over the state after ten minutes, also if the older chunks are gone', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.fill(40, 40, 200);
+    await live.sheet.completed();
+    const document = await live.open();
+    await live.sheet.fill(40, 40, 200);
+    await live.sheet.completed();
+    await document.refresh();
+    live.sheet.nowMs += 11 * 60_000;
+    await document.refresh();
+    const expected = await live.sheet.rows((await live.sheet.completed()) ?? { segment: 0, entry: 0 });
+    expect(await rowsOf(document)).toEqual(expected);
+  });
+});
+
+describe('mutate', () => {
+  test('it shows the entry before the log has it', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const release = Promise.withResolvers<void>();
+    live.interceptor = async (name, effect) => {
+      if (name === 'putEntries') await release.promise;
+      return effect();
+    };
+    const listener = counted(document);
+    const stored = document.mutate(cell(0, 0, 'Denver'));
+    await new Promise<void>((resolve) => document.subscribe(resolve));
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+    expect(document.pending).toHaveLength(1);
+    release.resolve();
+    expect(await stored).toEqual({ segment: 0, entry: 1 });
+    expect(document.pending).toEqual([]);
+    expect(document.position).toEqual({ segment: 0, entry: 2 });
+    expect(listener.calls).toBe(1);
+  });
+
+  test('entries are stored in order', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const positions = await Promise.all(['a', 'b', 'c'].map((text, row) => document.mutate(cell(row, 0, text))));
+    expect(positions.map((position) => position?.entry)).toEqual([1, 2, 3]);
+    expect(await rowsOf(await live.open())).toEqual([['a'], ['b'], ['c']]);
+  });
+
+  test('a pending entry is folded behind the entries of others', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.edit({ type: 'Insert Rows', position: 0, count: 1 }, set(0, 0, 'theirs'));
+    await document.mutate({
+      type: 'Insert Rows',
+      version: 1,
+      body: sheetBody({ type: 'Insert Rows', position: 0, count: 1 }),
+    });
+    await document.mutate(cell(0, 0, 'ours'));
+    expect(await rowsOf(document)).toEqual([['ours'], ['theirs']]);
+    expect(await rowsOf(await live.open())).toEqual([['ours'], ['theirs']]);
+  });
+
+  test('an entry that the reducer rejects changes nothing', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const { state } = document;
+    await expect(document.mutate(REJECTED)).rejects.toThrow(EntryRejectedError);
+    expect(document.state).toBe(state);
+    expect(document.pending).toEqual([]);
+  });
+
+  test('an entry is sent again until the store answers', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    let failures = 0;
+    live.interceptor = async (name, effect) => {
+      if (failures < 20 && name !== 'newestSegments') {
+        failures++;
+        throw new StoreUnavailableError('no answer');
+      }
+      return effect();
+    };
+    expect(await document.mutate(cell(0, 0, 'Denver'))).toEqual({ segment: 0, entry: 1 });
+    expect(await live.sheet.items()).toHaveLength(2);
+    expect(live.waits.length).toBeGreaterThan(0);
+  });
+
+  test('closing rejects the entries that the log does not have', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    live.interceptor = async () => {
+      throw new StoreUnavailableError('no answer');
+    };
+    const stored = document.mutate(cell(0, 0, 'Denver'));
+    const failure = expect(stored).rejects.toThrow(DocumentClosedError);
+    await new Promise<void>((resolve) => document.subscribe(resolve));
+    document.close();
+    await failure;
+    await expect(document.refresh()).rejects.toThrow(DocumentClosedError);
+  });
+});
+
+describe('watch', () => {
+  test('it refreshes until it is stopped, less often while nothing changes', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const changed = new Promise<void>((resolve) => document.subscribe(resolve));
+    const stop = document.watch({
+      intervalMs: 1_000,
+      onError: (error) => {
+        throw error;
+      },
+    });
+    while (live.waits.length < 8) await new Promise((resolve) => setImmediate(resolve));
+    expect(live.waits[7]).toBeGreaterThan(4 * (live.waits[0] ?? 0));
+    await live.sheet.edit(set(0, 0, 'Denver'));
+    await changed;
+    stop();
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  });
+});
