@@ -10,6 +10,11 @@ export class CredentialsError extends LogfoldError {
   override readonly code = 'CREDENTIALS';
 }
 
+/** The application's server does not allow a user to read a log or to append to it. */
+export class NotAllowedError extends LogfoldError {
+  override readonly code = 'NOT_ALLOWED';
+}
+
 /**
  * A parameter of a deployment, or a resource that it names, is wrong. `parameter` is the template's
  * parameter to correct, or an environment variable that no parameter sets.
@@ -81,7 +86,10 @@ export class ReceiptExpiredError extends LogfoldError {
   override readonly code = 'RECEIPT_EXPIRED';
 }
 
-/** A message or record from a queue or stream does not have the form that its producer promises. */
+/**
+ * A message or record from a queue or stream, or a request or an answer between a page and its
+ * server, does not have the form that its producer promises.
+ */
 export class MessageInvalidError extends LogfoldError {
   override readonly code = 'MESSAGE_INVALID';
 }

@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { translateDynamoDbError } from '../../src/adapters/aws/dynamodb-error.ts';
 import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb/log-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
+import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import {
   AttemptsExhaustedError,
   CredentialsError,
@@ -24,7 +26,16 @@ import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
-import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import {
+  allEntries,
+  entryAt,
+  MALFORMED,
+  malformedItem,
+  NOON,
+  newLogId,
+  testLogClient,
+  unarchived,
+} from '../support/logs.ts';
 import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
 const CONSISTENT = { consistent: true };
@@ -41,7 +52,30 @@ afterAll(() => engine.stop());
 const STORES: readonly (readonly [string, () => Promise<LogStore>])[] = [
   ['memory', async () => new MemoryLogStore({ pageItems: 3 })],
   ['dynamodb', async () => new DynamoDbLogStore({ client: engine.client, ...(await engine.createTables()) })],
+  ['remote (reads only)', async () => readsOfPage(new MemoryLogStore({ pageItems: 3 }))],
 ];
+
+/** A store whose reads go through the messages between a page and its server. */
+function readsOfPage(tables: LogStore): LogStore {
+  const remote = new RemoteLogStore(async (request) => {
+    const options = { allows: () => true };
+    const answer = await answerLogRequest({ store: unarchived(tables), tables }, jsonOf(request), options);
+    return jsonOf(answer);
+  });
+  return new Proxy(tables, {
+    get(target, name) {
+      const owner = REMOTE_READS.has(String(name)) ? remote : target;
+      const member: unknown = Reflect.get(owner, name, owner);
+      return typeof member === 'function' ? member.bind(owner) : member;
+    },
+  });
+}
+
+const REMOTE_READS = new Set(['newestSegments', 'getSegment', 'newestEntry', 'getEntry', 'entries', 'items']);
+
+function jsonOf(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value));
+}
 
 const segmentOf = (log: LogId, segment: number): Segment => ({ log, segment, created: NOON });
 const snapshotAt = (log: LogId, segment: number, entry: number): Entry => {

@@ -1,0 +1,246 @@
+import * as z from 'zod';
+import {
+  EntryExistsError,
+  EntryNotFoundError,
+  MessageInvalidError,
+  MessageNewerError,
+  NotAllowedError,
+  UsageError,
+} from '../../errors.ts';
+import { type LogId, parseLogId } from '../../ids/log-id.ts';
+import { formatPosition, MAX_NUMBER } from '../../ids/position.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
+import { decodeEntry, encodeEntry, encodeSegment, entryKey } from '../../log/item-codec.ts';
+import { MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
+import type { EntryAppender, LogReader } from '../../log/log-store.ts';
+import { queryNewest } from '../../log/newest.ts';
+import {
+  decodeLines,
+  encodeError,
+  encodeLines,
+  type LogAnswer,
+  MAX_SEGMENTS,
+  MESSAGE_FORMAT,
+  type ReadLines,
+} from './log-message.ts';
+
+/** What a request does with its log. */
+export type LogOperation = 'read' | 'append';
+
+/** The ports on which the server runs the requests of pages. */
+export interface AnsweringStores {
+  readonly store: LogReader;
+  readonly tables: EntryAppender;
+}
+
+export interface AnswerOptions {
+  /**
+   * Whether the user who sent the request may do this. Without a check every user reads and changes
+   * every log.
+   * @param entries the entries to append; none if the operation is `read`
+   */
+  readonly allows: (log: LogId, operation: LogOperation, entries: readonly Entry[]) => boolean | Promise<boolean>;
+  /** {@link RESERVED_TYPES} by default. */
+  readonly types?: ReservedTypes | undefined;
+}
+
+/** An answer gets no further page of items from this many characters on. */
+const FULL_ANSWER = 1_000_000;
+
+const Envelope = z.looseObject({ format: z.int().min(1) });
+const Numbered = z.int().min(0).max(MAX_NUMBER);
+const log = z.uuid().transform(parseLogId);
+const format = z.literal(MESSAGE_FORMAT);
+const read = { format, log, consistent: z.boolean() };
+const end = z
+  .int()
+  .min(0)
+  .max(MAX_NUMBER + 1);
+const Request = z.discriminatedUnion('op', [
+  z.strictObject({ ...read, op: z.literal('newestSegments'), limit: z.int().min(1).max(MAX_SEGMENTS) }),
+  z.strictObject({ ...read, op: z.literal('getSegment'), segment: Numbered }),
+  z.strictObject({ ...read, op: z.literal('newestEntry'), segment: Numbered }),
+  z.strictObject({ ...read, op: z.literal('getEntry'), segment: Numbered, entry: Numbered }),
+  z.strictObject({ ...read, op: z.literal('items'), segment: Numbered, from: end, to: end }),
+  z.strictObject({
+    format,
+    log,
+    op: z.literal('putEntries'),
+    lines: z.array(z.string()).min(1).max(MAX_TRANSACTION_ITEMS),
+  }),
+]);
+type Request = z.output<typeof Request>;
+type ReadRequest = Exclude<Request, { op: 'putEntries' }>;
+
+/**
+ * Runs a request of a page's `RemoteLogStore` on the server. Both request and answer are JSON. The
+ * answer may be an error, which the page throws.
+ *
+ * A page can only append entries behind the newest entry of the log. They cannot name objects of
+ * the bucket, carry roots or an expiry, or end a segment.
+ * @throws any error that is not for the page, for example that AWS refuses the credentials: log it,
+ * and answer the page with the status 500
+ */
+export async function answerLogRequest(
+  stores: AnsweringStores,
+  request: unknown,
+  options: AnswerOptions,
+): Promise<LogAnswer> {
+  try {
+    return await answer(stores, parseRequest(request), options);
+  } catch (error) {
+    if (stores.tables.isRetryable(error)) {
+      const reason = 'the tables are busy, and nothing was changed';
+      return { error: { code: 'STORE_UNAVAILABLE', reason, advice: 'Try again later', retryable: true } };
+    }
+    const message = encodeError(error);
+    if (message === undefined) throw error;
+    return { error: message };
+  }
+}
+
+function parseRequest(request: unknown): Request {
+  const envelope = Envelope.safeParse(request);
+  if (envelope.success && envelope.data.format > MESSAGE_FORMAT) {
+    throw new MessageNewerError(
+      `the request has format ${envelope.data.format}, and this server knows ${MESSAGE_FORMAT}`,
+      {
+        advice: 'Update logfold on the server',
+      },
+    );
+  }
+  const parsed = Request.safeParse(request);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new MessageInvalidError(`the request is malformed at '${issue?.path.join('.')}': ${issue?.message}`, {
+    advice: 'Give `answerLogRequest` the request of `send`, parsed from JSON',
+  });
+}
+
+async function answer(stores: AnsweringStores, request: Request, options: AnswerOptions): Promise<LogAnswer> {
+  const { types = RESERVED_TYPES } = options;
+  if (request.op !== 'putEntries') {
+    await requireAllowed(options, request.log, 'read', []);
+    return readLines(stores.store, request);
+  }
+  const entries = decodeLines(request.lines).map(decodeEntry);
+  checkAppended(request.log, entries, types);
+  await requireAllowed(options, request.log, 'append', entries);
+  await requireEnd({ store: stores.store, types }, request.log, entries);
+  await stores.tables.putEntries(entries);
+  return { lines: [] };
+}
+
+async function requireAllowed(
+  { allows }: AnswerOptions,
+  log: LogId,
+  operation: LogOperation,
+  entries: readonly Entry[],
+): Promise<void> {
+  // A caller without types may forget a promise or return undefined. Only true allows.
+  if ((await allows(log, operation, entries)) === true) return;
+  throw new NotAllowedError(
+    `the server does not allow this user to ${operation === 'read' ? 'read' : 'append to'} the log`,
+    {
+      log,
+      advice: 'Sign in as a user who may do this',
+    },
+  );
+}
+
+async function readLines(store: LogReader, request: ReadRequest): Promise<ReadLines> {
+  const { log, consistent } = request;
+  const all = (items: readonly (StoredItem | undefined)[]) => ({
+    lines: encodeLines(items.filter((item) => item !== undefined)),
+  });
+  switch (request.op) {
+    case 'newestSegments':
+      return all((await store.newestSegments(log, request.limit, { consistent })).map(encodeSegment));
+    case 'getSegment': {
+      const segment = await store.getSegment(log, request.segment, { consistent });
+      return all([segment && encodeSegment(segment)]);
+    }
+    case 'newestEntry': {
+      const head = await store.newestEntry(log, request.segment, { consistent });
+      return all([
+        head && { ...entryKey(log, head.position), ...(head.type !== undefined && { T: { S: head.type } }) },
+      ]);
+    }
+    case 'getEntry': {
+      const { segment, entry: number } = request;
+      const entry = await store.getEntry(log, { segment, entry: number }, { consistent });
+      return all([entry && encodeEntry(entry)]);
+    }
+    case 'items':
+      return itemLines(store, request);
+  }
+}
+
+async function itemLines(store: LogReader, request: Extract<Request, { op: 'items' }>): Promise<ReadLines> {
+  const { log, segment, from, to, consistent } = request;
+  const lines: string[] = [];
+  let characters = 0;
+  for await (const page of store.items(log, { segment, from, to }, { consistent })) {
+    const found = encodeLines(page);
+    lines.push(...found);
+    for (const line of found) characters += line.length;
+    const next = Number(page.at(-1)?.N?.N) + 1;
+    if (characters >= FULL_ANSWER && next < to) return { lines, next };
+  }
+  return { lines };
+}
+
+/** Refuses entries with which a page could damage its log, or read objects of another log. */
+function checkAppended(log: LogId, entries: readonly Entry[], types: ReservedTypes): void {
+  const [first] = entries;
+  for (const [i, entry] of entries.entries()) {
+    const { segment, entry: number } = entry.position;
+    const where = { segment, entry: number, type: entry.type };
+    const refuse = (problem: string, advice: string) =>
+      new UsageError(`${problem} from a page`, { log, ...where, advice });
+    if (entry.log !== log || segment !== first?.position.segment || number !== first.position.entry + i) {
+      throw new MessageInvalidError('the entries of a request have positions in one segment, without a gap', {
+        log,
+        ...where,
+      });
+    }
+    if (entry.external !== undefined)
+      throw refuse('an entry cannot name an object', 'Append larger bodies on the server');
+    if (entry.expires !== undefined) throw refuse('an entry cannot expire', 'Leave its expiry out');
+    if (entry.type === types.endSegment) throw refuse('a segment cannot be ended', 'Start a new segment on the server');
+    if (entry.type === types.snapshot && entry.body !== undefined) {
+      throw refuse('a Snapshot entry cannot have a root', 'Leave its body out; the snapshot function writes the root');
+    }
+  }
+}
+
+/**
+ * Requires that the log ends directly before the entries, or that entries exist at their positions.
+ * Only then does the condition of the write protect the log from a gap.
+ */
+async function requireEnd(
+  source: { readonly store: LogReader; readonly types: ReservedTypes },
+  log: LogId,
+  [first]: readonly Entry[],
+): Promise<void> {
+  if (first === undefined) return;
+  const { position: newest } = await queryNewest(source, log, { consistent: true });
+  const { segment, entry } = first.position;
+  if (segment < newest.segment) {
+    throw new EntryExistsError('the segment has ended', {
+      log,
+      segment,
+      entry,
+      newest,
+      advice: 'Read the newer entries, then append after the newest',
+    });
+  }
+  if (segment > newest.segment || entry > newest.entry + 1) {
+    throw new EntryNotFoundError(`no entry exists before ${formatPosition(first.position)}`, {
+      log,
+      ...first.position,
+      advice: `Append after ${formatPosition(newest)}, the newest entry`,
+    });
+  }
+}

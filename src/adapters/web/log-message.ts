@@ -1,0 +1,118 @@
+import { decodeItemLine, encodeItemLine } from '../../archive/item-line.ts';
+import {
+  ArchiveCorruptError,
+  ArchiveMissingError,
+  EntryExistsError,
+  EntryNotFoundError,
+  type ErrorDetails,
+  ItemInvalidError,
+  LogfoldError,
+  LogNotFoundError,
+  MessageInvalidError,
+  MessageNewerError,
+  NotAllowedError,
+  StoreUnavailableError,
+  TooLargeError,
+  UsageError,
+} from '../../errors.ts';
+import type { Position } from '../../ids/position.ts';
+import type { Item, StoredItem } from '../../log/attribute.ts';
+
+/**
+ * Version of requests and answers; there is only one so far. A server refuses requests of newer
+ * versions, which a page sends if its code is newer than the server's.
+ */
+export const MESSAGE_FORMAT = 1;
+
+/** The most segments that one request reads. */
+export const MAX_SEGMENTS = 1000;
+
+interface Place {
+  readonly format: typeof MESSAGE_FORMAT;
+  readonly log: string;
+}
+
+interface ReadPlace extends Place {
+  readonly segment: number;
+  readonly consistent: boolean;
+}
+
+/** A request of a page to the application's server. It is JSON. */
+export type LogRequest =
+  | (Place & { readonly op: 'newestSegments'; readonly limit: number; readonly consistent: boolean })
+  | (ReadPlace & { readonly op: 'getSegment' | 'newestEntry' })
+  | (ReadPlace & { readonly op: 'getEntry'; readonly entry: number })
+  | (ReadPlace & { readonly op: 'items'; readonly from: number; readonly to: number })
+  | (Place & { readonly op: 'putEntries'; readonly lines: readonly string[] });
+
+/** The answer to a {@link LogRequest}. It is JSON. */
+export type LogAnswer = ReadLines | { readonly error: ErrorMessage };
+
+/** The items that were found, each as a line of DynamoDB JSON. */
+export interface ReadLines {
+  readonly lines: readonly string[];
+  /** The number from which on the range has not been read; absent if all of it has been read. */
+  readonly next?: number | undefined;
+}
+
+export interface ErrorMessage extends Pick<ErrorDetails, 'log' | 'segment' | 'entry' | 'type' | 'advice'> {
+  readonly code: string;
+  readonly reason: string;
+  /** See {@link EntryExistsError}. */
+  readonly newest?: Position | undefined;
+  /** True if the request changed nothing and may succeed if it is repeated. */
+  readonly retryable?: true | undefined;
+}
+
+type ErrorClass = new (reason: string, details: ErrorDetails & { readonly newest?: Position }) => LogfoldError;
+
+/** The errors that a page gets from the server. All others may name resources of the server. */
+const CLASSES: Readonly<Record<string, ErrorClass>> = {
+  ARCHIVE_CORRUPT: ArchiveCorruptError,
+  ARCHIVE_MISSING: ArchiveMissingError,
+  ENTRY_EXISTS: EntryExistsError,
+  ENTRY_NOT_FOUND: EntryNotFoundError,
+  ITEM_INVALID: ItemInvalidError,
+  LOG_NOT_FOUND: LogNotFoundError,
+  MESSAGE_INVALID: MessageInvalidError,
+  MESSAGE_NEWER: MessageNewerError,
+  NOT_ALLOWED: NotAllowedError,
+  STORE_UNAVAILABLE: StoreUnavailableError,
+  TOO_LARGE: TooLargeError,
+  USAGE: UsageError,
+};
+
+/** Items as lines. */
+export function encodeLines(items: Iterable<StoredItem>): string[] {
+  return Array.from(items, encodeItemLine);
+}
+
+/**
+ * The inverse of {@link encodeLines}.
+ * @throws MessageInvalidError if a line is not an item
+ */
+export function decodeLines(lines: readonly string[]): Item[] {
+  try {
+    return lines.map(decodeItemLine);
+  } catch (cause) {
+    throw cause instanceof ArchiveCorruptError ? new MessageInvalidError(cause.reason, { cause }) : cause;
+  }
+}
+
+/** An error as a message for a page; undefined if it is not for pages. */
+export function encodeError(error: unknown): ErrorMessage | undefined {
+  if (!(error instanceof LogfoldError) || CLASSES[error.code] === undefined) return undefined;
+  const { code, reason, log, segment, entry, type, advice } = error;
+  const newest = error instanceof EntryExistsError ? error.newest : undefined;
+  return { code, reason, log, segment, entry, type, advice, newest };
+}
+
+/** The inverse of {@link encodeError}. An unknown code becomes MessageNewerError. */
+export function decodeError({ code, reason, newest, ...where }: ErrorMessage): LogfoldError {
+  const Class = CLASSES[code];
+  if (Class !== undefined) return new Class(reason, { ...where, ...(newest !== undefined && { newest }) });
+  return new MessageNewerError(`the server answered with the unknown error '${code}': ${reason}`, {
+    ...where,
+    advice: 'Reload the page, so that it runs the code that fits the server',
+  });
+}

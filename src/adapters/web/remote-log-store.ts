@@ -1,0 +1,163 @@
+import { LogfoldError, MessageInvalidError, StoreUnavailableError, textOf, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import type { Position } from '../../ids/position.ts';
+import type { Item } from '../../log/attribute.ts';
+import type { Entry, EntryHead } from '../../log/entry.ts';
+import { decodeEntry, decodeEntryHead, decodeSegment, encodeEntry, entryPlace } from '../../log/item-codec.ts';
+import type { Consistency, EntryAppender, LogReader, SegmentRange } from '../../log/log-store.ts';
+import type { Segment } from '../../log/segment.ts';
+import {
+  decodeError,
+  decodeLines,
+  type ErrorMessage,
+  encodeLines,
+  type LogRequest,
+  MESSAGE_FORMAT,
+  type ReadLines,
+} from './log-message.ts';
+
+/**
+ * Sends a request to the application's server, which gives it to `answerLogRequest`, and returns
+ * the answer. Both are JSON. Throws if there is no answer.
+ */
+export type SendLogRequest = (request: LogRequest) => Promise<unknown>;
+
+/**
+ * Logs behind the application's own server, for a page or another program without AWS credentials.
+ * Each method is one request, as in the tables; `items` and `entries` take one for about
+ * each megabyte.
+ *
+ * It reads logs and appends entries. Logs and segments are created on the server: those methods
+ * throw UsageError. Every other method throws the error of the server, StoreUnavailableError if the
+ * server does not answer, and NotAllowedError if it refuses.
+ */
+export class RemoteLogStore implements LogReader, EntryAppender {
+  readonly reads = 'tables and archives';
+  readonly #send: SendLogRequest;
+  readonly #retryable = new WeakSet<LogfoldError>();
+
+  constructor(send: SendLogRequest) {
+    this.#send = send;
+  }
+
+  async newestSegments(log: LogId, limit: number, { consistent }: Consistency): Promise<Segment[]> {
+    const { items } = await this.#ask({ format: MESSAGE_FORMAT, op: 'newestSegments', log, limit, consistent });
+    return items.map((item) => ofLog(log, decodeSegment(item)));
+  }
+
+  async getSegment(log: LogId, segment: number, { consistent }: Consistency): Promise<Segment | undefined> {
+    const { items } = await this.#ask({ format: MESSAGE_FORMAT, op: 'getSegment', log, segment, consistent });
+    return items[0] && ofLog(log, decodeSegment(items[0]));
+  }
+
+  async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {
+    const { items } = await this.#ask({ format: MESSAGE_FORMAT, op: 'newestEntry', log, segment, consistent });
+    return items[0] && ofLog(log, decodeEntryHead(items[0]));
+  }
+
+  async getEntry(log: LogId, position: Position, { consistent }: Consistency): Promise<Entry | undefined> {
+    const { items } = await this.#ask({ format: MESSAGE_FORMAT, op: 'getEntry', log, ...position, consistent });
+    return items[0] && ofLog(log, decodeEntry(items[0]));
+  }
+
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  }
+
+  async *items(log: LogId, { segment, from, to }: SegmentRange, { consistent }: Consistency): AsyncGenerator<Item[]> {
+    let next = from;
+    while (next < to) {
+      const range = { segment, from: next, to, consistent };
+      const { items, next: rest = to } = await this.#ask({ format: MESSAGE_FORMAT, op: 'items', log, ...range });
+      for (const item of items) ofLog(log, entryPlace(item));
+      if (items.length > 0) yield items;
+      if (rest <= next) throw malformed('its range does not advance');
+      next = rest;
+    }
+  }
+
+  async putEntries(entries: readonly Entry[]): Promise<void> {
+    const [first] = entries;
+    if (first === undefined) return;
+    const lines = encodeLines(entries.map(encodeEntry));
+    await this.#ask({ format: MESSAGE_FORMAT, op: 'putEntries', log: first.log, lines });
+  }
+
+  isRetryable(error: unknown): boolean {
+    return error instanceof LogfoldError && this.#retryable.has(error);
+  }
+
+  async createLog(): Promise<void> {
+    throw onServer('a log cannot be created');
+  }
+
+  async startSegment(): Promise<void> {
+    throw onServer('a segment cannot be started');
+  }
+
+  segments(): AsyncIterable<Segment> {
+    throw onServer('all segments of a log cannot be listed');
+  }
+
+  allSegments(): AsyncIterable<Segment> {
+    throw onServer('all logs cannot be listed');
+  }
+
+  async #ask(request: LogRequest): Promise<{ readonly items: Item[]; readonly next?: number | undefined }> {
+    const answer = await this.#answer(request);
+    if (isRecord(answer) && isRecord(answer.error)) {
+      if (!isErrorMessage(answer.error)) throw malformed('it has an error without code and reason');
+      const error = decodeError(answer.error);
+      if (answer.error.retryable === true) this.#retryable.add(error);
+      throw error;
+    }
+    if (!isLines(answer)) throw malformed('it has neither lines nor an error');
+    try {
+      return { items: decodeLines(answer.lines), next: answer.next };
+    } catch (cause) {
+      throw cause instanceof MessageInvalidError ? malformed(cause.reason) : cause;
+    }
+  }
+
+  async #answer(request: LogRequest): Promise<unknown> {
+    try {
+      return await this.#send(request);
+    } catch (cause) {
+      if (cause instanceof LogfoldError) throw cause;
+      throw new StoreUnavailableError(`the server did not answer: ${textOf(cause)}`, {
+        log: request.log,
+        advice: 'Check the network and the server, then try again',
+        cause,
+      });
+    }
+  }
+}
+
+function ofLog<T extends { readonly log: LogId }>(log: LogId, read: T): T {
+  if (read.log !== log) throw malformed(`it belongs to log ${read.log}, not to ${log}`);
+  return read;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}
+
+function isLines(value: unknown): value is ReadLines {
+  if (!isRecord(value) || !Array.isArray(value.lines)) return false;
+  const hasNext = value.next === undefined || Number.isSafeInteger(value.next);
+  return hasNext && value.lines.every((line) => typeof line === 'string');
+}
+
+function isErrorMessage(value: Readonly<Record<string, unknown>>): value is ErrorMessage & Record<string, unknown> {
+  return typeof value.code === 'string' && typeof value.reason === 'string';
+}
+
+function malformed(problem: string): MessageInvalidError {
+  return new MessageInvalidError(`the answer of the server is malformed: ${problem}`, {
+    advice: 'Let `send` return the JSON that `answerLogRequest` gave on the server',
+  });
+}
+
+function onServer(what: string): UsageError {
+  return new UsageError(`${what} from a page`, { advice: 'Do this on the server' });
+}
