@@ -8,7 +8,7 @@ const { plugin, file } = bundledSources();
 const LONG = [
   'test/integration/cli-{bad-input,flush,interrupt,life,manners,poison,reducer}.test.ts',
   'test/integration/{archive-file,cost-report,demo,deployed,edit-history,edit-history-life,engine}.test.ts',
-  'test/integration/{chromium,handlers,hanging-reducer,kill,throttling}.test.ts',
+  'test/integration/{chromium,handlers,hanging-reducer,kill,package,throttling}.test.ts',
 ];
 /** Random inputs and histories. `npm test` runs fewer of them than the long tests. */
 const RANDOM = [

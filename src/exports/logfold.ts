@@ -3,6 +3,7 @@
  * module of Node, so it runs in a browser too.
  */
 export { loadWasmPlatform } from '../adapters/platform/wasm.ts';
+export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
 export type { Value } from '../codec/value.ts';
@@ -25,5 +26,6 @@ export { type Entry, RESERVED_TYPES, ReservedTypes } from '../log/entry.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { Draft } from '../state/draft.ts';
+export { FrozenState } from '../state/frozen-state.ts';
 export { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../state/reducer.ts';
 export type { BlobStore } from '../store/blob-store.ts';

@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { isBuiltin } from 'node:module';
 import { join } from 'node:path';
-import { build } from 'esbuild';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import manifestJson from '../../package.json' with { type: 'json' };
 import buildJson from '../../tsconfig.package.json' with { type: 'json' };
+import { importsOf } from '../support/imported-packages.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 /** Programs that the command line and the embedded engine start. No application imports them. */
@@ -21,35 +20,14 @@ const entries = Object.entries(manifestJson.exports).flatMap(([path, value]) => 
   return data === undefined ? [] : [{ name: path.replace('.', 'logfold'), source: sourceOf(data.default), ...data }];
 });
 
+function sourceOfEntry(name: string): string {
+  const entry = entries.find((each) => each.name === name);
+  if (entry === undefined) throw new Error(`the package has no entry ${name}`);
+  return join(ROOT, entry.source);
+}
+
 function sourceOf(emitted: string): string {
   return emitted.replace('./dist/', 'src/').replace(/\.js$/, '.ts');
-}
-
-/** Returns what a source imports from outside the repository, directly or through other sources. */
-async function importsOf(source: string): Promise<{ readonly packages: string[]; readonly builtins: string[] }> {
-  const { metafile } = await build({
-    entryPoints: [source],
-    absWorkingDir: ROOT,
-    bundle: true,
-    format: 'esm',
-    packages: 'external',
-    write: false,
-    metafile: true,
-  });
-  const imports = Object.values(metafile.outputs).flatMap((output) => output.imports.map(({ path }) => path));
-  const unique = (names: string[]) => [...new Set(names)].sort();
-  return {
-    packages: unique(imports.filter((path) => !isBuiltin(path)).map(packageOf)),
-    builtins: unique(imports.filter((path) => isBuiltin(path))),
-  };
-}
-
-/** Returns the package of an import such as `@scope/name/file.js`. */
-function packageOf(path: string): string {
-  return path
-    .split('/')
-    .slice(0, path.startsWith('@') ? 2 : 1)
-    .join('/');
 }
 
 /** Reads the table of the entries: each entry with the packages that it loads. */
@@ -76,7 +54,7 @@ describe('the entries of the package', () => {
   test.each(['logfold', 'logfold/spreadsheet', 'logfold/react'])(
     '%s imports no SDK and no module of Node',
     async (name) => {
-      const { packages, builtins } = await importsOf(entries.find((entry) => entry.name === name)?.source ?? '');
+      const { packages, builtins } = await importsOf(sourceOfEntry(name));
       expect(builtins).toEqual([]);
       expect(packages.filter((each) => /^@(aws|smithy)/.test(each))).toEqual([]);
     },
@@ -84,7 +62,7 @@ describe('the entries of the package', () => {
 
   test('each loads the packages that the documentation lists', async () => {
     const found = await Promise.all(
-      entries.map(async ({ name, source }) => [name, (await importsOf(source)).packages] as const),
+      entries.map(async ({ name, source }) => [name, (await importsOf(join(ROOT, source))).packages] as const),
     );
     expect(documented()).toEqual(Object.fromEntries(found));
   });
@@ -92,7 +70,9 @@ describe('the entries of the package', () => {
 
 test('the package depends on exactly the packages that its code imports', async () => {
   const sources = [...entries.map(({ source }) => source), ...PROGRAMS];
-  const found = (await Promise.all(sources.map(importsOf))).flatMap(({ packages }) => packages);
+  const found = (await Promise.all(sources.map((source) => importsOf(join(ROOT, source))))).flatMap(
+    ({ packages }) => packages,
+  );
   const needed = [...new Set([...found, ...PEERS_OF_DEPENDENCIES])].sort();
   const { dependencies, peerDependencies } = manifestJson;
   expect(Object.keys({ ...dependencies, ...peerDependencies }).sort()).toEqual(needed);

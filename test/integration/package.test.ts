@@ -1,0 +1,182 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import manifest from '../../package.json' with { type: 'json' };
+import lock from '../../package-lock.json' with { type: 'json' };
+import { joinEngine } from '../../src/local/engine.ts';
+import { ensureTables } from '../../src/local/tables.ts';
+import { startLocalAws } from '../support/fauxqs.ts';
+import { importsOf } from '../support/imported-packages.ts';
+import { codeBlocks } from '../support/readme.ts';
+import { clientConfig, temporaryDirectory } from '../support/shared-engine.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+/** The oldest Node that the package supports, of the oldest line that is still maintained. */
+const OLDEST = `${manifest.engines.node.replace('>=', '')}.0`;
+/** The npm package that holds only the program `node`, for this machine. */
+const NODE_PACKAGE = `node-${process.platform}-${process.arch}`;
+
+const run = promisify(execFile);
+
+/** The examples of the README that import the package: names of their files, and their texts. */
+const examples = codeBlocks('ts')
+  .filter((text) => /from 'logfold/.test(text))
+  .map((text, index) => ({ name: `example-${index + 1}`, text }));
+const running = examples.filter(({ text }) => /from 'logfold\/(aws|local)'/.test(text));
+
+/** A project outside the repository that has installed the packed package. */
+let project: string;
+/** Directory of another Node. */
+let oldest: string;
+
+beforeAll(async () => {
+  project = await realpath(await mkdtemp(join(tmpdir(), 'logfold-project-')));
+  oldest = await realpath(await mkdtemp(join(tmpdir(), 'logfold-node-')));
+  await installPackage(await pack());
+  await writeFile(join(oldest, 'package.json'), JSON.stringify({ private: true }));
+  await run('npm', ['install', '--prefer-offline', `${NODE_PACKAGE}@${OLDEST}`], { cwd: oldest });
+});
+
+afterAll(async () => {
+  for (const directory of [project, oldest]) await rm(directory, { recursive: true, force: true });
+});
+
+/** Builds and packs the package, as for a release. Returns the file. */
+async function pack(): Promise<string> {
+  await run('npm', ['pack', '--pack-destination', project], { cwd: ROOT });
+  return join(project, `logfold-${manifest.version}.tgz`);
+}
+
+/**
+ * Installs a packed package and the dependencies that it names, in the versions of the lock file.
+ * These are in npm's cache, so that the registry is not needed.
+ */
+async function installPackage(tarball: string): Promise<void> {
+  const root = { name: 'project', type: 'module', private: true, dependencies: { logfold: `file:${tarball}` } };
+  const shipped = Object.entries(lock.packages).filter(([path, each]) => path !== '' && !('dev' in each));
+  const { name: _, scripts: __, devDependencies: ___, ...logfold } = { ...manifest, resolved: `file:${tarball}` };
+  const packages = { '': root, ...Object.fromEntries(shipped), 'node_modules/logfold': logfold };
+  await writeFile(join(project, 'package.json'), JSON.stringify(root));
+  await writeFile(join(project, 'package-lock.json'), JSON.stringify({ ...root, lockfileVersion: 3, packages }));
+  await run('npm', ['ci', '--prefer-offline', '--ignore-scripts'], { cwd: project });
+}
+
+/** Path of a program that runs JavaScript. */
+function nodePath(which: string): string {
+  return which === OLDEST ? join(oldest, 'node_modules', NODE_PACKAGE, 'bin/node') : process.execPath;
+}
+
+const installed = (path = '') => join(project, 'node_modules/logfold', path);
+
+describe('the installed package', () => {
+  test('it has the built code and no source, test or program of the repository', async () => {
+    const top = ['CHANGELOG.md', 'LICENSE', 'README.md', 'bin', 'dist', 'package.json'];
+    expect(await readdir(installed())).toEqual(top);
+    expect(await readdir(installed('bin'))).toEqual(['logfold.mjs']);
+    const files = await readdir(installed('dist'), { recursive: true, withFileTypes: true });
+    const others = files.filter((file) => file.isFile() && !/\.(js|d\.ts)$/.test(file.name));
+    expect(others.map(({ name }) => name)).toEqual([]);
+  });
+
+  test('it installs neither React nor a package of the Lambda functions', async () => {
+    const modules = await readdir(join(project, 'node_modules'));
+    expect(modules).toContain('msgpackr');
+    expect(modules.filter((name) => /^(react|@aws-lambda-powertools)$/.test(name))).toEqual([]);
+  });
+
+  test.each(['logfold', 'spreadsheet', 'react'])(
+    'its built entry %s imports no SDK and no module of Node',
+    async (name) => {
+      const { packages, builtins } = await importsOf(installed(`dist/exports/${name}.js`));
+      expect([...builtins, ...packages.filter((each) => /^@(aws|smithy)/.test(each))]).toEqual([]);
+    },
+  );
+
+  test('its types and the examples of the README pass the strictest checks', async () => {
+    expect(examples.length).toBeGreaterThan(0);
+    for (const { name, text } of examples) await writeFile(join(project, `${name}.ts`), text);
+    const entries = Object.keys(manifest.exports).filter((path) => !path.endsWith('.json'));
+    const imports = entries.map((path, index) => `import * as e${index} from '${path.replace('.', 'logfold')}';`);
+    const used = `export const entries = [${entries.map((_, index) => `e${index}`).join(', ')}];`;
+    await writeFile(join(project, 'entries.ts'), [...imports, used, ''].join('\n'));
+    const compilerOptions = {
+      strict: true,
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
+      skipLibCheck: false,
+      module: 'nodenext',
+      target: 'es2023',
+      types: ['node'],
+      typeRoots: [join(ROOT, 'node_modules/@types')],
+      outDir: 'built',
+      rootDir: '.',
+    };
+    await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+    const { stdout } = await run(join(ROOT, 'node_modules/.bin/tsc'), ['--project', project]).catch((error) => error);
+    expect(stdout).toBe('');
+  });
+});
+
+describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {
+  test('this Node is the one that runs', async () => {
+    expect((await run(nodePath(version), ['--version'])).stdout).toBe(`v${version}\n`);
+  });
+
+  test.each(running)('the README prints what $name says', async ({ name, text }) => {
+    const data = await temporaryDirectory();
+    const env = /from 'logfold\/aws'/.test(text) ? await awsEnvironment(data) : {};
+    const file = join(project, 'built', `${name}.js`);
+    const { stdout } = await run(nodePath(version), [file], { cwd: data, env: { PATH: process.env.PATH, ...env } });
+    expect(stdout).toBe(printed(text));
+  });
+
+  test('the commands of the README can be pasted, and prove their snapshot', async () => {
+    const data = await temporaryDirectory();
+    const logfold = `'${nodePath(version)}' '${installed('bin/logfold.mjs')}'`;
+    const [script = ''] = codeBlocks('sh', 'Try it yourself');
+    const env = { PATH: `${dirname(nodePath(version))}:${process.env.PATH}`, HOME: data };
+    const pasted = script.replaceAll('npx logfold', logfold);
+    const { stdout } = await run('sh', ['-e', '-c', pasted], { cwd: data, env });
+    expect(stdout).toContain('equals the stored state at 0/4');
+  });
+});
+
+test('an older Node gets an error that names the needed version', async () => {
+  const starter = await readFile(installed('bin/logfold.mjs'), 'utf8');
+  const copy = installed('bin/newer.mjs');
+  await writeFile(copy, starter.replace(/isPackage \? '[\d.]+'/, "isPackage ? '99.1'"));
+  const failed = await run(process.execPath, [copy, '--help']).catch((error) => error);
+  expect(failed).toMatchObject({ code: 1, stdout: '' });
+  const message = `logfold needs Node 99.1 or newer, but this is ${process.version}. Install a newer Node.\n`;
+  expect(failed.stderr).toBe(message);
+  await rm(copy);
+});
+
+/** The lines that an example prints, as the comments at its end say: `// prints 0 0 Denver`. */
+function printed(text: string): string {
+  return Array.from(text.matchAll(/\/\/ prints (.*)$/gm), ([, line]) => `${line}\n`).join('');
+}
+
+/** Starts the services of AWS that an example uses. Returns the environment for the example. */
+async function awsEnvironment(data: string): Promise<Record<string, string>> {
+  const engine = await joinEngine(join(data, 'data'));
+  onTestFinished(() => engine.leave());
+  const dynamodb = new DynamoDBClient(clientConfig(engine.endpoint));
+  onTestFinished(() => dynamodb.destroy());
+  await ensureTables(dynamodb, { entryTable: 'Entry', segmentTable: 'Segment' });
+  const aws = await startLocalAws();
+  onTestFinished(() => aws.stop());
+  await aws.s3.send(new CreateBucketCommand({ Bucket: 'my-snapshots' }));
+  return {
+    AWS_REGION: 'us-east-1',
+    AWS_ACCESS_KEY_ID: 'test',
+    AWS_SECRET_ACCESS_KEY: 'test',
+    AWS_ENDPOINT_URL_DYNAMODB: engine.endpoint,
+    AWS_ENDPOINT_URL_S3: aws.server.address,
+  };
+}
