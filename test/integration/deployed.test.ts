@@ -75,6 +75,17 @@ const POLICY = {
   ExpireWriteUnits: '1000000',
 };
 const DAY_SECONDS = 24 * 3600;
+/**
+ * Sizes of the bundles when the client became a package, and 1 % more. A larger bundle starts more
+ * slowly, so raise a limit only for code that the function needs.
+ */
+const MAX_BYTES: Readonly<Record<string, number>> = {
+  MaintainFunction: 794_000,
+  ReplayFunction: 750_000,
+  SnapshotFunction: 794_000,
+  StreamFunction: 335_000,
+  SweepFunction: 674_000,
+};
 const FUNCTIONS = [...deployedFunctions(readTemplate().expand()).keys()];
 
 /** The used permissions of both deployments, for the last test. */
@@ -97,7 +108,7 @@ describe('a stack with its own tables and bucket', () => {
   test('its bundles are small, have source maps, and need no missing module', () => {
     expect([...deployment.bundles.keys()]).toEqual(FUNCTIONS);
     for (const [id, { bytes, mapBytes, sources, imports }] of deployment.bundles) {
-      expect(bytes, id).toBeLessThan(1_500_000);
+      expect(bytes, id).toBeLessThan(MAX_BYTES[id] ?? 0);
       // Node reads the map at each start, so the map contains no sources.
       expect(mapBytes, id).toBeLessThan(2 * bytes);
       expect(
