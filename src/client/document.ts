@@ -35,6 +35,8 @@ export interface DocumentDeps extends FollowerDeps {
   readonly random: () => number;
   /** Resolves after a time in milliseconds, or as soon as the signal is aborted. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
+  /** Called when a document is closed. */
+  readonly onClose?: ((document: Document) => void) | undefined;
 }
 
 const RELOAD_AFTER: ReloadLimits = { entries: 5_000, segments: 2 };
@@ -220,6 +222,7 @@ export class Document {
     for (const { settled } of this.#pending) settled.reject(closed(this.log));
     this.#pending = [];
     this.#listeners.clear();
+    this.#deps.onClose?.(this);
   }
 
   #checkOpen(): void {

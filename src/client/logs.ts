@@ -36,7 +36,9 @@ export class Logs {
   constructor(deps: LogsDeps) {
     const { types = RESERVED_TYPES, cacheBytes = CACHE_BYTES, close = async () => undefined } = deps;
     this.client = new LogClient(deps);
-    this.#deps = { ...deps, types, client: this.client, nodes: { cache: new NodeCache(cacheBytes) } };
+    const nodes = { cache: new NodeCache(cacheBytes) };
+    const onClose = (document: Document) => void this.#open.delete(document);
+    this.#deps = { ...deps, types, client: this.client, nodes, onClose };
     this.#close = close;
   }
 
@@ -72,8 +74,7 @@ export class Logs {
 
   /** Closes all documents, then what `openLogs` opened. */
   async close(): Promise<void> {
-    for (const document of this.#open) document.close();
-    this.#open.clear();
+    for (const document of [...this.#open]) document.close();
     await this.#close();
   }
 }

@@ -116,27 +116,30 @@ describe('the maps', () => {
   });
 });
 
-describe.each(['From stream record to chunk', 'From page to chunk'])('%s', (heading) => {
-  const steps = section(heading)
-    .join('\n')
-    .split(/^\d+\. /m)
-    .slice(1);
+describe.each(['From stream record to chunk', 'From page to chunk', 'From an open document to its listeners'])(
+  '%s',
+  (heading) => {
+    const steps = section(heading)
+      .join('\n')
+      .split(/^\d+\. /m)
+      .slice(1);
 
-  test('it names files and definitions that exist', () => {
-    expect(steps.length).toBeGreaterThan(10);
-    const missing = steps.flatMap((step) => {
-      const [file = '', ...names] = codeIn(step);
-      const text = sources.get(file)?.text;
-      if (text === undefined) return [file];
-      return names.filter((name) => !definition(name).test(text)).map((name) => `${file} ${name}`);
+    test('it names files and definitions that exist', () => {
+      expect(steps.length).toBeGreaterThan(10);
+      const missing = steps.flatMap((step) => {
+        const [file = '', ...names] = codeIn(step);
+        const text = sources.get(file)?.text;
+        if (text === undefined) return [file];
+        return names.filter((name) => !definition(name).test(text)).map((name) => `${file} ${name}`);
+      });
+      expect(missing).toEqual([]);
     });
-    expect(missing).toEqual([]);
-  });
 
-  test('each step names at least one definition', () => {
-    expect(steps.filter((step) => codeIn(step).length < 2)).toEqual([]);
-  });
-});
+    test('each step names at least one definition', () => {
+      expect(steps.filter((step) => codeIn(step).length < 2)).toEqual([]);
+    });
+  },
+);
 
 /** Matches the definition of a function, a class, a constant or a method. */
 function definition(name: string): RegExp {
