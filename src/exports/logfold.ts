@@ -3,6 +3,8 @@
  * module of Node, so it runs in a browser too.
  */
 export { loadWasmPlatform } from '../adapters/platform/wasm.ts';
+export type { LogRequest } from '../adapters/web/log-message.ts';
+export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-store.ts';
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
@@ -10,6 +12,7 @@ export type { Value } from '../codec/value.ts';
 export * from '../errors.ts';
 export { type LogId, parseLogId } from '../ids/log-id.ts';
 export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
+export { decodeEntryBody } from '../log/body.ts';
 export {
   type AddedEntries,
   type AddedEntry,

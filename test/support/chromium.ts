@@ -49,7 +49,7 @@ export function openPage(chromium: string, url: string): OpenPage {
   const ended = exited.then((code) => {
     throw new Error(`${chromium} ended with exit code ${code}: ${said}`);
   });
-  // Whoever waits for the page hears of it.
+  // A test that waits for the page gets the error. Until then it must not count as unhandled.
   ended.catch(() => undefined);
   return {
     ended,

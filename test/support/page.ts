@@ -1,54 +1,67 @@
 import { loadWasmPlatform } from '../../src/adapters/platform/wasm.ts';
+import type { LogRequest } from '../../src/adapters/web/log-message.ts';
+import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../src/adapters/web/url-blob-store.ts';
-import { fromHex, toHex } from '../../src/codec/bytes.ts';
+import { LogfoldError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
-import type { Position } from '../../src/ids/position.ts';
-import { encodeBody } from '../../src/log/body.ts';
-import { decodeRoot } from '../../src/snapshot/root.ts';
-import { chunkStore } from '../../src/snapshot/snapshots.ts';
-import { Draft } from '../../src/state/draft.ts';
-import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
-import type { Cell } from '../../src/state/spreadsheet/sheet.ts';
-import { NodeStore } from '../../src/tree/node-store.ts';
+import { formatPosition } from '../../src/ids/position.ts';
+import { LogClient } from '../../src/log/client.ts';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { loadState } from '../../src/snapshot/load.ts';
+import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import type { Cell, Span } from '../../src/state/spreadsheet/sheet.ts';
 
-/** The job of a page: a rectangle of a snapshot. */
+/** The job of a page: what it shows of which log, and the text that it then writes into a cell. */
 export interface PageTask {
   readonly log: string;
-  readonly position: Position;
-  /** The stored bytes of the root, in hexadecimal. */
-  readonly root: string;
-  readonly rows: { readonly from: number; readonly to: number };
-  readonly columns: { readonly from: number; readonly to: number };
+  readonly rows: Span;
+  readonly columns: Span;
+  readonly write?: string | undefined;
 }
 
 export interface PageResult {
   readonly cells: readonly Cell[];
-  /** Bytes that the page compressed and decompressed again. */
-  readonly unpacked: string;
-  /** A body in MessagePack, in hexadecimal. */
-  readonly body: string;
+  /** The operations that the page asked its server for, in order. */
+  readonly requests: readonly string[];
+  /** Position of the entry that the page appended. */
+  readonly appended?: string | undefined;
 }
 
-/** Reads a rectangle of a sheet as the page of an application does. A test bundles this module. */
-async function view(task: PageTask): Promise<PageResult> {
-  const platform = await loadWasmPlatform();
+/** Shows a rectangle of a sheet as the page of an application does. A test bundles this module. */
+async function work(task: PageTask): Promise<PageResult> {
+  const requests: string[] = [];
+  const store = new RemoteLogStore(async (request: LogRequest) => {
+    requests.push(request.op);
+    const response = await fetch('/log', { method: 'POST', body: JSON.stringify(request) });
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    return response.json();
+  });
   const blobs = new UrlBlobStore({ urlOf: (key) => `/objects/${encodeURIComponent(key)}` });
+  const platform = await loadWasmPlatform();
   const log = parseLogId(task.log);
-  const root = decodeRoot(platform, fromHex(task.root), { log, position: task.position });
-  const draft = new Draft(new NodeStore(chunkStore(blobs, log), platform), root.state);
-  const cells = await Array.fromAsync(sheetOf(draft).cells(task.rows, task.columns));
-  const packed = platform.compress(new TextEncoder().encode('logfold '.repeat(100)));
-  return {
-    cells,
-    unpacked: new TextDecoder().decode(platform.decompress(packed, 1000)),
-    body: toHex(encodeBody([1, 'two', { three: 3.5 }])),
-  };
+  const loaded = await loadState({ store, blobs, platform, types: RESERVED_TYPES, reducer: spreadsheet }, log);
+  const cells = await Array.fromAsync(sheetOf(loaded.draft).cells(task.rows, task.columns));
+  if (task.write === undefined) return { cells, requests };
+  const client = new LogClient({
+    store,
+    tables: store,
+    blobs,
+    now: Date.now,
+    random: Math.random,
+    sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    newLogId: () => log,
+  });
+  const body = [[task.rows.from, task.columns.from, task.write]];
+  const { position } = await client.addEntry(log, { type: 'Set', version: 1, body });
+  return { cells, requests, appended: formatPosition(position) };
 }
 
 async function main(): Promise<void> {
   const response = await fetch('/task');
-  const result = await view((await response.json()) as PageTask).catch((error: unknown) => ({ error: String(error) }));
-  await fetch('/result', { method: 'POST', body: JSON.stringify(result) });
+  const answer = await work((await response.json()) as PageTask).catch((error: unknown) => ({
+    failed: error instanceof LogfoldError ? error.code : String(error),
+  }));
+  await fetch('/answer', { method: 'POST', body: JSON.stringify(answer) });
 }
 
 void main();

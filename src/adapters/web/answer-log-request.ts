@@ -25,7 +25,7 @@ import {
   type ReadLines,
 } from './log-message.ts';
 
-/** What a request does with its log. */
+/** A request reads a log or appends to it. */
 export type LogOperation = 'read' | 'append';
 
 /** The ports on which the server runs the requests of pages. */
@@ -197,20 +197,25 @@ function checkAppended(log: LogId, entries: readonly Entry[], types: ReservedTyp
   for (const [i, entry] of entries.entries()) {
     const { segment, entry: number } = entry.position;
     const where = { segment, entry: number, type: entry.type };
-    const refuse = (problem: string, advice: string) =>
-      new UsageError(`${problem} from a page`, { log, ...where, advice });
+    const refuse = (problem: string, details: { readonly advice: string }) =>
+      new UsageError(`${problem} from a page`, { log, ...where, ...details });
     if (entry.log !== log || segment !== first?.position.segment || number !== first.position.entry + i) {
       throw new MessageInvalidError('the entries of a request have positions in one segment, without a gap', {
         log,
         ...where,
       });
     }
-    if (entry.external !== undefined)
-      throw refuse('an entry cannot name an object', 'Append larger bodies on the server');
-    if (entry.expires !== undefined) throw refuse('an entry cannot expire', 'Leave its expiry out');
-    if (entry.type === types.endSegment) throw refuse('a segment cannot be ended', 'Start a new segment on the server');
+    if (entry.external !== undefined) {
+      throw refuse('an entry cannot name an object', { advice: 'Append entries with larger bodies on the server' });
+    }
+    if (entry.expires !== undefined) {
+      throw refuse('an entry cannot expire', { advice: 'Append the entry without an expiry' });
+    }
+    if (entry.type === types.endSegment) {
+      throw refuse('a segment cannot be ended', { advice: 'Start a new segment on the server' });
+    }
     if (entry.type === types.snapshot && entry.body !== undefined) {
-      throw refuse('a Snapshot entry cannot have a root', 'Leave its body out; the snapshot function writes the root');
+      throw refuse('a Snapshot entry cannot have a root', { advice: 'Append the Snapshot entry without a body' });
     }
   }
 }

@@ -17,6 +17,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Run the command again: nothing was appended',
   ],
   'a person must look for the cause outside logfold': [
+    'Check the network and the server, then try again',
     'Check the endpoint, the region and the network, then try again',
     'Check which credentials the AWS SDK finds here (environment, profile or role) and their permissions',
     'If jobs fail too, name a bucket of this account, or allow the functions s3:ListBucket on it',
@@ -47,6 +48,8 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Read it with the release of logfold that wrote it, or a newer one',
     'Read the archive with the version of logfold that wrote it, or a newer one',
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
+    'Reload the page, so that it runs the code that fits the server',
+    'Update logfold on the server',
     'Append entries and load states with your own program',
     'Do this in a program with AWS credentials; bodies over 16 KiB are appended there too',
   ],

@@ -1,5 +1,11 @@
 import { expect } from 'vitest';
+import { MemoryLogStore } from '../../../src/adapters/memory/log-store.ts';
+import { answerLogRequest } from '../../../src/adapters/web/answer-log-request.ts';
+import type { LogAnswer, LogRequest } from '../../../src/adapters/web/log-message.ts';
+import { RemoteLogStore } from '../../../src/adapters/web/remote-log-store.ts';
 import { UrlBlobStore } from '../../../src/adapters/web/url-blob-store.ts';
+import type { Entry } from '../../../src/log/entry.ts';
+import { entryAt, LOG, NOON, unarchived } from '../../support/logs.ts';
 import type { Cases } from './case.ts';
 
 const BYTES = Uint8Array.of(1, 2, 3);
@@ -14,6 +20,38 @@ function storeAt(origin: string): UrlBlobStore {
   return new UrlBlobStore({ urlOf: (key) => `${origin}/${key}`, fetch, retries: RETRIES });
 }
 
+const SEGMENT = { log: LOG, segment: 0, created: NOON };
+const AT = { segment: 0, entry: 1 };
+
+function reserved(type: string, position = AT): Entry {
+  return { log: LOG, position, created: NOON, type, version: 1 };
+}
+
+interface PageOfLog {
+  readonly tables: MemoryLogStore;
+  readonly answer: (request: unknown, allowed?: boolean) => Promise<LogAnswer>;
+  readonly store: RemoteLogStore;
+}
+
+/** A page and its server, with a log. */
+async function pageOfLog(): Promise<PageOfLog> {
+  const tables = new MemoryLogStore();
+  await tables.createLog(SEGMENT, reserved('Snapshot', { segment: 0, entry: 0 }));
+  const answer = (request: unknown, allowed = true) =>
+    answerLogRequest({ store: unarchived(tables), tables }, request, { allows: () => allowed });
+  return { tables, answer, store: new RemoteLogStore(answer) };
+}
+
+/** A case in which the server refuses an entry of a page, and another one is appended instead. */
+function append(wrong: Entry, right: (page: PageOfLog) => Promise<void>): Cases[string] {
+  return async (refused) => {
+    const page = await pageOfLog();
+    await refused(() => page.store.putEntries([wrong]));
+    await right(page);
+    expect(await page.tables.getEntry(LOG, AT)).toBeDefined();
+  };
+}
+
 /** Advice about logs that a page reads through the application's own server. */
 export const PAGES: Cases = {
   "Check the network, the URL, and that the server allows the page's origin (CORS)": async (refused) => {
@@ -25,4 +63,48 @@ export const PAGES: Cases = {
       await refused(() => storeAt('https://here.example').get('one'));
       expect(await storeAt('https://here.example').get('one?signed')).toEqual(BYTES);
     },
+  'Let `send` return the JSON that `answerLogRequest` gave on the server': async (refused) => {
+    const { answer } = await pageOfLog();
+    const store = (send: (request: LogRequest) => Promise<unknown>) => new RemoteLogStore(send);
+    const read = (from: RemoteLogStore) => from.newestSegments(LOG, 2, { consistent: true });
+    await refused(() => read(store(async (request) => new Response(JSON.stringify(await answer(request))))));
+    const right = store(async (request) => new Response(JSON.stringify(await answer(request))).json());
+    expect(await read(right)).toEqual([SEGMENT]);
+  },
+  'Give `answerLogRequest` the request of `send`, parsed from JSON': async (refused) => {
+    const { answer } = await pageOfLog();
+    const read = (parse: (text: string) => unknown) => {
+      const store = new RemoteLogStore((request) => answer(parse(JSON.stringify(request))));
+      return store.newestSegments(LOG, 2, { consistent: true });
+    };
+    await refused(() => read((text) => text));
+    expect(await read((text) => JSON.parse(text))).toEqual([SEGMENT]);
+  },
+  'Sign in as a user who may do this': async (refused) => {
+    const { answer } = await pageOfLog();
+    const as = (allowed: boolean) => new RemoteLogStore((request) => answer(request, allowed));
+    await refused(() => as(false).newestSegments(LOG, 2, { consistent: true }));
+    expect(await as(true).newestSegments(LOG, 2, { consistent: true })).toEqual([SEGMENT]);
+  },
+  'Do this on the server': async (refused) => {
+    const { tables, store } = await pageOfLog();
+    await refused(() => store.segments());
+    expect(await Array.fromAsync(tables.segments(LOG))).toEqual([SEGMENT]);
+  },
+  'Append entries with larger bodies on the server': append({ ...reserved('Set'), external: 'large' }, ({ tables }) =>
+    tables.putEntries([{ ...reserved('Set'), external: 'large' }]),
+  ),
+  'Append the entry without an expiry': append(entryAt(LOG, AT, { expires: NOON }), ({ store }) =>
+    store.putEntries([entryAt(LOG, AT)]),
+  ),
+  'Start a new segment on the server': append(reserved('End Segment'), ({ tables }) =>
+    tables.startSegment({
+      end: reserved('End Segment'),
+      segment: { ...SEGMENT, segment: 1 },
+      first: reserved('Snapshot', { segment: 1, entry: 0 }),
+    }),
+  ),
+  'Append the Snapshot entry without a body': append(entryAt(LOG, AT, { type: 'Snapshot' }), ({ store }) =>
+    store.putEntries([reserved('Snapshot')]),
+  ),
 };
