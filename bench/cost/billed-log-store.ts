@@ -7,6 +7,7 @@ import type { Entry, EntryHead, RootRef } from '../../src/log/entry.ts';
 import { decodeEntry, encodeEntry, encodeSegment, entryPlace } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import type {
+  AttributeUpdate,
   Consistency,
   ExpiringSegment,
   LogStore,
@@ -88,9 +89,9 @@ export class BilledLogStore implements LogStore {
   }
 
   async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
-    const entry = await this.#inner.getEntry(log, position);
-    this.#read(entry === undefined ? 0 : itemBytes(encodeEntry(entry)), consistency);
-    return entry;
+    const item = await this.#entryItem(log, position);
+    this.#read(item === undefined ? 0 : itemBytes(item), consistency);
+    return item && decodeEntry(item);
   }
 
   async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
@@ -130,6 +131,13 @@ export class BilledLogStore implements LogStore {
     // The entry carries another root, which the adapter reads.
     if (carried !== root) await this.getEntry(log, position, CONSISTENT);
     return carried;
+  }
+
+  async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {
+    const before = await this.#entryItem(log, position);
+    const present = await this.#inner.updateAttributes(log, position, update);
+    this.#transact([changeUnits(before, await this.#entryItem(log, position)), changeUnits(undefined, undefined)]);
+    return present;
   }
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
@@ -263,8 +271,9 @@ export class BilledLogStore implements LogStore {
   }
 
   async #entryItem(log: LogId, position: Position): Promise<Item | undefined> {
-    const entry = await this.#inner.getEntry(log, position);
-    return entry && encodeEntry(entry);
+    const { segment, entry } = position;
+    for await (const [item] of this.#inner.items(log, { segment, from: entry, to: entry + 1 })) return item;
+    return undefined;
   }
 
   async #segmentItem(log: LogId, segment: number): Promise<Item | undefined> {

@@ -132,6 +132,11 @@ export class SegmentWithoutSnapshotError extends LogfoldError {
   override readonly code = 'SEGMENT_WITHOUT_SNAPSHOT';
 }
 
+/** The attributes of an entry change only while the entry's segment is open. */
+export class SegmentClosedError extends LogfoldError {
+  override readonly code = 'SEGMENT_CLOSED';
+}
+
 /** An entry, batch or value is larger than DynamoDB or logfold allows. */
 export class TooLargeError extends LogfoldError {
   override readonly code = 'TOO_LARGE';

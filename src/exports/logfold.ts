@@ -17,6 +17,8 @@ export {
   type AddedEntries,
   type AddedEntry,
   type AppendOptions,
+  type AttributeAnswer,
+  type AttributeChange,
   type EntryTime,
   LogClient,
   type LogClientDeps,
@@ -24,8 +26,15 @@ export {
   type NewSegment,
   type QueryAnswer,
   type QueryRange,
+  type SnapshotOptions,
 } from '../log/client.ts';
-export { type Entry, RESERVED_TYPES, ReservedTypes } from '../log/entry.ts';
+export {
+  type CompletedSnapshot,
+  type Entry,
+  type EntryAttributes,
+  RESERVED_TYPES,
+  ReservedTypes,
+} from '../log/entry.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { Draft } from '../state/draft.ts';

@@ -92,9 +92,8 @@ export async function append(
   context: ClientContext,
   log: LogId,
   given: readonly NewEntry[],
-  options: AppendOptions = {},
+  { after, snapshot, snapshotBefore = false }: AppendOptions = {},
 ): Promise<AddedEntries> {
-  const { after, snapshot, snapshotBefore = false } = options;
   const [{ created } = {}] = given;
   const snapshotEntry: NewEntry = { type: context.types.snapshot, version: RESERVED_VERSION, created };
   const entries = snapshotBefore && given.length > 0 ? [snapshotEntry, ...given] : given;
@@ -111,9 +110,15 @@ export async function append(
 
   // Between `after` and `follows` are only Snapshot and End Segment entries.
   let follows = after;
+  // A lost race is tried again. If the condition does not hold, another attempt cannot help.
+  let unmet: unknown;
   const requireFollows = async (newest: End) => {
-    if (follows !== undefined) await requireNoneAfter(context, log, follows, newest);
-    if (follows !== undefined) follows = newest.position;
+    if (follows === undefined) return;
+    await requireNoneAfter(context, log, follows, newest).catch((error: unknown) => {
+      unmet = error;
+      throw error;
+    });
+    follows = newest.position;
   };
   let seen: End | undefined;
   const write = async (consistency: Consistency) => {
@@ -142,8 +147,10 @@ export async function append(
     if (!snapshotBefore) return { first: start, last };
     return { first: { segment, entry: start.entry + 1 }, last, snapshotEntry: start };
   };
-  const conflict = (error: unknown) => error instanceof EntryExistsError && error.newest === undefined;
-  const appended = await writeWithRetries(context, log, { failure: 'Adding entries failed', conflict }, write);
+  const conflict = (error: unknown) => error instanceof EntryExistsError && error !== unmet;
+  const keepsEnd = (error: unknown) => error instanceof EntryExistsError && error === unmet;
+  const options = { failure: 'Adding entries failed', conflict, keepsEnd };
+  const appended = await writeWithRetries(context, log, options, write);
 
   if (snapshot === undefined) return appended;
   const known = segments ?? (await newestSegments) ?? [];

@@ -99,7 +99,7 @@ export function attributeFromValue(value: Value): AttributeValue {
   if (typeof value === 'string') return { S: value };
   if (typeof value === 'bigint') return { N: String(value) };
   if (typeof value === 'number') return { N: textFromNumber(value) };
-  if (value instanceof Uint8Array) return { B: value };
+  if (value instanceof Uint8Array) return { B: plainBytes(value) };
   if (value instanceof Date) throw new ValueUnsupportedError('DynamoDB has no native type for dates');
   if (isArray(value)) return { L: value.map(attributeFromValue) };
   return { M: Object.fromEntries(Object.entries(value).map(([key, item]) => [key, attributeFromValue(item)])) };
@@ -137,4 +137,21 @@ function textFromNumber(number: number): string {
 // Array.isArray does not narrow readonly arrays.
 function isArray(value: Value): value is readonly Value[] {
   return Array.isArray(value);
+}
+
+/** The most levels of arrays and maps. DynamoDB stores up to 32 levels. */
+const MAX_DEPTH = 16;
+
+/**
+ * Checks the limits of DynamoDB that a {@link Value} may exceed.
+ * @param subject the value's name in the error, such as `the metadata`
+ * @throws ValueUnsupportedError if a map has an empty key, or the value is nested too deeply
+ */
+export function checkNative(subject: string, value: Value, depth = 1): void {
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array || value instanceof Date) return;
+  if (depth > MAX_DEPTH) throw new ValueUnsupportedError(`${subject} is nested deeper than ${MAX_DEPTH} levels`);
+  for (const [name, item] of Object.entries<Value>(value)) {
+    if (name === '') throw new ValueUnsupportedError(`${subject} has an empty name, which DynamoDB does not store`);
+    checkNative(subject, item, depth + 1);
+  }
 }

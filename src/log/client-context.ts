@@ -1,4 +1,3 @@
-import { EntryExistsError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
@@ -43,6 +42,8 @@ export interface WriteOptions {
    * retryable.
    */
   readonly conflict: (error: unknown) => boolean;
+  /** Whether the cached end of the log is still right after an error; never by default. */
+  readonly keepsEnd?: (error: unknown) => boolean;
 }
 
 /**
@@ -55,7 +56,7 @@ export function nowSeconds(context: ClientContext): number {
 
 /**
  * Tries a write with bounded retries. Forgets the cached end of the log after every failure, unless
- * the error names the end.
+ * `keepsEnd` knows better.
  * @param write the write; `consistent` is true from the second attempt on
  */
 export async function writeWithRetries<T>(
@@ -70,7 +71,7 @@ export async function writeWithRetries<T>(
     try {
       return await write({ consistent: number > 1 });
     } catch (error) {
-      if (!(error instanceof EntryExistsError && error.newest !== undefined)) context.newest.drop(log);
+      if (!options.keepsEnd?.(error)) context.newest.drop(log);
       throw error;
     }
   });

@@ -2,6 +2,7 @@ import { UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, append, type NewEntry } from './append.ts';
+import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
 import { type CompletedSnapshot, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
@@ -9,6 +10,7 @@ import { NewestCache, type TRUST_MS } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 
 export type { AddedEntries, AppendOptions, NewEntry } from './append.ts';
+export type { AttributeAnswer, AttributeChange } from './application-attributes.ts';
 export type { LogClientDeps } from './client-context.ts';
 export type { NewSegment } from './new-segment.ts';
 export type { QueryAnswer, QueryRange } from './query.ts';
@@ -99,6 +101,14 @@ export class LogClient {
    */
   query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
     return query(this.#context, log, range);
+  }
+
+  /**
+   * Changes attributes of an entry that are not logfold's, if they are as expected. Only the open
+   * segment takes changes. Costs one transaction. Throws the errors of {@link updateAttributes}.
+   */
+  updateAttributes(log: LogId, position: Position, change: AttributeChange): Promise<AttributeAnswer> {
+    return updateAttributes(this.#context, log, position, change);
   }
 
   /**

@@ -30,6 +30,14 @@ export interface ClientMutation {
   readonly mutation: number;
 }
 
+/**
+ * Attributes of an entry's item that belong to the application: all names except single capital
+ * letters. They may change while the entry's segment is open, and no reducer sees them.
+ */
+export interface EntryAttributes {
+  readonly [name: string]: Value;
+}
+
 /** One item of the Entry table: an immutable change. */
 export interface Entry {
   readonly log: LogId;
@@ -53,6 +61,8 @@ export interface Entry {
   readonly once?: ClientMutation | undefined;
   /** Epoch seconds; absent until the entry expires by TTL. */
   readonly expires?: number | undefined;
+  /** Present only if the reader asked for them. Writing the entry does not write them. */
+  readonly attributes?: EntryAttributes;
 }
 
 /** An entry's position and type, readable even if the rest of its item is malformed. */

@@ -1,7 +1,7 @@
 import type { ItemInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
-import type { Item, StoredItem } from './attribute.ts';
+import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 import type { Entry, EntryHead, RootRef } from './entry.ts';
 import type { ArchiveRef, Expiring, Expiry, Segment } from './segment.ts';
 
@@ -49,6 +49,14 @@ export interface NewArchive extends ArchiveRef {
 export interface ReplacementArchive extends ArchiveRef {
   /** Roots of the archived entry of Last Snapshot, before and after, if they differ. */
   readonly root?: { readonly from: RootRef; readonly to: RootRef } | undefined;
+}
+
+/** A change of attributes that are not logfold's. */
+export interface AttributeUpdate {
+  readonly set: Item;
+  readonly remove: readonly string[];
+  /** The attributes before; undefined if there must be none of that name. */
+  readonly expected: { readonly [name: string]: AttributeValue | undefined };
 }
 
 /** The most items that one call puts, deletes or expires. */
@@ -108,7 +116,7 @@ export interface LogReader extends SegmentReader, EntryReader {
   readonly reads: 'tables and archives';
 }
 
-/** Appends to logs. */
+/** Appends to logs, and changes the application attributes of new entries. */
 export interface EntryAppender {
   /**
    * Writes a log's first segment and first entry in one transaction. Also succeeds if an earlier
@@ -133,6 +141,16 @@ export interface EntryAppender {
    * @throws EntryExistsError if one of the three items exists
    */
   startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void>;
+
+  /**
+   * Changes attributes of an entry if they are as expected and the entry's segment is open: one
+   * transaction also checks that the next segment does not exist.
+   * @returns undefined after the change; the present item if it differs from `expected`
+   * @throws SegmentClosedError if the next segment exists
+   * @throws EntryNotFoundError if the entry does not exist
+   * @throws TooLargeError if the item becomes larger than DynamoDB allows
+   */
+  updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined>;
 
   /**
    * Whether a request that failed with this error certainly changed nothing and may succeed if it

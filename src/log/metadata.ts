@@ -1,7 +1,13 @@
 import { checkValue, type Value } from '../codec/value.ts';
-import { ItemInvalidError, LogfoldError, TooLargeError, UsageError, ValueUnsupportedError } from '../errors.ts';
+import { ItemInvalidError, LogfoldError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { type AttributeValue, attributeFromValue, type StoredAttribute, valueFromMap } from './attribute.ts';
+import {
+  type AttributeValue,
+  attributeFromValue,
+  checkNative,
+  type StoredAttribute,
+  valueFromMap,
+} from './attribute.ts';
 import type { EntryMetadata } from './entry.ts';
 import { itemBytes } from './item-size.ts';
 
@@ -10,9 +16,6 @@ import { itemBytes } from './item-size.ts';
  * entry also reads its metadata.
  */
 export const MAX_METADATA_BYTES = 8 * 1024;
-
-/** The most levels of arrays and maps. DynamoDB stores up to 32 levels. */
-const MAX_DEPTH = 16;
 
 /**
  * The metadata as it is read back after it was stored, so that its writer folds the same values as
@@ -53,20 +56,10 @@ function encodeStorable(log: LogId, metadata: EntryMetadata): AttributeValue {
   try {
     const values = present(metadata);
     checkValue(values);
-    checkNames(values, 1);
+    checkNative('the metadata', values);
     return encodeMetadata(metadata);
   } catch (error) {
     throw error instanceof LogfoldError ? error.at({ log }) : error;
-  }
-}
-
-/** Checks the limits of DynamoDB that a {@link Value} may exceed. */
-function checkNames(value: Value, depth: number): void {
-  if (typeof value !== 'object' || value === null || value instanceof Uint8Array || value instanceof Date) return;
-  if (depth > MAX_DEPTH) throw new ValueUnsupportedError(`the metadata is nested deeper than ${MAX_DEPTH} levels`);
-  for (const [name, item] of Object.entries<Value>(value)) {
-    if (name === '') throw new ValueUnsupportedError('the metadata has an empty name, which DynamoDB does not store');
-    checkNames(item, depth + 1);
   }
 }
 

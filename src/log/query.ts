@@ -1,6 +1,7 @@
 import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
+import { withAttributes } from './application-attributes.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
 import type { LogReader } from './log-store.ts';
 import { queryNewerSnapshot, queryNewestSegments } from './newest.ts';
@@ -18,6 +19,8 @@ export interface QueryRange {
   readonly to?: Position | 'end';
   /** The most entries; all by default. At least 1. */
   readonly limit?: number;
+  /** Whether the entries carry their application attributes. False by default. */
+  readonly attributes?: boolean;
   /**
    * The snapshot that the client uses; the answer names a newer one. If `from` is `snapshot`, the
    * first entry carries the root of the newest.
@@ -52,7 +55,7 @@ export async function query(
   log: LogId,
   range: QueryRange,
 ): Promise<QueryAnswer> {
-  const { from, to = 'end', limit = Number.POSITIVE_INFINITY, snapshot } = range;
+  const { from, to = 'end', limit = Number.POSITIVE_INFINITY, attributes = false, snapshot } = range;
   if (limit !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(limit) && limit > 0)) {
     throw new UsageError(`the limit ${limit} is not a positive integer`, { log });
   }
@@ -61,10 +64,11 @@ export async function query(
   const start = await resolveStart(store, log, { segments, from });
   const asks = snapshot !== undefined && from !== 'snapshot';
   const lastSnapshot = asks ? await queryNewerSnapshot(store, log, segments, snapshot) : undefined;
+  const reads = attributes ? { ...source, store: withAttributes(store) } : source;
   const wanted = { from: start, to, limit, newestSegment: segments[0].segment };
   let end = start;
   async function* entries() {
-    for await (const page of readUpTo(source, log, wanted)) {
+    for await (const page of readUpTo(reads, log, wanted)) {
       const last = page.at(-1);
       if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
       yield page;

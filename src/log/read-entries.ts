@@ -9,8 +9,11 @@ import { queryNewestSegments } from './newest.ts';
 /** The default of {@link EntrySource.rangeEntries}. */
 export const RANGE_ENTRIES = 500;
 
+/** The reads that a range of entries takes. */
+export type RangeReader = Pick<SegmentReader, 'newestSegments'> & Pick<EntryReader, 'newestEntry' | 'entries'>;
+
 export interface EntrySource {
-  readonly store: SegmentReader & EntryReader;
+  readonly store: RangeReader;
   readonly types: ReservedTypes;
   /**
    * The most entries of a range, and of a page; 500 by default. Large entries make ranges shorter.
@@ -38,7 +41,7 @@ export interface OpenRange extends EntryRange {
 }
 
 interface Reading {
-  readonly store: SegmentReader & EntryReader;
+  readonly store: RangeReader;
   readonly log: LogId;
   readonly endSegment: string;
   readonly rangeEntries: number;

@@ -41,6 +41,15 @@ const LIFE: readonly (readonly [string, (store: LogStore) => Promise<unknown>])[
         entryAt(LOG, { segment: 0, entry: 4 }, body(10)),
       ]),
   ],
+  [
+    'change attributes of an entry',
+    (store) =>
+      store.updateAttributes(
+        LOG,
+        { segment: 0, entry: 2 },
+        { set: { a: { B: new Uint8Array(2000) } }, remove: ['b'], expected: { a: undefined } },
+      ),
+  ],
   ['the newest segments', (store) => store.newestSegments(LOG, 2, EVENTUAL)],
   ['the newest entry', (store) => store.newestEntry(LOG, 0, EVENTUAL)],
   ['an entry, consistently', (store) => store.getEntry(LOG, { segment: 0, entry: 2 }, CONSISTENT)],

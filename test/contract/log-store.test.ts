@@ -13,6 +13,7 @@ import {
   EntryNotFoundError,
   ItemInvalidError,
   ResourceMissingError,
+  SegmentClosedError,
   SegmentNotFoundError,
   SegmentWithoutSnapshotError,
   TooLargeError,
@@ -787,6 +788,127 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(await itemsOf(log)).toEqual([{ ...snapshot, E: { S: ROOT.key }, X: { N: String(NOON) } }]);
   });
 
+  describe('a change of application attributes', () => {
+    const place = { segment: 0, entry: 1 };
+    const VALUES: Item = {
+      status: { S: 'sent' },
+      'größe in cm²': { N: '-12.5' },
+      '#n0 = :v1': { M: { a: { L: [{ BOOL: false }, { NULL: true }] }, b: { B: Uint8Array.of(0, 255) } } },
+      set: { N: '1' },
+    };
+    const NONE = { set: {}, remove: [], expected: {} };
+
+    async function entryWith(attributes: Item = {}) {
+      const log = await createLog(store);
+      const item = { ...encodeEntry(entryAt(log, place, { id: ID })), ...attributes };
+      await store.putItems([item]);
+      const stored = async () => (await itemsOf(log))[1];
+      return { log, item, stored };
+    }
+
+    test('it sets and removes attributes, and nothing else of the item', async () => {
+      const { log, item, stored } = await entryWith({ gone: { S: 'x' }, stays: { S: 'y' } });
+      expect(await store.updateAttributes(log, place, { ...NONE, set: VALUES, remove: ['gone', 'none'] })).toBe(
+        undefined,
+      );
+      const { gone: _, ...rest } = item;
+      expect(await stored()).toEqual({ ...rest, ...VALUES });
+      const { status: __, set: ___, ...others } = VALUES;
+      expect(await store.updateAttributes(log, place, { ...NONE, remove: ['status', 'set'] })).toBe(undefined);
+      expect(await stored()).toEqual({ ...rest, ...others });
+      expect(await store.getEntry(log, place, CONSISTENT)).toEqual(entryAt(log, place, { id: ID }));
+      expect(await numbersOf(log)).toEqual([0, 1]);
+    });
+
+    test('it is made only if the item is as expected; otherwise the item is returned', async () => {
+      const { log, item, stored } = await entryWith({ ...VALUES, n: { N: '7' } });
+      const set = { n: { N: '8' }, fresh: { S: 'z' } };
+      for (const expected of [
+        { n: { N: '8' } },
+        { n: { S: '7' } },
+        { n: undefined },
+        { other: { N: '7' } },
+        { ...VALUES, n: { N: '7' }, fresh: { S: 'z' } },
+        { ...VALUES, status: undefined },
+      ]) {
+        expect(await store.updateAttributes(log, place, { set, remove: ['status'], expected })).toEqual(item);
+        expect(await stored()).toEqual(item);
+      }
+      const expected = { ...VALUES, n: { N: '7' }, fresh: undefined };
+      expect(await store.updateAttributes(log, place, { set, remove: ['status'], expected })).toBe(undefined);
+      const { status: _, ...rest } = item;
+      expect(await stored()).toEqual({ ...rest, ...set });
+    });
+
+    test('it is refused for a closed segment and for a missing entry', async () => {
+      const { log } = await entryWith();
+      const update = { ...NONE, set: VALUES };
+      const other = { ...NONE, set: VALUES, expected: { status: { S: 'x' } } };
+      for (const change of [update, other]) {
+        await expect(store.updateAttributes(log, { segment: 0, entry: 2 }, change)).rejects.toThrow(EntryNotFoundError);
+        await expect(store.updateAttributes(newLogId(), place, change)).rejects.toThrow(EntryNotFoundError);
+      }
+      const first = snapshotAt(log, 1, 0);
+      await store.startSegment({ end: endAt(log, 0, 2), segment: segmentOf(log, 1), first });
+      const items = await itemsOf(log);
+      for (const change of [update, other]) {
+        const refused = store.updateAttributes(log, place, change);
+        await expect(refused).rejects.toThrow(SegmentClosedError);
+        await expect(refused).rejects.toMatchObject({ log, ...place });
+      }
+      expect(await itemsOf(log)).toEqual(items);
+      expect(await store.updateAttributes(log, { segment: 1, entry: 0 }, update)).toBe(undefined);
+      expect(await itemsOf(log, 1)).toEqual([{ ...encodeEntry(first), ...VALUES }]);
+    });
+
+    test('it is refused if the attributes do not fit the item', async () => {
+      const { log, stored, item } = await entryWith({ large: { B: new Uint8Array(200 * 1024) } });
+      const set = { larger: { B: new Uint8Array(200 * 1024) } };
+      await expect(store.updateAttributes(log, place, { ...NONE, set })).rejects.toThrow(TooLargeError);
+      expect(await stored()).toEqual(item);
+      expect(await store.updateAttributes(log, place, { ...NONE, set, remove: ['large'] })).toBe(undefined);
+    });
+
+    test('none of many clients loses a change', async () => {
+      const { log, stored } = await entryWith();
+      const count = async () => {
+        const { client } = testLogClient({ store, retries: LONG });
+        for (let done = 0, seen: number | undefined; done < 5; ) {
+          const answer = await client.updateAttributes(log, place, { set: { n: (seen ?? 0) + 1 }, if: { n: seen } });
+          if (answer.updated) done++;
+          const { n } = answer.updated ? { n: (seen ?? 0) + 1 } : answer.attributes;
+          seen = typeof n === 'number' ? n : undefined;
+        }
+      };
+      await Promise.all([count(), count(), count()]);
+      expect((await stored())?.n).toEqual({ N: '15' });
+    });
+
+    test('it comes before the next segment, or is refused', async () => {
+      for (let round = 0; round < 5; round++) {
+        const { log, stored } = await entryWith();
+        await store.advanceLastSnapshot(log, FIRST);
+        const client = () => testLogClient({ store, retries: LONG }).client;
+        const updates = Array.from({ length: 6 }, (_, i) =>
+          client()
+            .updateAttributes(log, place, { set: { [`by ${i}`]: true } })
+            .then(() => [`by ${i}`])
+            .catch((error: unknown) => {
+              if (error instanceof SegmentClosedError) return [];
+              throw error;
+            }),
+        );
+        const started = client().startSegment(log);
+        const done = (await Promise.all(updates)).flat();
+        await started;
+        expect(Object.keys((await stored()) ?? {}).filter((name) => name.startsWith('by'))).toEqual(
+          expect.arrayContaining(done),
+        );
+        expect(Object.keys((await stored()) ?? {}).filter((name) => name.startsWith('by'))).toHaveLength(done.length);
+      }
+    });
+  });
+
   test('it replaces items completely', async () => {
     const log = await createLog(store);
     const old = entryAt(log, { segment: 0, entry: 1 }, { expires: NOON });
@@ -1132,6 +1254,20 @@ describe('the dynamodb log store alone', () => {
       expect(await collect(store.segments(log, CONSISTENT))).toHaveLength(1);
       close();
     }
+  });
+
+  test('it answers that an update was made if the answer is lost and the SDK sends it again', async () => {
+    const { store, next, close } = resendingStore();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    next.sending = answerLost;
+    const answer = await client.updateAttributes(
+      log,
+      { segment: 0, entry: 0 },
+      { set: { n: 1 }, if: { n: undefined } },
+    );
+    expect(answer).toEqual({ updated: true });
+    close();
   });
 
   test.each(WRITES)('only one of two clients gets %s as its own', { tags: ['I8'] }, async (what, write) => {

@@ -26,6 +26,8 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
     items: (log, range, consistency) => interceptPages('items', inner.items(log, range, consistency), intercept),
     putEntries: (entries) => intercept('putEntries', () => inner.putEntries(entries)),
     startSegment: (items) => intercept('startSegment', () => inner.startSegment(items)),
+    updateAttributes: (log, position, update) =>
+      intercept('updateAttributes', () => inner.updateAttributes(log, position, update)),
     completeSnapshot: (log, position, root) =>
       intercept('completeSnapshot', () => inner.completeSnapshot(log, position, root)),
     replaceRoot: (log, position, from, to) =>

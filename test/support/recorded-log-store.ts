@@ -5,6 +5,7 @@ import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry, EntryHead, RootRef } from '../../src/log/entry.ts';
 import { decodeEntry, type EntryPlace, encodeEntry, entryKey, entryPlace } from '../../src/log/item-codec.ts';
 import type {
+  AttributeUpdate,
   Consistency,
   ExpiringSegment,
   LogStore,
@@ -84,6 +85,12 @@ export class RecordedLogStore implements LogStore {
     const there = await this.#anyExists([items.end]);
     await this.#inner.startSegment(items);
     if (!there) this.#inserted([items.end, items.first], items.segment);
+  }
+
+  async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {
+    const present = await this.#inner.updateAttributes(log, position, update);
+    if (present === undefined) await this.#modified(log, position);
+    return present;
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {

@@ -144,6 +144,25 @@ describe('an append after an entry', () => {
     expect((await store.newestEntry(log, 0))?.position).toEqual(at(0, 2));
   });
 
+  test('it tries again although the store names the newest entry in its refusal', async () => {
+    class Server extends RacingStore {
+      override putEntries(entries: readonly Entry[]): Promise<void> {
+        return super.putEntries(entries).catch((error: unknown) => {
+          if (!(error instanceof EntryExistsError)) throw error;
+          throw new EntryExistsError(error.reason, { newest: at(0, 1) });
+        });
+      }
+    }
+    const store = new Server();
+    const { client } = testLogClient({ store });
+    const log = await client.createLog();
+    const other = testLogClient({ store }).client;
+    store.before = [() => other.addSnapshot(log)];
+    expect(await client.addEntry(log, set(1), { after: at(0, 0) })).toEqual({ position: at(0, 2) });
+    store.before = [() => other.addEntry(log, set(7))];
+    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 4) });
+  });
+
   test('it gives up after the last attempt', async () => {
     const store = new RacingStore();
     const { client } = testLogClient({ store, retries: { attempts: 3, baseMs: 1, capMs: 1 } });

@@ -35,6 +35,22 @@ export function conditionFailed(error: unknown): boolean {
   );
 }
 
+/** A write of a transaction whose condition did not hold. */
+export interface FailedWrite {
+  /** Its index in the transaction. */
+  readonly write: number;
+  /** The item, if it exists and the request asked for it. */
+  readonly item?: StoredItem;
+}
+
+/** The writes of a transaction whose condition did not hold. */
+export function failedWrites(error: Error): FailedWrite[] {
+  return cancellations(error).flatMap((reason, write) => {
+    if (reason.Code !== 'ConditionalCheckFailed') return [];
+    return [hasItem(reason) ? { write, item: reason.Item } : { write }];
+  });
+}
+
 /** The items for which a condition did not hold, if the request asked for them. */
 export function existingItems(error: unknown): StoredItem[] {
   if (!(error instanceof Error)) return [];

@@ -1,8 +1,9 @@
-import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import type { DynamoDBClient, Update } from '@aws-sdk/client-dynamodb';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
-import type { Item, StoredItem } from '../../log/attribute.ts';
+import { segmentClosed } from '../../log/application-attributes.ts';
+import type { AttributeValue, Item, StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
 import { type Entry, type EntryHead, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
 import {
@@ -20,6 +21,7 @@ import {
 } from '../../log/item-codec.ts';
 import { checkWriteSize } from '../../log/item-size.ts';
 import type {
+  AttributeUpdate,
   Consistency,
   ExpiringSegment,
   LogStore,
@@ -157,6 +159,22 @@ export class DynamoDbLogStore implements LogStore {
     throw new EntryExistsError('the segment already has other entries or is closed', where);
   }
 
+  async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<StoredItem | undefined> {
+    const key = entryKey(log, position);
+    const change = { TableName: this.#entryTable, Key: key, ...attributeChange(update) };
+    const open = {
+      TableName: this.#segmentTable,
+      Key: segmentKey(log, position.segment + 1),
+      ConditionExpression: 'attribute_not_exists(S)',
+    };
+    const failed = await this.#requests.transactOrFail([{ Update: change }, { ConditionCheck: open }]);
+    if (failed.length === 0) return undefined;
+    if (failed.some(({ write }) => write === 1)) throw segmentClosed(log, position);
+    const [{ item } = {}] = failed;
+    if (item === undefined) throw new EntryNotFoundError('the entry does not exist', { log, ...position });
+    return item;
+  }
+
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
     const { name, value } = rootAttribute(root);
     const written = await this.#requests.update({
@@ -269,6 +287,41 @@ export class DynamoDbLogStore implements LogStore {
   #newSegment(segment: Segment): NewItem {
     return { table: this.#segmentTable, item: encodeSegment(segment) };
   }
+}
+
+/** The update of an item that sets and removes attributes if others are as expected. */
+function attributeChange({ set, remove, expected }: AttributeUpdate): Omit<Update, 'TableName' | 'Key'> & {
+  readonly UpdateExpression: string;
+} {
+  const names: Record<string, string> = {};
+  const values: Item = {};
+  // One placeholder for each name, because a condition may name a changed attribute.
+  const namePlaceholder = (name: string) => {
+    const found = Object.keys(names).find((key) => names[key] === name);
+    const key = found ?? `#n${Object.keys(names).length}`;
+    names[key] = name;
+    return key;
+  };
+  const valuePlaceholder = (value: AttributeValue) => {
+    const key = `:v${Object.keys(values).length}`;
+    values[key] = value;
+    return key;
+  };
+  const sets = Object.entries(set).map(([name, value]) => `${namePlaceholder(name)} = ${valuePlaceholder(value)}`);
+  const removals = remove.map(namePlaceholder);
+  const conditions = Object.entries(expected).map(([name, value]) =>
+    value === undefined
+      ? `attribute_not_exists(${namePlaceholder(name)})`
+      : `${namePlaceholder(name)} = ${valuePlaceholder(value)}`,
+  );
+  const clauses = [sets.length > 0 && `SET ${sets.join(', ')}`, removals.length > 0 && `REMOVE ${removals.join(', ')}`];
+  return {
+    UpdateExpression: clauses.filter((clause) => clause !== false).join(' '),
+    ConditionExpression: ['attribute_exists(S)', ...conditions].join(' AND '),
+    ExpressionAttributeNames: names,
+    ...(Object.keys(values).length > 0 && { ExpressionAttributeValues: values }),
+    ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
+  };
 }
 
 /** Counts requests to DynamoDB and their request units. */

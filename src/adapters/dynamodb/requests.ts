@@ -21,7 +21,13 @@ import { StoreUnavailableError } from '../../errors.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import { type RetryLimits, type RetryOptions, retry } from '../../log/backoff.ts';
 import type { PrimaryKey } from '../../log/item-codec.ts';
-import { conditionFailed, existingItems, translateDynamoDbError } from '../aws/dynamodb-error.ts';
+import {
+  conditionFailed,
+  existingItems,
+  type FailedWrite,
+  failedWrites,
+  translateDynamoDbError,
+} from '../aws/dynamodb-error.ts';
 
 /**
  * Called once for each successful request, with DynamoDB's name of the operation and the request
@@ -166,6 +172,17 @@ export class DynamoDbRequests {
   /** All of the writes or none. @returns whether all conditions held */
   async transact(writes: TransactWriteItem[]): Promise<boolean> {
     return this.#ifConditionsHold(() => this.#transact(writes));
+  }
+
+  /** All of the writes or none. @returns the writes whose conditions did not hold */
+  async transactOrFail(writes: TransactWriteItem[]): Promise<readonly FailedWrite[]> {
+    try {
+      await this.#transact(writes);
+      return [];
+    } catch (error) {
+      if (error instanceof Error && conditionFailed(error)) return failedWrites(error);
+      throw error;
+    }
   }
 
   async #transact(writes: TransactWriteItem[]): Promise<void> {

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
+import { segmentClosed } from '../../log/application-attributes.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { Entry, EntryHead } from '../../log/entry.ts';
 import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
@@ -20,6 +21,7 @@ import {
 } from '../../log/item-codec.ts';
 import { checkBatchItems, checkWriteSize } from '../../log/item-size.ts';
 import type {
+  AttributeUpdate,
   ExpiringSegment,
   LogStore,
   NewArchive,
@@ -111,6 +113,18 @@ export class MemoryLogStore implements LogStore {
 
   async startSegment(items: { readonly end: Entry; readonly segment: Segment; readonly first: Entry }): Promise<void> {
     this.#writeNew([items.end, items.first], [items.segment]);
+  }
+
+  async updateAttributes(log: LogId, position: Position, update: AttributeUpdate): Promise<Item | undefined> {
+    const { set, remove, expected } = update;
+    if (this.#segment(log, position.segment + 1) !== undefined) throw segmentClosed(log, position);
+    const place = placeOfEntry(log, position);
+    const item = this.#entries.get(place);
+    if (item === undefined) throw entryNotFound(log, position);
+    if (Object.entries(expected).some(([name, value]) => !isDeepStrictEqual(item[name], value))) return item;
+    const removed = Object.fromEntries(remove.map((name) => [name, undefined]));
+    this.#entries.update(place, { ...set, ...removed });
+    return undefined;
   }
 
   async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
@@ -289,7 +303,7 @@ export class MemoryLogStore implements LogStore {
   #entryOrFail(log: LogId, position: Position): Entry {
     const entry = this.#entry(log, position);
     if (entry !== undefined) return entry;
-    throw new EntryNotFoundError('the entry does not exist', { log, segment: position.segment, entry: position.entry });
+    throw entryNotFound(log, position);
   }
 
   #expiresAt(log: LogId, segment: number): number | undefined {
@@ -301,6 +315,10 @@ export class MemoryLogStore implements LogStore {
     const item = this.#segments.get({ partition: log, sort: segment });
     return item && decodeSegment(item);
   }
+}
+
+function entryNotFound(log: LogId, { segment, entry }: Position): EntryNotFoundError {
+  return new EntryNotFoundError('the entry does not exist', { log, segment, entry });
 }
 
 function entryPartition(log: LogId, segment: number): string {

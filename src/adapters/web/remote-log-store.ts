@@ -27,8 +27,8 @@ export type SendLogRequest = (request: LogRequest) => Promise<unknown>;
  * Each method is one request, as in the tables; `items` and `entries` take one for about
  * each megabyte.
  *
- * It reads logs and appends entries. Logs and segments are created on the server: those methods
- * throw UsageError. Every other method throws the error of the server, StoreUnavailableError if the
+ * It reads logs and appends entries. Everything else, such as creating logs and segments, happens
+ * on the server: those methods throw UsageError. Every other method throws the error of the server, StoreUnavailableError if the
  * server does not answer, and NotAllowedError if it refuses.
  */
 export class RemoteLogStore implements LogReader, EntryAppender {
@@ -81,6 +81,10 @@ export class RemoteLogStore implements LogReader, EntryAppender {
     if (first === undefined) return;
     const lines = encodeLines(entries.map(encodeEntry));
     await this.#ask({ format: MESSAGE_FORMAT, op: 'putEntries', log: first.log, lines });
+  }
+
+  async updateAttributes(): Promise<undefined> {
+    throw onServer('attributes of an entry cannot be changed');
   }
 
   isRetryable(error: unknown): boolean {

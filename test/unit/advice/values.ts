@@ -16,6 +16,7 @@ import { sweepFunction } from '../../../src/functions/sweep-function.ts';
 import { MAX_NUMBER } from '../../../src/ids/position.ts';
 import { FileCheckpointStore } from '../../../src/local/checkpoint-store.ts';
 import { checkRoom } from '../../../src/log/append.ts';
+import { MAX_UPDATED_ATTRIBUTES } from '../../../src/log/application-attributes.ts';
 import { valueFromAttribute } from '../../../src/log/attribute.ts';
 import { encodeBody } from '../../../src/log/body.ts';
 import { epochSeconds, RESERVED_TYPES, ReservedTypes } from '../../../src/log/entry.ts';
@@ -381,6 +382,30 @@ export const VALUES: Cases = {
     await refused(() => again(first));
     const read = await allEntries((await client.query(log, { from: first })).entries);
     await again(read.at(-1)?.position ?? first);
+  },
+  "Choose another name, such as 'status'": async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    const { first } = await add([1]);
+    const advice = await refused(() => client.updateAttributes(log, first, { set: { S: 'sent' } }));
+    const [name = ''] = quoted(advice);
+    expect(await client.updateAttributes(log, first, { set: { [name]: 'sent' } })).toEqual({ updated: true });
+  },
+  'Change them in several updates': async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    const { first } = await add([1]);
+    const names = Array.from({ length: MAX_UPDATED_ATTRIBUTES + 1 }, (_, i) => `name ${i}`);
+    await refused(() => client.updateAttributes(log, first, { remove: names }));
+    await client.updateAttributes(log, first, { remove: names.slice(1) });
+    await client.updateAttributes(log, first, { remove: names.slice(0, 1) });
+  },
+  'Append an entry that records the change': async (refused) => {
+    const sheet = await SheetLog.create();
+    const edited = await sheet.edit(set(0, 0, 'a'));
+    await sheet.completed();
+    await sheet.segment();
+    const { client } = testLogClient({ store: sheet.tables });
+    await refused(() => client.updateAttributes(LOG, edited, { set: { status: 'sent' } }));
+    await client.addEntry(LOG, { type: 'Status', version: 1, body: { of: '0/1', status: 'sent' } });
   },
   'Append after …, the newest entry': async (refused) => {
     const { client, log } = await clientOfLog();
