@@ -13,7 +13,7 @@ import { describeKey, type Key, type KeyKind, MAX_STRING_KEY_LENGTH } from '../t
 import { type KeySet, keysInSet } from '../tree/key-set.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import type { RangeDelete } from '../tree/range-delete.ts';
-import { type Item, itemAtOffset, type KeyRange, type WeighedItem } from '../tree/read.ts';
+import { type Item, itemAtOffset, type KeyRange, type RangeRead, type WeighedItem } from '../tree/read.ts';
 import { treeCount, treeWeight } from '../tree/tree.ts';
 import { DraftUse } from './draft-use.ts';
 import { EditedMap, type MapUse } from './edited-map.ts';
@@ -103,7 +103,7 @@ export class DraftMap implements MapUse {
    * The items of a range in order of key, as they are at the first call of `next`.
    * @throws KeyInvalidError if a bound has the other kind of keys
    */
-  async *items(range: KeyRange = {}): AsyncGenerator<Item> {
+  async *items(range: RangeRead = {}): AsyncGenerator<Item> {
     this.#checkBounds(range);
     const items = await this.#use.run(async () => mergedValues(this.#map.store, await this.#applied(), range));
     try {

@@ -3,7 +3,7 @@ import { UsageError } from '../errors.ts';
 import { type BufferedTree, findMerged, getMerged, mergedValues } from '../tree/buffered-tree.ts';
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import type { Item, KeyRange } from '../tree/read.ts';
+import { type Item, type KeyRange, READ_AHEAD } from '../tree/read.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
 import type { ReducerDraft } from './reducer.ts';
@@ -13,7 +13,7 @@ import { MUTATIONS_MAP, type State } from './state.ts';
 export type FrozenMeta = Omit<DraftMeta, 'set' | 'delete' | 'clear'>;
 
 /** A range of keys, and the number of items that the reader wants at most. */
-export interface RangeRead extends KeyRange {
+export interface LimitedRange extends KeyRange {
   /** No limit if absent. */
   readonly limit?: number | undefined;
 }
@@ -57,10 +57,11 @@ export class FrozenMap {
   }
 
   /**
-   * The items of a range in order of key, for one iteration.
+   * The items of a range in order of key, for one iteration. Requests the next few chunks of the
+   * range ahead, and none after the limit.
    * @throws UsageError if a bound has the other kind of keys, or the limit is not a whole number
    */
-  range({ from, to, limit = Number.POSITIVE_INFINITY }: RangeRead = {}): AsyncGenerator<Item, undefined> {
+  range({ from, to, limit = Number.POSITIVE_INFINITY }: LimitedRange = {}): AsyncGenerator<Item, undefined> {
     for (const bound of [from, to]) if (bound !== undefined) this.#checkKey(bound);
     if (!(limit >= 0 && (Number.isInteger(limit) || limit === Number.POSITIVE_INFINITY))) {
       throw new UsageError(`${String(limit)} cannot limit a range: it is not a whole number from 0 on`);
@@ -71,7 +72,8 @@ export class FrozenMap {
   async *#items(range: KeyRange, limit: number): AsyncGenerator<Item, undefined> {
     if (this.#map === undefined || limit === 0) return;
     let count = 0;
-    for await (const item of mergedValues(this.#store, this.#map, range)) {
+    const read = { ...range, ahead: READ_AHEAD, wanted: limit };
+    for await (const item of mergedValues(this.#store, this.#map, read)) {
       yield item;
       if (++count >= limit) return;
     }

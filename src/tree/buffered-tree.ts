@@ -5,7 +5,7 @@ import { type Difference, diffPlaces } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
 import { type Leaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import { findItem, type Item, type KeyRange, leafValue, rangeSlices } from './read.ts';
+import { findItem, type Item, inlineValue, leafValue, type RangeRead, rangeSlices } from './read.ts';
 import { emptyTree, type Tree } from './tree.ts';
 
 /**
@@ -71,11 +71,13 @@ export async function getMerged(store: NodeStore, map: BufferedTree, key: Key): 
 export async function* mergedItems(
   store: NodeStore,
   map: BufferedTree,
-  range: KeyRange = {},
+  range: RangeRead = {},
 ): AsyncGenerator<EncodedItem> {
+  const slices = rangeSlices(store, map.tree, range);
+  const tree = (range.ahead ?? 0) > 0 ? started(slices) : slices;
   const edits = encodedItems(store, map.buffer, range);
   let edit = (await edits.next()).value;
-  for await (const { leaf, from, to } of rangeSlices(store, map.tree, range)) {
+  for await (const { leaf, from, to } of tree) {
     for (let index = from; index < to; index++) {
       const key = at(leaf.keys, index);
       for (; edit !== undefined && edit.key < key; edit = (await edits.next()).value) if (!isDeletion(edit)) yield edit;
@@ -87,6 +89,19 @@ export async function* mergedItems(
     }
   }
   for (; edit !== undefined; edit = (await edits.next()).value) if (!isDeletion(edit)) yield edit;
+}
+
+/** The same steps. The first one begins before the caller asks for it. */
+function started<T>(steps: AsyncGenerator<T>): AsyncGenerator<T> {
+  const first = steps.next();
+  first.catch(() => undefined);
+  return (async function* () {
+    try {
+      for (let step = await first; step.done !== true; step = await steps.next()) yield step.value;
+    } finally {
+      await steps.return(undefined);
+    }
+  })();
 }
 
 /** Length of the arrays that {@link mergedKeys} yields. */
@@ -104,10 +119,26 @@ export async function* mergedKeys(store: NodeStore, map: BufferedTree): AsyncGen
 }
 
 /** The items of a range in order of key, including buffered edits. */
-export async function* mergedValues(store: NodeStore, map: BufferedTree, range: KeyRange = {}): AsyncGenerator<Item> {
-  for await (const { key, leaf, index } of mergedItems(store, map, range)) {
-    yield { key, value: await leafValue(store, leaf, index) };
+export async function* mergedValues(store: NodeStore, map: BufferedTree, range: RangeRead = {}): AsyncGenerator<Item> {
+  const { ahead = 0, wanted = Number.POSITIVE_INFINITY } = range;
+  const loading: Promise<Item>[] = [];
+  let count = 0;
+  for await (const encoded of mergedItems(store, map, range)) {
+    count++;
+    const { key, leaf, index } = encoded;
+    const value = inlineValue(leaf, index);
+    if (value !== undefined && loading.length === 0) {
+      yield { key, value };
+      continue;
+    }
+    const item = value === undefined ? toItem(store, encoded) : Promise.resolve({ key, value });
+    // Awaited later or never. A failure must not count as unhandled.
+    item.catch(() => undefined);
+    loading.push(item);
+    const held = count < wanted ? ahead : 0;
+    if (loading.length > held) for (const ready of loading.splice(0, loading.length - held)) yield await ready;
   }
+  for (const item of loading) yield await item;
 }
 
 /**
@@ -156,7 +187,7 @@ function isDeletion({ leaf, index }: EncodedItem): boolean {
   return isTombstone(valueBytes(leaf, index));
 }
 
-async function* encodedItems(store: NodeStore, tree: Tree, range: KeyRange): AsyncGenerator<EncodedItem, undefined> {
+async function* encodedItems(store: NodeStore, tree: Tree, range: RangeRead): AsyncGenerator<EncodedItem, undefined> {
   for await (const { leaf, from, to } of rangeSlices(store, tree, range)) {
     for (let index = from; index < to; index++) yield { key: at(leaf.keys, index), leaf, index };
   }

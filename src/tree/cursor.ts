@@ -1,6 +1,6 @@
 import { at } from './array.ts';
 import { type Key, lowerBound } from './key.ts';
-import { type Inner, isLeaf, type Node } from './node.ts';
+import { type Inner, isLeaf, type Node, type NodeRef } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 
 interface Step {
@@ -15,12 +15,27 @@ export interface NodePlace {
   readonly node: Node;
 }
 
-/** Walks the nodes of one level of a tree in order of key. Loads only nodes on its path. */
+/** The nodes to request ahead of a cursor. */
+export interface NodesAhead {
+  /** The most nodes. */
+  readonly nodes: number;
+  /** No node that starts at or after this key. */
+  readonly to?: Key | undefined;
+  /** No node after so many items. */
+  readonly items: number;
+}
+
+/**
+ * Walks the nodes of one level of a tree in order of key. Loads only nodes on its path, and nodes
+ * that the caller requests ahead.
+ */
 export class LevelCursor {
   readonly #store: NodeStore;
   readonly #top: Node;
   readonly #level: number;
   #path: Step[] = [];
+  /** The cursor holds requested nodes, since the cache may evict them before they are read. */
+  readonly #requested = new Map<NodeRef, Promise<Node>>();
 
   constructor(store: NodeStore, top: Node, level: number) {
     this.#store = store;
@@ -28,14 +43,23 @@ export class LevelCursor {
     this.#level = level;
   }
 
-  /** Goes to the last node that starts at or before the key, or else to the first node. */
-  async seek(key: Key): Promise<NodePlace> {
+  /**
+   * Goes to the last node that starts at or before the key, or else to the first node.
+   * @param ahead nodes to request together with this one; its items count as if all were wanted
+   */
+  async seek(key: Key, ahead?: NodesAhead): Promise<NodePlace> {
     this.#path = [];
+    this.#requested.clear();
     let node = this.#top;
     while (node.level > this.#level && !isLeaf(node)) {
       const index = childIndex(node, key);
       this.#path.push({ node, index });
-      node = await this.#store.load(at(node.children, index));
+      const child = at(node.children, index);
+      const loading = this.#store.load(child);
+      if (ahead !== undefined && node.level === this.#level + 1) {
+        this.requestAhead({ ...ahead, items: ahead.items - child.count });
+      }
+      node = await loading;
     }
     return this.#place(node);
   }
@@ -50,10 +74,10 @@ export class LevelCursor {
     if (step === undefined) return undefined;
     step.index++;
     this.#path.push(step);
-    let node = await this.#store.load(at(step.node.children, step.index));
+    let node = await this.#load(at(step.node.children, step.index));
     while (node.level > this.#level && !isLeaf(node)) {
       this.#path.push({ node, index: 0 });
-      node = await this.#store.load(at(node.children, 0));
+      node = await this.#load(at(node.children, 0));
     }
     return this.#place(node);
   }
@@ -68,6 +92,46 @@ export class LevelCursor {
       if (index + 1 < node.keys.length) return at(node.keys, index + 1);
     }
     return undefined;
+  }
+
+  /**
+   * Requests the next nodes of the level, as far as their parents are in memory. Otherwise requests
+   * the next parent, so that a later call finds it.
+   */
+  requestAhead(ahead: NodesAhead): void {
+    let [nodes, items] = [ahead.nodes, ahead.items];
+    /** Requests nodes below the children from an index on. Returns whether more are wanted. */
+    const request = (parent: Inner, from: number): boolean => {
+      for (let i = from; i < parent.children.length; i++) {
+        if (nodes <= 0 || items <= 0 || (ahead.to !== undefined && at(parent.keys, i) >= ahead.to)) return false;
+        const child = at(parent.children, i);
+        const inner = parent.level > this.#level + 1 ? this.#store.peek(child) : undefined;
+        if (inner !== undefined && !isLeaf(inner)) {
+          if (!request(inner, 0)) return false;
+          continue;
+        }
+        this.#request(child);
+        if (parent.level > this.#level + 1) return false;
+        nodes--;
+        items -= child.count;
+      }
+      return true;
+    };
+    for (const { node, index } of this.#path.toReversed()) if (!request(node, index + 1)) return;
+  }
+
+  #request(ref: NodeRef): void {
+    if (this.#requested.has(ref)) return;
+    const loading = this.#store.load(ref);
+    // A failure of a node that is never read must not count as unhandled.
+    loading.catch(() => undefined);
+    this.#requested.set(ref, loading);
+  }
+
+  #load(ref: NodeRef): Promise<Node> {
+    const loading = this.#requested.get(ref) ?? this.#store.load(ref);
+    this.#requested.delete(ref);
+    return loading;
   }
 
   #place(node: Node): NodePlace {

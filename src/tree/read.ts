@@ -35,6 +35,20 @@ export interface KeyRange {
   readonly to?: Key | undefined;
 }
 
+/** A range, and how much of it to request before it is read. */
+export interface RangeRead extends KeyRange {
+  /**
+   * The most leaves to request ahead of the current leaf, and the most large values ahead of the
+   * current item. 0 by default, so that memory is least.
+   */
+  readonly ahead?: number | undefined;
+  /** The number of items that the reader wants at most. Nothing after them is requested ahead. */
+  readonly wanted?: number | undefined;
+}
+
+/** The usual {@link RangeRead.ahead} of a reader that waits for a network. */
+export const READ_AHEAD = 8;
+
 /** The leaf and index of a key, if the tree has it. */
 export async function findItem(
   store: NodeStore,
@@ -61,22 +75,38 @@ export async function leafValue(store: NodeStore, leaf: Leaf, index: number): Pr
   return id === undefined ? decodeValue(encoded) : store.loadValue(id);
 }
 
+/** The value at an index of a leaf; undefined if it is large, so that it is a separate chunk. */
+export function inlineValue(leaf: Leaf, index: number): Value | undefined {
+  const encoded = valueBytes(leaf, index);
+  return referencedId(encoded) === undefined ? decodeValue(encoded) : undefined;
+}
+
 /** The id of the value chunk if an encoded value is a reference to one. */
 export function referencedId(encoded: Uint8Array): ChunkId | undefined {
   const refers = encoded.length === VALUE_REF_BYTES && encoded[0] === 0xc7 && encoded[2] === VALUE_REF_TYPE;
   return refers ? (toHex(encoded.subarray(3)) as ChunkId) : undefined;
 }
 
-/** The items of a range in order of key, as slices of leaves. Loads one leaf at a time. */
-export async function* rangeSlices(store: NodeStore, tree: Tree, range: KeyRange = {}): AsyncGenerator<LeafSlice> {
+/**
+ * The items of a range in order of key, as slices of leaves. Holds one leaf at a time, and the
+ * leaves that are requested ahead.
+ */
+export async function* rangeSlices(store: NodeStore, tree: Tree, range: RangeRead = {}): AsyncGenerator<LeafSlice> {
   if (tree.top === undefined) return;
   const cursor = new LevelCursor(store, tree.top, 0);
-  let place = await cursor.seek(range.from ?? (tree.kind === 'number' ? 0 : ''));
+  const { ahead = 0 } = range;
+  let wanted = range.wanted ?? Number.POSITIVE_INFINITY;
+  let place = await cursor.seek(
+    range.from ?? (tree.kind === 'number' ? 0 : ''),
+    ahead > 0 ? { nodes: ahead, to: range.to, items: wanted } : undefined,
+  );
   for (;;) {
     const leaf = place.node;
     if (!isLeaf(leaf)) throw new Error('a level cursor at level 0 stands on an inner node');
     const from = range.from === undefined ? 0 : lowerBound(leaf.keys, range.from);
     const to = range.to === undefined ? leaf.keys.length : lowerBound(leaf.keys, range.to);
+    wanted -= to - from;
+    if (ahead > 0) cursor.requestAhead({ nodes: ahead, to: range.to, items: wanted });
     if (from < to) yield { leaf, from, to };
     const nextKey = cursor.nextKey();
     if (nextKey === undefined || (range.to !== undefined && nextKey >= range.to)) return;

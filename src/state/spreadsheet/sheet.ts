@@ -2,6 +2,7 @@ import type { Value } from '../../codec/value.ts';
 import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
+import { READ_AHEAD } from '../../tree/read.ts';
 import type { DraftMap } from '../draft.ts';
 import type { ReducerDraft } from '../reducer.ts';
 import { Axis, type PositionedRun, type Run } from './axis.ts';
@@ -16,6 +17,7 @@ import {
   STRIPE_COLUMNS,
   stripeStart,
 } from './cell-key.ts';
+import { isBefore, StripeWalk, siftDown } from './stripe-walk.ts';
 
 /** A non-empty cell, by position. */
 export interface Cell {
@@ -91,10 +93,12 @@ export class Sheet {
     rows: Span = { from: 0, to: MAX_ROWS },
     columns: Span = { from: 0, to: MAX_COLUMNS },
   ): AsyncGenerator<Cell> {
-    const rowRuns = await Array.fromAsync(this.rows.runs(rows.from, rows.to));
-    const columnRuns = new IdRuns(await Array.fromAsync(this.columns.runs(columns.from, columns.to)));
-    for (const { run, stripes } of await this.#occupied(rowRuns, columnRuns)) {
-      const walks = await Promise.all(stripes.map((stripe) => this.#walk(stripe, run)));
+    const [rowRuns, inColumns] = await Promise.all([
+      Array.fromAsync(this.rows.runs(rows.from, rows.to)),
+      Array.fromAsync(this.columns.runs(columns.from, columns.to)),
+    ]);
+    const columnRuns = new IdRuns(inColumns);
+    for await (const { run, walks } of this.#started(await this.#occupied(rowRuns, columnRuns))) {
       // A binary heap. The first walk has the least row; ties go to the least stripe.
       walks.sort((a, b) => (isBefore(a, b) ? -1 : 1));
       for (let first = walks[0]; first !== undefined && first.row !== Number.POSITIVE_INFINITY; first = walks[0]) {
@@ -150,8 +154,26 @@ export class Sheet {
     });
   }
 
-  async #walk(stripe: number, run: Run): Promise<StripeWalk> {
-    const range = { from: rowStart(stripe, run.id), to: rowStart(stripe, run.id + run.length) };
+  /**
+   * The walks of each run, at their first cells. The walks of the next few runs start ahead, so
+   * that their requests run in parallel.
+   */
+  async *#started(occupied: readonly OccupiedRun[]): AsyncGenerator<StartedRun> {
+    const starting: Promise<StartedRun>[] = [];
+    for (const { run, stripes } of occupied) {
+      const ahead = Math.floor(READ_AHEAD / stripes.length);
+      const walks = Promise.all(stripes.map((stripe) => this.#walk(stripe, run, ahead)));
+      const started = walks.then((all) => ({ run, walks: all }));
+      // Awaited later or never. A failure must not count as unhandled.
+      started.catch(() => undefined);
+      starting.push(started);
+      if (starting.length > ahead) for (const ready of starting.splice(0, starting.length - ahead)) yield await ready;
+    }
+    for (const started of starting) yield await started;
+  }
+
+  async #walk(stripe: number, run: Run, ahead: number): Promise<StripeWalk> {
+    const range = { from: rowStart(stripe, run.id), to: rowStart(stripe, run.id + run.length), ahead };
     const walk = new StripeWalk(stripe, this.#cells.items(range));
     await walk.advance();
     return walk;
@@ -195,6 +217,12 @@ export class Sheet {
 interface OccupiedRun {
   readonly run: PositionedRun;
   readonly stripes: readonly number[];
+}
+
+/** A run of rows and a walk through each of its stripes. */
+interface StartedRun {
+  readonly run: PositionedRun;
+  readonly walks: StripeWalk[];
 }
 
 /** Runs in order of id, for lookups by id. */
@@ -283,50 +311,4 @@ function firstIndex<T>(items: readonly T[], holds: (item: T) => boolean): number
     else low = middle + 1;
   }
   return low;
-}
-
-/** Restores the heap order after its first item changed. */
-function siftDown(heap: StripeWalk[]): void {
-  const item = at(heap, 0);
-  let index = 0;
-  for (;;) {
-    let child = 2 * index + 1;
-    const [left, right] = [heap[child], heap[child + 1]];
-    if (left === undefined) break;
-    if (right !== undefined && isBefore(right, left)) child++;
-    if (!isBefore(at(heap, child), item)) break;
-    heap[index] = at(heap, child);
-    index = child;
-  }
-  heap[index] = item;
-}
-
-function isBefore(a: StripeWalk, b: StripeWalk): boolean {
-  return a.row < b.row || (a.row === b.row && a.stripe < b.stripe);
-}
-
-/** The cells of one stripe in order of row. `row` is infinite past the last cell. */
-class StripeWalk {
-  readonly stripe: number;
-  row = Number.POSITIVE_INFINITY;
-  column = 0;
-  value: Value = null;
-  readonly #items: AsyncGenerator<{ readonly key: number | string; readonly value: Value }>;
-
-  constructor(stripe: number, items: AsyncGenerator<{ readonly key: number | string; readonly value: Value }>) {
-    this.stripe = stripe;
-    this.#items = items;
-  }
-
-  async advance(): Promise<void> {
-    const next = await this.#items.next();
-    if (next.done === true) {
-      this.row = Number.POSITIVE_INFINITY;
-      return;
-    }
-    const key = Number(next.value.key);
-    this.row = keyRow(key);
-    this.column = keyColumn(key);
-    this.value = next.value.value;
-  }
 }
