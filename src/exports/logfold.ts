@@ -4,6 +4,7 @@
  */
 export { loadWasmPlatform } from '../adapters/platform/wasm.ts';
 export type { LogRequest } from '../adapters/web/log-message.ts';
+export { openLogs, type PageLogsOptions } from '../adapters/web/open-logs.ts';
 export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-store.ts';
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';

@@ -1,0 +1,55 @@
+import { v7 as newUuid } from 'uuid';
+import { Logs } from '../../client/logs.ts';
+import type { ChunkPlatform } from '../../codec/chunk.ts';
+import { parseLogId } from '../../ids/log-id.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
+import { RemoteLogStore, type SendLogRequest } from './remote-log-store.ts';
+import { UrlBlobStore, type UrlBlobStoreOptions } from './url-blob-store.ts';
+
+/** The way of a page to its logs. */
+export interface PageLogsOptions extends UrlBlobStoreOptions {
+  readonly send: SendLogRequest;
+  /** `RESERVED_TYPES` by default. */
+  readonly types?: ReservedTypes | undefined;
+  /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
+  readonly cacheBytes?: number | undefined;
+  /**
+   * Zstandard and SHA-256; by default those of `loadWasmPlatform`, which bundlers put into a file
+   * that the page loads when it calls {@link openLogs}.
+   */
+  readonly platform?: ChunkPlatform | undefined;
+}
+
+/**
+ * Opens logs in a page, which has no AWS credentials: entries go through the application's server,
+ * chunks come through URLs. Sends no request. The logs throw the errors of {@link RemoteLogStore}
+ * and {@link UrlBlobStore}; `create` and `list` throw UsageError.
+ */
+export async function openLogs({ send, types, cacheBytes, platform, ...urls }: PageLogsOptions): Promise<Logs> {
+  const store = new RemoteLogStore(send);
+  return new Logs({
+    store,
+    tables: store,
+    blobs: new UrlBlobStore(urls),
+    platform: platform ?? (await (await import('../platform/wasm.ts')).loadWasmPlatform()),
+    ...(types !== undefined && { types }),
+    ...(cacheBytes !== undefined && { cacheBytes }),
+    now: Date.now,
+    random: Math.random,
+    sleep,
+    newLogId: () => parseLogId(newUuid()),
+  });
+}
+
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) return resolve();
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener('abort', end);
+  });
+}
