@@ -45,6 +45,6 @@ export {
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { Draft } from '../state/draft.ts';
-export { FrozenMap, type FrozenMeta, FrozenState, type RangeRead } from '../state/frozen-state.ts';
+export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
 export { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../state/reducer.ts';
 export type { BlobStore } from '../store/blob-store.ts';
