@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
-import { translateAwsError } from '../adapters/aws/aws-error.ts';
 import { translateDynamoDbError } from '../adapters/aws/dynamodb-error.ts';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
 import { readTtlAttribute, readWriteCapacity } from '../adapters/dynamodb/table-settings.ts';
-import { FilesystemBlobStore } from '../adapters/filesystem/blob-store.ts';
 import { MemoryLogStore } from '../adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { foldWatchOf } from '../adapters/platform/fold-watch.ts';
@@ -21,7 +18,8 @@ import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
-import { givenEndpoint, joinEngine } from '../local/engine.ts';
+import { openDataDirectory } from '../local/data-directory.ts';
+import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
 import { LogClient } from '../log/client.ts';
@@ -85,8 +83,6 @@ export interface TableSettings {
   readonly ignoresTtl: boolean;
 }
 
-const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
-
 /** @throws UsageError, EngineError, ResourceMissingError */
 export async function openEnvironment(place: Place): Promise<Environment> {
   // Fails before anything is opened.
@@ -103,51 +99,23 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
       advice: 'Leave out --bucket: with --local, objects are in the directory',
     });
   }
-  const { creates = false } = place;
-  const engine = await joinEngine(dir, { creates });
-  // The engine takes any credentials and region, but the SDK insists on some.
-  const config = {
+  const opened = await openDataDirectory(dir, place);
+  const { engine, names, config, dynamodb, objects } = opened;
+  return {
+    ...wire(place, chosen, { names, dynamodb, objects }),
+    otherTables: async (others, { dryRun }) => {
+      const created = await missingTables(dynamodb, others);
+      if (dryRun && created.includes(others.entryTable)) return { store: new MemoryLogStore(), created };
+      if (!dryRun) await ensureTables(dynamodb, others);
+      return { store: new DynamoDbLogStore({ client: dynamodb, ...others }), created };
+    },
+    streams: new DynamoDBStreamsClient(config),
+    streamArn: () => describeStream(dynamodb, names.entryTable),
+    checkpoints: (streamArn) => new FileCheckpointStore(dir, streamArn),
+    lost: engine.lost,
     endpoint: engine.endpoint,
-    region: 'local',
-    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+    close: () => engine.leave(),
   };
-  try {
-    const names = {
-      entryTable: place.entryTable ?? LOCAL_TABLES.entryTable,
-      segmentTable: place.segmentTable ?? LOCAL_TABLES.segmentTable,
-    };
-    const dynamodb = new DynamoDBClient(config);
-    const ready = creates ? ensureTables(dynamodb, names) : requireTables(dynamodb, names, dir);
-    await ready.catch((error: unknown) => {
-      throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
-    });
-    return {
-      ...wire(place, chosen, { names, dynamodb, objects: new FilesystemBlobStore(join(dir, 'blobs')) }),
-      otherTables: async (others, { dryRun }) => {
-        const created = await missingTables(dynamodb, others);
-        if (dryRun && created.includes(others.entryTable)) return { store: new MemoryLogStore(), created };
-        if (!dryRun) await ensureTables(dynamodb, others);
-        return { store: new DynamoDbLogStore({ client: dynamodb, ...others }), created };
-      },
-      streams: new DynamoDBStreamsClient(config),
-      streamArn: () => describeStream(dynamodb, names.entryTable),
-      checkpoints: (streamArn) => new FileCheckpointStore(dir, streamArn),
-      lost: engine.lost,
-      endpoint: engine.endpoint,
-      close: () => engine.leave(),
-    };
-  } catch (error) {
-    await engine.leave();
-    throw engine.lost.aborted ? engine.lost.reason : error;
-  }
-}
-
-async function requireTables(client: DynamoDBClient, names: TableNames, dir: string): Promise<void> {
-  const [missing] = await missingTables(client, names);
-  if (missing === undefined) return;
-  throw new ResourceMissingError(`there is no table '${missing}' in '${dir}'`, {
-    advice: 'Check the names, or create the table with the create command; nothing was created',
-  });
 }
 
 async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment> {

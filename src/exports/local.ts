@@ -1,7 +1,19 @@
-/** The package `logfold/local`: the ports on the embedded engine and a directory, for Node. */
+/** The package `logfold/local`: logs in a directory with an embedded engine, for Node. */
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { DynamoDbLogStore } from '../adapters/dynamodb/log-store.ts';
+import { nativePlatform } from '../adapters/platform/native.ts';
+import { checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { ArchivedLogStore } from '../archive/archived-log-store.ts';
+import type { Logs } from '../client/logs.ts';
+import { isLogfoldError, StoreUnavailableError, textOf } from '../errors.ts';
+import { LOCAL_TABLES, openDataDirectory } from '../local/data-directory.ts';
+import type { Engine } from '../local/engine.ts';
+import type { TableNames } from '../local/tables.ts';
+
 export { DynamoDbLogStore, type DynamoDbLogStoreOptions } from '../adapters/dynamodb/log-store.ts';
 export { FilesystemBlobStore, type FilesystemBlobStoreOptions } from '../adapters/filesystem/blob-store.ts';
 export { nativePlatform } from '../adapters/platform/native.ts';
+export type { LogsSettings } from '../adapters/platform/node-logs.ts';
 export {
   type AnsweringStores,
   type AnswerOptions,
@@ -11,3 +23,52 @@ export {
 export type { LogAnswer } from '../adapters/web/log-message.ts';
 export { type Engine, joinEngine } from '../local/engine.ts';
 export { ensureTables, type TableNames } from '../local/tables.ts';
+
+export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
+  /** Holds the tables of the engine and the objects. Several processes can share it. */
+  readonly directory: string;
+}
+
+/**
+ * The logs of a data directory, with the tables `Entry` and `Segment` by default. Creates what is
+ * missing. Starts the embedded engine or joins it; `close` leaves the engine, which ends with its
+ * last process. Share one object within a process.
+ *
+ * If the engine ends early, each request throws StoreUnavailableError.
+ * @throws UsageError if an option is invalid, a table exists with other keys, or the directory
+ * cannot be used
+ * @throws EngineError if the engine does not start
+ */
+export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
+  const { directory, entryTable, segmentTable, types, cacheBytes } = { ...LOCAL_TABLES, ...options };
+  checkOptions({ directory, entryTable, segmentTable }, options);
+  const opened = await openDataDirectory(directory, { entryTable, segmentTable, creates: true });
+  const { engine, names, dynamodb, objects: blobs } = opened;
+  explainLoss(dynamodb, engine.lost);
+  const tables = new DynamoDbLogStore({ client: dynamodb, ...names });
+  const close = async (): Promise<void> => {
+    dynamodb.destroy();
+    await engine.leave();
+  };
+  const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+  return wireLogs({ store, tables, blobs, types, cacheBytes, close });
+}
+
+/** A lost engine explains the error of a request better than the refused connection does. */
+function explainLoss(client: DynamoDBClient, lost: Engine['lost']): void {
+  client.middlewareStack.add(
+    (next) => async (args) => {
+      try {
+        return await next(args);
+      } catch (error) {
+        if (!lost.aborted) throw error;
+        const { reason: cause }: { reason: unknown } = lost;
+        throw new StoreUnavailableError(isLogfoldError(cause) ? cause.reason : textOf(cause), {
+          advice: 'Close the logs and open them again, which starts another engine',
+          cause,
+        });
+      }
+    },
+    { step: 'initialize', priority: 'high', name: 'explainLoss' },
+  );
+}

@@ -36,9 +36,11 @@ export {
   type SnapshotOptions,
 } from '../log/client.ts';
 export {
+  type ClientMutation,
   type CompletedSnapshot,
   type Entry,
   type EntryAttributes,
+  type EntryMetadata,
   RESERVED_TYPES,
   ReservedTypes,
 } from '../log/entry.ts';
@@ -47,4 +49,5 @@ export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { Draft } from '../state/draft.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
 export { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../state/reducer.ts';
+export type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 export type { BlobStore } from '../store/blob-store.ts';

@@ -22,7 +22,7 @@ export interface LogClientDeps {
   readonly sleep: (ms: number) => Promise<void>;
   readonly newLogId: () => LogId;
   /** {@link RESERVED_TYPES} by default. */
-  readonly types?: ReservedTypes;
+  readonly types?: ReservedTypes | undefined;
   /** {@link DEFAULT_RETRIES} by default. */
   readonly retries?: RetryLimits;
 }

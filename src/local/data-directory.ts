@@ -1,0 +1,64 @@
+import { join } from 'node:path';
+import { DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
+import { translateAwsError } from '../adapters/aws/aws-error.ts';
+import { FilesystemBlobStore } from '../adapters/filesystem/blob-store.ts';
+import { ResourceMissingError } from '../errors.ts';
+import type { BlobStore } from '../store/blob-store.ts';
+import { type Engine, joinEngine } from './engine.ts';
+import { ensureTables, missingTables, type TableNames } from './tables.ts';
+
+/** The tables of a data directory, unless somebody names others. */
+export const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
+
+export interface DirectoryOptions extends Partial<TableNames> {
+  /** Whether to create a missing directory, engine or table. False by default. */
+  readonly creates?: boolean;
+}
+
+/** A data directory in use: its engine, its tables and its objects. */
+export interface DataDirectory {
+  readonly engine: Engine;
+  readonly names: TableNames;
+  /** For further clients of the engine. */
+  readonly config: DynamoDBClientConfig & { readonly endpoint: string };
+  readonly dynamodb: DynamoDBClient;
+  readonly objects: BlobStore;
+}
+
+/**
+ * Opens a data directory: joins its engine and finds or creates its tables. The caller leaves the
+ * engine.
+ * @throws ResourceMissingError if something is missing and `creates` is false
+ * @throws UsageError if a table exists with other keys, or the directory cannot be used
+ * @throws EngineError if the engine does not start, or ends
+ */
+export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
+  const { creates = false, entryTable, segmentTable } = { ...LOCAL_TABLES, ...options };
+  const engine = await joinEngine(dir, { creates });
+  // The engine takes any credentials and region, but the SDK insists on some.
+  const config = {
+    endpoint: engine.endpoint,
+    region: 'local',
+    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+  };
+  try {
+    const names = { entryTable, segmentTable };
+    const dynamodb = new DynamoDBClient(config);
+    const ready = creates ? ensureTables(dynamodb, names) : requireTables(dynamodb, names, dir);
+    await ready.catch((error: unknown) => {
+      throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
+    });
+    return { engine, names, config, dynamodb, objects: new FilesystemBlobStore(join(dir, 'blobs')) };
+  } catch (error) {
+    await engine.leave();
+    throw engine.lost.aborted ? engine.lost.reason : error;
+  }
+}
+
+async function requireTables(client: DynamoDBClient, names: TableNames, dir: string): Promise<void> {
+  const [missing] = await missingTables(client, names);
+  if (missing === undefined) return;
+  throw new ResourceMissingError(`there is no table '${missing}' in '${dir}'`, {
+    advice: 'Check the names, or create the table with the create command; nothing was created',
+  });
+}
