@@ -92,15 +92,23 @@ export class EntryExistsError extends LogfoldError {
    * entry of the application follows `after`. Otherwise undefined.
    */
   readonly newest: EntryNumbers | undefined;
+  /** The number of that entry, if it has one. */
+  readonly newestNumber: number | undefined;
 
-  constructor(reason: string, { newest, ...details }: ErrorDetails & { readonly newest?: EntryNumbers } = {}) {
+  constructor(reason: string, { newest, newestNumber, ...details }: ErrorDetails & NewestDetails = {}) {
     super(reason, details);
     this.newest = newest;
+    this.newestNumber = newestNumber;
   }
 
   override toJSON(): Record<string, unknown> {
-    return { ...super.toJSON(), newest: this.newest };
+    return { ...super.toJSON(), newest: this.newest, newestNumber: this.newestNumber };
   }
+}
+
+interface NewestDetails {
+  readonly newest?: EntryNumbers;
+  readonly newestNumber?: number | undefined;
 }
 
 /** The numbers of a position. */

@@ -17,7 +17,7 @@ interface Source {
 }
 
 /** The newest entry of a log; its type is absent if it is unknown. */
-export type End = Pick<EntryHead, 'position' | 'type'>;
+export type End = Pick<EntryHead, 'position' | 'type' | 'number'>;
 
 /**
  * Requires that only Snapshot and End Segment entries follow an entry. Sends no request if the
@@ -39,6 +39,7 @@ export async function requireNoneAfter(source: Source, log: LogId, after: Positi
     log,
     ...newest.position,
     newest: newest.position,
+    newestNumber: newest.number,
     advice: 'Read the newer entries, then append after the newest',
   });
 }

@@ -12,12 +12,14 @@ import {
   type EntryMetadata,
   newEntryId,
   RESERVED_VERSION,
+  type ReservedTypes,
 } from './entry.ts';
+import { numberAfter } from './entry-number.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import type { Consistency } from './log-store.ts';
 import { storableMetadata } from './metadata.ts';
 import { checkMutations } from './mutation.ts';
-import { type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
+import { type LogEnd, type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
 
 /** An entry that has no position yet. */
@@ -66,6 +68,11 @@ export interface AddedEntries {
    */
   readonly first: Position;
   readonly last: Position;
+  /**
+   * The number of the first new entry: the count of the application's entries up to it. The others
+   * follow without a gap. Absent if the log's entries have no numbers.
+   */
+  readonly firstNumber?: number;
   /** Position of the Snapshot entry of `snapshotBefore`, directly before `first`. */
   readonly snapshotEntry?: Position;
   /** The newest complete snapshot, if it is newer than the given `snapshot`. */
@@ -123,29 +130,30 @@ export async function append(
   let seen: End | undefined;
   const write = async (consistency: Consistency) => {
     const cached = context.newest.get(log);
-    let newest: End | undefined = seen ?? (cached && { position: cached });
+    let newest: End | undefined = seen ?? cached;
     if (newest === undefined || (follows !== undefined && comparePositions(newest.position, follows) < 0)) {
       const found = await findEnd(context, log, { consistency, after: follows });
       newest = found;
       segments = found.segments;
     }
     await requireFollows(newest);
-    const { segment, entry } = newest.position;
-    const start = { segment, entry: entry + 1 };
-    const last = { segment, entry: entry + drafts.length };
-    checkRoom(log, last);
+    const placed = placeBehind(newest, drafts, context.types);
+    const [first, last] = [placed.at(snapshotBefore ? 1 : 0) ?? newest, placed.at(-1) ?? newest];
+    checkRoom(log, last.position);
     try {
-      await context.tables.putEntries(drafts.map((d, i) => ({ ...d, position: { segment, entry: start.entry + i } })));
+      await context.tables.putEntries(placed);
     } catch (error) {
       if (follows === undefined || !(error instanceof EntryExistsError)) throw error;
-      seen = await queryEnd(context, log, segment);
-      context.newest.set(log, seen.position);
+      seen = await queryEnd(context, log, newest.position.segment);
+      context.newest.set(log, seen);
       await requireFollows(seen);
       throw error;
     }
     context.newest.set(log, last);
-    if (!snapshotBefore) return { first: start, last };
-    return { first: { segment, entry: start.entry + 1 }, last, snapshotEntry: start };
+    const { position, number: firstNumber } = first;
+    const numbered = { first: position, last: last.position, ...(firstNumber !== undefined && { firstNumber }) };
+    const [snapshotEntry] = placed;
+    return snapshotBefore && snapshotEntry ? { ...numbered, snapshotEntry: snapshotEntry.position } : numbered;
   };
   const conflict = (error: unknown) => error instanceof EntryExistsError && error !== unmet;
   const keepsEnd = (error: unknown) => error instanceof EntryExistsError && error === unmet;
@@ -213,6 +221,16 @@ function draftEntry(
     ...(metadata !== undefined && { metadata }),
     ...(once !== undefined && { once: { client: once.client, mutation: once.mutation } }),
   };
+}
+
+/** Gives entries their positions and numbers behind the newest entry of a log. */
+function placeBehind(newest: LogEnd, drafts: readonly Omit<Entry, 'position'>[], types: ReservedTypes): Entry[] {
+  const { segment, entry } = newest.position;
+  let { number } = newest;
+  return drafts.map((draft, i) => {
+    number = numberAfter(number, draft.type, types);
+    return { ...draft, position: { segment, entry: entry + 1 + i }, ...(number !== undefined && { number }) };
+  });
 }
 
 /**

@@ -17,6 +17,11 @@ export type { QueryAnswer, QueryRange } from './query.ts';
 
 export interface AddedEntry {
   readonly position: Position;
+  /**
+   * The count of the application's entries up to and including this one; Snapshot entries do not
+   * count. Absent if the log's entries have no numbers.
+   */
+  readonly number?: number;
   /** Position of the Snapshot entry of `snapshotBefore`, directly before the entry. */
   readonly snapshotEntry?: Position;
   /** The newest complete snapshot, if it is newer than the snapshot that the client named. */
@@ -58,8 +63,7 @@ export class LogClient {
    * @throws UsageError if the type is reserved
    */
   async addEntry(log: LogId, entry: NewEntry, options: AppendOptions = {}): Promise<AddedEntry> {
-    const { first, last: _, ...answer } = await this.addEntries(log, [entry], options);
-    return { position: first, ...answer };
+    return onlyOne(await this.addEntries(log, [entry], options));
   }
 
   /**
@@ -85,8 +89,7 @@ export class LogClient {
    */
   async addSnapshot(log: LogId, { created, ...options }: SnapshotOptions = {}): Promise<AddedEntry> {
     const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
-    const { first, last: _, ...answer } = await append(this.#context, log, [entry], options);
-    return { position: first, ...answer };
+    return onlyOne(await append(this.#context, log, [entry], options));
   }
 
   /**
@@ -117,13 +120,19 @@ export class LogClient {
    * read itself: a longer trust could lose an entry, because its segment may have ended and expired
    * in the meantime. Ignores an End Segment entry, and an entry before the end that the client
    * knows.
-   * @param newest the last entry of a read up to the log's end
+   * @param entry the last entry of a read up to the log's end
    * @param askedMs time before that read was sent, in epoch milliseconds of the client's clock
    */
-  sawEnd({ log, position, type }: EntryHead, askedMs: number): void {
+  sawEnd({ log, position, number, type }: EntryHead, askedMs: number): void {
     const { newest, types } = this.#context;
     const known = newest.get(log);
     if (type === undefined || type === types.endSegment) return;
-    if (known === undefined || comparePositions(known, position) <= 0) newest.set(log, position, askedMs);
+    if (known === undefined || comparePositions(known.position, position) <= 0) {
+      newest.set(log, { position, number }, askedMs);
+    }
   }
+}
+
+function onlyOne({ first, last: _, firstNumber: number, ...answer }: AddedEntries): AddedEntry {
+  return { position: first, ...(number !== undefined && { number }), ...answer };
 }

@@ -57,6 +57,11 @@ export interface Entry {
   /** Key of the object that holds the body or, on a Snapshot entry, the snapshot's root. */
   readonly external?: string | undefined;
   readonly metadata?: EntryMetadata | undefined;
+  /**
+   * The count of the application's entries up to and including this one. Absent if this entry or an
+   * earlier one was written by another program or an older version.
+   */
+  readonly number?: number | undefined;
   /** A fold skips the entry if it has applied this or a later mutation of the client. */
   readonly once?: ClientMutation | undefined;
   /** Epoch seconds; absent until the entry expires by TTL. */
@@ -65,8 +70,8 @@ export interface Entry {
   readonly attributes?: EntryAttributes;
 }
 
-/** An entry's position and type, readable even if the rest of its item is malformed. */
-export interface EntryHead extends Pick<Entry, 'log' | 'position'> {
+/** An entry's position, number and type, readable even if the rest of its item is malformed. */
+export interface EntryHead extends Pick<Entry, 'log' | 'position' | 'number'> {
   /** Absent if the item has no type, or one that is not a String of at least one character. */
   readonly type?: string;
 }

@@ -6,6 +6,7 @@ import {
   type AttributeValue,
   attributeFromValue,
   type Item,
+  type StoredAttribute,
   type StoredItem,
   valueFromAttribute,
 } from './attribute.ts';
@@ -35,9 +36,9 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 }
 
 /**
- * Encodes an entry as an item: `S` segment id, `N` number, `C` created, `T` type, `V` version, and
- * optionally `I` id, `B` body, `E` external object, `M` metadata, `W` client and mutation, `X`
- * expiry. Names have one letter because they count towards an item's size.
+ * Encodes an entry as an item: `S` segment id, `N` entry of the position, `C` created, `T` type,
+ * `V` version. Optional are `I` id, `B` body, `E` external object, `M` metadata, `Q` number, `W`
+ * client and mutation, `X` expiry. Names have one letter because they count towards an item's size.
  * @throws ValueUnsupportedError if DynamoDB would return a native body in another format
  */
 export function encodeEntry(entry: Entry): Item {
@@ -51,6 +52,7 @@ export function encodeEntry(entry: Entry): Item {
   if (entry.body !== undefined) item.B = encodeStoredBody(entry.body);
   if (entry.external !== undefined) item.E = { S: entry.external };
   if (entry.metadata !== undefined) item.M = encodeMetadata(entry.metadata);
+  if (entry.number !== undefined) item.Q = { N: String(entry.number) };
   if (entry.once !== undefined) item.W = encodeMutation(entry.once);
   if (entry.expires !== undefined) item.X = { N: String(entry.expires) };
   return item;
@@ -58,7 +60,7 @@ export function encodeEntry(entry: Entry): Item {
 
 /**
  * The inverse of {@link encodeEntry}. A Binary `B` becomes `bytes`, a String becomes `json`, NULL
- * becomes no body, and every other type becomes `native`. An `I`, `M` or `W` of another form
+ * becomes no body, and every other type becomes `native`. An `I`, `M`, `Q` or `W` of another form
  * belongs to another program. Ignores it and other attributes.
  * @throws ItemInvalidError if an attribute is missing or malformed, or the item has both `B` and
  * `E`
@@ -75,6 +77,7 @@ export function decodeEntry(item: StoredItem): Entry {
   const body = reader.parsed('B', () => decodeStoredBody(item));
   const external = reader.optional('E', () => reader.string('E'));
   const metadata = decodeMetadata(item.M);
+  const number = decodeNumber(item.Q);
   const once = decodeMutation(item.W);
   const expires = reader.optional('X', () => reader.integer('X'));
   if (body !== undefined && external !== undefined)
@@ -85,6 +88,7 @@ export function decodeEntry(item: StoredItem): Entry {
     ...(body !== undefined && { body }),
     ...(external !== undefined && { external }),
     ...(metadata !== undefined && { metadata }),
+    ...(number !== undefined && { number }),
     ...(once !== undefined && { once }),
     ...(expires !== undefined && { expires }),
   };
@@ -99,15 +103,29 @@ export function entryPlace(item: StoredItem): EntryPlace {
 }
 
 /** The attributes that {@link decodeEntryHead} reads. */
-export const HEAD_ATTRIBUTES = ['S', 'N', 'T'] as const;
+export const HEAD_ATTRIBUTES = ['S', 'N', 'T', 'Q'] as const;
+
+/** The inverse of {@link decodeEntryHead}. */
+export function encodeEntryHead({ log, position, type, number }: EntryHead): Item {
+  return {
+    ...entryKey(log, position),
+    ...(type !== undefined && { T: { S: type } }),
+    ...(number !== undefined && { Q: { N: String(number) } }),
+  };
+}
 
 /**
- * An entry's position and type, even if the rest of its item is malformed.
+ * An entry's position, type and number, even if the rest of its item is malformed.
  * @throws ItemInvalidError if its primary key is missing or malformed
  */
 export function decodeEntryHead(item: StoredItem): EntryHead {
   const { T } = item;
-  return { ...entryPlace(item), ...(T?.S !== undefined && T.S !== '' && { type: T.S }) };
+  const number = decodeNumber(item.Q);
+  return {
+    ...entryPlace(item),
+    ...(T?.S !== undefined && T.S !== '' && { type: T.S }),
+    ...(number !== undefined && { number }),
+  };
 }
 
 /**
@@ -240,6 +258,11 @@ function readEntryPlace(reader: ItemReader): EntryPlace {
 
 function decodeEntryId({ I }: StoredItem): Uint8Array | undefined {
   return I?.B === undefined || I.B.length === 0 ? undefined : plainBytes(I.B);
+}
+
+function decodeNumber(Q: StoredAttribute | undefined): number | undefined {
+  const number = /^\d+$/.test(Q?.N ?? '') ? Number(Q?.N) : undefined;
+  return Number.isSafeInteger(number) ? number : undefined;
 }
 
 function encodeStoredBody(body: StoredBody): AttributeValue {

@@ -86,9 +86,9 @@ export interface SegmentReader {
 /** Reads entries. */
 export interface EntryReader {
   /**
-   * Position and type of the entry with the highest number in a segment; undefined if the segment
-   * has none. Reads nothing else of the item: a malformed entry must not hide the end of the log.
-   * @throws ItemInvalidError if the number is malformed
+   * Position, type and number of the last entry in a segment; undefined if the segment has none.
+   * Reads nothing else of the item: a malformed entry must not hide the end of the log.
+   * @throws ItemInvalidError if the position is malformed
    */
   newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined>;
 

@@ -20,12 +20,12 @@ export interface NewSegment {
 export async function createLog(context: ClientContext): Promise<LogId> {
   const log = context.newLogId();
   const created = nowSeconds(context);
-  const first = snapshotEntry(context, { log, position: START, created });
+  const first = snapshotEntry(context, { log, position: START, created, number: 0 });
   // If the id exists, another attempt cannot help.
   const options = { failure: 'Creating a log failed', conflict: () => false };
   await writeWithRetries(context, log, options, async () => {
     await context.tables.createLog({ log, segment: START.segment, created }, first);
-    context.newest.set(log, START);
+    context.newest.set(log, first);
   });
   return log;
 }
@@ -44,17 +44,20 @@ export async function startSegment(context: ClientContext, log: LogId, time?: nu
   const id = newEntryId(context.random);
   return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
     const newest = await findCovered(context, log, consistency);
+    const numbered = newest.number === undefined ? {} : { number: newest.number };
     const end = { segment: newest.position.segment, entry: newest.position.entry + 1 };
     const position = { segment: end.segment + 1, entry: 0 };
     checkRoom(log, end);
     checkRoom(log, position);
     const created = time ?? nowSeconds(context);
+    const type = context.types.endSegment;
+    const first = snapshotEntry(context, { log, position, created, ...numbered });
     await context.tables.startSegment({
-      end: { log, position: end, id, created, type: context.types.endSegment, version: RESERVED_VERSION },
+      end: { log, position: end, id, created, type, version: RESERVED_VERSION, ...numbered },
       segment: { log, segment: position.segment, created },
-      first: snapshotEntry(context, { log, position, created }),
+      first,
     });
-    context.newest.set(log, position);
+    context.newest.set(log, first);
     return { segment: position.segment, position };
   });
 }
@@ -75,6 +78,6 @@ async function findCovered(context: ClientContext, log: LogId, consistency: Cons
   });
 }
 
-function snapshotEntry(context: ClientContext, place: Pick<Entry, 'log' | 'position' | 'created'>): Entry {
+function snapshotEntry(context: ClientContext, place: Pick<Entry, 'log' | 'position' | 'created' | 'number'>): Entry {
   return { ...place, id: newEntryId(context.random), type: context.types.snapshot, version: RESERVED_VERSION };
 }

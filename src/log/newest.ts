@@ -18,22 +18,25 @@ const MAX_CACHED_LOGS = 10_000;
 const EVENTUAL: Consistency = { consistent: false };
 const CONSISTENT: Consistency = { consistent: true };
 
+/** Position of a log's newest entry, and its number if it has one. */
+export type LogEnd = Pick<EntryHead, 'position' | 'number'>;
+
 /** The newest entry of each log that a client used recently. It saves the queries before a put. */
 export class NewestCache {
   readonly #now: () => number;
-  readonly #known = new Map<LogId, { readonly position: Position; readonly seenMs: number }>();
+  readonly #known = new Map<LogId, LogEnd & { readonly seenMs: number }>();
 
   /** @param now epoch milliseconds */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  get(log: LogId): Position | undefined {
+  get(log: LogId): LogEnd | undefined {
     const known = this.#known.get(log);
     if (known === undefined) return undefined;
     const age = this.#now() - known.seenMs;
     // A clock that was set back does not tell the age.
-    if (age >= 0 && age < TRUST_MS) return known.position;
+    if (age >= 0 && age < TRUST_MS) return known;
     this.drop(log);
     return undefined;
   }
@@ -42,9 +45,9 @@ export class NewestCache {
    * Call it directly after a read or a write of the log's newest entry.
    * @param seenMs epoch milliseconds, not after the read was sent; now by default
    */
-  set(log: LogId, position: Position, seenMs: number = this.#now()): void {
+  set(log: LogId, { position, number }: LogEnd, seenMs: number = this.#now()): void {
     this.#known.delete(log);
-    this.#known.set(log, { position, seenMs });
+    this.#known.set(log, { position, number, seenMs });
     const [oldest] = this.#known.keys();
     if (this.#known.size > MAX_CACHED_LOGS && oldest !== undefined) this.drop(oldest);
   }
@@ -55,8 +58,7 @@ export class NewestCache {
 }
 
 /** The end of a log as it was read. */
-export interface Newest {
-  readonly position: Position;
+export interface Newest extends LogEnd {
   /** Type of the newest entry; absent if its item has none. */
   readonly type?: string;
   /** The two newest segments, newest first. */

@@ -3,6 +3,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
+import { positionOfNumber } from './entry-number.ts';
 import type { LogReader } from './log-store.ts';
 import { queryNewerSnapshot, queryNewestSegments } from './newest.ts';
 import { readUpTo } from './read-entries.ts';
@@ -12,9 +13,9 @@ import { lastSnapshotOf } from './segment.ts';
 export interface QueryRange {
   /**
    * `snapshot` starts at the Snapshot entry of the newest complete snapshot, `start` at the log's
-   * first entry.
+   * first entry. A number is that of an entry of the application: see {@link positionOfNumber}.
    */
-  readonly from: Position | 'snapshot' | 'start';
+  readonly from: Position | { readonly number: number } | 'snapshot' | 'start';
   /** Exclusive; the log's end by default, and if the position is beyond it. */
   readonly to?: Position | 'end';
   /** The most entries; all by default. At least 1. */
@@ -46,6 +47,7 @@ export interface QueryAnswer {
  * Takes one query for the segments, one more request if it names a newer snapshot, and one or more
  * queries while the entries are read. Reading them throws the errors of {@link readUpTo}.
  * @throws UsageError if the limit is not a positive integer
+ * @throws the errors of {@link positionOfNumber} if `from` is a number
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if `from` is `snapshot` and neither of the two newest
  * segments has one
@@ -61,7 +63,7 @@ export async function query(
   }
   const { store } = source;
   const segments = await queryNewestSegments(store, log);
-  const start = await resolveStart(store, log, { segments, from });
+  const start = await resolveStart(source, log, { segments, from });
   const asks = snapshot !== undefined && from !== 'snapshot';
   const lastSnapshot = asks ? await queryNewerSnapshot(store, log, segments, snapshot) : undefined;
   const reads = attributes ? { ...source, store: withAttributes(store) } : source;
@@ -85,13 +87,13 @@ export async function query(
 }
 
 async function resolveStart(
-  store: LogReader,
+  source: { readonly store: LogReader; readonly types: ReservedTypes },
   log: LogId,
   { segments, from }: { readonly segments: NewestSegments; readonly from: QueryRange['from'] },
 ): Promise<Position> {
   if (from === 'start') return START;
-  if (from !== 'snapshot') return from;
-  return (await requireSnapshot(store, log, segments)).snapshot ?? START;
+  if (from !== 'snapshot') return 'number' in from ? positionOfNumber(source, log, from.number) : from;
+  return (await requireSnapshot(source.store, log, segments)).snapshot ?? START;
 }
 
 /** The newest segments of a log, newest first, and the newest complete snapshot. */

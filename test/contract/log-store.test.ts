@@ -154,6 +154,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       { body: undefined, external: 'logs/somewhere/else' },
       { body: undefined, expires: NOON + 86_400 },
       { metadata: { correlation: '', causation: 'c', '#a.b[0]': { c: [1e20, 2n ** 63n, null, Uint8Array.of()] } } },
+      { number: 0 },
+      { number: Number.MAX_SAFE_INTEGER },
       { once: { client: 'łaptop 💻', mutation: Number.MAX_SAFE_INTEGER } },
     ];
     const entries = bodies.map((body, i) => {

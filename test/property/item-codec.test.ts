@@ -90,6 +90,7 @@ const entry: fc.Arbitrary<Entry> = fc
       version: seconds,
       id: fc.uint8Array({ minLength: 1, maxLength: 16 }).map((bytes) => Uint8Array.from(bytes)),
       metadata,
+      number: seconds,
       once: fc.record(
         {
           client: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }),

@@ -40,25 +40,25 @@ describe('an append after an entry', () => {
   test('it comes after Snapshot entries of other clients, and costs more only then', async () => {
     const { requests, other, log, add } = await openLog();
     await other.addSnapshot(log);
-    expect(await add(at(0, 0))).toEqual({ position: at(0, 2) });
+    expect(await add(at(0, 0))).toEqual({ position: at(0, 2), number: 1 });
     expect(requests).toEqual(['putEntries', 'newestEntry', 'putEntries']);
     requests.length = 0;
-    expect(await add(at(0, 2))).toEqual({ position: at(0, 3) });
+    expect(await add(at(0, 2))).toEqual({ position: at(0, 3), number: 2 });
     expect(requests).toEqual(['putEntries']);
     requests.length = 0;
     for (let i = 0; i < 30; i++) await other.addSnapshot(log);
-    expect(await add(at(0, 3))).toEqual({ position: at(0, 34) });
+    expect(await add(at(0, 3))).toEqual({ position: at(0, 34), number: 3 });
     expect(requests).toEqual(['putEntries', 'newestEntry', ...Array(3).fill('items'), 'putEntries']);
   });
 
   test('it comes after the start of one or more segments', async () => {
     const { requests, log, store, newSegment, add } = await openLog();
     await newSegment();
-    expect(await add(at(0, 0))).toEqual({ position: at(1, 1) });
+    expect(await add(at(0, 0))).toEqual({ position: at(1, 1), number: 1 });
     await newSegment();
     await newSegment();
     requests.length = 0;
-    expect(await add(at(1, 1))).toEqual({ position: at(3, 1) });
+    expect(await add(at(1, 1))).toEqual({ position: at(3, 1), number: 2 });
     expect(requests).toEqual([
       'putEntries',
       'newestEntry',
@@ -70,13 +70,14 @@ describe('an append after an entry', () => {
     ]);
     expect(await testLogClient({ store }).client.addEntry(log, set(2), { after: at(3, 1) })).toEqual({
       position: at(3, 2),
+      number: 3,
     });
   });
 
   test('it may follow the End Segment entry itself', async () => {
     const { newSegment, add } = await openLog();
     await newSegment();
-    expect(await add(at(0, 1))).toEqual({ position: at(1, 1) });
+    expect(await add(at(0, 1))).toEqual({ position: at(1, 1), number: 1 });
   });
 
   test('it fails after an entry of the application, wherever that entry lies', async () => {
@@ -111,7 +112,7 @@ describe('an append after an entry', () => {
     const refused = await add(at(0, 0)).catch((error: unknown) => error);
     if (!(refused instanceof EntryExistsError) || refused.newest === undefined) throw refused;
     requests.length = 0;
-    expect(await add(refused.newest)).toEqual({ position: at(0, 3) });
+    expect(await add(refused.newest)).toEqual({ position: at(0, 3), number: 3 });
     expect(requests).toEqual(['putEntries']);
   });
 
@@ -134,7 +135,7 @@ describe('an append after an entry', () => {
       async () => undefined,
       () => other.addSnapshot(log),
     ];
-    expect(await add(at(0, 0))).toEqual({ position: at(1, 3) });
+    expect(await add(at(0, 0))).toEqual({ position: at(1, 3), number: 1 });
   });
 
   test('it fails if an entry of the application wins a later race', async () => {
@@ -158,9 +159,9 @@ describe('an append after an entry', () => {
     const log = await client.createLog();
     const other = testLogClient({ store }).client;
     store.before = [() => other.addSnapshot(log)];
-    expect(await client.addEntry(log, set(1), { after: at(0, 0) })).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(1), { after: at(0, 0) })).toEqual({ position: at(0, 2), number: 1 });
     store.before = [() => other.addEntry(log, set(7))];
-    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 4) });
+    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 4), number: 3 });
   });
 
   test('it gives up after the last attempt', async () => {
@@ -205,7 +206,7 @@ describe('a client that is told the end of a log', () => {
   test('it appends in one request', async () => {
     const { client, requests, clock, log, newest } = await readLog();
     client.sawEnd(newest, clock.ms);
-    expect(await client.addEntry(log, set(1), { after: newest.position })).toEqual({ position: at(0, 1) });
+    expect(await client.addEntry(log, set(1), { after: newest.position })).toEqual({ position: at(0, 1), number: 1 });
     expect(requests).toEqual(['putEntries']);
   });
 
@@ -222,11 +223,11 @@ describe('a client that is told the end of a log', () => {
     const { client, requests, clock, log, newest } = await readLog();
     client.sawEnd({ ...newest, type: 'End Segment' }, clock.ms);
     client.sawEnd({ log, position: newest.position }, clock.ms);
-    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1) });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1), number: 1 });
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
     client.sawEnd(newest, clock.ms);
     requests.length = 0;
-    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 2), number: 2 });
     expect(requests).toEqual(['putEntries']);
   });
 });

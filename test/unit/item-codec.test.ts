@@ -8,6 +8,7 @@ import type { Entry } from '../../src/log/entry.ts';
 import { rootOf } from '../../src/log/entry.ts';
 import {
   decodeEntry,
+  decodeEntryHead,
   decodeSegment,
   encodeEntry,
   encodeSegment,
@@ -102,6 +103,11 @@ const golden: readonly (readonly [string, Entry, StoredItem])[] = [
     },
   ],
   [
+    'an entry with a number',
+    entryAt(LOG, position, { body: undefined, number: 4711 }),
+    { S, N: { N: '17' }, C: { N: '1732104000' }, T: { S: 'Set' }, V: { N: '1' }, Q: { N: '4711' } },
+  ],
+  [
     'an entry with a mutation of a client',
     entryAt(LOG, position, { body: { format: 'json', text: '{}' }, once: { client: 'laptop', mutation: 9 } }),
     {
@@ -162,6 +168,18 @@ describe('entry items', () => {
   ])('an M that is %s belongs to another program, and the entry has no metadata', (_what, M) => {
     const item = { ...encodeEntry(entryAt(LOG, position)), M };
     expect(decodeEntry(item)).toEqual(entryAt(LOG, position));
+  });
+
+  test.each<[string, StoredAttribute]>([
+    ['a String', { S: '7' }],
+    ['negative', { N: '-1' }],
+    ['a fraction', { N: '1.5' }],
+    ['2^53', { N: '9007199254740992' }],
+    ['a List', { L: [{ N: '7' }] }],
+  ])('a Q that is %s belongs to another program, and the entry has no number', (_what, Q) => {
+    const item = { ...encodeEntry(entryAt(LOG, position)), Q };
+    expect(decodeEntry(item)).toEqual(entryAt(LOG, position));
+    expect(decodeEntryHead(item)).toEqual({ log: LOG, position, type: 'Set' });
   });
 
   test.each<[string, StoredAttribute]>([

@@ -84,6 +84,7 @@ describe('createLog', () => {
     expect(await store.getEntry(log, at(0, 0), CONSISTENT)).toEqual({
       log,
       position: at(0, 0),
+      number: 0,
       id: expect.any(Uint8Array),
       created: NOON,
       type: 'Snapshot',
@@ -99,7 +100,7 @@ describe('createLog', () => {
     const { entries } = await client.query(log, { from: 'start' });
     expect((await allEntries(entries)).map(({ type }) => type)).toEqual(['snap', 'end', 'snap']);
     await expect(client.addEntry(log, { type: 'end', version: 1 })).rejects.toThrow(UsageError);
-    expect(await client.addEntry(log, { type: 'Snapshot', version: 1 })).toEqual({ position: at(1, 1) });
+    expect(await client.addEntry(log, { type: 'Snapshot', version: 1 })).toEqual({ position: at(1, 1), number: 1 });
   });
 
   test.each([
@@ -147,11 +148,11 @@ describe('addEntry', () => {
     const { client, store, requests } = testLogClient();
     const log = await testLogClient({ store }).client.createLog();
     requests.length = 0;
-    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1) });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1), number: 1 });
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'putEntries']);
     requests.length = 0;
-    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 2) });
-    expect(await client.addSnapshot(log)).toEqual({ position: at(0, 3) });
+    expect(await client.addEntry(log, set(2))).toEqual({ position: at(0, 2), number: 2 });
+    expect(await client.addSnapshot(log)).toEqual({ position: at(0, 3), number: 2 });
     expect(requests).toEqual(['putEntries', 'putEntries']);
   });
 
@@ -186,6 +187,7 @@ describe('addEntry', () => {
     const first = {
       log,
       position: at(0, 1),
+      number: 1,
       id,
       created: NOON,
       type: 'A',
@@ -193,7 +195,7 @@ describe('addEntry', () => {
       body: { format: 'bytes', bytes },
     };
     expect(await store.getEntry(log, at(0, 1), CONSISTENT)).toEqual(first);
-    const second = { log, position: at(0, 2), id, created: 5, type: 'B', version: 0 };
+    const second = { log, position: at(0, 2), number: 2, id, created: 5, type: 'B', version: 0 };
     expect(await store.getEntry(log, at(0, 2), CONSISTENT)).toEqual(second);
   });
 
@@ -237,7 +239,7 @@ describe('addEntry', () => {
     const other = testLogClient({ store }).client;
     for (const body of [1, 2, 3]) await other.addEntry(log, set(body));
     requests.length = 0;
-    expect(await client.addEntry(log, set(4))).toEqual({ position: at(0, 4) });
+    expect(await client.addEntry(log, set(4))).toEqual({ position: at(0, 4), number: 4 });
     expect(requests).toEqual(['putEntries', 'newestSegments', 'newestEntry', 'putEntries']);
   });
 
@@ -248,9 +250,9 @@ describe('addEntry', () => {
     await store.freeze(log);
     await store.advanceLastSnapshot(log, at(0, 0));
     await testLogClient({ store }).client.startSegment(log);
-    expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1) });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1), number: 1 });
     const fresh = testLogClient({ store });
-    expect(await fresh.client.addEntry(log, set(2))).toEqual({ position: at(1, 2) });
+    expect(await fresh.client.addEntry(log, set(2))).toEqual({ position: at(1, 2), number: 2 });
   });
 
   test('it queries the segments again if the newest entry ends its segment', async () => {
@@ -266,7 +268,7 @@ describe('addEntry', () => {
     await store.advanceLastSnapshot(log, at(0, 0));
     await owner.startSegment(log);
     const { client, requests } = testLogClient({ store });
-    expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1) });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(1, 1), number: 1 });
     expect(requests).toEqual(['newestSegments', 'newestEntry', 'newestSegments', 'newestEntry', 'putEntries']);
   });
 
@@ -275,7 +277,7 @@ describe('addEntry', () => {
     const { client } = testLogClient({ store });
     const log = await client.createLog();
     store.failures = [conflict(), conflict()];
-    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1) });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 1), number: 1 });
   });
 
   test('it gives up after the last attempt, with the cause', async () => {
@@ -437,7 +439,7 @@ describe('addEntry after a given entry', () => {
     const log = await client.createLog();
     requests.length = 0;
     const { position } = await client.addEntry(log, set(1), { after: at(0, 0) });
-    expect(await client.addEntry(log, set(2), { after: position })).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(2), { after: position })).toEqual({ position: at(0, 2), number: 2 });
     expect(requests).toEqual(['putEntries', 'putEntries']);
   });
 
@@ -450,7 +452,7 @@ describe('addEntry after a given entry', () => {
     expect(requests).toEqual(['putEntries', 'newestEntry']);
     await expect(client.addEntry(log, set(2), { after: at(0, 0) })).rejects.toThrow(EntryExistsError);
     expect((await store.newestEntry(log, 0, CONSISTENT))?.position).toEqual(at(0, 1));
-    expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2), number: 2 });
   });
 
   test('it queries consistently if its memory or a stale read is behind', async () => {
@@ -460,7 +462,7 @@ describe('addEntry after a given entry', () => {
     await store.freeze(log);
     const other = testLogClient({ store }).client;
     await other.addEntry(log, set(1));
-    expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(2), { after: at(0, 1) })).toEqual({ position: at(0, 2), number: 2 });
   });
 
   test('it leaves no gap if the given entry does not exist', async () => {
@@ -477,9 +479,13 @@ describe('addEntries', () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
-    expect(await client.addEntries(log, [set(1), set(2), set(3)])).toEqual({ first: at(0, 1), last: at(0, 3) });
+    expect(await client.addEntries(log, [set(1), set(2), set(3)])).toEqual({
+      first: at(0, 1),
+      last: at(0, 3),
+      firstNumber: 1,
+    });
     expect(requests).toEqual(['putEntries']);
-    expect(await client.addEntry(log, set(4))).toEqual({ position: at(0, 4) });
+    expect(await client.addEntry(log, set(4))).toEqual({ position: at(0, 4), number: 4 });
     const entries = await allEntries(store.entries(log, { segment: 0, from: 1, to: 9 }, CONSISTENT));
     expect(entries.map(({ body }) => body?.format === 'bytes' && body.bytes[1])).toEqual([1, 2, 3, 4]);
   });
@@ -505,13 +511,13 @@ describe('a snapshot before an entry', () => {
     const log = await client.createLog();
     requests.length = 0;
     const one = await client.addEntry(log, set(1), { snapshotBefore: true });
-    expect(one).toEqual({ position: at(0, 2), snapshotEntry: at(0, 1) });
+    expect(one).toEqual({ position: at(0, 2), number: 1, snapshotEntry: at(0, 1) });
     const two = await client.addEntries(log, [{ ...set(2), created: 5 }, set(3)], {
       snapshotBefore: true,
       after: at(0, 2),
     });
-    expect(two).toEqual({ first: at(0, 4), last: at(0, 5), snapshotEntry: at(0, 3) });
-    expect(await client.addEntry(log, set(4), { after: two.last })).toEqual({ position: at(0, 6) });
+    expect(two).toEqual({ first: at(0, 4), last: at(0, 5), firstNumber: 2, snapshotEntry: at(0, 3) });
+    expect(await client.addEntry(log, set(4), { after: two.last })).toEqual({ position: at(0, 6), number: 4 });
     expect(requests).toEqual(['putEntries', 'putEntries', 'putEntries']);
     const entries = await allEntries(store.entries(log, { segment: 0, from: 0, to: 9 }, CONSISTENT));
     expect(entries.map(({ type }) => type)).toEqual(['Snapshot', 'Snapshot', 'Set', 'Snapshot', 'Set', 'Set', 'Set']);
@@ -519,6 +525,7 @@ describe('a snapshot before an entry', () => {
     expect(await store.getEntry(log, at(0, 1), CONSISTENT)).toEqual({
       log,
       position: at(0, 1),
+      number: 0,
       id: expect.any(Uint8Array),
       created: NOON,
       type: 'Snapshot',
@@ -545,11 +552,11 @@ describe('a snapshot before an entry', () => {
     const log = await client.createLog();
     await client.addEntry(log, set(1));
     await expect(client.addSnapshot(log, { after: at(0, 0) })).rejects.toMatchObject({ newest: at(0, 1) });
-    expect(await client.addSnapshot(log, { after: at(0, 1) })).toEqual({ position: at(0, 2) });
-    expect(await client.addSnapshot(log, { after: at(0, 1) })).toEqual({ position: at(0, 3) });
+    expect(await client.addSnapshot(log, { after: at(0, 1) })).toEqual({ position: at(0, 2), number: 1 });
+    expect(await client.addSnapshot(log, { after: at(0, 1) })).toEqual({ position: at(0, 3), number: 1 });
     const newer = await complete(store, log, at(0, 2));
     const third = await client.addSnapshot(log, { after: at(0, 1), snapshot: at(0, 0), created: 7 });
-    expect(third).toEqual({ position: at(0, 4), lastSnapshot: newer });
+    expect(third).toEqual({ position: at(0, 4), number: 1, lastSnapshot: newer });
     expect(await store.getEntry(log, at(0, 4), CONSISTENT)).toMatchObject({ created: 7 });
   });
 });
@@ -559,18 +566,19 @@ describe('the newest snapshot in an answer', () => {
     const { client, store, requests } = testLogClient();
     const log = await client.createLog();
     requests.length = 0;
-    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1) });
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1), number: 1 });
     expect(requests.sort()).toEqual(['newestSegments', 'putEntries']);
     await client.addSnapshot(log);
     const newer = await complete(store, log, at(0, 2));
     requests.length = 0;
     expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({
       position: at(0, 3),
+      number: 2,
       lastSnapshot: newer,
     });
     expect(requests.sort()).toEqual(['getEntry', 'newestSegments', 'putEntries']);
-    expect(await client.addEntry(log, set(1), { snapshot: at(0, 2) })).toEqual({ position: at(0, 4) });
-    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 5) });
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 2) })).toEqual({ position: at(0, 4), number: 3 });
+    expect(await client.addEntry(log, set(1))).toEqual({ position: at(0, 5), number: 4 });
 
     const cold = testLogClient({ store });
     const added = await cold.client.addEntry(log, set(1), { snapshot: at(0, 0) });
@@ -584,7 +592,7 @@ describe('the newest snapshot in an answer', () => {
     await store.advanceLastSnapshot(log, at(0, 0));
     const { position } = await client.startSegment(log);
     const standing = { snapshot: at(0, 0) };
-    expect(await client.addEntry(log, set(1), standing)).toEqual({ position: at(1, 1) });
+    expect(await client.addEntry(log, set(1), standing)).toEqual({ position: at(1, 1), number: 1 });
     const newer = await complete(store, log, position);
     expect((await client.addEntry(log, set(1), standing)).lastSnapshot).toEqual(newer);
     requests.length = 0;
@@ -602,7 +610,7 @@ describe('the newest snapshot in an answer', () => {
     }
     const { client } = testLogClient({ store: new Forgetful() });
     const log = await client.createLog();
-    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1) });
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 1), number: 1 });
   });
 
   test('a failed read of its root does not fail a written entry', async () => {
@@ -614,7 +622,7 @@ describe('the newest snapshot in an answer', () => {
     const log = await client.createLog();
     await client.addSnapshot(log);
     await store.advanceLastSnapshot(log, at(0, 1));
-    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2), number: 1 });
   });
 
   test('its root is read again if a stale read does not show it', async () => {
@@ -636,7 +644,7 @@ describe('the newest snapshot in an answer', () => {
     const log = await client.createLog();
     await client.addSnapshot(log);
     await store.advanceLastSnapshot(log, at(0, 1));
-    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2) });
+    expect(await client.addEntry(log, set(1), { snapshot: at(0, 0) })).toEqual({ position: at(0, 2), number: 1 });
     const answer = await client.query(log, { from: at(0, 1), snapshot: at(0, 0) });
     expect(answer).not.toHaveProperty('lastSnapshot');
   });

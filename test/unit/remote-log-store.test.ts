@@ -88,6 +88,23 @@ async function entriesInTable(): Promise<Entry[]> {
 }
 
 describe('a log store behind a server', () => {
+  test('the numbers of entries go on, whatever number a page sends', async () => {
+    const numbered = newLogId();
+    const first = { ...snapshotEntry(), log: numbered, position: { segment: 0, entry: 0 }, number: 0 };
+    await tables.createLog({ log: numbered, segment: 0, created: NOON }, first);
+    const store = page();
+    const client = clientOf(store);
+    expect((await client.addEntry(numbered, { type: 'Set', version: 1 })).number).toBe(1);
+    for (const number of [undefined, 7]) {
+      const head = await store.newestEntry(numbered, 0, CONSISTENT);
+      const position = { segment: 0, entry: (head?.position.entry ?? 0) + 1 };
+      await store.putEntries([entryAt(numbered, position, { number })]);
+    }
+    expect((await store.newestEntry(numbered, 0, CONSISTENT))?.number).toBe(3);
+    const refused = clientOf(store).addEntry(numbered, { type: 'Set', version: 1 }, { after: first.position });
+    await expect(refused).rejects.toMatchObject({ newest: { segment: 0, entry: 3 }, newestNumber: 3 });
+  });
+
   test('a client appends in one request, and reads what it appended', async () => {
     const client = clientOf(page());
     await client.addEntry(log, { type: 'Set', version: 1, body: ['first'] });

@@ -11,10 +11,11 @@ import { type LogId, parseLogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
-import { decodeEntry, encodeEntry, encodeSegment, entryKey } from '../../log/item-codec.ts';
+import { numberAfter } from '../../log/entry-number.ts';
+import { decodeEntry, encodeEntry, encodeEntryHead, encodeSegment } from '../../log/item-codec.ts';
 import { MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
 import type { EntryAppender, LogReader } from '../../log/log-store.ts';
-import { queryNewest } from '../../log/newest.ts';
+import { type LogEnd, queryNewest } from '../../log/newest.ts';
 import {
   decodeLines,
   encodeError,
@@ -127,8 +128,8 @@ async function answer(stores: AnsweringStores, request: Request, options: Answer
   const entries = decodeLines(request.lines).map(decodeEntry);
   checkAppended(request.log, entries, types);
   await requireAllowed(options, request.log, 'append', entries);
-  await requireEnd({ store: stores.store, types }, request.log, entries);
-  await stores.tables.putEntries(entries);
+  const newest = await requireEnd({ store: stores.store, types }, request.log, entries);
+  await stores.tables.putEntries(renumbered(entries, newest, types));
   return { lines: [] };
 }
 
@@ -163,9 +164,7 @@ async function readLines(store: LogReader, request: ReadRequest): Promise<ReadLi
     }
     case 'newestEntry': {
       const head = await store.newestEntry(log, request.segment, { consistent });
-      return all([
-        head && { ...entryKey(log, head.position), ...(head.type !== undefined && { T: { S: head.type } }) },
-      ]);
+      return all([head && encodeEntryHead(head)]);
     }
     case 'getEntry': {
       const { segment, entry: number } = request;
@@ -228,9 +227,10 @@ async function requireEnd(
   source: { readonly store: LogReader; readonly types: ReservedTypes },
   log: LogId,
   [first]: readonly Entry[],
-): Promise<void> {
-  if (first === undefined) return;
-  const { position: newest } = await queryNewest(source, log, { consistent: true });
+): Promise<LogEnd> {
+  const end = await queryNewest(source, log, { consistent: true });
+  if (first === undefined) return end;
+  const { position: newest, number: newestNumber } = end;
   const { segment, entry } = first.position;
   if (segment < newest.segment) {
     throw new EntryExistsError('the segment has ended', {
@@ -238,6 +238,7 @@ async function requireEnd(
       segment,
       entry,
       newest,
+      newestNumber,
       advice: 'Read the newer entries, then append after the newest',
     });
   }
@@ -248,4 +249,15 @@ async function requireEnd(
       advice: `Append after ${formatPosition(newest)}, the newest entry`,
     });
   }
+  return end;
+}
+
+/** The entries with right numbers: a page must not end the numbers of its log, or repeat one. */
+function renumbered(entries: readonly Entry[], newest: LogEnd, types: ReservedTypes): Entry[] {
+  let before = newest.number;
+  return entries.map(({ number: _, ...entry }) => {
+    const number = numberAfter(before, entry.type, types);
+    before = number;
+    return number === undefined ? entry : { ...entry, number };
+  });
 }

@@ -60,11 +60,13 @@ export interface ErrorMessage extends Pick<ErrorDetails, 'log' | 'segment' | 'en
   readonly reason: string;
   /** See {@link EntryExistsError}. */
   readonly newest?: Position | undefined;
+  readonly newestNumber?: number | undefined;
   /** True if the request changed nothing and may succeed if it is repeated. */
   readonly retryable?: true | undefined;
 }
 
-type ErrorClass = new (reason: string, details: ErrorDetails & { readonly newest?: Position }) => LogfoldError;
+type ErrorClass = new (reason: string, details: ErrorDetails & NewestDetails) => LogfoldError;
+type NewestDetails = { readonly newest?: Position; readonly newestNumber?: number | undefined };
 
 /** The errors that a page gets from the server. All others may name resources of the server. */
 const CLASSES: Readonly<Record<string, ErrorClass>> = {
@@ -103,8 +105,8 @@ export function decodeLines(lines: readonly string[]): Item[] {
 export function encodeError(error: unknown): ErrorMessage | undefined {
   if (!(error instanceof LogfoldError) || CLASSES[error.code] === undefined) return undefined;
   const { code, reason, log, segment, entry, type, advice } = error;
-  const newest = error instanceof EntryExistsError ? error.newest : undefined;
-  return { code, reason, log, segment, entry, type, advice, newest };
+  const { newest, newestNumber } = error instanceof EntryExistsError ? error : {};
+  return { code, reason, log, segment, entry, type, advice, newest, newestNumber };
 }
 
 /** The inverse of {@link encodeError}. An unknown code becomes MessageNewerError. */

@@ -79,14 +79,14 @@ async function editsIn(file: string): Promise<number> {
 
 /** Creates a log; one transaction takes at most 100 entries. */
 async function clientOfLog() {
-  const { client } = testLogClient();
+  const { client, store } = testLogClient();
   const log = await client.createLog();
   const add = (numbers: readonly number[]) =>
     client.addEntries(
       log,
       numbers.map((number) => ({ type: 'Set', version: 1, body: [[number, 0, 'x']] })),
     );
-  return { client, log, add };
+  return { client, store, log, add };
 }
 
 function item(position = AT, bytes = 10) {
@@ -345,6 +345,36 @@ export const VALUES: Cases = {
     await refused(() => numbered(0));
     await refused(() => numbered(2, 1));
     numbered(1, 2, 5);
+  },
+  'Give a whole number from 1 on, the number of the first entry of the application': async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    await add([7]);
+    const [first = 0] = numbersOf(await refused(() => client.query(log, { from: { number: 0 } })));
+    const read = await allEntries((await client.query(log, { from: { number: first } })).entries);
+    expect(read.map(({ number }) => number)).toEqual([1]);
+  },
+  'Give a number up to …, the next one': async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    await add([7, 8]);
+    const [next = 0] = numbersOf(await refused(() => client.query(log, { from: { number: 9 } })));
+    expect((await client.query(log, { from: { number: next } })).start).toEqual({ segment: 0, entry: 3 });
+  },
+  'Read by position. Only entries that this release or a newer one wrote have numbers': async (refused) => {
+    const { store, client, log, add } = await clientOfLog();
+    await store.putEntries([entryAt(log, AT)]);
+    await add([7]);
+    await refused(() => client.query(log, { from: { number: 1 } }));
+    expect(await allEntries((await client.query(log, { from: AT })).entries)).toHaveLength(2);
+  },
+  "Read from 'snapshot'; archive segments before they expire to keep their entries": async (refused) => {
+    const { store, client, log, add } = await clientOfLog();
+    await add([7, 8]);
+    await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
+    const { position } = await client.startSegment(log);
+    await store.advanceLastSnapshot(log, position);
+    await store.deleteEntries(log, 0, [0, 1, 2, 3]);
+    await refused(() => client.query(log, { from: { number: 1 } }));
+    expect(await allEntries((await client.query(log, { from: 'snapshot' })).entries)).toHaveLength(1);
   },
   'Give an object of names and values': async (refused) => {
     await refused(() => storableMetadata(LOG, Object.create({ correlation: 'order-7' })));

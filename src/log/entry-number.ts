@@ -1,0 +1,136 @@
+import { EntryNotFoundError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
+import type { EntryHead, ReservedTypes } from './entry.ts';
+import { decodeEntryHead } from './item-codec.ts';
+import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
+import { type LogEnd, queryLast, queryNewest } from './newest.ts';
+
+const CONSISTENT: Consistency = { consistent: true };
+
+interface Source {
+  readonly store: SegmentReader & EntryReader;
+  readonly types: ReservedTypes;
+}
+
+/**
+ * The number of an entry: the count of the application's entries up to and including it. Snapshot
+ * and End Segment entries do not count.
+ * @param before number of the entry before; undefined if it has none
+ * @returns undefined if the entry before has no number, so that a count would be wrong
+ */
+export function numberAfter(before: number | undefined, type: string, types: ReservedTypes): number | undefined {
+  if (before === undefined || types.includes(type)) return before;
+  return before < Number.MAX_SAFE_INTEGER ? before + 1 : undefined;
+}
+
+/**
+ * The position of the application's entry with a number. The number after the newest one gives the
+ * position behind the log's end.
+ *
+ * Takes three requests if the entry is in the newest segment and only the first entry there is a
+ * Snapshot entry. Each doubling of the number of segments, or of Snapshot entries in the segment,
+ * takes one more.
+ * @throws UsageError if the number is not a whole number from 1 on, or the entry may exist but the
+ * entries there have no numbers
+ * @throws EntryNotFoundError if the number is beyond the log's end, or the entry has expired and is
+ * in no archive
+ * @throws the errors of {@link queryNewest}
+ */
+export async function positionOfNumber(source: Source, log: LogId, number: number): Promise<Position> {
+  if (!Number.isSafeInteger(number) || number < 1) {
+    throw new UsageError(`${String(number)} is not the number of an entry`, {
+      log,
+      advice: 'Give a whole number from 1 on, the number of the first entry of the application',
+    });
+  }
+  const newest = await queryNewest(source, log, CONSISTENT);
+  if (newest.number !== undefined && number > newest.number) {
+    const { segment, entry } = newest.position;
+    if (number === newest.number + 1) return { segment, entry: entry + 1 };
+    throw new EntryNotFoundError(`the log has no entry number ${number}`, {
+      log,
+      advice: `Give a number up to ${newest.number + 1}, the next one`,
+    });
+  }
+  const first = await findSegment(source, log, { number, newest: newest.position.segment });
+  const { segment } = first.position;
+  const last: LogEnd | undefined = segment === newest.position.segment ? newest : await queryLast(source, log, segment);
+  const starts = first.number !== undefined && first.number < number;
+  const found = starts ? await findEntry(source, log, { number, first, last }) : undefined;
+  if (found !== undefined) return found;
+  throw new UsageError(`the log has no entry number ${number}, because some of its entries have no numbers`, {
+    log,
+    segment,
+    advice: 'Read by position. Only entries that this release or a newer one wrote have numbers',
+  });
+}
+
+/**
+ * The first entry of the last segment that begins before an entry, which shows its lower number. If
+ * there is none, the first entry of the log.
+ */
+async function findSegment(
+  { store }: Source,
+  log: LogId,
+  { number, newest }: { readonly number: number; readonly newest: number },
+): Promise<EntryHead> {
+  let found: EntryHead | undefined;
+  let low = 0;
+  // Most reads are near the end.
+  for (let high = newest, segment = newest; low <= high; segment = Math.floor((low + high) / 2)) {
+    const first = await head(store, log, { segment, entry: 0 });
+    // Segments expire in order, so the first entries that are gone are the oldest.
+    const isBefore = first === undefined || (first.number !== undefined && first.number < number);
+    if (isBefore) {
+      low = segment + 1;
+      found = first;
+    } else {
+      high = segment - 1;
+      if (segment === 0) found = first;
+    }
+  }
+  if (found !== undefined) return found;
+  throw new EntryNotFoundError(`entry number ${number} has expired and is in no archive`, {
+    log,
+    advice: "Read from 'snapshot'; archive segments before they expire to keep their entries",
+  });
+}
+
+/**
+ * The position of an entry in a segment. Each entry raises the number by 0 or 1, so the difference
+ * of two numbers bounds the distance of their entries.
+ */
+async function findEntry(
+  { store }: Source,
+  log: LogId,
+  range: { readonly number: number; readonly first: EntryHead; readonly last: LogEnd | undefined },
+): Promise<Position | undefined> {
+  const { number, first, last } = range;
+  const { segment } = first.position;
+  // The entry is not before `low`, and not after `high`.
+  let low = number - (first.number ?? 0);
+  let high = last?.position.entry ?? 0;
+  let isNumbered = false;
+  const isAtOrAfter = (place: LogEnd): boolean => {
+    if (place.number !== undefined && place.number < number) return false;
+    isNumbered = place.number !== undefined;
+    high = place.position.entry - (place.number === undefined ? 0 : place.number - number);
+    return true;
+  };
+  if (last === undefined || !isAtOrAfter(last)) return undefined;
+  // Snapshot entries are rare, so the lowest place is likely.
+  for (let probe = low; low < high; probe = Math.floor((low + high) / 2)) {
+    const place = await head(store, log, { segment, entry: probe });
+    if (place === undefined) return undefined;
+    if (!isAtOrAfter(place)) low = place.position.entry + (number - (place.number ?? 0));
+  }
+  return isNumbered && low === high ? { segment, entry: high } : undefined;
+}
+
+async function head(store: EntryReader, log: LogId, { segment, entry }: Position): Promise<EntryHead | undefined> {
+  for await (const page of store.items(log, { segment, from: entry, to: entry + 1 }, CONSISTENT)) {
+    for (const item of page) return decodeEntryHead(item);
+  }
+  return undefined;
+}

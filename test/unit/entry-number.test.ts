@@ -1,0 +1,204 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import { EntryExistsError, EntryNotFoundError, UsageError } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { comparePositions, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
+import { positionOfNumber } from '../../src/log/entry-number.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
+import { storeArchive, written } from '../support/archives.ts';
+import { allEntries, entryAt, recordRequests, testLogClient, unarchived } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
+
+const CONSISTENT = { consistent: true };
+const types = RESERVED_TYPES;
+const set = { type: 'Set', version: 1 };
+const at = (segment: number, entry: number) => ({ segment, entry });
+
+/** A step of a log: entries in one transaction, Snapshot entries, or a new segment. */
+type Step = { readonly adds: number } | { readonly snapshots: number } | 'segment';
+
+async function logOf(steps: readonly Step[]) {
+  const made = testLogClient();
+  const { client, store } = made;
+  const log = await client.createLog();
+  for (const step of steps) {
+    if (step === 'segment') {
+      const [segment] = await store.newestSegments(log, 1, CONSISTENT);
+      if (segment !== undefined) await store.advanceLastSnapshot(log, at(segment.segment, 0));
+      await client.startSegment(log);
+    } else if ('adds' in step) {
+      await client.addEntries(
+        log,
+        Array.from({ length: step.adds }, () => set),
+      );
+    } else for (let i = 0; i < step.snapshots; i++) await client.addSnapshot(log);
+  }
+  return { ...made, log };
+}
+
+async function entriesOf(store: LogStore, log: LogId): Promise<Entry[]> {
+  const segments = await Array.fromAsync(store.segments(log, CONSISTENT));
+  const all: Entry[] = [];
+  for (const { segment } of segments) {
+    all.push(...(await allEntries(store.entries(log, { segment, from: 0, to: MAX_NUMBER + 1 }, CONSISTENT))));
+  }
+  return all;
+}
+
+const isOwn = ({ type }: Entry) => !types.includes(type);
+
+/** Puts an entry at the log's end as another program does: without a number. */
+async function addForeign(store: LogStore, log: LogId, type = 'Set'): Promise<Position> {
+  const last = (await entriesOf(store, log)).at(-1);
+  const position = at(last?.position.segment ?? 0, (last?.position.entry ?? -1) + 1);
+  await store.putEntries([entryAt(log, position, { type })]);
+  return position;
+}
+
+const steps: fc.Arbitrary<Step[]> = fc.array(
+  fc.oneof(
+    { weight: 6, arbitrary: fc.record({ adds: fc.integer({ min: 1, max: 9 }) }) },
+    { weight: 3, arbitrary: fc.record({ snapshots: fc.integer({ min: 1, max: 12 }) }) },
+    { weight: 2, arbitrary: fc.constant<Step>('segment') },
+  ),
+  { maxLength: 30 },
+);
+
+describe('the numbers of entries', () => {
+  test('they count the entries of the application without a gap', async () => {
+    await fc.assert(
+      fc.asyncProperty(steps, async (given) => {
+        const { store, log } = await logOf(given);
+        let count = 0;
+        for (const entry of await entriesOf(store, log)) {
+          if (isOwn(entry)) count++;
+          expect(entry.number).toBe(count);
+        }
+      }),
+      { numRuns: propertyRuns(100) },
+    );
+  });
+
+  test('they go on after other clients, restarts and conflicts', async () => {
+    const { client, store, log } = await logOf([{ adds: 2 }]);
+    const other = testLogClient({ store }).client;
+    expect((await other.addEntry(log, set)).number).toBe(3);
+    expect(await client.addEntries(log, [set, set])).toMatchObject({ firstNumber: 4, last: at(0, 5) });
+    const refused = await other.addEntry(log, set, { after: at(0, 3) }).catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(EntryExistsError);
+    expect(refused).toMatchObject({ newest: at(0, 5), newestNumber: 5 });
+    expect(await other.addEntry(log, set, { after: at(0, 5), snapshotBefore: true })).toMatchObject({ number: 6 });
+    expect((await store.newestEntry(log, 0, CONSISTENT))?.number).toBe(6);
+  });
+
+  test.each(['Set', 'Snapshot'])('they end for good at a %s entry without a number', async (type) => {
+    const { store, log } = await logOf([{ adds: 2 }]);
+    await addForeign(store, log, type);
+    const { client } = testLogClient({ store });
+    expect(await client.addEntry(log, set)).toEqual({ position: at(0, 4) });
+    expect(await client.addEntries(log, [set, set])).toEqual({ first: at(0, 5), last: at(0, 6) });
+    expect(await client.addSnapshot(log)).toEqual({ position: at(0, 7) });
+    await store.advanceLastSnapshot(log, at(0, 0));
+    await client.startSegment(log);
+    const numbers = (await entriesOf(store, log)).map(({ number }) => number);
+    expect(numbers).toEqual([0, 1, 2, ...Array.from({ length: 7 }, () => undefined)]);
+  });
+});
+
+describe('the position of a number', () => {
+  test('it is found in few requests, in any log', async () => {
+    await fc.assert(
+      fc.asyncProperty(steps, async (given) => {
+        const { store, log } = await logOf(given);
+        const requests: string[] = [];
+        const source = { store: unarchived(recordRequests(store, requests)), types };
+        const all = await entriesOf(store, log);
+        const segments = (all.at(-1)?.position.segment ?? 0) + 1;
+        for (const entry of all.filter(isOwn)) {
+          requests.length = 0;
+          expect(await positionOfNumber(source, log, entry.number ?? 0)).toEqual(entry.position);
+          const own = all.filter(({ position: { segment } }) => segment === entry.position.segment);
+          const snapshots = own.length - own.filter(isOwn).length;
+          const most = 4 + Math.ceil(Math.log2(segments + 1)) + 1 + Math.ceil(Math.log2(snapshots + 1));
+          expect(requests.length).toBeLessThanOrEqual(most);
+        }
+        const last = all.at(-1);
+        if (last === undefined) throw new Error('a log has entries');
+        const behind = await positionOfNumber(source, log, (last.number ?? 0) + 1);
+        expect(behind).toEqual(at(last.position.segment, last.position.entry + 1));
+      }),
+      { numRuns: propertyRuns(60) },
+    );
+  });
+
+  test('it takes three requests in the newest segment, if that has no Snapshot entry beside its first', async () => {
+    const { client, store, requests, log } = await logOf([...Array.from({ length: 12 }, () => ({ adds: 90 }))]);
+    requests.length = 0;
+    expect(await positionOfNumber({ store: unarchived(store), types }, log, 700)).toEqual(at(0, 700));
+    expect(requests).toEqual(['newestSegments', 'newestEntry', 'items']);
+    const { entries } = await client.query(log, { from: { number: 1079 } });
+    expect((await allEntries(entries)).map(({ number }) => number)).toEqual([1079, 1080]);
+  });
+
+  test('it is found before entries without numbers, but not among them', async () => {
+    const { store, log } = await logOf([{ adds: 3 }, { snapshots: 2 }, 'segment', { adds: 3 }]);
+    const foreign = await addForeign(store, log);
+    const { client } = testLogClient({ store });
+    await client.addEntries(log, [set, set]);
+    await store.advanceLastSnapshot(log, at(1, 0));
+    await client.startSegment(log);
+    const source = { store: unarchived(store), types };
+    for (const { number, position } of (await entriesOf(store, log)).filter(isOwn)) {
+      if (comparePositions(position, foreign) >= 0) break;
+      expect(await positionOfNumber(source, log, number ?? 0)).toEqual(position);
+    }
+    for (const number of [7, 8, 100]) {
+      await expect(positionOfNumber(source, log, number)).rejects.toThrow(UsageError);
+      await expect(positionOfNumber(source, log, number)).rejects.toThrow('no numbers');
+    }
+  });
+
+  test('a log of an older version has no numbers', async () => {
+    const { store, log } = await logOf([]);
+    const old = new MemoryLogStore();
+    await old.createLog({ log, segment: 0, created: 1 }, entryAt(log, at(0, 0), { type: 'Snapshot', body: undefined }));
+    const { client } = testLogClient({ store: old });
+    expect(await client.addEntry(log, set)).toEqual({ position: at(0, 1) });
+    await expect(client.query(log, { from: { number: 1 } })).rejects.toThrow(UsageError);
+    await expect(positionOfNumber({ store: unarchived(store), types }, log, 2)).rejects.toThrow(EntryNotFoundError);
+  });
+
+  test.each([0, -1, 1.5, Number.NaN, 2 ** 53])('number %d is refused', async (number) => {
+    const { client, log, requests } = await logOf([{ adds: 1 }]);
+    requests.length = 0;
+    await expect(client.query(log, { from: { number } })).rejects.toThrow(UsageError);
+    expect(requests).toEqual(['newestSegments']);
+  });
+
+  test('it is found in an archive, and a segment without one is reported as expired', async () => {
+    const { store, log } = await logOf([{ adds: 5 }, { snapshots: 3 }, { adds: 5 }, 'segment', { adds: 5 }]);
+    const whole = await entriesOf(store, log);
+    const items = await Array.fromAsync(store.items(log, { segment: 0, from: 0, to: 100 }, CONSISTENT));
+    for (const { position } of whole) if (position.segment === 0) await store.deleteEntries(log, 0, [position.entry]);
+    const gone = positionOfNumber({ store: unarchived(store), types }, log, 7);
+    await expect(gone).rejects.toThrow(EntryNotFoundError);
+    await expect(gone).rejects.toThrow('expired');
+
+    const blobs = new MemoryBlobStore();
+    const { pieces, archive } = await written(items.flat(), { log, segment: 0 });
+    const bytes = Uint8Array.from(Buffer.concat(pieces));
+    const { archive: named } = await storeArchive(blobs, { bytes, hash: archive.hash }, { log, segment: 0 });
+    const [first] = await Array.fromAsync(store.segments(log));
+    if (first === undefined) throw new Error('the log has a segment');
+    expect(await store.setArchive(first, { ...named, root: undefined })).toBe(true);
+    const archived = new ArchivedLogStore(store, { blobs, platform: nativePlatform });
+    for (const { number, position } of whole.filter(isOwn)) {
+      expect(await positionOfNumber({ store: archived, types }, log, number ?? 0)).toEqual(position);
+    }
+  });
+});
