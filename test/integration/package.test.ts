@@ -1,17 +1,26 @@
 import { execFile } from 'node:child_process';
 import { mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
+import { json } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import manifest from '../../package.json' with { type: 'json' };
 import lock from '../../package-lock.json' with { type: 'json' };
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { joinEngine } from '../../src/local/engine.ts';
 import { ensureTables } from '../../src/local/tables.ts';
+import { findChromium, openPage } from '../support/chromium.ts';
 import { startLocalAws } from '../support/fauxqs.ts';
 import { importsOf } from '../support/imported-packages.ts';
+import { newLogId, unarchived } from '../support/logs.ts';
+import { ObjectServer } from '../support/object-server.ts';
+import { gzippedBytes } from '../support/page-bundle.ts';
 import { codeBlocks } from '../support/readme.ts';
 import { clientConfig, temporaryDirectory } from '../support/shared-engine.ts';
 
@@ -120,6 +129,63 @@ describe('the installed package', () => {
     const { stdout } = await run(join(ROOT, 'node_modules/.bin/tsc'), ['--project', project]).catch((error) => error);
     expect(stdout).toBe('');
   });
+});
+
+test('a bundler makes a small page of it without settings, which runs in Chromium', async () => {
+  const source = await readFile(join(ROOT, 'test/support/page.ts'), 'utf8');
+  const entry = join(project, 'page.ts');
+  await writeFile(
+    entry,
+    source.replace(/'\.\.[\w./]*\/(\w+)\.ts'/g, (_, name) => `'logfold/${name}'`.replace('/logfold', '')),
+  );
+  const { outputFiles, metafile } = await build({
+    entryPoints: [entry],
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    minify: true,
+    outdir: '/',
+    write: false,
+    metafile: true,
+    logLevel: 'error',
+  });
+  const inZstd = new Set(
+    Object.entries(metafile.outputs)
+      .filter(([, { inputs }]) => Object.keys(inputs).some((path) => path.endsWith('platform/zstd.js')))
+      .map(([path]) => basename(path)),
+  );
+  const bytes = (zstd: boolean) => {
+    const files = outputFiles.filter(({ path }) => inZstd.has(basename(path)) === zstd);
+    return files.reduce((sum, { text }) => sum + gzippedBytes(text), 0);
+  };
+  console.log(`A page has ${bytes(false)} bytes gzipped, and loads ${bytes(true)} bytes of Zstandard.`);
+  expect(bytes(true)).toBeGreaterThan(0);
+  expect(bytes(false)).toBeLessThan(200_000);
+
+  const chromium = findChromium();
+  if (chromium === undefined) return console.log('NOT RUN: the page of the package in Chromium, which is missing.');
+  const answered = Promise.withResolvers<unknown>();
+  const tables = new MemoryLogStore();
+  const server = await ObjectServer.start(new MemoryBlobStore(), async (request, response) => {
+    const file = outputFiles.find(({ path }) => basename(path) === basename(request.url ?? ''));
+    if (file !== undefined) response.writeHead(200, { 'Content-Type': 'text/javascript' }).end(file.text);
+    else if (request.url === '/') response.end('<script type="module" src="/page.js"></script>');
+    else if (request.url === '/task') response.end(JSON.stringify({ log: newLogId(), rows: {}, columns: {} }));
+    else if (request.url === '/log') {
+      const answer = await answerLogRequest({ store: unarchived(tables), tables }, await json(request), {
+        allows: () => true,
+      });
+      response.end(JSON.stringify(answer));
+    } else {
+      answered.resolve(await json(request));
+      response.end();
+    }
+    return true;
+  });
+  onTestFinished(() => server.stop());
+  const page = openPage(chromium, `${server.origin}/`);
+  onTestFinished(() => page.close());
+  expect(await Promise.race([answered.promise, page.ended])).toEqual({ failed: 'LOG_NOT_FOUND' });
 });
 
 describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {

@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js';
-import { type Zstd, ZstdCodec } from 'zstd-codec';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { TooLargeError } from '../../errors.ts';
+import { type Zstd, ZstdCodec } from './zstd.ts';
 
 /** The native platform uses this level too, so that both write frames of about the same size. */
 const LEVEL = 3;

@@ -24,12 +24,12 @@ export type SendLogRequest = (request: LogRequest) => Promise<unknown>;
 
 /**
  * Logs behind the application's own server, for a page or another program without AWS credentials.
- * Each method is one request, as in the tables; `items` and `entries` take one for about
- * each megabyte.
+ * Each method is one request, as in the tables; `items` and `entries` take one for about each
+ * megabyte.
  *
  * It reads logs and appends entries. Everything else, such as creating logs and segments, happens
- * on the server: those methods throw UsageError. Every other method throws the error of the server, StoreUnavailableError if the
- * server does not answer, and NotAllowedError if it refuses.
+ * on the server: those methods throw UsageError. Every other method throws the error of the server,
+ * StoreUnavailableError if the server does not answer, and NotAllowedError if it refuses.
  */
 export class RemoteLogStore implements LogReader, EntryAppender {
   readonly reads = 'tables and archives';
