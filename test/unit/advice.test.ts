@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Cases, Follow } from './advice/case.ts';
+import { CLIENT } from './advice/client.ts';
 import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
 import { DAMAGE } from './advice/damage.ts';
 import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
@@ -59,7 +60,7 @@ function endOfText(source: string, start: number): number {
   return source.length;
 }
 
-const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...COMMANDS, ...DEPLOYMENT, ...PAGES };
+const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...CLIENT, ...COMMANDS, ...DEPLOYMENT, ...PAGES };
 
 /** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */
 function saidOf(advice: string, text: string): string | undefined {

@@ -326,7 +326,7 @@ export const COMMANDS: Cases = {
         expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
       });
     },
-  "Run 'logfold replay LOG' to check the snapshot at …/…, from which the sheet was loaded": async (refused) => {
+  "Run 'logfold replay LOG' to check the snapshot at …, from which the sheet was loaded": async (refused) => {
     const log = await snapshotted();
     const check = await file('check', `{"op":"check","rows":9,"sha256":"${'0'.repeat(64)}"}\n`);
     await paste(await refused(() => here('append', log, check, '--check')));

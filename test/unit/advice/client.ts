@@ -1,0 +1,90 @@
+import { expect, vi } from 'vitest';
+import { StoreUnavailableError } from '../../../src/errors.ts';
+import { openLogs } from '../../../src/exports/local.ts';
+import type { NewEntry } from '../../../src/log/client.ts';
+import type { Reducer } from '../../../src/state/reducer.ts';
+import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
+import type { Rectangle } from '../../../src/state/spreadsheet/sheet-rows.ts';
+import { LiveLog, rowsOf } from '../../support/live-logs.ts';
+import { enginePids, temporaryDirectory } from '../../support/shared-engine.ts';
+import type { Cases } from './case.ts';
+
+const CITY: NewEntry = { type: 'Set', version: 1, body: [[0, 0, 'Denver']] };
+
+/** Puts the body of each entry under the number of the entry. */
+const notes: Reducer = {
+  name: 'notes',
+  version: 1,
+  fold: (draft, { position, body }) => draft.map('notes', 'number').put(position.entry, body),
+};
+
+function rectangle(rows: number, columns: number): Rectangle {
+  return { rows: { from: 0, to: rows }, columns: { from: 0, to: columns } };
+}
+
+/** Loses the answer to an append, and those to later reads. */
+function loseAnswer(live: LiveLog): void {
+  live.interceptor = async (name, effect) => {
+    const answer = await effect();
+    if (name === 'putEntries' || name === 'entries') throw new StoreUnavailableError('the connection was lost');
+    return answer;
+  };
+}
+
+/** Advice for applications that hold documents. */
+export const CLIENT: Cases = {
+  'Open the log again': async (refused) => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    document.close();
+    await refused(() => document.append(CITY));
+    const again = await live.open();
+    await again.append(CITY);
+    expect(await rowsOf(again)).toEqual([['Denver']]);
+  },
+  'Read its maps with map(name)': async (refused) => {
+    const live = await LiveLog.create();
+    const document = await live.open({ reducer: notes });
+    await document.append({ type: 'Note', version: 1, body: 'a note' });
+    await refused(() => document.view(rectangle(1, 1)));
+    expect(await Array.fromAsync(document.map('notes').range())).toEqual([{ key: 1, value: 'a note' }]);
+  },
+  'Refresh the document and look for the entry before you append it again, or append it with a client and a mutation, which apply once':
+    async (refused) => {
+      const live = await LiveLog.create();
+      const document = await live.open();
+      const once = { client: 'ours', mutation: 1 };
+      for (const entry of [CITY, { ...CITY, body: [[1, 0, 'Austin']], once }]) {
+        loseAnswer(live);
+        await refused(() => document.append(entry));
+        live.interceptor = (_, effect) => effect();
+        await document.refresh();
+      }
+      expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
+      expect(await document.append({ ...CITY, body: [[1, 0, 'Boston']], once })).toBeUndefined();
+      expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
+    },
+  'View a smaller rectangle, or export the sheet': async (refused) => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await document.append(CITY);
+    await refused(() => document.view(rectangle(1_000_000, 2)));
+    expect(await document.view(rectangle(1, 2))).toEqual([['Denver', null]]);
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  },
+  'Close the logs and open them again, which starts another engine': async (refused) => {
+    const directory = await temporaryDirectory();
+    const logs = await openLogs({ directory });
+    const document = await logs.open(await logs.create(), { reducer: spreadsheet });
+    process.kill((await enginePids(directory)).engine, 'SIGKILL');
+    // The supervisor needs a moment to notice the loss.
+    await vi.waitUntil(() => document.refresh().catch((error) => `${error}`.includes('has ended')), 60_000);
+    await refused(() => document.refresh());
+    await logs.close();
+    const again = await openLogs({ directory });
+    const reopened = await again.open(document.log, { reducer: spreadsheet });
+    await reopened.append(CITY);
+    expect(await rowsOf(reopened)).toEqual([['Denver']]);
+    await again.close();
+  },
+};
