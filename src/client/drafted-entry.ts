@@ -21,7 +21,12 @@ export interface Pending extends PendingEntry {
   error?: unknown;
   /** The position at which the visible state folds the entry. */
   foldedAt: Position;
-  readonly settled: PromiseWithResolvers<Position | undefined>;
+  /** Not `PromiseWithResolvers`: applications compile this declaration with older libraries too. */
+  readonly settled: {
+    readonly promise: Promise<Position | undefined>;
+    readonly resolve: (position: Position | undefined) => void;
+    readonly reject: (reason: unknown) => void;
+  };
 }
 
 /**
