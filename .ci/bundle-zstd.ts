@@ -1,7 +1,7 @@
 /**
- * Replaces `dist/adapters/platform/zstd.js` by a copy of zstd-codec for all environments. zstd-codec
- * names modules of Node, which it needs only for files, and has a second copy of the library for
- * browsers without WebAssembly.
+ * Replaces `dist/adapters/platform/zstd.js` by a copy of zstd-codec for all environments.
+ * zstd-codec names modules of Node, which it needs only for files, and has a second copy of the
+ * library for browsers without WebAssembly.
  */
 import { join } from 'node:path';
 import { build, type Plugin } from 'esbuild';
