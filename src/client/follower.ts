@@ -253,7 +253,7 @@ export class Follower {
     } else {
       this.#version += drafts.length;
       this.#forkTo(this.#tail.with(drafts));
-      this.#read({ state, end: behind(added.last) }, drafts.at(-1), this.#deps.now());
+      this.#read({ state, end: behind(added.last) }, lastOf(drafts, added), this.#deps.now());
     }
     if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
   }
@@ -319,6 +319,12 @@ export class Follower {
     this.folder.nodes.remember(stateTops(state));
     this.#confirmed = { state: await this.folder.fold(root.state, entries), end };
   }
+}
+
+/** The last of the entries that were just appended, with the number that it has in the log. */
+function lastOf(drafts: readonly Entry[], { firstNumber }: AddedEntries): Entry | undefined {
+  const last = drafts.at(-1);
+  return last && { ...last, number: firstNumber === undefined ? undefined : firstNumber + drafts.length - 1 };
 }
 
 /** The position of the last entry before the end of a log. */

@@ -127,9 +127,9 @@ export class LogClient {
     const { newest, types } = this.#context;
     const known = newest.get(log);
     if (type === undefined || type === types.endSegment) return;
-    if (known === undefined || comparePositions(known.position, position) <= 0) {
-      newest.set(log, { position, number }, askedMs);
-    }
+    const order = known === undefined ? -1 : comparePositions(known.position, position);
+    // A caller that built the entry itself may not know its number.
+    if (order <= 0) newest.set(log, { position, number: order === 0 ? known?.number : number }, askedMs);
   }
 }
 

@@ -18,7 +18,7 @@ const MAX_CACHED_LOGS = 10_000;
 const EVENTUAL: Consistency = { consistent: false };
 const CONSISTENT: Consistency = { consistent: true };
 
-/** Position of a log's newest entry, and its number if it has one. */
+/** Position of an entry, such as the newest of a log, and its number if it has one. */
 export type LogEnd = Pick<EntryHead, 'position' | 'number'>;
 
 /** The newest entry of each log that a client used recently. It saves the queries before a put. */

@@ -77,6 +77,23 @@ describe('append', () => {
     expect(listener.calls).toBe(1);
   });
 
+  test('the numbers of entries go on, also when the client has to read the end of the log again', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    expect((await appended(document, cell(0, 0, 'Denver'))).firstNumber).toBe(1);
+    live.sheet.nowMs += 61_000;
+    await document.refresh();
+    expect((await appended(document, cell(1, 0, 'Austin'))).firstNumber).toBe(2);
+    let lost = 0;
+    live.interceptor = async (name, effect) => {
+      const answer = await effect();
+      if (name === 'putEntries' && lost++ === 0) throw new Error('socket hang up');
+      return answer;
+    };
+    expect((await appended(document, cell(2, 0, 'Boise'))).firstNumber).toBe(3);
+    expect((await appended(document, cell(3, 0, 'Salem'))).firstNumber).toBe(4);
+  });
+
   test('it comes behind the entries that others appended', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
