@@ -37,13 +37,16 @@ export function openPage(chromium: string, url: string): OpenPage {
   const flags = ['--headless', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run', ...sandbox];
   const child = spawn(chromium, [...flags, '--remote-debugging-port=0', `--user-data-dir=${profile}`, url], {
     stdio: ['ignore', 'ignore', 'pipe'],
+    // Debian's program is a script that starts the browser. The group has both.
+    detached: true,
   });
   let said = '';
   child.stderr.on('data', (data: Buffer) => {
     said = (said + data.toString()).slice(-4000);
   });
   const exited = new Promise<number | null>((resolve, reject) => {
-    child.once('exit', resolve);
+    // Then all processes of the group have closed their outputs, not only the first one.
+    child.once('close', resolve);
     child.once('error', reject);
   });
   const ended = exited.then((code) => {
@@ -54,7 +57,8 @@ export function openPage(chromium: string, url: string): OpenPage {
   return {
     ended,
     async close() {
-      child.kill();
+      const runs = child.exitCode === null && child.signalCode === null;
+      if (runs && child.pid !== undefined) process.kill(-child.pid);
       await exited.catch(() => undefined);
       rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
     },
