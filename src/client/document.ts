@@ -4,20 +4,19 @@ import {
   AppendUncertainError,
   AttemptsExhaustedError,
   DocumentClosedError,
-  EntryRejectedError,
   isLogfoldError,
   StoreUnavailableError,
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, type Position } from '../ids/position.ts';
+import type { Position } from '../ids/position.ts';
 import type { AddedEntries, AppendOptions, NewEntry } from '../log/client.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
-import { isSameState, type State } from '../state/state.ts';
-import { DocumentState } from './document-state.ts';
-import { draftEntry, entriesAt, type Pending, type PendingEntry } from './drafted-entry.ts';
+import type { DocumentState } from './document-state.ts';
+import { draftEntry, type Pending, type PendingEntry } from './drafted-entry.ts';
 import { Follower, type FollowerDeps, type ReloadLimits } from './follower.ts';
+import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
 
 export interface DocumentOptions {
@@ -53,28 +52,17 @@ export class Document {
   readonly log: LogId;
   readonly #deps: DocumentDeps;
   readonly #follower: Follower;
-  readonly #reducer: Reducer;
+  readonly #visible: VisibleState;
   /** Requests for the log: one at a time. */
   readonly #requests = pLimit(1);
-  /** Changes of the visible state: one at a time. */
-  readonly #changes = pLimit(1);
-  readonly #listeners = new Set<() => void>();
   readonly #closing = new AbortController();
-  #pending: readonly Pending[] = [];
-  #sending = false;
-  #state: DocumentState;
-  /** Version and end of the confirmed entries that the visible state includes. */
-  #version: number;
-  #position: Position;
+  #isSending = false;
 
   private constructor(deps: DocumentDeps, follower: Follower, reducer: Reducer) {
     this.#deps = deps;
     this.#follower = follower;
-    this.#reducer = reducer;
+    this.#visible = new VisibleState(follower, reducer);
     this.log = follower.log;
-    this.#version = follower.version;
-    this.#position = follower.confirmed.end;
-    this.#state = this.#stateOf(follower.confirmed.state);
   }
 
   /** Opens a log. Use `Logs.open`. */
@@ -85,15 +73,15 @@ export class Document {
 
   /** The present state, with the pending entries. The same object until the content changes. */
   get state(): DocumentState {
-    return this.#state;
+    return this.#visible.state;
   }
 
   /** {@link state}, for `useSyncExternalStore`. */
-  readonly getSnapshot = (): DocumentState => this.#state;
+  readonly getSnapshot = (): DocumentState => this.#visible.state;
 
   /** The position behind the last entry that was read, without the pending entries. */
   get position(): Position {
-    return this.#position;
+    return this.#visible.position;
   }
 
   /** Position of the snapshot on which the state stands; undefined for the beginning of the log. */
@@ -103,7 +91,7 @@ export class Document {
 
   /** The entries of {@link mutate} that the log does not have yet, in order. */
   get pending(): readonly PendingEntry[] {
-    return this.#pending;
+    return this.#visible.pending;
   }
 
   /** Chunks that this document has downloaded, and their bytes. */
@@ -116,11 +104,7 @@ export class Document {
    * Calls a listener after each change of the content.
    * @returns a function that removes the listener
    */
-  readonly subscribe = (listener: () => void): (() => void) => {
-    const own = (): void => listener();
-    this.#listeners.add(own);
-    return () => void this.#listeners.delete(own);
-  };
+  readonly subscribe = (listener: () => void): (() => void) => this.#visible.subscribe(listener);
 
   /**
    * Reads what others appended. One query if there is nothing new.
@@ -129,10 +113,10 @@ export class Document {
   async refresh(): Promise<boolean> {
     return this.#requests(async () => {
       this.#checkOpen();
-      const before = this.#state;
+      const before = this.state;
       await this.#follower.refresh();
-      await this.#show();
-      return this.#state !== before;
+      await this.#visible.update();
+      return this.state !== before;
     });
   }
 
@@ -155,11 +139,10 @@ export class Document {
       this.#checkOpen();
       try {
         return await this.#follower.append(drafts, options);
-      } catch (error) {
-        this.#follower.lost.forget(drafts);
-        throw error;
       } finally {
-        await this.#show();
+        this.#follower.lost.forget(drafts);
+        // The log has the entries even if the state cannot show them yet.
+        await this.#visible.update().catch(() => undefined);
       }
     });
   }
@@ -177,14 +160,10 @@ export class Document {
     this.#checkOpen();
     const drafted = draftEntry(entry, this.#deps);
     const settled = Promise.withResolvers<Position | undefined>();
-    const pending: Pending = { entry: drafted, settled, foldedAt: this.#position };
-    await this.#changes(async () => {
-      const state = await this.#foldPending(this.#state.content, pending, this.#pending.length);
-      this.#pending = [...this.#pending, pending];
-      this.#setState(state);
-    });
-    if (!this.#sending) void this.#send();
-    return pending.settled.promise;
+    const pending: Pending = { entry: drafted, settled, isSettled: false, foldedAt: this.position };
+    await this.#visible.add(pending);
+    if (!this.#isSending) void this.#send();
+    return settled.promise;
   }
 
   /**
@@ -205,23 +184,21 @@ export class Document {
    * 1,000,000 cells or outside the sheet
    */
   view(rectangle: Rectangle): Promise<Value[][]> {
-    return this.#state.view(rectangle);
+    return this.state.view(rectangle);
   }
 
   /** A map of the present state, for reads by key and by range. */
   map(name: string): FrozenMap {
-    return this.#state.map(name);
+    return this.state.map(name);
   }
 
   /**
-   * Stops watching and sending. Pending entries that the log does not have are rejected with
-   * DocumentClosedError. States stay readable.
+   * Stops watching and sending. Rejects the pending entries with DocumentClosedError; the log may
+   * get the first of them, if it is on its way. States stay readable.
    */
   close(): void {
     this.#closing.abort();
-    for (const { settled } of this.#pending) settled.reject(closed(this.log));
-    this.#pending = [];
-    this.#listeners.clear();
+    this.#visible.close(closed(this.log));
     this.#deps.onClose?.(this);
   }
 
@@ -231,105 +208,39 @@ export class Document {
 
   /** Sends the pending entries, in order. */
   async #send(): Promise<void> {
-    this.#sending = true;
+    this.#isSending = true;
     let waitMs = MIN_RESEND_MS;
-    for (let first = this.#pending[0]; first !== undefined; first = this.#pending[0]) {
-      const pending = first;
-      const outcome = await this.#requests(() => this.#sendOne(pending));
-      if (outcome === 'done') waitMs = MIN_RESEND_MS;
+    while (this.#visible.next !== undefined) {
+      const isDone = await this.#requests(() => this.#sendNext());
+      if (isDone) waitMs = MIN_RESEND_MS;
       else {
         await this.#deps.sleep(waitMs * (0.5 + this.#deps.random() / 2), this.#closing.signal);
         waitMs = Math.min(waitMs * 2, MAX_RESEND_MS);
       }
     }
-    this.#sending = false;
+    this.#isSending = false;
   }
 
-  async #sendOne(pending: Pending): Promise<'done' | 'again'> {
-    if (this.#closing.signal.aborted) return 'done';
+  /** Sends the first pending entry. @returns whether the next one can be sent */
+  async #sendNext(): Promise<boolean> {
+    const pending = this.#visible.next;
+    if (pending === undefined) return true;
     const before = this.#follower.version;
     try {
-      const first = (await this.#follower.append([pending.entry]))?.first;
-      // The visible state includes the entry already, if nothing came before it.
-      const isNext = first !== undefined && comparePositions(first, pending.foldedAt) === 0;
-      const cameNext = isNext && this.#follower.version === before + 1;
-      await this.#settle(pending, cameNext && this.#version === before);
-      pending.settled.resolve(first);
-      return 'done';
+      const added = await this.#follower.append([pending.entry]);
+      this.#follower.lost.forget([pending.entry]);
+      await this.#visible.stored(pending, added?.first, before);
+      return true;
     } catch (error) {
       if (isFinal(error)) {
-        await this.#settle(pending, false);
-        pending.settled.reject(error);
-        return 'done';
+        this.#follower.lost.forget([pending.entry]);
+        await this.#visible.failed(pending, error);
+        return true;
       }
       pending.error = error;
-      await this.#show();
-      return 'again';
+      await this.#visible.update().catch(() => undefined);
+      return false;
     }
-  }
-
-  /** Takes an entry off the pending ones, and shows the state without or behind it. */
-  async #settle(pending: Pending, isShown: boolean): Promise<void> {
-    await this.#changes(() => {
-      this.#pending = this.#pending.filter((each) => each !== pending);
-      if (!isShown) return;
-      this.#version = this.#follower.version;
-      this.#position = this.#follower.confirmed.end;
-    });
-    if (!isShown) await this.#show(true);
-  }
-
-  /** Shows the confirmed state with the pending entries on top, if its content has changed. */
-  async #show(always = false): Promise<void> {
-    await this.#changes(async () => {
-      const { version, confirmed } = this.#follower;
-      if (version === this.#version && !always) {
-        this.#position = confirmed.end;
-        // The same content, maybe on chunks of a newer snapshot.
-        if (this.#pending.length === 0) DocumentState.move(this.#state, this.#follower.folder.nodes, confirmed.state);
-        return;
-      }
-      const state = await this.#foldWithoutRejected(confirmed.state);
-      this.#version = version;
-      this.#position = confirmed.end;
-      this.#setState(state);
-    });
-  }
-
-  /** Folds the pending entries, and rejects those that the reducer rejects. */
-  async #foldWithoutRejected(confirmed: State): Promise<State> {
-    let state = confirmed;
-    const kept: Pending[] = [];
-    for (const pending of this.#pending) {
-      try {
-        state = await this.#foldPending(state, pending, kept.length);
-        kept.push(pending);
-      } catch (error) {
-        if (!(error instanceof EntryRejectedError)) throw error;
-        pending.settled.reject(error);
-      }
-    }
-    this.#pending = kept;
-    return state;
-  }
-
-  /** @param index number of pending entries before this one */
-  async #foldPending(state: State, pending: Pending, index: number): Promise<State> {
-    const { segment, entry } = this.#follower.confirmed.end;
-    const foldedAt = { segment, entry: entry + index };
-    const folded = await this.#follower.folder.fold(state, entriesAt(this.log, foldedAt, [pending.entry]));
-    pending.foldedAt = foldedAt;
-    return folded;
-  }
-
-  #stateOf(state: State): DocumentState {
-    return new DocumentState(this.#follower.folder.nodes, state, this.#reducer);
-  }
-
-  #setState(state: State): void {
-    if (isSameState(this.#state.content, state)) return;
-    this.#state = this.#stateOf(state);
-    for (const listener of [...this.#listeners]) listener();
   }
 }
 

@@ -21,6 +21,8 @@ export interface Pending extends PendingEntry {
   error?: unknown;
   /** The position at which the visible state folds the entry. */
   foldedAt: Position;
+  /** Whether the log has the entry or it was rejected. The next state leaves it out. */
+  isSettled: boolean;
   /** Not `PromiseWithResolvers`: applications compile this declaration with older libraries too. */
   readonly settled: {
     readonly promise: Promise<Position | undefined>;

@@ -1,0 +1,202 @@
+import pLimit from 'p-limit';
+import { EntryRejectedError } from '../errors.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
+import type { Reducer } from '../state/reducer.ts';
+import { isSameState, type State } from '../state/state.ts';
+import { DocumentState } from './document-state.ts';
+import { entriesAt, type Pending } from './drafted-entry.ts';
+import type { Follower } from './follower.ts';
+
+/**
+ * The state that a document shows: the confirmed entries before a position, and the pending entries
+ * on top. State, position and pending entries change together, one change at a time.
+ */
+export class VisibleState {
+  readonly #follower: Follower;
+  readonly #reducer: Reducer;
+  readonly #changes = pLimit(1);
+  readonly #listeners = new Set<() => void>();
+  #pending: readonly Pending[] = [];
+  #state: DocumentState;
+  /** Version and end of the confirmed entries that the state includes. */
+  #version: number;
+  #position: Position;
+  /** Whether the state includes entries that no longer wait, or pending ones at other places. */
+  #isOutdated = false;
+  #closed: Error | undefined;
+
+  constructor(follower: Follower, reducer: Reducer) {
+    this.#follower = follower;
+    this.#reducer = reducer;
+    this.#version = follower.version;
+    this.#position = follower.confirmed.end;
+    this.#state = this.#stateOf(follower.confirmed.state);
+  }
+
+  get state(): DocumentState {
+    return this.#state;
+  }
+
+  get position(): Position {
+    return this.#position;
+  }
+
+  get pending(): readonly Pending[] {
+    return this.#pending;
+  }
+
+  /** The first entry that waits to be sent. */
+  get next(): Pending | undefined {
+    return this.#pending.find(({ isSettled }) => !isSettled);
+  }
+
+  subscribe(listener: () => void): () => void {
+    const own = (): void => listener();
+    this.#listeners.add(own);
+    return () => void this.#listeners.delete(own);
+  }
+
+  /**
+   * Shows an entry on top of the others.
+   * @throws EntryRejectedError if the reducer rejects it
+   */
+  async add(pending: Pending): Promise<void> {
+    await this.#changes(async () => {
+      const state = await this.#fold(this.#state.content, pending, this.#pending.length);
+      if (this.#closed !== undefined) throw this.#closed;
+      this.#pending = [...this.#pending, pending];
+      this.#set(state);
+    });
+  }
+
+  /**
+   * Shows the confirmed state with the pending entries on top. A method that fails changes nothing;
+   * the next call tries again.
+   */
+  async update(): Promise<void> {
+    await this.#changes(() => this.#update());
+  }
+
+  /**
+   * Takes off the pending ones an entry that the follower has just appended.
+   * @param first its position; undefined if the log had its mutation already
+   * @param before the follower's version before the append
+   */
+  async stored(pending: Pending, first: Position | undefined, before: number): Promise<void> {
+    await this.#changes(async () => {
+      pending.isSettled = true;
+      // The state includes the entry at its place already, if no other entry came before it.
+      const isNext = first !== undefined && comparePositions(first, pending.foldedAt) === 0;
+      const cameNext = isNext && this.#follower.version === before + 1 && this.#version === before;
+      if (!cameNext || this.#isOutdated) return this.#updateOrLater();
+      if (this.#closed !== undefined) return;
+      this.#pending = this.#pending.filter((each) => each !== pending);
+      this.#version = this.#follower.version;
+      this.#position = this.#follower.confirmed.end;
+    });
+    pending.settled.resolve(first);
+  }
+
+  /** Takes an entry that cannot be stored off the pending ones. */
+  async failed(pending: Pending, error: unknown): Promise<void> {
+    await this.#changes(() => {
+      pending.isSettled = true;
+      return this.#updateOrLater();
+    });
+    pending.settled.reject(error);
+  }
+
+  /** Rejects the pending entries. The state stays as it is from now on. */
+  close(error: Error): void {
+    this.#closed ??= error;
+    for (const { settled } of this.#pending) settled.reject(error);
+    this.#pending = [];
+    this.#listeners.clear();
+  }
+
+  /** Leaves the state as it is if that fails, for example because the store does not answer. */
+  async #updateOrLater(): Promise<void> {
+    this.#isOutdated = true;
+    await this.#update().catch(() => undefined);
+  }
+
+  async #update(): Promise<void> {
+    const { version, confirmed, folder } = this.#follower;
+    if (this.#closed !== undefined) return;
+    if (version === this.#version && !this.#isOutdated) {
+      this.#position = confirmed.end;
+      // The same content, maybe on chunks of a newer snapshot.
+      if (this.#pending.length === 0) DocumentState.move(this.#state, folder.nodes, confirmed.state);
+      return;
+    }
+    this.#isOutdated = true;
+    const { state, pending } = await this.#foldUnsettled(confirmed.state);
+    if (this.#isClosed()) return;
+    this.#isOutdated = false;
+    this.#pending = pending;
+    this.#version = version;
+    this.#position = confirmed.end;
+    this.#set(state);
+  }
+
+  /** Folds the pending entries, without those that the log has or that the reducer rejects. */
+  async #foldUnsettled(confirmed: State): Promise<{ readonly state: State; readonly pending: readonly Pending[] }> {
+    const { lost } = this.#follower;
+    let state = confirmed;
+    const kept: Pending[] = [];
+    for (const pending of this.#pending) {
+      const found = pending.isSettled ? undefined : lost.take([pending.entry]);
+      if (found !== undefined) settle(pending, () => pending.settled.resolve(found.first));
+      if (pending.isSettled) continue;
+      try {
+        state = await this.#fold(state, pending, kept.length);
+        kept.push(pending);
+      } catch (error) {
+        if (!(error instanceof EntryRejectedError)) throw error;
+        lost.forget([pending.entry]);
+        settle(pending, () => pending.settled.reject(error));
+      }
+    }
+    return { state, pending: kept };
+  }
+
+  /** @param index number of pending entries before this one */
+  async #fold(state: State, pending: Pending, index: number): Promise<State> {
+    const { folder, log, confirmed } = this.#follower;
+    const { segment, entry } = confirmed.end;
+    const foldedAt = { segment, entry: entry + index };
+    const folded = await folder.fold(state, entriesAt(log, foldedAt, [pending.entry]));
+    pending.foldedAt = foldedAt;
+    return folded;
+  }
+
+  #isClosed(): boolean {
+    return this.#closed !== undefined;
+  }
+
+  #stateOf(state: State): DocumentState {
+    return new DocumentState(this.#follower.folder.nodes, state, this.#reducer);
+  }
+
+  #set(state: State): void {
+    if (isSameState(this.#state.content, state)) return;
+    this.#state = this.#stateOf(state);
+    for (const listener of [...this.#listeners]) callListener(listener);
+  }
+}
+
+function settle(pending: Pending, how: () => void): void {
+  pending.isSettled = true;
+  how();
+}
+
+/** A failing listener must disturb neither the document nor the other listeners. */
+function callListener(listener: () => void): void {
+  try {
+    listener();
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
