@@ -1,10 +1,4 @@
-import {
-  AppendUncertainError,
-  ChunkMissingError,
-  EntryExistsError,
-  isLogfoldError,
-  StoreUnavailableError,
-} from '../errors.ts';
+import { AttemptsExhaustedError, ChunkMissingError, EntryExistsError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position, START } from '../ids/position.ts';
 import type { AddedEntries, AppendOptions, LogClient } from '../log/client.ts';
@@ -19,9 +13,10 @@ import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops, unsavedStateBytes } from '../state/state.ts';
 import { type DraftedEntry, entriesAt } from './drafted-entry.ts';
-import { LostAnswers } from './lost-answers.ts';
+import { appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
+import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
 import { StateFolder } from './state-folder.ts';
-import { SearchTimer, Tail } from './tail.ts';
+import { Tail } from './tail.ts';
 
 export interface FollowerDeps extends SnapshotStores {
   readonly client: LogClient;
@@ -45,13 +40,6 @@ export interface Confirmed {
 
 /** Attempts to append while other clients append too, and attempts after a lost answer. */
 const [APPEND_ATTEMPTS, UNCERTAIN_ATTEMPTS] = [16, 3];
-/** Above this memory of nodes that are in no chunk, the state moves onto the newer snapshot. */
-const MOVE_BYTES = 4 * 1024 * 1024;
-/**
- * After this time the state moves onto the newer snapshot in any case, in milliseconds. It is far
- * below every sensible grace period, after which the chunks of the older snapshot may go.
- */
-const MOVE_MS = 10 * 60_000;
 
 class FarBehind extends Error {}
 
@@ -74,8 +62,7 @@ export class Follower {
   #version = 0;
   #readMs = 0;
   #last: EntryHead | undefined;
-  /** When the tail left the snapshot whose chunks the state uses; undefined if it did not. */
-  #forkedMs: number | undefined;
+  #move = new MoveTimer(0, false);
   #search = new SearchTimer();
   readonly lost = new LostAnswers();
 
@@ -116,14 +103,14 @@ export class Follower {
    */
   async refresh(): Promise<void> {
     try {
-      await this.#moveIfNeeded();
       await this.#readOn({ to: 'end', limits: this.#limits });
+      await this.#searchSnapshot();
+      await this.#moveIfNeeded();
     } catch (error) {
       if (!(error instanceof FarBehind) && !(error instanceof ChunkMissingError)) throw error;
-      if (error instanceof FarBehind && !(await this.#hasSnapshotAhead())) await this.#readOn({ to: 'end' });
+      if (error instanceof FarBehind && !(await this.#hasSnapshotAhead())) await this.#readTo('end');
       else await this.#reload();
     }
-    await this.#searchSnapshot();
   }
 
   /**
@@ -139,42 +126,50 @@ export class Follower {
    */
   async append(entries: readonly DraftedEntry[], options: AppendOptions = {}): Promise<AddedEntries | undefined> {
     if (this.#deps.now() - this.#readMs > TRUST_MS / 2) await this.refresh();
-    const known = this.lost.take(entries);
-    if (known !== undefined) return known;
+    try {
+      return await this.#append(entries, options);
+    } catch (error) {
+      if (!(error instanceof ChunkMissingError)) throw error;
+      await this.#reload();
+      return this.#append(entries, options);
+    }
+  }
+
+  async #append(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries | undefined> {
     let uncertain = 0;
     for (let attempt = 1; ; attempt++) {
+      const known = this.lost.take(entries);
+      if (known !== undefined) return known;
       if (await this.folder.isApplied(this.#confirmed.state, entries)) return undefined;
       const drafts = entriesAt(this.log, this.#confirmed.end, entries);
-      const state = await this.#foldNext(drafts);
+      const state = await this.folder.fold(this.#confirmed.state, drafts);
+      let added: AddedEntries | undefined;
       try {
-        const { client } = this.#deps;
-        const snapshot = this.#startsSearch() ? (this.snapshot ?? START) : undefined;
-        const after = options.after ?? lastBefore(this.#confirmed.end);
-        const added = await client.addEntries(this.log, entries, { ...options, after, ...(snapshot && { snapshot }) });
+        added = await this.#put(entries, options);
         await this.#appended(added, drafts, state);
         return added;
       } catch (error) {
-        const isConflict = error instanceof EntryExistsError && options.after === undefined;
-        if (!isConflict && !isUncertain(error)) throw error;
-        if (isConflict) await this.#readOn({ to: error.newest === undefined ? 'end' : behind(error.newest) });
-        else {
-          uncertain++;
-          const found = await this.#findAppended(entries);
-          if (found !== undefined) return found;
-        }
-        if (attempt >= APPEND_ATTEMPTS || uncertain >= UNCERTAIN_ATTEMPTS) throw error;
+        const isConflict = error instanceof EntryExistsError;
+        if (added === undefined && !isConflict && !isUncertain(error)) throw error;
+        // After a lost answer, the other entry may be the own one.
+        const isOthers = isConflict && options.after !== undefined;
+        if (isOthers && uncertain === 0) throw error;
+        if (isConflict) await this.#readTo(error.newest === undefined ? 'end' : behind(error.newest));
+        else await this.#findAppended(entries);
+        if (!isConflict) uncertain++;
+        const found = this.lost.take(entries);
+        if (found !== undefined) return found;
+        if (uncertain >= UNCERTAIN_ATTEMPTS || isOthers) throw error;
+        if (attempt >= APPEND_ATTEMPTS) throw exhausted(this.log, attempt, error);
       }
     }
   }
 
-  async #foldNext(drafts: readonly Entry[]): Promise<State> {
-    try {
-      return await this.folder.fold(this.#confirmed.state, drafts);
-    } catch (error) {
-      if (!(error instanceof ChunkMissingError)) throw error;
-      await this.#reload();
-      return this.folder.fold(this.#confirmed.state, drafts);
-    }
+  /** Puts entries behind the last known one, and asks for a newer snapshot now and then. */
+  #put(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
+    const snapshot = this.#startsSearch() ? (this.snapshot ?? START) : undefined;
+    const after = options.after ?? lastBefore(this.#confirmed.end);
+    return this.#deps.client.addEntries(this.log, entries, { ...options, after, ...(snapshot && { snapshot }) });
   }
 
   /** Loads the newest snapshot and the entries since, in place of the present state. */
@@ -198,9 +193,22 @@ export class Follower {
       for await (const page of readUpTo({ store, types }, this.log, range)) this.lost.note(page);
     }
     if (order > 0) this.#version++;
-    this.#forkedMs = tail.base?.position === base?.position ? undefined : startedMs;
-    this.#tail = tail;
+    // A stale read may show the entry of the snapshot without its root.
+    this.#tail = (tail.base === undefined && base !== undefined && tail.fork(base)) || tail;
+    const isForked = comparePositions(this.snapshot ?? START, base?.position ?? START) !== 0;
+    this.#move = new MoveTimer(startedMs, isForked);
     this.#read({ state, end }, last, startedMs);
+  }
+
+  /** As {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
+  async #readTo(to: Position | 'end'): Promise<void> {
+    try {
+      await this.#readOn({ to });
+    } catch (error) {
+      if (!(error instanceof ChunkMissingError)) throw error;
+      await this.#reload();
+      await this.#readOn({ to });
+    }
   }
 
   /**
@@ -215,6 +223,7 @@ export class Follower {
     const limits = !this.lost.isEmpty ? undefined : range.limits;
     const startedMs = now();
     const { state: before, end: from } = this.#confirmed;
+    if (to !== 'end' && comparePositions(to, from) <= 0) return;
     const pages = readUpTo({ store, types }, this.log, { from, to, newestSegment: from.segment });
     const entries: Entry[] = [];
     async function* followed(): AsyncGenerator<readonly Entry[]> {
@@ -241,6 +250,7 @@ export class Follower {
   #read(confirmed: Confirmed, last: EntryHead | undefined, startedMs: number): void {
     this.#confirmed = confirmed;
     this.#readMs = startedMs;
+    if (!this.#tail.isPending) this.#move.knewNewest(startedMs);
     this.#last = last ?? this.#last;
     if (this.#last !== undefined) this.#deps.client.sawEnd(this.#last, startedMs);
   }
@@ -249,7 +259,7 @@ export class Follower {
     const [first] = drafts;
     if (first === undefined || comparePositions(first.position, added.first) !== 0) {
       // Snapshot or End Segment entries of other clients came in between.
-      await this.#readOn({ to: behind(added.last) });
+      await this.#readTo(behind(added.last));
     } else {
       this.#version += drafts.length;
       this.#forkTo(this.#tail.with(drafts));
@@ -259,18 +269,12 @@ export class Follower {
   }
 
   /** Looks for entries in the log whose answer was lost. */
-  async #findAppended(entries: readonly DraftedEntry[]): Promise<AddedEntries | undefined> {
+  async #findAppended(entries: readonly DraftedEntry[]): Promise<void> {
     this.lost.add(entries);
     try {
-      await this.#readOn({ to: { segment: MAX_NUMBER, entry: 0 } });
-      return this.lost.take(entries);
+      await this.#readTo({ segment: MAX_NUMBER, entry: 0 });
     } catch (cause) {
-      throw new AppendUncertainError('no answer came, and the log cannot be read', {
-        log: this.log,
-        advice:
-          'Refresh the document and look for the entry before you append it again, or append it with a client and a mutation, which apply once',
-        cause,
-      });
+      throw appendUncertain(this.log, cause);
     }
   }
 
@@ -294,7 +298,7 @@ export class Follower {
 
   #forkTo(tail: Tail): void {
     if (tail.base !== this.#tail.base) {
-      this.#forkedMs ??= this.#deps.now();
+      this.#move.forked(this.#deps.now());
       this.#search = new SearchTimer();
     }
     this.#tail = tail;
@@ -308,16 +312,16 @@ export class Follower {
   /** Moves the state onto the chunks of the snapshot at which the tail forked. */
   async #moveIfNeeded(): Promise<void> {
     const { base, entries } = this.#tail;
-    if (this.#forkedMs === undefined || base === undefined) return;
     const { state, end } = this.#confirmed;
-    if (unsavedStateBytes(state) < MOVE_BYTES && this.#deps.now() - this.#forkedMs < MOVE_MS) return;
+    if (base === undefined || !this.#move.isDue(this.#deps.now(), unsavedStateBytes(state))) return;
     if (entries === undefined) return this.#reload();
     const root = await loadRoot(this.#deps, { log: this.log, position: base.position }, base.root);
-    this.#forkedMs = undefined;
-    if (otherReducer(root, this.#reducer) !== undefined) return;
-    // The snapshot shares most of these chunks, so the fold needs no download.
-    this.folder.nodes.remember(stateTops(state));
-    this.#confirmed = { state: await this.folder.fold(root.state, entries), end };
+    if (otherReducer(root, this.#reducer) === undefined) {
+      // The snapshot shares most of these chunks, so the fold needs no download.
+      this.folder.nodes.remember(stateTops(state));
+      this.#confirmed = { state: await this.folder.fold(root.state, entries), end };
+    }
+    this.#move.done();
   }
 }
 
@@ -336,7 +340,7 @@ function behind({ segment, entry }: Position): Position {
   return { segment, entry: entry + 1 };
 }
 
-/** Whether a failed request may have been carried out. */
-function isUncertain(error: unknown): boolean {
-  return !isLogfoldError(error) || error instanceof StoreUnavailableError;
+function exhausted(log: LogId, attempts: number, cause: unknown): AttemptsExhaustedError {
+  const advice = 'Try again later, or find out what else writes to the same log';
+  return new AttemptsExhaustedError(attempts, 'Appending failed', { log, advice, cause });
 }

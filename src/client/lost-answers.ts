@@ -1,4 +1,6 @@
 import { toHex } from '../codec/bytes.ts';
+import { AppendUncertainError, isLogfoldError, StoreUnavailableError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
 import type { AddedEntries } from '../log/client.ts';
 import type { Entry } from '../log/entry.ts';
 import type { LogEnd } from '../log/newest.ts';
@@ -38,4 +40,19 @@ export class LostAnswers {
   forget(entries: readonly DraftedEntry[]): void {
     for (const { id } of entries) this.#places.delete(toHex(id));
   }
+}
+
+/** Whether a failed append may have been carried out. */
+export function isUncertain(error: unknown): boolean {
+  return !isLogfoldError(error) || error instanceof StoreUnavailableError;
+}
+
+/** The error of an append whose answer was lost, if the log cannot be read either. */
+export function appendUncertain(log: LogId, cause: unknown): AppendUncertainError {
+  return new AppendUncertainError('no answer came, and the log cannot be read', {
+    log,
+    advice:
+      'Refresh the document and look for the entry before you append it again, or append it with a client and a mutation, which apply once',
+    cause,
+  });
 }

@@ -1,23 +1,6 @@
 import { comparePositions, START } from '../ids/position.ts';
 import { type CompletedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
 
-/** Bounds of the wait between two searches for a newer snapshot, in milliseconds. */
-const [MIN_SEARCH_MS, MAX_SEARCH_MS] = [1_000, 30_000];
-
-/** Decides when a client looks for a newer snapshot: less and less often. */
-export class SearchTimer {
-  #afterMs = 0;
-  #waitMs = MIN_SEARCH_MS;
-
-  /** Whether a search starts now. @param nowMs epoch milliseconds */
-  starts(nowMs: number): boolean {
-    if (nowMs < this.#afterMs) return false;
-    this.#afterMs = nowMs + this.#waitMs;
-    this.#waitMs = Math.min(this.#waitMs * 2, MAX_SEARCH_MS);
-    return true;
-  }
-}
-
 /** The most entries that a tail holds. */
 const MAX_ENTRIES = 10_000;
 

@@ -1,10 +1,9 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { Document, DocumentOptions } from '../../src/client/document.ts';
-import { Logs } from '../../src/client/logs.ts';
+import { Logs, type LogsDeps } from '../../src/client/logs.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
-import type { NodeStoreOptions } from '../../src/tree/node-store.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';
 import { Random } from './random.ts';
 import { SheetLog } from './sheet-log.ts';
@@ -25,12 +24,12 @@ export class LiveLog {
     this.sheet = sheet;
   }
 
-  static async create(nodes?: NodeStoreOptions): Promise<LiveLog> {
-    return new LiveLog(await SheetLog.create(nodes));
+  static async create(): Promise<LiveLog> {
+    return new LiveLog(await SheetLog.create());
   }
 
   /** Another client, which shares no cache with the others. */
-  logs(): Logs {
+  logs({ cacheBytes }: Pick<LogsDeps, 'cacheBytes'> = {}): Logs {
     const random = new Random(++this.#clients);
     const intercept: Interceptor = async (name, effect) => {
       this.requests.push(name);
@@ -41,7 +40,7 @@ export class LiveLog {
     };
     const tables = interceptLogStore(this.sheet.tables, intercept);
     const blobs = interceptBlobStore(this.sheet.blobs, intercept);
-    const { platform, types, nodes } = this.sheet.deps;
+    const { platform, types } = this.sheet.deps;
     return new Logs({
       store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
       tables,
@@ -57,7 +56,7 @@ export class LiveLog {
         await new Promise((resolve) => setImmediate(resolve));
       },
       newLogId: () => this.sheet.log,
-      ...(nodes?.shape !== undefined && { shape: nodes.shape }),
+      cacheBytes,
     });
   }
 
