@@ -21,6 +21,7 @@ import {
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
+import { decodeBody } from '../../src/log/body.ts';
 import type { LogClient } from '../../src/log/client.ts';
 import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/item-codec.ts';
@@ -996,6 +997,43 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const read = await allEntries(store.entries(log, { segment: 0, from: 1, to: 1000 }, CONSISTENT));
     const bodies = read.map(({ body }) => (body?.format === 'bytes' ? Buffer.from(body.bytes).toString('hex') : ''));
     expect(new Set(bodies).size).toBe(80);
+  });
+
+  test('it lets each of many clients append only after the entry that it knows', async () => {
+    const log = await testLogClient({ store }).client.createLog();
+    await store.advanceLastSnapshot(log, FIRST);
+    const appending = Array.from({ length: 3 }, async () => {
+      const { client } = testLogClient({ store, retries: LONG });
+      let known: Position = FIRST;
+      for (let done = 0; done < 6; ) {
+        const body = `${known.segment}/${known.entry}`;
+        try {
+          await client.addEntry(log, { type: 'Set', version: 1, body }, { after: known });
+          done++;
+        } catch (error) {
+          if (!(error instanceof EntryExistsError) || error.newest === undefined) throw error;
+        }
+        const read = await client.query(log, { from: known, to: { segment: 9, entry: 0 } });
+        for (const { position, type } of await allEntries(read.entries)) if (type === 'Set') known = position;
+      }
+    });
+    const { client } = testLogClient({ store, retries: LONG });
+    const marking = async () => {
+      for (let i = 0; i < 4; i++) await client.addSnapshot(log);
+      await client.startSegment(log);
+      for (let i = 0; i < 4; i++) await client.addSnapshot(log);
+    };
+    await Promise.all([marking(), ...appending]);
+    const { entries } = await client.query(log, { from: 'start' });
+    let before: Position = FIRST;
+    let count = 0;
+    for (const { type, position, body } of await allEntries(entries)) {
+      if (type !== 'Set') continue;
+      expect(body && decodeBody(body)).toBe(`${before.segment}/${before.entry}`);
+      before = position;
+      count++;
+    }
+    expect(count).toBe(18);
   });
 
   test('it lets one of many clients start the next segment while others append', async () => {

@@ -299,6 +299,39 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'append-ignores-condition',
+    fault: 'an append succeeds although an entry follows that its client does not know',
+    edits: [
+      {
+        file: 'log/append-condition.ts',
+        from: 'if (order === 0 || (await onlyReservedFollow(source, log, after, newest))) return;',
+        to: 'if (order >= 0) return;',
+      },
+    ],
+  },
+  {
+    name: 'append-refused-after-snapshot',
+    fault: 'an append is refused although only Snapshot entries follow',
+    edits: [
+      {
+        file: 'log/append-condition.ts',
+        from: 'if (order === 0 || (await onlyReservedFollow(source, log, after, newest))) return;',
+        to: 'if (order === 0) return;',
+      },
+    ],
+  },
+  {
+    name: 'attribute-of-archived-entry',
+    fault: 'an attribute changes after its entry was archived',
+    edits: [
+      {
+        file: 'adapters/memory/log-store.ts',
+        from: '    if (this.#segment(log, position.segment + 1) !== undefined) throw segmentClosed(log, position);\n',
+        to: '',
+      },
+    ],
+  },
+  {
     name: 'equal-entry-taken',
     fault: 'a client takes any equal entry at its position for its own',
     edits: [

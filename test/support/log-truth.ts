@@ -34,7 +34,9 @@ export function isHealthy(world: World, log: LogId): boolean {
  * from stored bodies.
  */
 export function rowsAfter(world: World, entries: readonly RecordedEntry[], version: number): string[][] {
-  const edits = entries.map(({ entry }) => world.edits.get(entry.created));
+  // A Snapshot entry has the time of the entry that it was appended with.
+  const changes = entries.filter(({ entry }) => !RESERVED_TYPES.includes(entry.type));
+  const edits = changes.map(({ entry }) => world.edits.get(entry.created));
   return foldPlainly(
     edits.filter((edit): edit is SheetEdit => edit !== undefined),
     version,

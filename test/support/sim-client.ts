@@ -4,12 +4,13 @@ import {
   EntryExistsError,
   HistoryGoneError,
   LogfoldError,
+  SegmentClosedError,
   SegmentWithoutSnapshotError,
   StoreUnavailableError,
 } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { comparePositions } from '../../src/ids/position.ts';
-import type { LogClient, NewEntry } from '../../src/log/client.ts';
+import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
+import type { AppendOptions, LogClient, NewEntry } from '../../src/log/client.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
 import { buildState } from '../../src/snapshot/build.ts';
@@ -78,6 +79,7 @@ async function act(world: World, ports: Ports, client: LogClient, plan: ClientPl
     const { position } = await client.startSegment(log);
     world.tell(name, log, position, [{ type: RESERVED_TYPES.snapshot }]);
   } else if (choice < 0.36) await loadAndCheck(world, ports, log);
+  else if (choice < 0.4) await setAttribute(world, client, log);
   else {
     const count = world.random.chance(0.8) ? 1 : world.random.integer(2, 6);
     const edits = plan.edits.slice(plan.next, plan.next + count);
@@ -88,9 +90,27 @@ async function act(world: World, ports: Ports, client: LogClient, plan: ClientPl
   }
 }
 
+/** Sets an attribute of one of the newest entries of the application. */
+async function setAttribute(world: World, client: LogClient, log: LogId): Promise<void> {
+  const newest = world.tables.history(log).slice(-8);
+  const changes = newest.filter(({ entry }) => !RESERVED_TYPES.includes(entry.type));
+  const chosen = changes.at(-world.random.integer(1, 8));
+  if (chosen === undefined) return;
+  const { position } = chosen.entry;
+  const name = `note ${world.nextSerial()}`;
+  try {
+    await client.updateAttributes(log, position, { set: { [name]: true } });
+    world.attributes.push({ log, position, name });
+  } catch (error) {
+    if (!(error instanceof SegmentClosedError)) throw error;
+    world.trace(`${world.scheduler.now()} attributes of a closed segment`);
+  }
+}
+
 /**
  * Adds edits. If another client adds to the same log at the same time, both may write equal
- * entries.
+ * entries. Some clients add only if no other entry follows the one that they know, and add again
+ * after a conflict.
  */
 async function addEntries(
   world: World,
@@ -102,11 +122,58 @@ async function addEntries(
   if (equal) world.trace(`${world.scheduler.now()} ${name} adds equal entries`);
   const entries = equal ? others : edits.map((edit) => newEntry(world, enlarge(world, edit)));
   world.adding.set(log, entries);
+  const snapshotBefore = world.random.chance(0.1);
+  const after = world.random.chance(0.3)
+    ? world.tables.history(log).at(-world.random.integer(1, 3))?.entry.position
+    : undefined;
+  const add = async (options: AppendOptions) => {
+    const { first, snapshotEntry = first } = await client.addEntries(log, entries, { ...options, snapshotBefore });
+    const snapshot = snapshotBefore ? [{ type: RESERVED_TYPES.snapshot }] : [];
+    world.tell(name, log, snapshotEntry, [...snapshot, ...entries]);
+    return snapshotEntry;
+  };
   try {
-    const { first } = await client.addEntries(log, entries);
-    world.tell(name, log, first, entries);
+    if (after === undefined) await add({});
+    else await addAfter(world, { log, after, add });
   } finally {
     if (world.adding.get(log) === entries) world.adding.delete(log);
+  }
+}
+
+/** Checks that an append succeeds if and only if no entry of the application follows. */
+async function addAfter(
+  world: World,
+  {
+    log,
+    after,
+    add,
+  }: {
+    readonly log: LogId;
+    readonly after: Position;
+    readonly add: (options: AppendOptions) => Promise<Position>;
+  },
+): Promise<void> {
+  const isBetween = (position: Position, to: Position) =>
+    comparePositions(position, after) > 0 && comparePositions(position, to) < 0;
+  const followed = (to: Position) =>
+    world.tables
+      .history(log)
+      .some(({ entry }) => isBetween(entry.position, to) && !RESERVED_TYPES.includes(entry.type));
+  const name = `${log} after ${formatPosition(after)}`;
+  try {
+    const first = await add({ after });
+    if (followed(first)) throw new Error(`an append to ${name} came after an entry that its client did not know`);
+  } catch (error) {
+    if (!(error instanceof EntryExistsError)) throw error;
+    const { newest } = error;
+    if (newest === undefined) throw new Error(`a conflict in ${name} does not name the newest entry`, { cause: error });
+    const behind = { segment: newest.segment, entry: newest.entry + 1 };
+    // Entries of an older segment may be gone.
+    if (newest.segment === after.segment && isHealthy(world, log) && !followed(behind)) {
+      throw new Error(`only Snapshot and End Segment entries follow in ${name}, and an append was refused`);
+    }
+    world.trace(`${world.scheduler.now()} conflict after ${formatPosition(after)}`);
+    await add({});
   }
 }
 

@@ -183,6 +183,18 @@ async function storedRoot(world: World, log: LogId, position: Position): Promise
   return ref && loadRoot(world.deps(), { log, position }, ref);
 }
 
+/** Checks that no attribute is lost, whether its entry is in the table or in an archive. */
+async function checkAttributes(world: World, log: LogId): Promise<void> {
+  for (const { position, name } of world.attributes.filter((each) => each.log === log)) {
+    const { segment, entry } = position;
+    const range = { segment, from: entry, to: entry + 1 };
+    const [item] = (await Array.fromAsync(world.store.items(log, range, { consistent: true }))).flat();
+    const stored = await world.tables.getSegment(log, segment, { consistent: true });
+    if (item === undefined && stored !== undefined && mayLackEntries(stored)) continue;
+    assert.deepEqual(item?.[name], { BOOL: true }, `'${name}' of ${log}/${formatPosition(position)}`);
+  }
+}
+
 /** The way in which lost records were made up for. */
 export type Repair = 'late snapshot' | 'redelivery' | 'sweep';
 
@@ -190,6 +202,7 @@ export type Repair = 'late snapshot' | 'redelivery' | 'sweep';
 export async function checkLogAtRest(world: World, log: LogId, repair: Repair): Promise<void> {
   const ids = world.tables.history(log).flatMap(({ entry }) => (entry.id === undefined ? [] : [toHex(entry.id)]));
   assert.equal(new Set(ids).size, ids.length, `an entry of ${log} was appended twice`);
+  await checkAttributes(world, log);
   const poison = firstPoison(world, log);
   const requested = snapshotEntries(world, log);
   const isBuildable = (position: Position): boolean =>

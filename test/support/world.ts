@@ -69,6 +69,8 @@ export class World {
   readonly poisons = new Map<number, Poison>();
   /** The client that was told it wrote the entry, by position. */
   readonly #told = new Map<string, string>();
+  /** The attributes that clients were told they set. */
+  readonly attributes: (EntryPlace & { readonly name: string })[] = [];
   /** Entries that a client is adding to a log. Another client may add equal ones. */
   readonly adding = new Map<LogId, readonly NewEntry[]>();
   /** Snapshot entries with a foreign root, until an operator deletes them. */
