@@ -96,8 +96,7 @@ export class Document {
 
   /** Chunks that this document has downloaded, and their bytes. */
   get downloads(): { readonly chunks: number; readonly bytes: number } {
-    const { read: chunks, bytesRead: bytes } = this.#follower.folder.nodes.counts;
-    return { chunks, bytes };
+    return this.#follower.folder.downloads;
   }
 
   /**

@@ -1,7 +1,7 @@
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import { encodeBody } from '../log/body.ts';
-import type { NewEntry } from '../log/client.ts';
+import type { AddedEntries, NewEntry } from '../log/client.ts';
 import { type Entry, epochSeconds, newEntryId } from '../log/entry.ts';
 import { storableMetadata } from '../log/metadata.ts';
 
@@ -55,4 +55,10 @@ export function entriesAt(log: LogId, end: Position, entries: readonly DraftedEn
     metadata: storableMetadata(log, metadata),
     ...(body !== null && { body: { format: 'bytes' as const, bytes: encodeBody(body) } }),
   }));
+}
+
+/** The last of the entries that were just appended, with the number that it has in the log. */
+export function lastOf(drafts: readonly Entry[], { firstNumber }: AddedEntries): Entry | undefined {
+  const last = drafts.at(-1);
+  return last && { ...last, number: firstNumber === undefined ? undefined : firstNumber + drafts.length - 1 };
 }

@@ -11,8 +11,8 @@ import { loadState } from '../snapshot/load.ts';
 import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
-import { EMPTY_STATE, type State, stateTops, unsavedStateBytes } from '../state/state.ts';
-import { type DraftedEntry, entriesAt } from './drafted-entry.ts';
+import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
+import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
 import { appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
 import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
 import { StateFolder } from './state-folder.ts';
@@ -53,7 +53,7 @@ class FarBehind extends Error {}
  */
 export class Follower {
   readonly log: LogId;
-  readonly folder: StateFolder;
+  #folder: StateFolder;
   readonly #deps: FollowerDeps;
   readonly #reducer: Reducer;
   readonly #limits: ReloadLimits;
@@ -71,7 +71,7 @@ export class Follower {
     this.log = log;
     this.#reducer = reducer;
     this.#limits = limits;
-    this.folder = new StateFolder(deps, log, reducer);
+    this.#folder = new StateFolder(deps, log, reducer);
     this.#tail = Tail.empty(deps.types);
   }
 
@@ -80,6 +80,11 @@ export class Follower {
     const follower = new Follower(deps, log, reducer, limits);
     await follower.#reload();
     return follower;
+  }
+
+  /** Folds entries onto the confirmed state. */
+  get folder(): StateFolder {
+    return this.#folder;
   }
 
   get confirmed(): Confirmed {
@@ -140,9 +145,9 @@ export class Follower {
     for (let attempt = 1; ; attempt++) {
       const known = this.lost.take(entries);
       if (known !== undefined) return known;
-      if (await this.folder.isApplied(this.#confirmed.state, entries)) return undefined;
+      if (await this.#folder.isApplied(this.#confirmed.state, entries)) return undefined;
       const drafts = entriesAt(this.log, this.#confirmed.end, entries);
-      const state = await this.folder.fold(this.#confirmed.state, drafts);
+      const state = await this.#folder.fold(this.#confirmed.state, drafts);
       let added: AddedEntries | undefined;
       try {
         added = await this.#put(entries, options);
@@ -183,7 +188,8 @@ export class Follower {
       last = page.at(-1) ?? last;
     };
     const deps = { store, blobs, platform, types, reducer: this.#reducer };
-    const { draft, base, end } = await loadState(deps, this.log, { nodes: this.folder.nodes, onPage });
+    const folder = this.#folder.renewed();
+    const { draft, base, end } = await loadState(deps, this.log, { nodes: folder.nodes, onPage });
     const state = await draft.state();
     const order = comparePositions(end, this.#confirmed.end);
     // A stale read must not take the document back.
@@ -193,6 +199,7 @@ export class Follower {
       for await (const page of readUpTo({ store, types }, this.log, range)) this.lost.note(page);
     }
     if (order > 0) this.#version++;
+    this.#folder = folder;
     // A stale read may show the entry of the snapshot without its root.
     this.#tail = (tail.base === undefined && base !== undefined && tail.fork(base)) || tail;
     const isForked = comparePositions(this.snapshot ?? START, base?.position ?? START) !== 0;
@@ -235,8 +242,8 @@ export class Follower {
         yield page;
       }
     }
-    const draft = new Draft(this.folder.nodes, before);
-    await this.folder.foldInto(draft, followed());
+    const draft = new Draft(this.#folder.nodes, before);
+    await this.#folder.foldInto(draft, followed());
     const changes = entries.filter(({ type }) => !types.includes(type)).length;
     const state = changes === 0 ? before : await draft.state();
     const last = entries.at(-1);
@@ -313,22 +320,18 @@ export class Follower {
   async #moveIfNeeded(): Promise<void> {
     const { base, entries } = this.#tail;
     const { state, end } = this.#confirmed;
-    if (base === undefined || !this.#move.isDue(this.#deps.now(), unsavedStateBytes(state))) return;
+    if (base === undefined || !this.#move.isDue(this.#deps.now(), this.#folder.unsavedBytes(state))) return;
     if (entries === undefined) return this.#reload();
     const root = await loadRoot(this.#deps, { log: this.log, position: base.position }, base.root);
     if (otherReducer(root, this.#reducer) === undefined) {
       // The snapshot shares most of these chunks, so the fold needs no download.
-      this.folder.nodes.remember(stateTops(state));
-      this.#confirmed = { state: await this.folder.fold(root.state, entries), end };
+      this.#folder.nodes.remember(stateTops(state));
+      const folder = this.#folder.renewed();
+      this.#confirmed = { state: await folder.fold(root.state, entries), end };
+      this.#folder = folder;
     }
     this.#move.done();
   }
-}
-
-/** The last of the entries that were just appended, with the number that it has in the log. */
-function lastOf(drafts: readonly Entry[], { firstNumber }: AddedEntries): Entry | undefined {
-  const last = drafts.at(-1);
-  return last && { ...last, number: firstNumber === undefined ? undefined : firstNumber + drafts.length - 1 };
 }
 
 /** The position of the last entry before the end of a log. */

@@ -6,22 +6,54 @@ import { nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
 import { appliedMutation } from '../state/mutations.ts';
 import type { Reducer } from '../state/reducer.ts';
-import type { State } from '../state/state.ts';
+import { type State, unsavedStateBytes } from '../state/state.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import type { DraftedEntry } from './drafted-entry.ts';
 
-/** Folds entries of one log onto its states, which stay as they are. */
+/** Chunks that a client has downloaded, and their stored bytes. */
+export interface Downloads {
+  readonly chunks: number;
+  readonly bytes: number;
+}
+
+/**
+ * Folds entries of one log onto its states, which stay as they are. Holds the large values of these
+ * states that are in no chunk yet.
+ */
 export class StateFolder {
   readonly nodes: NodeStore;
   readonly #deps: SnapshotStores & { readonly types: ReservedTypes };
   readonly #reducer: Reducer;
   readonly #log: LogId;
+  readonly #earlier: Downloads;
 
-  constructor(deps: SnapshotStores & { readonly types: ReservedTypes }, log: LogId, reducer: Reducer) {
+  constructor(
+    deps: SnapshotStores & { readonly types: ReservedTypes },
+    log: LogId,
+    reducer: Reducer,
+    earlier: Downloads = { chunks: 0, bytes: 0 },
+  ) {
     this.nodes = nodeStore(deps, log);
+    this.#earlier = earlier;
     this.#deps = deps;
     this.#reducer = reducer;
     this.#log = log;
+  }
+
+  /** A folder for other states of the log, without the large values that this one holds. */
+  renewed(): StateFolder {
+    return new StateFolder(this.#deps, this.#log, this.#reducer, this.downloads);
+  }
+
+  /** The downloads of this folder and of those before it. */
+  get downloads(): Downloads {
+    const { read, bytesRead } = this.nodes.counts;
+    return { chunks: this.#earlier.chunks + read, bytes: this.#earlier.bytes + bytesRead };
+  }
+
+  /** Memory of a state's nodes and values that are in no chunk yet, in bytes. */
+  unsavedBytes(state: State): number {
+    return unsavedStateBytes(state) + this.nodes.heldValueBytes;
   }
 
   /**

@@ -6,6 +6,7 @@ import { isSameState, type State } from '../state/state.ts';
 import { DocumentState } from './document-state.ts';
 import { entriesAt, type Pending } from './drafted-entry.ts';
 import type { Follower } from './follower.ts';
+import type { StateFolder } from './state-folder.ts';
 
 /**
  * The state that a document shows: the confirmed entries before a position, and the pending entries
@@ -18,6 +19,8 @@ export class VisibleState {
   readonly #listeners = new Set<() => void>();
   #pending: readonly Pending[] = [];
   #state: DocumentState;
+  /** Made the state, and holds its large values. */
+  #folder: StateFolder;
   /** Version and end of the confirmed entries that the state includes. */
   #version: number;
   #position: Position;
@@ -30,6 +33,7 @@ export class VisibleState {
     this.#reducer = reducer;
     this.#version = follower.version;
     this.#position = follower.confirmed.end;
+    this.#folder = follower.folder;
     this.#state = this.#stateOf(follower.confirmed.state);
   }
 
@@ -62,7 +66,7 @@ export class VisibleState {
    */
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
-      const state = await this.#fold(this.#state.content, pending, this.#pending.length);
+      const state = await this.#fold(this.#folder, this.#state.content, pending, this.#pending.length);
       if (this.#closed !== undefined) throw this.#closed;
       this.#pending = [...this.#pending, pending];
       this.#set(state);
@@ -125,22 +129,30 @@ export class VisibleState {
     if (this.#closed !== undefined) return;
     if (version === this.#version && !this.#isOutdated) {
       this.#position = confirmed.end;
-      // The same content, maybe on chunks of a newer snapshot.
-      if (this.#pending.length === 0) DocumentState.move(this.#state, folder.nodes, confirmed.state);
+      if (folder === this.#folder) return;
+      // The same content on chunks of a newer snapshot.
+      const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
+      this.#pending = pending;
+      this.#folder = folder;
+      DocumentState.move(this.#state, folder.nodes, state);
       return;
     }
     this.#isOutdated = true;
-    const { state, pending } = await this.#foldUnsettled(confirmed.state);
+    const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
     if (this.#isClosed()) return;
     this.#isOutdated = false;
     this.#pending = pending;
+    this.#folder = folder;
     this.#version = version;
     this.#position = confirmed.end;
     this.#set(state);
   }
 
   /** Folds the pending entries, without those that the log has or that the reducer rejects. */
-  async #foldUnsettled(confirmed: State): Promise<{ readonly state: State; readonly pending: readonly Pending[] }> {
+  async #foldUnsettled(
+    folder: StateFolder,
+    confirmed: State,
+  ): Promise<{ readonly state: State; readonly pending: readonly Pending[] }> {
     const { lost } = this.#follower;
     let state = confirmed;
     const kept: Pending[] = [];
@@ -149,7 +161,7 @@ export class VisibleState {
       if (found !== undefined) settle(pending, () => pending.settled.resolve(found.first));
       if (pending.isSettled) continue;
       try {
-        state = await this.#fold(state, pending, kept.length);
+        state = await this.#fold(folder, state, pending, kept.length);
         kept.push(pending);
       } catch (error) {
         if (!(error instanceof EntryRejectedError)) throw error;
@@ -161,8 +173,8 @@ export class VisibleState {
   }
 
   /** @param index number of pending entries before this one */
-  async #fold(state: State, pending: Pending, index: number): Promise<State> {
-    const { folder, log, confirmed } = this.#follower;
+  async #fold(folder: StateFolder, state: State, pending: Pending, index: number): Promise<State> {
+    const { log, confirmed } = this.#follower;
     const { segment, entry } = confirmed.end;
     const foldedAt = { segment, entry: entry + index };
     const folded = await folder.fold(state, entriesAt(log, foldedAt, [pending.entry]));
@@ -175,7 +187,7 @@ export class VisibleState {
   }
 
   #stateOf(state: State): DocumentState {
-    return new DocumentState(this.#follower.folder.nodes, state, this.#reducer);
+    return new DocumentState(this.#folder.nodes, state, this.#reducer);
   }
 
   #set(state: State): void {

@@ -339,6 +339,22 @@ describe('a newer snapshot', () => {
   });
 });
 
+test('a value with an own chunk stays readable when the state moves to a newer snapshot', async () => {
+  const live = await LiveLog.create();
+  const document = await live.open();
+  const long = 'x'.repeat(300_000);
+  await document.append(cell(0, 0, long));
+  const old = document.state;
+  await live.sheet.completed();
+  await document.refresh();
+  live.sheet.nowMs += 11 * 60_000;
+  await document.refresh();
+  await document.append(cell(1, 0, 'short'));
+  const all = { rows: { from: 0, to: 2 }, columns: { from: 0, to: 1 } };
+  expect(await document.view(all)).toEqual([[long], ['short']]);
+  expect(await old.view(all)).toEqual([[long], [null]]);
+});
+
 describe('mutate', () => {
   test('it shows the entry before the log has it', async () => {
     const live = await LiveLog.create();
