@@ -41,6 +41,14 @@ export async function readView(
   }
   const { gets: objects, bytesRead: bytes } = blobs.usage();
   const equal = JSON.stringify(cells) === JSON.stringify(expected);
-  const view = { rows, columns, cells, snapshot: base?.position ?? null, tailEntries, fetched: { objects, bytes }, equal };
+  const view = {
+    rows,
+    columns,
+    cells,
+    snapshot: base?.position ?? null,
+    tailEntries,
+    fetched: { objects, bytes },
+    equal,
+  };
   return { view, compareAll: () => compareSheets(sheet, plain) };
 }

@@ -55,5 +55,7 @@ test('the code of a page is small and has no module of Node', async () => {
     'uuid',
     'yocto-queue',
   ]);
-  expect(modules.filter((path) => /^(node:|src\/adapters\/(?!web|platform\/(?:wasm|zstd)|s3\/request))/.test(path))).toEqual([]);
+  expect(
+    modules.filter((path) => /^(node:|src\/adapters\/(?!web|platform\/(?:wasm|zstd)|s3\/request))/.test(path)),
+  ).toEqual([]);
 });
