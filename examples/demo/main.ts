@@ -44,7 +44,7 @@ async function runDemo(directory: string, rows: number, output: Output): Promise
   const stop = interrupted();
   const actors = await openActors(directory);
   try {
-    const log = await actors.team.client.createLog();
+    const log = await actors.team.logs.create();
     const watch = new PipelineWatch(actors.pipeline, await actors.pipeline.streamArn());
     const signal = AbortSignal.any([stop, actors.team.lost, watch.failed]);
     try {

@@ -1,9 +1,10 @@
-import { Appender } from '../../src/cli/append.ts';
+import { type AddEntry, Appender } from '../../src/cli/append.ts';
+import { sheetEntry } from '../../src/cli/edit-line.ts';
 import type { Environment } from '../../src/cli/environment.ts';
 import type { Progress } from '../../src/cli/output.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
+import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { PlainSheet } from './plain-sheet.ts';
 
 /** Entries between two Snapshot entries. */
@@ -36,8 +37,10 @@ export class Team {
   /** @param log a new log that contains only its first Snapshot entry */
   constructor(environment: Environment, log: LogId, signal: AbortSignal) {
     const options = { snapshotEvery: SNAPSHOT_EVERY, segmentEvery: SEGMENT_EVERY, check: false };
-    this.#steady = new Appender(environment, log, 1, options);
-    this.#plain = new Appender(environment, log, 1, { check: false });
+    const add: AddEntry = async (entry) => (await environment.logs.client.addEntry(log, entry)).position;
+    const target = { log, inSegment: 1, add };
+    this.#steady = new Appender(environment, target, options);
+    this.#plain = new Appender(environment, target, { check: false });
     this.#signal = signal;
   }
 
@@ -80,7 +83,7 @@ export class Team {
     try {
       for (const edit of edits) {
         this.#signal.throwIfAborted();
-        await appender.append({ kind: 'edit', edit, body: sheetBody(edit), time: undefined }, count);
+        await appender.append({ kind: 'entry', entry: sheetEntry(edit) }, count);
         this.sheet.apply(edit);
         this.#count(edit);
         progress.update(++count);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { CheckFailedError, SegmentWithoutSnapshotError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { formatPosition, type Position } from '../ids/position.ts';
+import type { NewEntry } from '../log/client.ts';
 import { loadState } from '../snapshot/load.ts';
 import { sheetOf } from '../state/spreadsheet/reducer.ts';
 import { sheetRows } from '../state/spreadsheet/sheet-rows.ts';
@@ -23,6 +24,8 @@ export interface AppendOptions {
 
 export interface AppendCounts {
   entries: number;
+  /** Entries that were not appended, because the log has their mutations. */
+  repeated: number;
   snapshots: number;
   segments: number;
   checks: number;
@@ -30,9 +33,23 @@ export interface AppendCounts {
   unchecked: number;
 }
 
+/**
+ * Appends an entry.
+ * @returns its position; undefined if the log has the entry's mutation already
+ */
+export type AddEntry = (entry: NewEntry) => Promise<Position | undefined>;
+
+/** The log that gets the lines. */
+export interface AppendTarget {
+  readonly log: LogId;
+  /** Entries that the newest segment has already. */
+  readonly inSegment: number;
+  readonly add: AddEntry;
+}
+
 /** Appends the lines of an edits file to one log. */
 export class Appender {
-  readonly counts: AppendCounts = { entries: 0, snapshots: 0, segments: 0, checks: 0, unchecked: 0 };
+  readonly counts: AppendCounts = { entries: 0, repeated: 0, snapshots: 0, segments: 0, checks: 0, unchecked: 0 };
   /** The last entry that was appended. */
   last: Position | undefined;
   /** Number of the last line that is done; 0 before the first. */
@@ -42,15 +59,16 @@ export class Appender {
   readonly #environment: Environment;
   readonly #log: LogId;
   readonly #options: AppendOptions;
+  readonly #add: AddEntry;
   #sinceSnapshot = 0;
   #inSegment: number;
   #nextSegmentTry = 0;
 
-  /** @param inSegment entries that the newest segment has already */
-  constructor(environment: Environment, log: LogId, inSegment: number, options: AppendOptions) {
+  constructor(environment: Environment, { log, inSegment, add }: AppendTarget, options: AppendOptions) {
     this.#environment = environment;
     this.#log = log;
     this.#inSegment = inSegment;
+    this.#add = add;
     this.#options = options;
   }
 
@@ -63,8 +81,8 @@ export class Appender {
 
   async #append(line: EditLine, number: number): Promise<void> {
     switch (line.kind) {
-      case 'edit':
-        return this.#addEdit(line);
+      case 'entry':
+        return this.#addEntry(line.entry);
       case 'snapshot':
         return this.#addSnapshot(line.time);
       case 'segment':
@@ -75,17 +93,20 @@ export class Appender {
     }
   }
 
-  async #addEdit({ edit, body, time }: Extract<EditLine, { kind: 'edit' }>): Promise<void> {
-    const entry = { type: edit.type, version: 1, body, created: time };
-    const { position } = await this.#environment.client.addEntry(this.#log, entry);
+  async #addEntry(entry: NewEntry): Promise<void> {
+    const position = await this.#add(entry);
+    if (position === undefined) {
+      this.counts.repeated++;
+      return;
+    }
     this.counts.entries++;
     this.#sinceSnapshot++;
     this.#added(position);
     const { segmentEvery, snapshotEvery } = this.#options;
     if (segmentEvery !== undefined && this.#inSegment >= segmentEvery && this.#inSegment >= this.#nextSegmentTry) {
-      await this.#tryStartSegment(time);
+      await this.#tryStartSegment(entry.created);
     }
-    if (snapshotEvery !== undefined && this.#sinceSnapshot >= snapshotEvery) await this.#addSnapshot(time);
+    if (snapshotEvery !== undefined && this.#sinceSnapshot >= snapshotEvery) await this.#addSnapshot(entry.created);
   }
 
   #added(position: Position): void {
@@ -94,7 +115,7 @@ export class Appender {
   }
 
   async #addSnapshot(created: number | undefined): Promise<void> {
-    const { position } = await this.#environment.client.addSnapshot(this.#log, { created });
+    const { position } = await this.#environment.logs.client.addSnapshot(this.#log, { created });
     this.#added(position);
     this.#sinceSnapshot = 0;
     this.counts.snapshots++;
@@ -110,7 +131,7 @@ export class Appender {
   }
 
   async #startSegment(created: number | undefined): Promise<void> {
-    const { position } = await this.#environment.client.startSegment(this.#log, { created });
+    const { position } = await this.#environment.logs.client.startSegment(this.#log, { created });
     this.#added(position);
     this.#nextSegmentTry = 0;
     this.#sinceSnapshot = 0;

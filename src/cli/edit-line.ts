@@ -1,13 +1,20 @@
 import * as z from 'zod';
-import { checkValue, type Value } from '../codec/value.ts';
-import { EditLineInvalidError, LogfoldError } from '../errors.ts';
+import { checkValue } from '../codec/value.ts';
+import { EditLineInvalidError, LogfoldError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { NewEntry } from '../log/client.ts';
+import type { EntryMetadata, ReservedTypes } from '../log/entry.ts';
+import { storableMetadata } from '../log/metadata.ts';
+import { checkMutations } from '../log/mutation.ts';
 import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';
+import { spreadsheet } from '../state/spreadsheet/reducer.ts';
+import { type Json, valueFromJson } from './json-value.ts';
 
 const time = z.int().min(0).optional();
 const move = { time, at: z.int(), count: z.int() };
 const cellValue = z.union([z.string(), z.number(), z.boolean(), z.null()]);
 
-const schema = z.discriminatedUnion('op', [
+const operation = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('insertRows'), ...move }),
   z.strictObject({ op: z.literal('deleteRows'), ...move }),
   z.strictObject({ op: z.literal('insertColumns'), ...move }),
@@ -17,6 +24,22 @@ const schema = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('snapshot'), time }),
   z.strictObject({ op: z.literal('segment'), time }),
 ]);
+type Operation = z.infer<typeof operation>;
+
+const json = z.custom<Json>();
+const event = z.strictObject({
+  type: z.string().min(1),
+  version: z.int().min(0).default(1),
+  body: json.optional(),
+  time,
+  metadata: z
+    .object({ correlation: z.string().optional(), causation: z.string().optional() })
+    .catchall(json)
+    .optional(),
+  once: z.strictObject({ client: z.string(), mutation: z.int() }).optional(),
+});
+
+type EventMetadata = Exclude<z.infer<typeof event>['metadata'], undefined>;
 
 const TYPES = {
   insertRows: 'Insert Rows',
@@ -27,49 +50,104 @@ const TYPES = {
 
 /** A parsed line of an edits file. Times are epoch seconds. */
 export type EditLine =
-  | { readonly kind: 'edit'; readonly time: number | undefined; readonly edit: SheetEdit; readonly body: Value }
+  | { readonly kind: 'entry'; readonly entry: NewEntry }
   | { readonly kind: 'check'; readonly rows: number; readonly sha256: string }
   | { readonly kind: 'snapshot'; readonly time?: number | undefined }
   | { readonly kind: 'segment'; readonly time?: number | undefined };
 
+/** The log that a file is for. Decides which lines are valid. */
+export interface EditedLog {
+  readonly log: LogId;
+  readonly types: ReservedTypes;
+  /** Name of the reducer. Lines that edit or check a sheet are only for the spreadsheet. */
+  readonly reducer: string;
+}
+
+/** The entry that stores an edit of a sheet. @param created epoch seconds */
+export function sheetEntry(edit: SheetEdit, created?: number): NewEntry {
+  return { type: edit.type, version: 1, body: sheetBody(edit), created };
+}
+
 /**
  * Reads one line of an edits file.
  * @param number of the line, from 1
- * @throws EditLineInvalidError if the line is malformed, reaches outside the sheet, or holds a
- * value that cannot be stored
+ * @throws EditLineInvalidError if the line is malformed, reaches outside the sheet, holds a value
+ * that cannot be stored, or edits a sheet although the reducer is another one
  */
-export function parseEditLine(text: string, number: number): EditLine {
-  const line = parseLine(text, number);
-  if (line.op === 'check') return { kind: 'check', rows: line.rows, sha256: line.sha256 };
-  if (line.op === 'snapshot' || line.op === 'segment') return { kind: line.op, time: line.time };
+export function parseEditLine(text: string, number: number, target: EditedLog): EditLine {
+  const line = parseJson(text, number);
   try {
-    const edit: SheetEdit =
-      line.op === 'set' ? parseSheetEdit('Set', line.cells) : parseSheetEdit(TYPES[line.op], [line.at, line.count]);
-    const body = sheetBody(edit);
-    checkValue(body);
-    return { kind: 'edit', time: line.time, edit, body };
+    return isObject(line) && 'op' in line
+      ? fromOperation(parseWith(operation, line, OP_ADVICE), target)
+      : fromEvent(parseWith(event, line, ENTRY_ADVICE), target);
   } catch (cause) {
     if (!(cause instanceof LogfoldError)) throw cause;
-    throw new EditLineInvalidError(number, `${cause.code}: ${cause.reason}`, { advice: cause.advice, cause });
+    const reason = cause instanceof MalformedError ? cause.reason : `${cause.code}: ${cause.reason}`;
+    throw new EditLineInvalidError(number, reason, { advice: cause.advice, cause });
   }
 }
 
-function parseLine(text: string, number: number): z.infer<typeof schema> {
-  let json: unknown;
+const OP_ADVICE =
+  'Write a line whose op is set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot or segment';
+const ENTRY_ADVICE =
+  'Write an object with an op, or with a type and, as needed, version, body, time, metadata and once of the entry';
+
+/** The line itself is malformed. */
+class MalformedError extends UsageError {}
+
+function parseJson(text: string, number: number): unknown {
   try {
-    json = JSON.parse(text);
+    return JSON.parse(text);
   } catch (cause) {
     throw new EditLineInvalidError(number, 'the line is not JSON', {
       advice: 'Write one JSON object in each line',
       cause,
     });
   }
-  const parsed = schema.safeParse(json);
+}
+
+function parseWith<T>(schema: z.ZodType<T>, line: unknown, advice: string): T {
+  const parsed = schema.safeParse(line);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const place = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.join('.')}`;
-  throw new EditLineInvalidError(number, `${issue?.message ?? 'the line is not an edit'}${place}`, {
-    advice:
-      'Write a line whose op is set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot or segment',
-  });
+  throw new MalformedError(`${issue?.message ?? 'the line is malformed'}${place}`, { advice });
+}
+
+function fromOperation(line: Operation, { reducer }: EditedLog): EditLine {
+  if (line.op === 'snapshot' || line.op === 'segment') return { kind: line.op, time: line.time };
+  if (reducer !== spreadsheet.name) {
+    throw new MalformedError(`op ${line.op} is for sheets, and the states of reducer '${reducer}' are not sheets`, {
+      advice: 'Write the type and the body of the entry instead of an op',
+    });
+  }
+  if (line.op === 'check') return { kind: 'check', rows: line.rows, sha256: line.sha256 };
+  const edit: SheetEdit =
+    line.op === 'set' ? parseSheetEdit('Set', line.cells) : parseSheetEdit(TYPES[line.op], [line.at, line.count]);
+  const entry = sheetEntry(edit, line.time);
+  checkValue(entry.body);
+  return { kind: 'entry', entry };
+}
+
+function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): EditLine {
+  const { type, version, time: created, once } = line;
+  if (types.includes(type)) {
+    throw new MalformedError(`the type '${type}' is reserved`, {
+      advice: 'Write {"op":"snapshot"} or {"op":"segment"}, or give the entry another type',
+    });
+  }
+  const body = valueFromJson(line.body ?? null);
+  checkValue(body);
+  const metadata = line.metadata === undefined ? undefined : metadataFrom(log, line.metadata);
+  checkMutations(log, [{ once }]);
+  return { kind: 'entry', entry: { type, version, body, created, metadata, once } };
+}
+
+function metadataFrom(log: LogId, { correlation, causation, ...free }: EventMetadata): EntryMetadata | undefined {
+  const values = Object.entries(free).map(([name, value]) => [name, valueFromJson(value)] as const);
+  return storableMetadata(log, { ...Object.fromEntries(values), correlation, causation });
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

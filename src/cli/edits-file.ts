@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { makeTemporaryDirectory } from '../adapters/filesystem/temporary-paths.ts';
 import { EditLineInvalidError, UsageError } from '../errors.ts';
-import { type EditLine, parseEditLine } from './edit-line.ts';
+import { type EditedLog, type EditLine, parseEditLine } from './edit-line.ts';
 import { isSystemError, outputFailed } from './output.ts';
 
 /** The longest line, in bytes. */
@@ -38,12 +38,12 @@ export interface EditsFile {
  * @throws UsageError if there is no such file
  * @throws EditLineInvalidError for the first line that is malformed
  */
-export async function openEdits(file: string): Promise<EditsFile> {
+export async function openEdits(file: string, log: EditedLog): Promise<EditsFile> {
   const { path, close } = await readableTwice(file);
   try {
     const before = await look(path, file);
     let count = 0;
-    for await (const _ of readLines(path, file)) count++;
+    for await (const _ of readLines(path, file, log)) count++;
     const requireSame = async (): Promise<void> => {
       const now = await look(path, file);
       if (now.ino === before.ino && now.size === before.size && now.mtimeNs === before.mtimeNs) return;
@@ -55,7 +55,7 @@ export async function openEdits(file: string): Promise<EditsFile> {
       await requireSame();
       let left = count;
       try {
-        for await (const line of readLines(path, file)) {
+        for await (const line of readLines(path, file, log)) {
           if (left-- === 0) break;
           yield line;
         }
@@ -111,12 +111,12 @@ async function look(path: string, file: string): Promise<BigIntStats> {
 }
 
 /** @param file its name in error messages */
-async function* readLines(path: string, file: string): AsyncGenerator<NumberedLine> {
+async function* readLines(path: string, file: string, log: EditedLog): AsyncGenerator<NumberedLine> {
   let number = 0;
   try {
     for await (const bytes of splitLines(createReadStream(path))) {
       const text = decodeLine(bytes, ++number);
-      if (text.trim() !== '') yield { number, line: parseEditLine(text, number) };
+      if (text.trim() !== '') yield { number, line: parseEditLine(text, number, log) };
     }
   } catch (cause) {
     throw cannotBeRead(file, cause);

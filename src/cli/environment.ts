@@ -1,6 +1,4 @@
-import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { DescribeTableCommand, DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynamodb';
 import { DynamoDBStreamsClient } from '@aws-sdk/client-dynamodb-streams';
 import { S3Client } from '@aws-sdk/client-s3';
@@ -13,16 +11,18 @@ import { MemoryLogStore } from '../adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { foldWatchOf } from '../adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
+import { wireLogs } from '../adapters/platform/node-logs.ts';
 import { S3BlobStore } from '../adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
-import { ResourceMissingError, UsageError } from '../errors.ts';
-import { type LogId, parseLogId } from '../ids/log-id.ts';
+import type { Document } from '../client/document.ts';
+import type { Logs } from '../client/logs.ts';
+import { isOfOneLog, ResourceMissingError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { openDataDirectory } from '../local/data-directory.ts';
 import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
-import { LogClient } from '../log/client.ts';
 import { ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -47,7 +47,12 @@ export interface Place {
 export interface Environment {
   readonly tables: TableMeter;
   readonly blobs: MeteredBlobStore;
-  readonly client: LogClient;
+  readonly logs: Logs;
+  /**
+   * Opens a log as a live document with the chosen reducer. Throws ReducerForeignError if the
+   * reducer cannot fold the log because the log has another reducer: see {@link reducerGuard}.
+   */
+  readonly open: (log: LogId) => Promise<Document>;
   /** The dependencies of every job, except a queue and a policy. */
   readonly deps: ReturnType<typeof jobDeps>;
   /** Throws ReducerForeignError if another reducer folds the log: see {@link reducerGuard}. */
@@ -102,7 +107,7 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
   const opened = await openDataDirectory(dir, place);
   const { engine, names, config, dynamodb, objects } = opened;
   return {
-    ...wire(place, chosen, { names, dynamodb, objects }),
+    ...wire(place, chosen, { names, dynamodb, objects, close: () => engine.leave() }),
     otherTables: async (others, { dryRun }) => {
       const created = await missingTables(dynamodb, others);
       if (dryRun && created.includes(others.entryTable)) return { store: new MemoryLogStore(), created };
@@ -114,7 +119,6 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
     checkpoints: (streamArn) => new FileCheckpointStore(dir, streamArn),
     lost: engine.lost,
     endpoint: engine.endpoint,
-    close: () => engine.leave(),
   };
 }
 
@@ -140,7 +144,6 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
     checkpoints: () => ({ load: async () => ({}), save: async () => {} }),
     lost: new AbortController().signal,
     endpoint,
-    close: async () => {},
   };
 }
 
@@ -148,32 +151,34 @@ interface Stores {
   readonly names: TableNames;
   readonly dynamodb: DynamoDBClient;
   readonly objects: BlobStore;
+  readonly close?: () => Promise<void>;
 }
 
-function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects }: Stores) {
+function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, close }: Stores) {
   const tables = new TableMeter();
   const blobs = new MeteredBlobStore(objects);
   const store = new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter });
   const deps = jobDeps(place, chosen.reducer, store, blobs);
-  const client = new LogClient({
-    store: deps.store,
-    tables: deps.tables,
-    blobs,
-    types: deps.types,
-    now: Date.now,
-    random: Math.random,
-    sleep: (ms) => sleep(ms),
-    newLogId: () => parseLogId(randomUUID()),
-  });
+  const requireReducer = reducerGuard(deps, chosen);
+  const logs = wireLogs({ ...deps, close });
+  const open = (log: LogId): Promise<Document> =>
+    logs.open(log, chosen).catch(async (error: unknown) => {
+      if (isOfOneLog(error)) await requireReducer(log);
+      throw error;
+    });
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
     ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),
     ignoresTtl: place.local !== undefined && existsSync(dataPath('dynoxide', place.local)),
   };
-  return { tables, blobs, client, deps, requireReducer: reducerGuard(deps, chosen), settings };
+  return { tables, blobs, logs, open, close: () => logs.close(), deps, requireReducer, settings };
 }
 
-function typesOf({ snapshotType, endSegmentType }: Place): ReservedTypes {
+/** @throws UsageError if the types are the same or one is empty */
+export function typesOf({
+  snapshotType,
+  endSegmentType,
+}: Pick<Place, 'snapshotType' | 'endSegmentType'>): ReservedTypes {
   return new ReservedTypes({ snapshot: snapshotType, endSegment: endSegmentType });
 }
 

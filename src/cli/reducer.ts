@@ -62,12 +62,13 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
 }
 
 /**
- * Checks that states are sheets, for a command that handles nothing else.
+ * Checks that states are sheets.
+ * @param option the option that makes sense only for sheets
  * @throws UsageError if the reducer is not the spreadsheet
  */
-export function requireSheets({ name }: Reducer, command: string): void {
+export function requireSheets({ name }: Reducer, option: string): void {
   if (name === spreadsheet.name) return;
-  throw new UsageError(`${command} works only on sheets, and the states of reducer '${name}' are not sheets`, {
-    advice: 'Append entries and load states with your own program',
+  throw new UsageError(`${option} is for sheets, and the states of reducer '${name}' are not sheets`, {
+    advice: "Use 'logfold view LOG --map NAME', or 'logfold export LOG' without options for sheets",
   });
 }

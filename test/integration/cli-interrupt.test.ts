@@ -14,6 +14,7 @@ import { loadBody } from '../../src/log/body.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import { type Answer, runCli, runJson, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace, refusalOf } from '../support/cli-place.ts';
+import { EDITED_SHEET } from '../support/logs.ts';
 import { Random } from '../support/random.ts';
 import { StallingProxy } from '../support/stalling-proxy.ts';
 
@@ -207,8 +208,8 @@ describe('append', () => {
   /** The bodies of these lines, in order. */
   const bodiesOf = (lines: readonly string[]) =>
     lines.map((text, i) => {
-      const line = parseEditLine(text, i + 1);
-      return line.kind === 'edit' ? line.body : undefined;
+      const line = parseEditLine(text, i + 1, EDITED_SHEET);
+      return line.kind === 'entry' ? line.entry.body : undefined;
     });
 
   async function bodiesIn(own: LogId): Promise<readonly Value[]> {

@@ -45,7 +45,7 @@ test('every command explains its options', async () => {
     work: ['--until-idle', '--concurrency'],
     status: [],
     export: ['--at', '--rows', '--all-rows', '--csv'],
-    view: ['--rows', '--columns'],
+    view: ['--rows', '--columns', '--map', '--from', '--to', '--limit'],
     replay: ['--at'],
     verify: [],
     resume: [],
@@ -102,6 +102,7 @@ describe('the JSON documents', () => {
     expect(await only(['append', log, '-'], input)).toEqual({
       log,
       entries: 2,
+      repeated: 0,
       snapshots: 0,
       segments: 0,
       checks: 0,

@@ -7,7 +7,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { loadState } from '../../src/snapshot/load.ts';
-import { runCli } from '../support/cli.ts';
+import { type Answer, runCli } from '../support/cli.ts';
 import { CliPlace, refusalOf } from '../support/cli-place.ts';
 import { unarchived } from '../support/logs.ts';
 
@@ -86,6 +86,8 @@ describe('a log of another reducer', () => {
       ['flush', log],
       ['replay', log],
       ['append', log, edits],
+      ['export', log],
+      ['view', log, '--map', 'any'],
     );
     for (const refusal of refusals) {
       const advice = expect.stringContaining('--reducer FILE');
@@ -114,21 +116,141 @@ describe('a log of another reducer', () => {
   });
 });
 
-test('commands on sheets refuse another reducer', async () => {
-  const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
-  const edits = await module('edits', '{"op":"set","cells":[[0,0,"b"]]}');
-  const commands = [
-    ['export', log],
-    ['view', log, '--rows', '0:1', '--columns', '0:1'],
-    ['append', log, edits],
+describe('a log of any reducer', () => {
+  /** Stores each body under the entry's number, refuses no body, and counts the entries. */
+  const NOTES = `export default {
+    name: 'notes',
+    version: 1,
+    fold(draft, { position, body, metadata }) {
+      if (body === null) throw new Error('the note is empty');
+      draft.map('notes', 'number').put(position.entry, body);
+      draft.map('authors', 'string').put(metadata?.author ?? 'nobody', position.entry);
+      draft.meta.set('notes', (draft.meta.get('notes') ?? 0) + 1);
+    },
+  };`;
+  const lines = [
+    { type: 'Note', body: { picture: { $bytes: 'AQID' }, text: 'first' }, metadata: { author: 'Ada' } },
+    { op: 'snapshot' },
+    { type: 'Note', body: ['second'], time: 1_000_000, once: { client: 'c', mutation: 1 } },
+    { type: 'Note', version: 2, body: 3 },
   ];
-  const refusals = await place.refusals(...commands.map((words) => [...words, '--reducer', first]));
-  for (const [i, { code, message }] of refusals.entries()) {
-    expect(code).toBe('USAGE');
-    expect(message).toContain(
-      `${commands[i]?.[0]} works only on sheets, and the states of reducer 'tally' are not sheets`,
-    );
+  const items = [
+    { meta: { notes: 3 } },
+    { map: 'authors', key: 'Ada', value: 1 },
+    { map: 'authors', key: 'nobody', value: 4 },
+    { map: 'notes', key: 1, value: lines[0]?.body },
+    { map: 'notes', key: 3, value: ['second'] },
+    { map: 'notes', key: 4, value: 3 },
+  ];
+  let own: readonly string[];
+  let log: LogId;
+
+  function ndjson(values: readonly object[]): string {
+    return values.map((value) => `${JSON.stringify(value)}\n`).join('');
   }
+
+  async function append(values: readonly object[], ...words: readonly string[]): Promise<Answer> {
+    return runCli(['append', log, '-', ...words, ...own, ...place.words], { input: ndjson(values) });
+  }
+
+  beforeAll(async () => {
+    own = ['--reducer', await module('notes', NOTES)];
+    log = await place.log();
+    expect(JSON.parse((await append(lines, '--json')).stdout)).toMatchObject({
+      entries: 3,
+      snapshots: 1,
+      last: { segment: 0, entry: 4 },
+    });
+  });
+
+  test('is exported as lines of JSON, now or at a position', async () => {
+    const answer = await runCli(['export', log, ...own, ...place.words]);
+    expect(answer).toMatchObject({ code: 0, stdout: ndjson(items), stderr: '' });
+    const position = { segment: 0, entry: 5 };
+    expect(await place.json('export', log, ...own)).toEqual({ log, position, snapshot: null, items });
+    const before = await place.json('export', log, '--at', '0/2', ...own);
+    expect(before).toMatchObject({ items: [{ meta: { notes: 1 } }, items[1], items[3]] });
+  });
+
+  test('is viewed by ranges of a map', async () => {
+    const view = (...words: readonly string[]) => place.json('view', log, ...words, ...own);
+    expect(await view('--map', 'notes', '--from', '2', '--limit', '1')).toEqual({
+      map: 'notes',
+      items: [{ key: 3, value: ['second'] }],
+      next: 4,
+      fetched: { objects: 0, bytes: 0 },
+    });
+    expect(await view('--map', 'authors', '--to', 'nobody')).toMatchObject({ items: [{ key: 'Ada' }], next: null });
+    expect(await view('--map', 'nothing', '--from', 'x')).toMatchObject({ items: [], next: null });
+    const { stdout, stderr } = await runCli(['view', log, '--map', 'notes', '--limit', '2', ...own, ...place.words]);
+    expect(stdout).toBe(
+      ndjson([
+        { key: 1, value: lines[0]?.body },
+        { key: 3, value: ['second'] },
+      ]),
+    );
+    expect(stderr).toContain("continue with --from '4'");
+  });
+
+  test('gets an entry once, however often its line is appended', async () => {
+    const before = await place.contents();
+    const answer = await append(lines.slice(2, 3));
+    expect(answer.stdout).toBe(
+      '0 entries (1 more are in the log already), 0 snapshots and 0 segments appended; 0 checks passed\n',
+    );
+    expect(await place.contents()).toEqual(before);
+  });
+
+  test('does not get an entry that the reducer rejects', async () => {
+    const answer = await append([{ type: 'Note', body: 'fourth' }, { type: 'Note' }], '--json');
+    const refusal = refusalOf(answer);
+    expect(refusal).toMatchObject({ code: 'ENTRY_REJECTED', log, type: 'Note' });
+    expect(refusal.message).toMatch(/^line 2: reducer 'notes' failed: Error: the note is empty/);
+    const after = await place.json('view', log, '--map', 'notes', '--from', '5', ...own);
+    expect(after).toMatchObject({ items: [{ key: 5, value: 'fourth' }] });
+    const { entries } = await place.client.query(log, { from: { segment: 0, entry: 6 } });
+    expect(await Array.fromAsync(entries)).toEqual([]);
+  });
+
+  test.each([
+    ['an op of a sheet', { op: 'set', cells: [] }, "op set is for sheets, and the states of reducer 'notes' are not"],
+    ['a check', { op: 'check', rows: 0, sha256: '0'.repeat(64) }, 'op check is for sheets'],
+    ['an unknown name', { type: 'Note', text: 'x' }, 'text'],
+    ['a reserved type', { type: 'Snapshot' }, "the type 'Snapshot' is reserved"],
+    ['a negative version', { type: 'Note', version: -1 }, 'version'],
+    ['an unknown form', { type: 'Note', body: { $ref: 'x' } }, 'is no value'],
+    ['metadata that DynamoDB cannot hold', { type: 'Note', metadata: { '': 1 } }, 'empty name'],
+    ['a mutation without a number', { type: 'Note', once: { client: 'c' } }, 'once.mutation'],
+    ['a mutation below 1', { type: 'Note', once: { client: 'c', mutation: 0 } }, 'mutation'],
+  ])('appends nothing if a line has %s', async (_, line, reason) => {
+    const before = await place.contents();
+    const refusal = refusalOf(await append([{ type: 'Note', body: 'good' }, line], '--json'));
+    expect(refusal).toMatchObject({ code: 'EDIT_LINE_INVALID', message: expect.stringMatching(/^line 2: /) });
+    expect(refusal.message).toContain(reason);
+    expect(await place.contents()).toEqual(before);
+  });
+
+  test('has no rows and columns', async () => {
+    const refusals = await place.refusals(
+      ['export', log, '--rows', '0:1', ...own],
+      ['export', log, '--csv', join(place.directory, 'never.csv'), ...own],
+      ['view', log, '--rows', '0:1', '--columns', '0:1', ...own],
+    );
+    for (const { code, message } of refusals) {
+      expect(code).toBe('USAGE');
+      expect(message).toContain("is for sheets, and the states of reducer 'notes' are not sheets");
+    }
+    const [refusal] = await place.refusals(['view', log, '--map', 'notes', '--from', 'x', ...own]);
+    expect(refusal?.message).toContain("--from: 'x' is not a number");
+  });
+});
+
+test('a sheet takes entries as well as ops', async () => {
+  const log = await place.log();
+  const input = '{"op":"set","cells":[[0,0,"a"]]}\n{"type":"Set","body":[[1,0,"b"]]}\n';
+  await runCli(['append', log, '-', ...place.words], { input });
+  expect(await place.json('export', log)).toMatchObject({ rows: [['a'], ['b']] });
+  expect(await place.json('view', log, '--map', 'cells')).toMatchObject({ map: 'cells', next: null });
 });
 
 test.each([

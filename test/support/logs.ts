@@ -1,14 +1,19 @@
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import type { EditedLog } from '../../src/cli/edit-line.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { LogClient, type LogClientDeps } from '../../src/log/client.ts';
-import type { Entry } from '../../src/log/entry.ts';
+import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
+import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 
 export const LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e7f');
+
+/** The log of a sheet, as the command line needs it to read a file of edits. */
+export const EDITED_SHEET: EditedLog = { log: LOG, types: RESERVED_TYPES, reducer: spreadsheet.name };
 
 /** 2024-11-20T12:00:00Z, in epoch seconds. */
 export const NOON = 1_732_104_000;

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openEdits } from '../../src/cli/edits-file.ts';
 import { EditLineInvalidError, UsageError } from '../../src/errors.ts';
+import { EDITED_SHEET } from '../support/logs.ts';
 
 const LINE = '{"op":"snapshot"}';
 
@@ -17,7 +18,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true }));
 
 async function numbers(): Promise<number[]> {
-  const edits = await openEdits(file);
+  const edits = await openEdits(file, EDITED_SHEET);
   const lines = await Array.fromAsync(edits.lines());
   expect(lines).toHaveLength(edits.count);
   return lines.map(({ number }) => number);
@@ -43,7 +44,7 @@ test('openEdits reads lines that cross the boundaries of its reads', async () =>
 
 test('openEdits refuses a line longer than 64 MiB', async () => {
   await writeFile(file, `${LINE}\n${'x'.repeat(65 * 1024 * 1024)}`);
-  const refusal = await openEdits(file).catch((error: unknown) => error);
+  const refusal = await openEdits(file, EDITED_SHEET).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(EditLineInvalidError);
   expect(refusal).toMatchObject({ line: 2, message: expect.stringContaining('longer than 67108864 bytes') });
 });
@@ -51,7 +52,7 @@ test('openEdits refuses a line longer than 64 MiB', async () => {
 describe('a file that changes', () => {
   test('yields no line if it changed between the two reads', async () => {
     await writeFile(file, `${LINE}\n`);
-    const edits = await openEdits(file);
+    const edits = await openEdits(file, EDITED_SHEET);
     await appendFile(file, `${LINE}\n`);
     await expect(Array.fromAsync(edits.lines())).rejects.toThrow(UsageError);
     await expect(Array.fromAsync(edits.lines())).rejects.toThrow(/changed while it was read/);
@@ -59,7 +60,7 @@ describe('a file that changes', () => {
 
   test('is refused at its end if it changes during the second read, and yields no new line', async () => {
     await writeFile(file, `${LINE}\n${LINE}\n`);
-    const edits = await openEdits(file);
+    const edits = await openEdits(file, EDITED_SHEET);
     let lines = 0;
     const read = async () => {
       for await (const _ of edits.lines()) {

@@ -1,23 +1,33 @@
 import { InterruptedError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
-import { queryNewestSegments } from '../../log/newest.ts';
+import type { NewEntry } from '../../log/client.ts';
 import { Appender, type AppendOptions } from '../append.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
-import type { Environment } from '../environment.ts';
+import { type Environment, typesOf } from '../environment.ts';
 import { count, countEntries } from '../format.ts';
 import { Output } from '../output.ts';
-import { requireSheets } from '../reducer.ts';
+import { chooseReducer } from '../reducer.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
+
+const LINES = `
+A line is an entry for any reducer, or an op, which the README describes.
+  {"type":"Vote","body":{"for":"Denver"}}
+  {"op":"snapshot"}
+
+An entry may also have a version (1 by default), a time in epoch seconds, metadata, and once.
+  {"type":"Vote","version":2,"time":1767225600,"metadata":{"correlation":"r-1"},"once":{"client":"c","mutation":1}}
+
+An entry that the reducer rejects is not appended.`;
 
 export function appendCommand() {
   return command(
     'append',
-    'Append the edits of an NDJSON file. The whole file is read first: a malformed line appends nothing.',
+    'Append the entries of an NDJSON file. The whole file is read first: a malformed line appends nothing.',
   )
     .argument('<log>', 'the log', parse.log)
-    .argument('<file>', 'the file of edits, one JSON object per line; may be a pipe; - for standard input')
+    .argument('<file>', 'the file, one JSON object per line; may be a pipe; - for standard input')
     .option('--snapshot-every <n>', 'append a Snapshot entry after every N entries', parse.count)
     .option(
       '--segment-every <n>',
@@ -25,8 +35,11 @@ export function appendCommand() {
       parse.count,
     )
     .option('--check', 'compare every check line with the sheet, loaded again from snapshot and tail', false)
+    .addHelpText('after', LINES)
     .action(async (log, file, options) => {
-      const edits = await untilInterrupted(() => openEdits(file));
+      const { reducer } = await chooseReducer(options.reducer);
+      const target = { log, types: typesOf(options), reducer: reducer.name };
+      const edits = await untilInterrupted(() => openEdits(file, target));
       let appender: Appender | undefined;
       const describe = (error: InterruptedError) => describeInterruption(error, log, appender);
       // A second signal ends the process immediately.
@@ -55,11 +68,12 @@ export function appendCommand() {
             progress.stop();
             stop.removeEventListener('abort', onStop);
           }
-          const { entries, snapshots, segments, checks, unchecked } = started.counts;
+          const { entries, repeated, snapshots, segments, checks, unchecked } = started.counts;
+          const known = repeated > 0 ? ` (${repeated} more are in the log already)` : '';
           const skipped = unchecked > 0 ? `; ${count(unchecked, 'check line')} skipped without --check` : '';
           output.result(
             { log, ...started.counts, last: started.last ?? null },
-            `${countEntries(entries)}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${skipped}`,
+            `${countEntries(entries)}${known}, ${count(snapshots, 'snapshot')} and ${count(segments, 'segment')} appended; ${count(checks, 'check')} passed${skipped}`,
           );
         });
       } catch (error) {
@@ -72,11 +86,11 @@ export function appendCommand() {
 }
 
 async function startAppender(environment: Environment, log: LogId, options: AppendOptions): Promise<Appender> {
-  requireSheets(environment.deps.reducer, 'append');
   await environment.requireReducer(log);
-  const [segment] = await queryNewestSegments(environment.deps.store, log, { consistent: true });
-  const newest = await environment.deps.store.newestEntry(log, segment.segment, { consistent: true });
-  return new Appender(environment, log, (newest?.position.entry ?? -1) + 1, options);
+  const document = await environment.open(log);
+  // The document folds each entry first, and does not append what the reducer rejects.
+  const add = async (entry: NewEntry) => (await document.append(entry))?.first;
+  return new Appender(environment, { log, inSegment: document.position.entry, add }, options);
 }
 
 /** Names the line to continue with, so that no line is appended twice. */
@@ -103,8 +117,8 @@ function nameLine(error: unknown, line: number | undefined): unknown {
 
 export function createCommand() {
   return command('create', 'Create a log and print its id.').action((options) =>
-    inEnvironment({ ...options, creates: true }, async ({ client }, output) => {
-      const log = await client.createLog();
+    inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
+      const log = await logs.create();
       output.result({ log }, log);
     }),
   );
@@ -117,8 +131,8 @@ export function segmentCommand() {
   )
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
-      inEnvironment(options, async ({ client }, output) => {
-        const { position, segment } = await client.startSegment(log);
+      inEnvironment(options, async ({ logs }, output) => {
+        const { position, segment } = await logs.client.startSegment(log);
         output.result({ log, segment, position }, `Segment ${segment} starts at ${formatPosition(position)}`);
       }),
     );

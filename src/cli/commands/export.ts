@@ -1,18 +1,31 @@
 import { stringify } from 'csv-stringify';
+import { DocumentState } from '../../client/document-state.ts';
 import { UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
 import { assertPosition } from '../../log/newest.ts';
 import { loadState } from '../../snapshot/load.ts';
-import { sheetOf } from '../../state/spreadsheet/reducer.ts';
+import { nodeStore } from '../../snapshot/snapshots.ts';
+import { sheetOf, spreadsheet } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import type { Environment } from '../environment.ts';
 import { count } from '../format.ts';
+import { jsonFromValue } from '../json-value.ts';
 import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 
 /** The limit without `--all-rows`. One cell far from all others makes most fields empty. */
 const MAX_FIELDS = 1_000_000_000;
+
+const FORMATS = `
+A sheet is written as CSV. The used rows end with the last cell that is not empty. Empty rows before it are written as
+empty lines.
+
+Any other state is written as lines of JSON: {"meta":{…}} for its metadata record, then {"map":…,"key":…,"value":…} for
+each item. Values that JSON does not have are {"$bytes":"BASE64"}, {"$date":"TIME"}, {"$integer":"DIGITS"} beyond 2^53,
+and {"$number":"NaN"}, "Infinity", "-Infinity" or "-0". An object whose only name starts with $ is {"$object":{…}}.`;
 
 export function exportCommand() {
   return command('export', 'Write the state of a log, now or at a position.')
@@ -24,25 +37,38 @@ export function exportCommand() {
     )
     .option(
       '--rows <from:to>',
-      'export only rows FROM up to, but not including, TO, counted from 0; all used rows by default',
+      'for sheets: export only rows FROM up to, but not including, TO, counted from 0; all used rows by default',
       parse.span,
     )
-    .option('--all-rows', `write the used rows even if they have more than ${MAX_FIELDS / 1e9} billion fields`, false)
-    .option('--csv <file>', 'write CSV into this file; without it and without --json, write CSV to standard output')
-    .addHelpText(
-      'after',
-      '\nThe used rows end with the last cell that is not empty. Empty rows before it are written as empty lines.',
+    .option(
+      '--all-rows',
+      `for sheets: write the used rows even if they have more than ${MAX_FIELDS / 1e9} billion fields`,
+      false,
     )
+    .option(
+      '--csv <file>',
+      'for sheets: write CSV into this file; without it and without --json, write CSV to standard output',
+    )
+    .addHelpText('after', FORMATS)
     .action((log, { at, rows: span, allRows, csv, ...options }) =>
-      inEnvironment(options, async ({ deps }, output) => {
-        requireSheets(deps.reducer, 'export');
-        if (at !== undefined) await assertPosition(deps, log, at);
-        const { draft, end, base } = await output.during('Snapshots loaded', () => loadState(deps, log, { at }));
-        const snapshot = base?.position ?? null;
-        const part = await output.during('Used rows found', () => usedPart(sheetOf(draft), span, allRows));
-        const head = { log, position: at ?? end, snapshot };
+      inEnvironment(options, async (environment, output) => {
+        const { reducer } = environment.deps;
+        for (const [option, given] of Object.entries({
+          '--rows': span,
+          '--all-rows': allRows || undefined,
+          '--csv': csv,
+        })) {
+          if (given !== undefined) requireSheets(reducer, option);
+        }
+        const { state, ...found } = await output.during('Snapshots loaded', () => stateOf(environment, log, at));
+        const head = { log, ...found };
+        if (reducer.name !== spreadsheet.name) {
+          await writeStandardOutput(output.json ? documentOf(head, 'items', itemsOf(state)) : linesOf(itemsOf(state)));
+          return;
+        }
+        const part = await output.during('Used rows found', () => usedPart(sheetOf(state.draft), span, allRows));
         if (csv === undefined && output.json) {
-          await writeStandardOutput(documentOf(head, part));
+          await writeStandardOutput(documentOf(head, 'rows', rowsOf(part)));
           return;
         }
         const rows = await writeCsv(part, csv, output);
@@ -54,6 +80,36 @@ export function exportCommand() {
         );
       }),
     );
+}
+
+/** A state to export. */
+interface Exported {
+  readonly state: DocumentState;
+  readonly position: Position;
+  /** The snapshot from which the state was loaded; null for the beginning of the log. */
+  readonly snapshot: Position | null;
+}
+
+/** @param at undefined for the newest state */
+async function stateOf({ open, deps }: Environment, log: LogId, at: Position | undefined): Promise<Exported> {
+  if (at === undefined) {
+    const { state, position, snapshot = null } = await open(log);
+    return { state, position, snapshot };
+  }
+  await assertPosition(deps, log, at);
+  const nodes = nodeStore(deps, log);
+  const { draft, base } = await loadState(deps, log, { at, nodes });
+  const state = new DocumentState(nodes, await draft.state(), deps.reducer);
+  return { state, position: at, snapshot: base?.position ?? null };
+}
+
+/** Yields the metadata record, then each item of each map. */
+async function* itemsOf(state: DocumentState): AsyncGenerator<object> {
+  const meta = Object.fromEntries(Array.from(state.meta, ([name, value]) => [name, jsonFromValue(value)]));
+  yield { meta };
+  for (const map of state.mapNames) {
+    for await (const { key, value } of state.map(map).range()) yield { map, key, value: jsonFromValue(value) };
+  }
 }
 
 /** The part of a sheet that is written. */
@@ -110,20 +166,37 @@ async function writeCsv(part: Part, file: string | undefined, output: Output): P
 }
 
 /** Yields the JSON document in parts, because the whole may be too long for a string. */
-async function* documentOf(
+function documentOf(
   head: { readonly log: string; readonly position: Position; readonly snapshot: Position | null },
-  part: Part,
+  name: 'rows' | 'items',
+  parts: AsyncIterable<object>,
 ): AsyncGenerator<string> {
-  let text = `${JSON.stringify(head).slice(0, -1)},"rows":[`;
-  let separator = '';
-  for await (const row of withPauses(rowsOf(part))) {
-    text += separator + JSON.stringify(row);
-    separator = ',';
+  const start = `${JSON.stringify(head).slice(0, -1)},"${name}":[`;
+  return joined(parts, { start, separator: ',', end: ']}\n' });
+}
+
+/** Yields a line of JSON for each item. */
+function linesOf(items: AsyncIterable<object>): AsyncGenerator<string> {
+  return joined(items, { start: '', separator: '\n', end: '\n' });
+}
+
+interface Around {
+  readonly start: string;
+  readonly separator: string;
+  readonly end: string;
+}
+
+async function* joined(items: AsyncIterable<object>, { start, separator, end }: Around): AsyncGenerator<string> {
+  let text = start;
+  let between = '';
+  for await (const item of withPauses(items)) {
+    text += between + JSON.stringify(item);
+    between = separator;
     if (text.length < PART_LENGTH) continue;
     yield text;
     text = '';
   }
-  yield `${text}]}\n`;
+  yield text + end;
 }
 
 const PART_LENGTH = 64 * 1024;

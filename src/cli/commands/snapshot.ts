@@ -11,8 +11,8 @@ export function snapshotCommand() {
   return command('snapshot', 'Append a Snapshot entry, which asks for a snapshot of all entries before it.')
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
-      inEnvironment(options, async ({ client }, output) => {
-        const { position } = await client.addSnapshot(log);
+      inEnvironment(options, async ({ logs }, output) => {
+        const { position } = await logs.client.addSnapshot(log);
         output.result({ log, position }, `Snapshot entry at ${formatPosition(position)}`);
       }),
     );
@@ -69,7 +69,7 @@ export function resumeCommand() {
   )
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
-      inEnvironment(options, async ({ client, deps }, output) => {
+      inEnvironment(options, async ({ logs, deps }, output) => {
         await queryNewestSegments(deps.store, log, { consistent: true });
         const stop = await readStop(deps.blobs, log).catch((error: unknown) => {
           // The error of an unreadable note advises to run this command.
@@ -79,7 +79,7 @@ export function resumeCommand() {
         // The note goes first. Otherwise a running pipeline refuses the job of the new Snapshot
         // entry.
         await clearStop(deps.blobs, log);
-        const { position } = await client.addSnapshot(log);
+        const { position } = await logs.client.addSnapshot(log);
         const was = stop === undefined ? 'was not stopped' : `was stopped by ${stop.code}`;
         output.result(
           { log, position, wasStopped: stop ?? null },

@@ -1,48 +1,84 @@
 import { stringify } from 'csv-stringify/sync';
+import type { Document } from '../../client/document.ts';
 import { UsageError } from '../../errors.ts';
-import { loadState } from '../../snapshot/load.ts';
-import { MAX_COLUMNS, MAX_ROWS } from '../../state/spreadsheet/cell-key.ts';
-import { sheetOf } from '../../state/spreadsheet/reducer.ts';
-import type { Span } from '../../state/spreadsheet/sheet.ts';
-import { cellText } from '../../state/spreadsheet/sheet-rows.ts';
+import type { FrozenMap } from '../../state/frozen-state.ts';
+import type { Rectangle } from '../../state/spreadsheet/sheet-rows.ts';
+import { cellText, checkRectangle } from '../../state/spreadsheet/sheet-rows.ts';
+import type { Key } from '../../tree/key.ts';
+import type { Item } from '../../tree/read.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
+import { jsonFromValue } from '../json-value.ts';
 import { requireSheets } from '../reducer.ts';
 
-/** The whole rectangle is in memory until it is printed. */
-const MAX_CELLS = 1_000_000;
+/** A part of a state, as a document for programs and as text. */
+interface View {
+  readonly document: object;
+  readonly text: string;
+  /** A remark for people. */
+  readonly note?: string;
+}
+
+interface MapRange {
+  readonly map: string;
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  readonly limit: number;
+}
 
 export function viewCommand() {
-  return command('view', 'Show a rectangle of a sheet, and the number of objects and bytes fetched for it.')
+  return command('view', 'Show a part of a state, and the number of objects and bytes fetched for it.')
     .argument('<log>', 'the log', parse.log)
-    .requiredOption('--rows <from:to>', 'rows FROM up to, but not including, TO, counted from 0', parse.span)
-    .requiredOption('--columns <from:to>', 'columns FROM up to, but not including, TO, counted from 0', parse.span)
-    .action((log, { rows, columns, ...options }) => {
-      checkSpans(rows, columns);
-      return inEnvironment(options, async ({ deps, blobs }, output) => {
-        requireSheets(deps.reducer, 'view');
-        const { draft } = await loadState(deps, log);
-        const height = rows.to - rows.from;
-        const grid = Array.from({ length: height }, () => Array.from({ length: columns.to - columns.from }, () => ''));
-        for await (const cell of sheetOf(draft).cells(rows, columns)) {
-          const row = grid[cell.row - rows.from];
-          if (row !== undefined) row[cell.column - columns.from] = cellText(cell.value);
-        }
+    .option('--rows <from:to>', 'for sheets: rows FROM up to, but not including, TO, counted from 0', parse.span)
+    .option('--columns <from:to>', 'for sheets: columns FROM up to, but not including, TO, counted from 0', parse.span)
+    .option('--map <name>', 'items of this map, one JSON object per line; for any reducer')
+    .option('--from <key>', 'the first key of the range; by default the first of the map')
+    .option('--to <key>', 'the key at which the range ends, without this key; by default the end of the map')
+    .option('--limit <n>', 'the most items', parse.count, 1_000)
+    .action((log, { rows, columns, map, from, to, limit, ...options }) => {
+      const rectangle = rows && columns && { rows, columns };
+      const isClear = map === undefined ? rectangle && (from ?? to) === undefined : (rows ?? columns) === undefined;
+      if (isClear !== true) {
+        throw new UsageError('the options do not name one part of the state', {
+          advice: 'Give --rows and --columns of a sheet, or --map NAME with --from, --to and --limit',
+        });
+      }
+      if (rectangle !== undefined) checkRectangle(rectangle);
+      return inEnvironment(options, async ({ open, deps, blobs }, output) => {
+        if (rectangle !== undefined) requireSheets(deps.reducer, '--rows');
+        const document = await open(log);
+        const view = rectangle
+          ? await viewSheet(document, rectangle)
+          : await viewMap(document.map(map ?? ''), { map: map ?? '', from, to, limit });
         const { gets: objects, bytesRead: bytes } = blobs.usage();
         output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
-        output.result({ rows: grid, fetched: { objects, bytes } }, stringify(grid).trimEnd());
+        if (view.note !== undefined) output.note(view.note);
+        output.result({ ...view.document, fetched: { objects, bytes } }, view.text);
       });
     });
 }
 
-function checkSpans(rows: Span, columns: Span): void {
-  if (rows.to > MAX_ROWS || columns.to > MAX_COLUMNS) {
-    throw new UsageError(`the rectangle reaches past the sheet's ${MAX_ROWS} rows and ${MAX_COLUMNS} columns`);
-  }
-  const cells = (rows.to - rows.from) * (columns.to - columns.from);
-  if (cells > MAX_CELLS) {
-    throw new UsageError(`the rectangle has ${cells} cells, but view shows at most ${MAX_CELLS}`, {
-      advice: 'View a smaller rectangle, or use export',
-    });
-  }
+async function viewSheet(document: Document, rectangle: Rectangle): Promise<View> {
+  const rows = (await document.view(rectangle)).map((row) => row.map(cellText));
+  return { document: { rows }, text: stringify(rows).trimEnd() };
+}
+
+async function viewMap(map: FrozenMap, { map: name, from, to, limit }: MapRange): Promise<View> {
+  const range = { from: parseKey(map, '--from', from), to: parseKey(map, '--to', to), limit: limit + 1 };
+  const found: Item[] = await Array.fromAsync(map.range(range));
+  const next = found[limit]?.key;
+  const items = found.slice(0, limit).map(({ key, value }) => ({ key, value: jsonFromValue(value) }));
+  return {
+    document: { map: name, items, next: next ?? null },
+    text: items.map((item) => JSON.stringify(item)).join('\n'),
+    ...(next !== undefined && { note: `There are more items: continue with --from '${next}'.` }),
+  };
+}
+
+/** Reads a key as the keys of the map are: as a number or as text. */
+function parseKey({ kind, name }: FrozenMap, option: string, text: string | undefined): Key | undefined {
+  if (text === undefined || kind !== 'number') return text;
+  const number = Number(text);
+  if (text.trim() !== '' && !Number.isNaN(number)) return number;
+  throw new UsageError(`${option}: '${text}' is not a number, but the keys of map '${name}' are`);
 }

@@ -306,12 +306,18 @@ export const COMMANDS: Cases = {
     await here('export', log, ...to, /--rows/.exec(advice)?.[0] ?? '', '0:5');
     expect(advice).toContain('--all-rows');
   },
-  'View a smaller rectangle, or use export': async (refused) => {
+  'Give --rows and --columns of a sheet, or --map NAME with --from, --to and --limit': async (refused) => {
     const log = await snapshotted();
-    const view = (columns: string) => here('view', log, '--rows', '0:1000000', '--columns', columns);
-    await refused(() => view('0:2'));
-    await here('view', log, '--rows', '0:10', '--columns', '0:2');
-    await here('export', log, '--csv', join(files, 'whole.csv'));
+    await refused(() => here('view', log, '--rows', '0:1'));
+    await here('view', log, '--rows', '0:1', '--columns', '0:1');
+    await here('view', log, '--map', 'cells', '--limit', '1');
+  },
+  "Use 'logfold view LOG --map NAME', or 'logfold export LOG' without options for sheets": async (refused) => {
+    const log = await place.client.createLog();
+    const own = ['--reducer', await file('own.mjs', REDUCER)];
+    await refused(() => here('export', log, '--rows', '0:1', ...own));
+    await refused(() => here('view', log, '--rows', '0:1', '--columns', '0:1', ...own));
+    await here('view', log, '--map', 'any', ...own);
   },
   "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … to change the reducer of the log":
     async (refused) => {

@@ -50,7 +50,6 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
     'Finish the deployment of the newer version, then redrive the dead-letter queue',
     'Reload the page, so that it runs the code that fits the server',
     'Update logfold on the server',
-    'Append entries and load states with your own program',
     'Do this in a program with AWS credentials; bodies over 16 KiB are appended there too',
   ],
   'only AWS has tables without a stream; a local engine refuses them earlier': [

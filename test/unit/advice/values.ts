@@ -9,6 +9,7 @@ import { parse } from '../../../src/cli/command.ts';
 import { parseEditLine } from '../../../src/cli/edit-line.ts';
 import { openEdits } from '../../../src/cli/edits-file.ts';
 import { parseDuration } from '../../../src/cli/format.ts';
+import { valueFromJson } from '../../../src/cli/json-value.ts';
 import { encodeValue } from '../../../src/codec/canonical.ts';
 import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
@@ -36,7 +37,7 @@ import { checkKey } from '../../../src/tree/key.ts';
 import { RangeDeletes } from '../../../src/tree/range-delete.ts';
 import { nodeStore } from '../../support/chunks.ts';
 import { lambdaContext } from '../../support/lambda-events.ts';
-import { allEntries, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
+import { allEntries, EDITED_SHEET, entryAt, LOG, malformedItem, NOON, testLogClient } from '../../support/logs.ts';
 import { SheetLog, set } from '../../support/sheet-log.ts';
 import { SheetLogs } from '../../support/sheet-logs.ts';
 import { type Cases, type Follow, numbersOf, quoted } from './case.ts';
@@ -69,7 +70,7 @@ function inDirectory(follow: (dir: string, ...rest: Parameters<Follow>) => Promi
 }
 
 async function editsIn(file: string): Promise<number> {
-  const edits = await openEdits(file);
+  const edits = await openEdits(file, EDITED_SHEET);
   try {
     return (await Array.fromAsync(edits.lines())).length;
   } finally {
@@ -114,21 +115,49 @@ export const VALUES: Cases = {
     expect(new ReservedTypes({ snapshot, endSegment })).toEqual(RESERVED_TYPES);
   },
   'Write one JSON object in each line': async (refused) => {
-    await refused(() => parseEditLine(`${EDIT},`, 1));
-    parseEditLine(EDIT, 1);
+    await refused(() => parseEditLine(`${EDIT},`, 1, EDITED_SHEET));
+    parseEditLine(EDIT, 1, EDITED_SHEET);
   },
   'Write a line whose op is set, insertRows, deleteRows, insertColumns, deleteColumns, check, snapshot or segment':
     async (refused) => {
-      const advice = await refused(() => parseEditLine('{"op":"put"}', 1));
+      const advice = await refused(() => parseEditLine('{"op":"put"}', 1, EDITED_SHEET));
       const names = /op is (.+)$/.exec(advice)?.[1]?.split(/, | or /) ?? [];
       const rest = { cells: [], at: 0, count: 1, rows: 0, sha256: '0'.repeat(64) };
       const kinds = names.map((op) => {
         const of = { set: ['cells'], check: ['rows', 'sha256'], snapshot: [], segment: [] }[op] ?? ['at', 'count'];
         const fields = Object.entries(rest).filter(([name]) => of.includes(name));
-        return parseEditLine(JSON.stringify({ op, ...Object.fromEntries(fields) }), 1).kind;
+        return parseEditLine(JSON.stringify({ op, ...Object.fromEntries(fields) }), 1, EDITED_SHEET).kind;
       });
-      expect(kinds).toEqual(['edit', 'edit', 'edit', 'edit', 'edit', 'check', 'snapshot', 'segment']);
+      expect(kinds).toEqual(['entry', 'entry', 'entry', 'entry', 'entry', 'check', 'snapshot', 'segment']);
     },
+  'Write an object with an op, or with a type and, as needed, version, body, time, metadata and once of the entry':
+    async (refused) => {
+      const advice = await refused(() => parseEditLine('{"kind":"Vote"}', 1, EDITED_SHEET));
+      const values = { type: 'Vote', version: 2, body: ['Denver'], time: 9, metadata: { correlation: 'r' } };
+      const line = { ...values, once: { client: 'c', mutation: 1 } };
+      for (const name of Object.keys(line)) expect(advice).toContain(name);
+      const { time: created, ...entry } = line;
+      expect(parseEditLine(JSON.stringify(line), 1, EDITED_SHEET)).toEqual({
+        kind: 'entry',
+        entry: { ...entry, created },
+      });
+    },
+  'Write the type and the body of the entry instead of an op': async (refused) => {
+    const votes = { ...EDITED_SHEET, reducer: 'votes' };
+    await refused(() => parseEditLine(EDIT, 1, votes));
+    expect(parseEditLine('{"type":"Set","body":[]}', 1, votes).kind).toBe('entry');
+  },
+  'Write {"op":"snapshot"} or {"op":"segment"}, or give the entry another type': async (refused) => {
+    const advice = await refused(() => parseEditLine('{"type":"Snapshot"}', 1, EDITED_SHEET));
+    const lines = advice.match(/\{.*?\}/g) ?? [];
+    expect(lines.map((line) => parseEditLine(line, 1, EDITED_SHEET).kind)).toEqual(['snapshot', 'segment']);
+    expect(parseEditLine('{"type":"Snap"}', 1, EDITED_SHEET).kind).toBe('entry');
+  },
+  'Write an object whose only name starts with $ as {"$object":{…}}; … have a meaning': async (refused) => {
+    const advice = await refused(() => valueFromJson({ $ref: 'x' }));
+    expect(advice).toContain('$bytes, $date, $integer, $number');
+    expect(valueFromJson({ $object: { $ref: 'x' } })).toEqual({ $ref: 'x' });
+  },
   'Stay within rows 0 to … and columns 0 to …': async (refused) => {
     const advice = await refused(() => parseSheetEdit('Set', [[0, 1e9, 'x']]));
     const [, row = -1, , column = -1] = numbersOf(advice);
@@ -141,7 +170,7 @@ export const VALUES: Cases = {
     const file = join(dir, 'edits');
     const line = '{"op":"set","cells":[[0,0,"é"]]}\n';
     await writeFile(file, line, 'latin1');
-    await refused(() => openEdits(file));
+    await refused(() => openEdits(file, EDITED_SHEET));
     await writeFile(file, line, 'utf8');
     expect(await editsIn(file)).toBe(1);
   }),
@@ -150,19 +179,19 @@ export const VALUES: Cases = {
     const half = Buffer.alloc(40 * 1024 * 1024, ' ');
     half.write(EDIT);
     await writeFile(file, Buffer.concat([half, half]));
-    await refused(() => openEdits(file));
+    await refused(() => openEdits(file, EDITED_SHEET));
     await writeFile(file, Buffer.concat([half, Buffer.from('\n'), half]));
     expect(await editsIn(file)).toBe(2);
   }),
   'Copy the file first. The end of the log shows which lines were appended': inDirectory(async (dir, refused) => {
     const [file, copy] = [join(dir, 'edits'), join(dir, 'copy')];
     await writeFile(file, `${EDIT}\n`);
-    const edits = await openEdits(file);
+    const edits = await openEdits(file, EDITED_SHEET);
     await writeFile(file, `${EDIT}\n${EDIT}\n`);
     await refused(() => Array.fromAsync(edits.lines()));
     edits.close();
     await writeFile(copy, await readFile(file));
-    const copied = await openEdits(copy);
+    const copied = await openEdits(copy, EDITED_SHEET);
     await writeFile(file, '');
     expect((await Array.fromAsync(copied.lines())).length).toBe(2);
     copied.close();
