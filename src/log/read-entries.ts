@@ -151,7 +151,8 @@ async function* readRest(
     if (wanted.length > 0) yield wanted;
   }
 
-  if (next === first && next < end && last?.type !== endSegment) {
+  // If only the last entry of the range is missing, the range does not show the entries behind it.
+  if (next >= first - 1 && first < end && last?.type !== endSegment) {
     const newest = await store.newestEntry(log, segment, { consistent: false });
     const to = Math.min((newest?.position.entry ?? 0) + 1, end);
     for await (const page of readNumbers(reading, { segment, from: next, to })) {

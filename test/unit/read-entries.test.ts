@@ -117,12 +117,12 @@ describe('reading entries', () => {
   test('a short tail takes one request if the newest segment is known, otherwise two', async () => {
     const requests: string[] = [];
     const store = recordRequests(new MemoryLogStore(), requests);
-    await build(store, [3]);
+    await build(store, [2]);
     requests.length = 0;
-    expect(await readOpen(store, { from: at(0, 1), to: 'end', newestSegment: 0 })).toEqual(['0/1', '0/2']);
+    expect(await readOpen(store, { from: at(0, 1), to: 'end', newestSegment: 0 })).toEqual(['0/1']);
     expect(requests).toEqual(['entries']);
     requests.length = 0;
-    expect(await read(store, { from: at(0, 1), to: 'end' })).toEqual(['0/1', '0/2']);
+    expect(await read(store, { from: at(0, 1), to: 'end' })).toEqual(['0/1']);
     expect(requests).toEqual(['newestSegments', 'entries']);
   });
 
@@ -247,6 +247,7 @@ describe('a range that may end early', () => {
 describe('gaps', () => {
   test.each<[string, Position, EntryRange]>([
     ['a gap in the first range', at(1, 2), { from: at(1, 0), to: 'end' }],
+    ['a gap at the end of the first range', at(1, 3), { from: at(1, 0), to: 'end' }],
     ['a gap in a later range', at(1, 9), { from: at(1, 0), to: 'end' }],
     ['a gap at the start of a run', at(1, 5), { from: at(1, 5), to: at(1, 8) }],
     ['a gap at the end of a run', at(1, 7), { from: at(1, 5), to: at(1, 8) }],
