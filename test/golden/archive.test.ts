@@ -8,7 +8,7 @@ import { encodeSeekTable } from '../../src/archive/seek-table.ts';
 import { toHex } from '../../src/codec/bytes.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
-import { encodeEntry } from '../../src/log/item-codec.ts';
+import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
 import { allItems, FIRST_SEGMENT, joined, linesOf, partsOfItems, storeArchive, written } from '../support/archives.ts';
 import {
   expectGoldenBytes,
@@ -45,6 +45,17 @@ const ITEMS: readonly Item[] = [
 ];
 const LEFT = ITEMS.map(({ X: _, ...item }) => item);
 
+/** Entries with the attributes that older releases did not write: metadata, numbers, mutations. */
+const NEWER_ITEMS: readonly Item[] = [
+  itemAt(0, { type: RESERVED_TYPES.snapshot, body: undefined, number: 0 }),
+  itemAt(1, {
+    number: 1,
+    metadata: { causation: '0/0', correlation: 'order-7', steps: [1, 2.5, null, { b: true, a: 2n ** 60n }] },
+  }),
+  itemAt(2, { number: 2, once: { client: 'łaptop', mutation: 7 }, body: undefined }),
+  itemAt(3, { type: RESERVED_TYPES.endSegment, body: undefined, number: 2 }),
+];
+
 function itemAt(entry: number, overrides: Parameters<typeof entryAt>[2] = {}): Item {
   return encodeEntry(entryAt(LOG, { segment: 0, entry }, overrides));
 }
@@ -62,6 +73,13 @@ test('the lines are encoded and decoded as in the golden file', async () => {
   expect(linesOf(read)).toEqual(linesOf(LEFT));
   expect(read).toHaveLength(ITEMS.length);
   expect(read[2]).toEqual(LEFT[2]);
+});
+
+test('metadata, numbers and mutations are encoded and decoded as in the golden file', async () => {
+  const lines = new TextDecoder().decode(linesOf(NEWER_ITEMS));
+  await expectGoldenText('archive.newer.ndjson', lines);
+  const read = (await readGoldenText('archive.newer.ndjson')).trimEnd().split('\n').map(decodeItemLine);
+  expect(read.map(decodeEntry).map(encodeEntry)).toEqual(NEWER_ITEMS);
 });
 
 test('the index and its hash are those of the golden files', async () => {

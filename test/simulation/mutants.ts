@@ -358,6 +358,11 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'mutation-again',
+    fault: 'a fold applies a mutation again that it has applied',
+    edits: [{ file: 'state/mutations.ts', from: 'if (mutation <= Number(', to: 'if (mutation < Number(' }],
+  },
+  {
     name: 'unread-root',
     fault: 'Last Snapshot moves to a root that another program wrote, without reading the snapshot',
     edits: [

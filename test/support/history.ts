@@ -116,7 +116,9 @@ class History {
         // Two logs with the same contents have chunks of the same names.
         const edits = random.chance(0.3) ? (this.#plans[0]?.edits ?? drawn) : drawn;
         const poisonAt = log === poisoned && clients === 1 ? random.integer(0, edits.length) : undefined;
-        this.#plans.push({ log, edits, next: 0, poisonAt });
+        const client = random.chance(0.5) ? `client ${this.#plans.length}` : undefined;
+        const mutations = client === undefined ? undefined : { client, newest: 0, sent: [], isAnswered: true };
+        this.#plans.push({ log, edits, next: 0, poisonAt, mutations });
       }
     }
     const rate = random.pick([0, 0.005, 0.02]);

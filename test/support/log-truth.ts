@@ -34,13 +34,29 @@ export function isHealthy(world: World, log: LogId): boolean {
  * from stored bodies.
  */
 export function rowsAfter(world: World, entries: readonly RecordedEntry[], version: number): string[][] {
-  // A Snapshot entry has the time of the entry that it was appended with.
-  const changes = entries.filter(({ entry }) => !RESERVED_TYPES.includes(entry.type));
-  const edits = changes.map(({ entry }) => world.edits.get(entry.created));
+  const applied = new Map<string, number>();
+  const edits = entries.map(({ entry: { once, created, type } }) => {
+    // A Snapshot entry has the time of the entry that it was appended with.
+    if (RESERVED_TYPES.includes(type)) return undefined;
+    if (once !== undefined && once.mutation <= (applied.get(once.client) ?? 0)) return undefined;
+    if (once !== undefined) applied.set(once.client, once.mutation);
+    return world.edits.get(created);
+  });
   return foldPlainly(
     edits.filter((edit): edit is SheetEdit => edit !== undefined),
     version,
   );
+}
+
+/** The highest mutation of each client among some entries of a log. */
+export function mutationsAfter(entries: readonly RecordedEntry[]): Record<string, number> {
+  const highest = new Map<string, number>();
+  for (const { entry } of entries) {
+    if (entry.once === undefined) continue;
+    const { client, mutation } = entry.once;
+    highest.set(client, Math.max(mutation, highest.get(client) ?? 0));
+  }
+  return Object.fromEntries(highest);
 }
 
 /** A log's entries before a position. */

@@ -39,6 +39,18 @@ export interface ClientPlan {
   next: number;
   /** Index of the edit before which the client poisons the log. */
   readonly poisonAt: number | undefined;
+  /** Absent if the client does not number its entries. */
+  readonly mutations: MutationPlan | undefined;
+}
+
+/** The numbered entries of a client. A client that crashed sends the last ones again. */
+export interface MutationPlan {
+  readonly client: string;
+  /** The highest number that was given to an entry. */
+  newest: number;
+  /** The entries that were sent last. */
+  sent: readonly NewEntry[];
+  isAnswered: boolean;
 }
 
 /**
@@ -48,7 +60,7 @@ export interface ClientPlan {
 export async function liveClient(world: World, ports: Ports, plan: ClientPlan): Promise<void> {
   const client = world.client(ports);
   const { random, scheduler } = world;
-  while (plan.next < plan.edits.length) {
+  while (plan.next < plan.edits.length || plan.mutations?.isAnswered === false) {
     await scheduler.sleep(pauseMs(random));
     try {
       await act(world, ports, client, plan);
@@ -84,9 +96,16 @@ async function act(world: World, ports: Ports, client: LogClient, plan: ClientPl
     const count = world.random.chance(0.8) ? 1 : world.random.integer(2, 6);
     const edits = plan.edits.slice(plan.next, plan.next + count);
     const poisoned = plan.poisonAt !== undefined && plan.poisonAt >= plan.next && plan.poisonAt < plan.next + count;
+    const { mutations } = plan;
+    const repeats = mutations !== undefined && mutations.sent.length > 0 && world.random.chance(0.15);
+    if (mutations !== undefined && (repeats || !mutations.isAnswered)) {
+      world.trace(`${world.scheduler.now()} ${name} repeats mutation ${mutations.newest} of ${mutations.client}`);
+      await send(world, { client, name, plan }, mutations.sent);
+      return;
+    }
     plan.next += count;
     if (poisoned) await poisonLog(world, log);
-    await addEntries(world, { client, name, log }, edits);
+    await addEdits(world, { client, name, plan }, edits);
   }
 }
 
@@ -107,31 +126,31 @@ async function setAttribute(world: World, client: LogClient, log: LogId): Promis
   }
 }
 
+interface Sender {
+  readonly client: LogClient;
+  readonly name: string;
+  readonly plan: ClientPlan;
+}
+
 /**
  * Adds edits. If another client adds to the same log at the same time, both may write equal
  * entries. Some clients add only if no other entry follows the one that they know, and add again
  * after a conflict.
  */
-async function addEntries(
-  world: World,
-  { client, name, log }: { readonly client: LogClient; readonly name: string; readonly log: LogId },
-  edits: readonly SheetEdit[],
-): Promise<void> {
+async function addEdits(world: World, sender: Sender, edits: readonly SheetEdit[]): Promise<void> {
+  const { name, plan } = sender;
+  const { log, mutations } = plan;
   const others = world.adding.get(log);
   const equal = others !== undefined && world.random.chance(0.5);
   if (equal) world.trace(`${world.scheduler.now()} ${name} adds equal entries`);
-  const entries = equal ? others : edits.map((edit) => newEntry(world, enlarge(world, edit)));
+  const entries = equal ? others : edits.map((edit) => newEntry(world, enlarge(world, edit), mutations));
+  if (mutations !== undefined && !equal) Object.assign(mutations, { sent: entries, isAnswered: false });
   world.adding.set(log, entries);
   const snapshotBefore = world.random.chance(0.1);
   const after = world.random.chance(0.3)
     ? world.tables.history(log).at(-world.random.integer(1, 3))?.entry.position
     : undefined;
-  const add = async (options: AppendOptions) => {
-    const { first, snapshotEntry = first } = await client.addEntries(log, entries, { ...options, snapshotBefore });
-    const snapshot = snapshotBefore ? [{ type: RESERVED_TYPES.snapshot }] : [];
-    world.tell(name, log, snapshotEntry, [...snapshot, ...entries]);
-    return snapshotEntry;
-  };
+  const add = (options: AppendOptions) => send(world, sender, entries, { ...options, snapshotBefore });
   try {
     if (after === undefined) await add({});
     else await addAfter(world, { log, after, add });
@@ -177,10 +196,29 @@ async function addAfter(
   }
 }
 
-function newEntry(world: World, edit: SheetEdit): NewEntry {
+/** Appends entries, and remembers what the client was told. */
+async function send(
+  world: World,
+  { client, name, plan }: Sender,
+  entries: readonly NewEntry[],
+  options: AppendOptions = {},
+): Promise<Position> {
+  const { first, snapshotEntry = first } = await client.addEntries(plan.log, entries, options);
+  const snapshot = options.snapshotBefore === true ? [{ type: RESERVED_TYPES.snapshot }] : [];
+  world.tell(name, plan.log, snapshotEntry, [...snapshot, ...entries]);
+  const { mutations } = plan;
+  if (mutations !== undefined && entries === mutations.sent) {
+    mutations.isAnswered = true;
+    world.confirmed.set(mutations.client, mutations.newest);
+  }
+  return snapshotEntry;
+}
+
+function newEntry(world: World, edit: SheetEdit, mutations: MutationPlan | undefined): NewEntry {
   const created = world.nextSerial();
   world.edits.set(created, edit);
-  return { type: edit.type, version: 1, body: sheetBody(edit), created };
+  const once = mutations && { client: mutations.client, mutation: ++mutations.newest };
+  return { type: edit.type, version: 1, body: sheetBody(edit), created, once };
 }
 
 /**

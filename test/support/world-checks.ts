@@ -16,6 +16,7 @@ import type { Root } from '../../src/snapshot/root.ts';
 import { chunkStore, loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, stopHolds } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
+import { appliedMutation } from '../../src/state/mutations.ts';
 import { stateTops } from '../../src/state/state.ts';
 import { archivePrefix, LOGS_PREFIX, parseKey } from '../../src/store/keys.ts';
 import { NodeRef } from '../../src/tree/node.ts';
@@ -25,7 +26,7 @@ import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { MemoryChunks } from './chunks.ts';
 import { flushedHash } from './flushed-hash.ts';
-import { entriesBefore, firstPoison, isHealthy, rowsAfter, snapshotEntries } from './log-truth.ts';
+import { entriesBefore, firstPoison, isHealthy, mutationsAfter, rowsAfter, snapshotEntries } from './log-truth.ts';
 import { readRows, versionedSheet } from './versioned-sheet.ts';
 import type { World } from './world.ts';
 
@@ -203,6 +204,8 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
   const ids = world.tables.history(log).flatMap(({ entry }) => (entry.id === undefined ? [] : [toHex(entry.id)]));
   assert.equal(new Set(ids).size, ids.length, `an entry of ${log} was appended twice`);
   await checkAttributes(world, log);
+  checkMutations(world, log);
+  checkNumbers(world, log);
   const poison = firstPoison(world, log);
   const requested = snapshotEntries(world, log);
   const isBuildable = (position: Position): boolean =>
@@ -278,6 +281,36 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
   }
 }
 
+/**
+ * Checks that the first entry of each mutation is in the order of the numbers, without a gap, and
+ * that no confirmed mutation is lost.
+ */
+function checkMutations(world: World, log: LogId): void {
+  const applied = new Map<string, number>();
+  for (const { entry } of world.tables.history(log)) {
+    if (entry.once === undefined) continue;
+    const { client, mutation } = entry.once;
+    const before = applied.get(client) ?? 0;
+    if (mutation <= before) continue;
+    assert.equal(mutation, before + 1, `the next mutation of ${client} in ${log}`);
+    applied.set(client, mutation);
+  }
+  for (const [client, newest] of applied) {
+    assert.ok((world.confirmed.get(client) ?? 0) <= newest, `the confirmed mutations of ${client} in ${log}`);
+  }
+}
+
+/** Checks that the numbers of entries have no gap up to the first entry of another program. */
+function checkNumbers(world: World, log: LogId): void {
+  const entries = world.tables.history(log).map(({ entry }) => entry);
+  const foreign = entries.findIndex(({ number }) => number === undefined);
+  let count = 0;
+  for (const { position, type, number } of foreign === -1 ? entries : entries.slice(0, foreign)) {
+    if (!RESERVED_TYPES.includes(type)) count++;
+    assert.equal(number, count, `the number of ${log}/${formatPosition(position)}`);
+  }
+}
+
 /** Whether every entry that is gone from the table is in an archive. */
 function isWholeHistory({ policy }: World, segments: readonly Segment[]): boolean {
   return policy.archive || segments.every(({ expiry }) => expiry === undefined);
@@ -290,9 +323,17 @@ function isWholeHistory({ policy }: World, segments: readonly Segment[]): boolea
 async function checkSnapshot(world: World, { log, position, reducer, state }: Root): Promise<void> {
   const at = `${log}/${formatPosition(position)}`;
   const deps = world.deps(world, versionedSheet(reducer.version));
-  const rows = await readRows(new Draft(nodeStore(deps, log), state));
-  const expected = rowsAfter(world, entriesBefore(world, log, position), reducer.version);
-  assert.deepEqual(rows, expected, `rows of the snapshot at ${at}`);
+  const nodes = nodeStore(deps, log);
+  const before = entriesBefore(world, log, position);
+  const expected = rowsAfter(world, before, reducer.version);
+  assert.deepEqual(await readRows(new Draft(nodes, state)), expected, `rows of the snapshot at ${at}`);
+  for (const [client, newest] of Object.entries(mutationsAfter(before))) {
+    assert.equal(
+      await appliedMutation(nodes, state, client),
+      newest,
+      `mutations of ${client} in the snapshot at ${at}`,
+    );
+  }
   if (!isWholeHistory(world, await Array.fromAsync(world.tables.segments(log)))) return;
   const scratch = new MemoryChunks();
   const fresh = await buildState({ ...deps, chunks: scratch }, log, { at: position, only: 'beginning' });

@@ -71,6 +71,8 @@ export class World {
   readonly #told = new Map<string, string>();
   /** The attributes that clients were told they set. */
   readonly attributes: (EntryPlace & { readonly name: string })[] = [];
+  /** The highest mutation of each client that the client was told to be in the log. */
+  readonly confirmed = new Map<string, number>();
   /** Entries that a client is adding to a log. Another client may add equal ones. */
   readonly adding = new Map<LogId, readonly NewEntry[]>();
   /** Snapshot entries with a foreign root, until an operator deletes them. */
