@@ -16,7 +16,7 @@ import { S3BlobStore } from '../adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { Document } from '../client/document.ts';
 import type { Logs } from '../client/logs.ts';
-import { isOfOneLog, ResourceMissingError, UsageError } from '../errors.ts';
+import { ResourceMissingError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
 import { openDataDirectory } from '../local/data-directory.ts';
@@ -49,8 +49,8 @@ export interface Environment {
   readonly blobs: MeteredBlobStore;
   readonly logs: Logs;
   /**
-   * Opens a log as a live document with the chosen reducer. Throws ReducerForeignError if the
-   * reducer cannot fold the log because the log has another reducer: see {@link reducerGuard}.
+   * Opens a log as a live document with the chosen reducer. Before it folds an entry, it throws
+   * ReducerForeignError if another reducer folds the log: see {@link reducerGuard}.
    */
   readonly open: (log: LogId) => Promise<Document>;
   /** The dependencies of every job, except a queue and a policy. */
@@ -161,11 +161,10 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, c
   const deps = jobDeps(place, chosen.reducer, store, blobs);
   const requireReducer = reducerGuard(deps, chosen);
   const logs = wireLogs({ ...deps, close });
-  const open = (log: LogId): Promise<Document> =>
-    logs.open(log, chosen).catch(async (error: unknown) => {
-      if (isOfOneLog(error)) await requireReducer(log);
-      throw error;
-    });
+  const open = async (log: LogId): Promise<Document> => {
+    await requireReducer(log);
+    return logs.open(log, chosen);
+  };
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
     ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),

@@ -87,6 +87,7 @@ describe('a log of another reducer', () => {
       ['replay', log],
       ['append', log, edits],
       ['export', log],
+      ['export', log, '--at', '0/2'],
       ['view', log, '--map', 'any'],
     );
     for (const refusal of refusals) {
@@ -103,6 +104,20 @@ describe('a log of another reducer', () => {
     // The refused pipeline has marked no stream record as done.
     expect(await place.json('work', '--until-idle', '--reducer', first)).toMatchObject({ snapshots: 1 });
     expect(await load(log, first)).toEqual({ snapshot: position, counts: { Yes: 2, No: 1 } });
+  });
+
+  test('is not folded for a reader, even if the default reducer knows its entries', async () => {
+    const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
+    await place.client.addSnapshot(log);
+    await place.json('work', '--until-idle', '--reducer', first);
+    const refusals = await place.refusals(
+      ['export', log],
+      ['export', log, '--at', '0/2'],
+      ['view', log, '--rows', '0:1', '--columns', '0:1'],
+      ['view', log, '--map', 'cells'],
+    );
+    for (const refusal of refusals) expect(refusal).toMatchObject({ code: 'REDUCER_FOREIGN', log });
+    expect(await place.json('export', log, '--reducer', 'spreadsheet')).toMatchObject({ rows: [['a']] });
   });
 
   test('gets the named reducer', async () => {

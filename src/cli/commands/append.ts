@@ -86,7 +86,6 @@ export function appendCommand() {
 }
 
 async function startAppender(environment: Environment, log: LogId, options: AppendOptions): Promise<Appender> {
-  await environment.requireReducer(log);
   const document = await environment.open(log);
   // The document folds each entry first, and does not append what the reducer rejects.
   const add = async (entry: NewEntry) => (await document.append(entry))?.first;

@@ -91,11 +91,16 @@ interface Exported {
 }
 
 /** @param at undefined for the newest state */
-async function stateOf({ open, deps }: Environment, log: LogId, at: Position | undefined): Promise<Exported> {
+async function stateOf(
+  { open, requireReducer, deps }: Environment,
+  log: LogId,
+  at: Position | undefined,
+): Promise<Exported> {
   if (at === undefined) {
     const { state, position, snapshot = null } = await open(log);
     return { state, position, snapshot };
   }
+  await requireReducer(log);
   await assertPosition(deps, log, at);
   const nodes = nodeStore(deps, log);
   const { draft, base } = await loadState(deps, log, { at, nodes });
