@@ -4,6 +4,9 @@ import { ValueUnsupportedError } from '../errors.ts';
  * A value that MessagePack can represent: the content of entry bodies and maps. Integers beyond
  * 2^53 are bigint. A Date is a MessagePack timestamp. A value must not change after it was passed
  * on.
+ *
+ * Declare the type of an object with `type`, not with `interface`. An interface is not assignable
+ * to `Value`, because another declaration may add properties to it.
  */
 export type Value =
   | null
