@@ -36,8 +36,9 @@ export async function untilInterrupted<T>(run: () => Promise<T>): Promise<T> {
 }
 
 /** The exit code that tells a shell which signal ended a program. */
-export function exitCodeOf(signal: NodeJS.Signals): number {
-  return 128 + constants.signals[signal];
+export function exitCodeOf(signal: string): number {
+  const numbers: Readonly<Record<string, number>> = constants.signals;
+  return 128 + (numbers[signal] ?? 0);
 }
 
 function watch(): AbortSignal {

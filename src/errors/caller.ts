@@ -57,8 +57,8 @@ export class ReducerForeignError extends UsageError {
 export class InterruptedError extends LogfoldError {
   override readonly code = 'INTERRUPTED';
   /** Name of the signal, such as `SIGINT`. */
-  readonly signal: NodeJS.Signals;
-  constructor(signal: NodeJS.Signals, reason: string, details: ErrorDetails = {}) {
+  readonly signal: string;
+  constructor(signal: string, reason: string, details: ErrorDetails = {}) {
     super(reason, details);
     this.signal = signal;
   }

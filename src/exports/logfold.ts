@@ -46,8 +46,12 @@ export {
 } from '../log/entry.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
-export type { Draft } from '../state/draft.ts';
+export type { Draft, DraftMap, DraftOptions } from '../state/draft.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
+export type { DraftMeta } from '../state/meta.ts';
 export { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../state/reducer.ts';
 export type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 export type { BlobStore } from '../store/blob-store.ts';
+export type { Key, KeyKind } from '../tree/key.ts';
+export type { RangeDelete } from '../tree/range-delete.ts';
+export type { Item, KeyRange, RangeRead, WeighedItem } from '../tree/read.ts';

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { json } from 'node:stream/consumers';
@@ -80,6 +80,22 @@ function nodePath(which: string): string {
   return which === OLDEST ? join(oldest, 'node_modules', NODE_PACKAGE, 'bin/node') : process.execPath;
 }
 
+/** Checks the TypeScript of a directory strictly. @returns what the compiler complains about */
+async function compile(directory: string, options: object): Promise<string> {
+  const strict = { strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true };
+  const compilerOptions = { ...strict, skipLibCheck: false, rootDir: '.', ...options };
+  await writeFile(join(directory, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+  const tsc = run(join(ROOT, 'node_modules/.bin/tsc'), ['--project', directory]);
+  const { stdout }: { stdout: string } = await tsc.catch((error) => error);
+  return stdout;
+}
+
+/** The text of a module of `test/support`, which imports the package instead of its sources. */
+async function pageSource(name: string): Promise<string> {
+  const source = await readFile(join(ROOT, 'test/support', `${name}.ts`), 'utf8');
+  return source.replace(/'\.\.[\w./]*\/(\w+)\.ts'/g, (_, entry) => `'logfold/${entry}'`.replace('/logfold', ''));
+}
+
 const installed = (path = '') => join(project, 'node_modules/logfold', path);
 
 describe('the installed package', () => {
@@ -113,31 +129,25 @@ describe('the installed package', () => {
     const imports = entries.map((path, index) => `import * as e${index} from '${path.replace('.', 'logfold')}';`);
     const used = `export const entries = [${entries.map((_, index) => `e${index}`).join(', ')}];`;
     await writeFile(join(project, 'entries.ts'), [...imports, used, ''].join('\n'));
-    const compilerOptions = {
-      strict: true,
-      exactOptionalPropertyTypes: true,
-      noUncheckedIndexedAccess: true,
-      skipLibCheck: false,
-      module: 'nodenext',
-      target: 'es2023',
-      types: ['node'],
-      typeRoots: [join(ROOT, 'node_modules/@types')],
-      outDir: 'built',
-      rootDir: '.',
-    };
-    await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
-    const { stdout } = await run(join(ROOT, 'node_modules/.bin/tsc'), ['--project', project]).catch((error) => error);
-    expect(stdout).toBe('');
+    const options = { module: 'nodenext', target: 'es2023', types: ['node'], outDir: 'built' };
+    expect(await compile(project, { ...options, typeRoots: [join(ROOT, 'node_modules/@types')] })).toBe('');
+  });
+
+  test('its types and those of a reducer pass in a project for browsers without types of Node', async () => {
+    const page = join(project, 'page');
+    await mkdir(page);
+    await writeFile(join(page, 'reducer.ts'), await pageSource('notes-reducer'));
+    const names = ['logfold', 'logfold/spreadsheet', 'logfold/react'];
+    await writeFile(join(page, 'entries.ts'), names.map((name) => `export {} from '${name}';\n`).join(''));
+    const lib = ['es2022', 'dom', 'dom.iterable'];
+    const options = { module: 'esnext', moduleResolution: 'bundler', target: 'es2022', lib, types: [], noEmit: true };
+    expect(await compile(page, options)).toBe('');
   });
 });
 
 test('a bundler makes a small page of it without settings, which runs in Chromium', async () => {
-  const source = await readFile(join(ROOT, 'test/support/page.ts'), 'utf8');
   const entry = join(project, 'page.ts');
-  await writeFile(
-    entry,
-    source.replace(/'\.\.[\w./]*\/(\w+)\.ts'/g, (_, name) => `'logfold/${name}'`.replace('/logfold', '')),
-  );
+  await writeFile(entry, await pageSource('page'));
   const { outputFiles, metafile } = await build({
     entryPoints: [entry],
     bundle: true,
