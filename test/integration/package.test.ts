@@ -27,6 +27,8 @@ import { clientConfig, temporaryDirectory } from '../support/shared-engine.ts';
 const ROOT = join(import.meta.dirname, '../..');
 /** The oldest Node that the package supports, of the oldest line that is still maintained. */
 const OLDEST = `${manifest.engines.node.replace('>=', '')}.0`;
+/** A Node without Zstandard, which the package refuses. */
+const TOO_OLD = '20.20.2';
 /** The npm package that holds only the program `node`, for this machine. */
 const NODE_PACKAGE = `node-${process.platform}-${process.arch}`;
 
@@ -40,19 +42,20 @@ const running = examples.filter(({ text }) => /from 'logfold\/(aws|local)'/.test
 
 /** A project outside the repository that has installed the packed package. */
 let project: string;
-/** Directory of another Node. */
-let oldest: string;
+/** Directory of other Nodes. */
+let nodes: string;
 
 beforeAll(async () => {
   project = await realpath(await mkdtemp(join(tmpdir(), 'logfold-project-')));
-  oldest = await realpath(await mkdtemp(join(tmpdir(), 'logfold-node-')));
+  nodes = await realpath(await mkdtemp(join(tmpdir(), 'logfold-nodes-')));
   await installPackage(await pack());
-  await writeFile(join(oldest, 'package.json'), JSON.stringify({ private: true }));
-  await run('npm', ['install', '--prefer-offline', `${NODE_PACKAGE}@${OLDEST}`], { cwd: oldest });
+  await writeFile(join(nodes, 'package.json'), JSON.stringify({ private: true }));
+  const wanted = [OLDEST, TOO_OLD].map((version) => `${version}@npm:${NODE_PACKAGE}@${version}`);
+  await run('npm', ['install', '--prefer-offline', ...wanted], { cwd: nodes });
 });
 
 afterAll(async () => {
-  for (const directory of [project, oldest]) await rm(directory, { recursive: true, force: true });
+  for (const directory of [project, nodes]) await rm(directory, { recursive: true, force: true });
 });
 
 /** Builds and packs the package, as for a release. Returns the file. */
@@ -76,8 +79,8 @@ async function installPackage(tarball: string): Promise<void> {
 }
 
 /** Path of a program that runs JavaScript. */
-function nodePath(which: string): string {
-  return which === OLDEST ? join(oldest, 'node_modules', NODE_PACKAGE, 'bin/node') : process.execPath;
+function nodePath(version: string): string {
+  return version === process.versions.node ? process.execPath : join(nodes, 'node_modules', version, 'bin/node');
 }
 
 /** Checks the TypeScript of a directory strictly. @returns what the compiler complains about */
@@ -220,6 +223,12 @@ describe.each([process.versions.node, OLDEST])('on Node %s', (version) => {
     const { stdout } = await run('sh', ['-e', '-c', pasted], { cwd: data, env });
     expect(stdout).toContain('equals the stored state at 0/4');
   });
+});
+
+test.each(['logfold/aws', 'logfold/local'])('an older Node that imports %s gets an error with advice', async (name) => {
+  const script = `import('${name}').catch(({ code, message }) => console.log(code, message));`;
+  const { stdout } = await run(nodePath(TOO_OLD), ['--input-type=module', '-e', script], { cwd: project });
+  expect(stdout).toBe(`USAGE Node ${TOO_OLD} has no Zstandard. Install Node 22.15 or newer.\n`);
 });
 
 test('an older Node gets an error that names the needed version', async () => {

@@ -78,7 +78,10 @@ test('the package depends on exactly the packages that its code imports', async 
   expect(Object.keys({ ...dependencies, ...peerDependencies }).sort()).toEqual(needed);
 });
 
-test('the command line asks for the Node version that the package needs', () => {
+test('the command line and the logs ask for the Node version that the package needs', () => {
+  const needed = manifestJson.engines.node.replace('>=', '');
   const starter = readFileSync(join(ROOT, manifestJson.bin.logfold), 'utf8');
-  expect(starter).toContain(`isPackage ? '${manifestJson.engines.node.replace('>=', '')}'`);
+  expect(starter).toContain(`isPackage ? '${needed}'`);
+  const platform = readFileSync(join(ROOT, 'src/adapters/platform/native.ts'), 'utf8');
+  expect(platform).toContain(`Install Node ${needed} or newer`);
 });

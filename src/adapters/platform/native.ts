@@ -1,7 +1,15 @@
 import { hash } from 'node:crypto';
-import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import * as zlib from 'node:zlib';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { frameBytes, statesContentSize } from '../../codec/zstd-frame.ts';
+import { UsageError } from '../../errors.ts';
+
+// Before Node 22.15, `node:zlib` has no Zstandard, and an import by name would be a SyntaxError.
+if (!('zstdCompressSync' in zlib)) {
+  throw new UsageError(`Node ${process.versions.node} has no Zstandard`, { advice: 'Install Node 22.15 or newer' });
+}
+
+const { constants, zstdCompressSync, zstdDecompressSync } = zlib;
 
 /**
  * Zstandard's default. Level 9 took 2.6 times as long for 1.5 % fewer bytes on the leaves of a

