@@ -14,8 +14,10 @@ import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { DocumentState } from './document-state.ts';
-import { draftEntry, type Pending, type PendingEntry } from './drafted-entry.ts';
+import { draftEntry } from './drafted-entry.ts';
 import { Follower, type FollowerDeps, type ReloadLimits } from './follower.ts';
+import type { Observable } from './listeners.ts';
+import type { Pending, PendingEntry } from './pending-list.ts';
 import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
 
@@ -89,8 +91,16 @@ export class Document {
     return this.#follower.snapshot;
   }
 
-  /** The entries of {@link mutate} that the log does not have yet, in order. */
+  /** The entries of {@link mutate} that the log does not have yet, in order. Immutable. */
   get pending(): readonly PendingEntry[] {
+    return this.#visible.pending.getSnapshot();
+  }
+
+  /**
+   * {@link pending} as a value to observe, for example with `useDocument`. Its listeners run after
+   * each change of the list and after each new error of an entry.
+   */
+  get pendingList(): Observable<readonly PendingEntry[]> {
     return this.#visible.pending;
   }
 
@@ -100,8 +110,10 @@ export class Document {
   }
 
   /**
-   * Calls a listener after each change of the content.
+   * Calls a listener after each change of the content. An error that a listener throws becomes an
+   * uncaught error of the process or page; it disturbs neither the document nor other listeners.
    * @returns a function that removes the listener
+   * @throws UsageError if the listener is no function
    */
   readonly subscribe = (listener: () => void): (() => void) => this.#visible.subscribe(listener);
 
@@ -147,9 +159,9 @@ export class Document {
   }
 
   /**
-   * Shows an entry immediately, and appends it in the background, in order. When others appended
-   * first, folds it again behind their entries. If the store does not answer, tries again until the
-   * document is closed.
+   * Shows an entry as soon as the reducer has folded it, and appends it in the background, in
+   * order. When others appended first, folds it again behind their entries. If the store does not
+   * answer, tries again until the document is closed.
    * @returns its position, when the log has it; undefined if the log has its mutation already
    * @throws EntryRejectedError if the reducer rejects the entry, now or behind the entries of
    * others. The state then is as if the call had not been made
@@ -159,7 +171,8 @@ export class Document {
     this.#checkOpen();
     const drafted = draftEntry(entry, this.#deps);
     const settled = Promise.withResolvers<Position | undefined>();
-    const pending: Pending = { entry: drafted, settled, isSettled: false, foldedAt: this.position };
+    const shown = Object.freeze({ entry: drafted });
+    const pending: Pending = { entry: drafted, shown, settled, isSettled: false, foldedAt: this.position };
     await this.#visible.add(pending);
     if (!this.#isSending) void this.#send();
     return settled.promise;
@@ -167,8 +180,10 @@ export class Document {
 
   /**
    * Refreshes the document again and again. The interval grows while nothing changes and after
-   * errors, and is short again after a change.
+   * errors, and is short again after a change. An error that `onError` throws becomes an uncaught
+   * error; the watch goes on.
    * @returns a function that stops
+   * @throws UsageError if an option is invalid
    */
   watch(options: WatchOptions): () => void {
     this.#checkOpen();
@@ -236,7 +251,7 @@ export class Document {
         await this.#visible.failed(pending, error);
         return true;
       }
-      pending.error = error;
+      this.#visible.postponed(pending, error);
       await this.#visible.update().catch(() => undefined);
       return false;
     }

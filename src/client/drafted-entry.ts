@@ -8,29 +8,6 @@ import { storableMetadata } from '../log/metadata.ts';
 /** A new entry with everything that its fold depends on, except its position. */
 export type DraftedEntry = NewEntry & { readonly id: Uint8Array; readonly created: number };
 
-/** An entry that the document shows and the log does not have yet. */
-export interface PendingEntry {
-  readonly entry: NewEntry;
-  /** The last error of the store; undefined before the first failure. The document tries again. */
-  readonly error?: unknown;
-}
-
-/** An entry that waits to be sent. */
-export interface Pending extends PendingEntry {
-  readonly entry: DraftedEntry;
-  error?: unknown;
-  /** The position at which the visible state folds the entry. */
-  foldedAt: Position;
-  /** Whether the log has the entry or it was rejected. The next state leaves it out. */
-  isSettled: boolean;
-  /** Not `PromiseWithResolvers`: applications compile this declaration with older libraries too. */
-  readonly settled: {
-    readonly promise: Promise<Position | undefined>;
-    readonly resolve: (position: Position | undefined) => void;
-    readonly reject: (reason: unknown) => void;
-  };
-}
-
 /**
  * Gives a new entry its id and its time.
  * @throws ClockInvalidError if the clock shows a time before 1970

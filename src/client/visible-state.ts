@@ -4,8 +4,10 @@ import { comparePositions, type Position } from '../ids/position.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { isSameState, type State } from '../state/state.ts';
 import { DocumentState } from './document-state.ts';
-import { entriesAt, type Pending } from './drafted-entry.ts';
+import { entriesAt } from './drafted-entry.ts';
 import type { Follower } from './follower.ts';
+import { Listeners } from './listeners.ts';
+import { type Pending, PendingList } from './pending-list.ts';
 import type { StateFolder } from './state-folder.ts';
 
 /**
@@ -15,9 +17,9 @@ import type { StateFolder } from './state-folder.ts';
 export class VisibleState {
   readonly #follower: Follower;
   readonly #reducer: Reducer;
-  readonly #changes = pLimit(1);
-  readonly #listeners = new Set<() => void>();
-  #pending: readonly Pending[] = [];
+  readonly #limit = pLimit(1);
+  readonly #listeners = new Listeners();
+  readonly pending = new PendingList();
   #state: DocumentState;
   /** Made the state, and holds its large values. */
   #folder: StateFolder;
@@ -45,19 +47,13 @@ export class VisibleState {
     return this.#position;
   }
 
-  get pending(): readonly Pending[] {
-    return this.#pending;
-  }
-
   /** The first entry that waits to be sent. */
   get next(): Pending | undefined {
-    return this.#pending.find(({ isSettled }) => !isSettled);
+    return this.pending.entries.find(({ isSettled }) => !isSettled);
   }
 
   subscribe(listener: () => void): () => void {
-    const own = (): void => listener();
-    this.#listeners.add(own);
-    return () => void this.#listeners.delete(own);
+    return this.#listeners.add(listener);
   }
 
   /**
@@ -66,9 +62,10 @@ export class VisibleState {
    */
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
-      const state = await this.#fold(this.#folder, this.#state.content, pending, this.#pending.length);
+      const { entries } = this.pending;
+      const state = await this.#fold(this.#folder, this.#state.content, pending, entries.length);
       if (this.#closed !== undefined) throw this.#closed;
-      this.#pending = [...this.#pending, pending];
+      this.pending.set([...entries, pending]);
       this.#set(state);
     });
   }
@@ -94,7 +91,7 @@ export class VisibleState {
       const cameNext = isNext && this.#follower.version === before + 1 && this.#version === before;
       if (!cameNext || this.#isOutdated) return this.#updateOrLater();
       if (this.#closed !== undefined) return;
-      this.#pending = this.#pending.filter((each) => each !== pending);
+      this.pending.set(this.pending.entries.filter((each) => each !== pending));
       this.#version = this.#follower.version;
       this.#position = this.#follower.confirmed.end;
     });
@@ -110,12 +107,29 @@ export class VisibleState {
     pending.settled.reject(error);
   }
 
+  /** Shows the error of an entry that is sent again later. */
+  postponed(pending: Pending, error: unknown): void {
+    pending.shown = Object.freeze({ entry: pending.entry, error });
+    this.pending.announce();
+  }
+
   /** Rejects the pending entries. The state stays as it is from now on. */
   close(error: Error): void {
     this.#closed ??= error;
-    for (const { settled } of this.#pending) settled.reject(error);
-    this.#pending = [];
+    for (const { settled } of this.pending.entries) settled.reject(error);
     this.#listeners.clear();
+    this.pending.close();
+  }
+
+  /** Runs one change after the others. Then tells the listeners of the pending entries. */
+  async #changes(run: () => Promise<void>): Promise<void> {
+    await this.#limit(async () => {
+      try {
+        await run();
+      } finally {
+        this.pending.announce();
+      }
+    });
   }
 
   /** Leaves the state as it is if that fails, for example because the store does not answer. */
@@ -132,7 +146,8 @@ export class VisibleState {
       if (folder === this.#folder) return;
       // The same content on chunks of a newer snapshot.
       const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
-      this.#pending = pending;
+      if (this.#isClosed()) return;
+      this.pending.set(pending);
       this.#folder = folder;
       DocumentState.move(this.#state, folder.nodes, state);
       return;
@@ -141,7 +156,7 @@ export class VisibleState {
     const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
     if (this.#isClosed()) return;
     this.#isOutdated = false;
-    this.#pending = pending;
+    this.pending.set(pending);
     this.#folder = folder;
     this.#version = version;
     this.#position = confirmed.end;
@@ -156,7 +171,7 @@ export class VisibleState {
     const { lost } = this.#follower;
     let state = confirmed;
     const kept: Pending[] = [];
-    for (const pending of this.#pending) {
+    for (const pending of this.pending.entries) {
       const found = pending.isSettled ? undefined : lost.take([pending.entry]);
       if (found !== undefined) settle(pending, () => pending.settled.resolve(found.first));
       if (pending.isSettled) continue;
@@ -193,22 +208,11 @@ export class VisibleState {
   #set(state: State): void {
     if (isSameState(this.#state.content, state)) return;
     this.#state = this.#stateOf(state);
-    for (const listener of [...this.#listeners]) callListener(listener);
+    this.#listeners.call();
   }
 }
 
 function settle(pending: Pending, how: () => void): void {
   pending.isSettled = true;
   how();
-}
-
-/** A failing listener must disturb neither the document nor the other listeners. */
-function callListener(listener: () => void): void {
-  try {
-    listener();
-  } catch (error) {
-    queueMicrotask(() => {
-      throw error;
-    });
-  }
 }

@@ -1,11 +1,17 @@
 import { UsageError } from '../errors.ts';
+import { callSafely, checkFunction } from './listeners.ts';
 
 export interface WatchOptions {
-  /** Milliseconds between two refreshes while the content changes; 1,000 by default. */
+  /**
+   * Milliseconds between two refreshes while the content changes, up to 2^31 - 1. 1,000 by default.
+   */
   readonly intervalMs?: number;
-  /** The longest interval, in milliseconds; 30,000 by default, and at least `intervalMs`. */
+  /**
+   * The longest interval, in milliseconds, from `intervalMs` up to 2^31 - 1. By default 30,000, or
+   * `intervalMs` if that is longer.
+   */
   readonly maxIntervalMs?: number;
-  /** Called for each refresh that failed. The watch goes on. */
+  /** Called for each refresh that failed. The watch goes on, also if this function throws. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -20,19 +26,23 @@ export interface WatchDeps {
 
 /** How fast the interval grows while nothing changes, and after errors. */
 const [GROWTH, ERROR_GROWTH] = [1.5, 2];
+/** A timer with a longer time runs out immediately. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Calls `refresh` again and again until it is stopped. The interval grows while `refresh` returns
  * false or fails. Half of each interval is random, so that many clients do not read in step.
  * @returns a function that stops
- * @throws UsageError if an interval is not a positive number
+ * @throws UsageError if an interval is invalid or `onError` is no function
  */
 export function watch(refresh: () => Promise<boolean>, deps: WatchDeps, options: WatchOptions): () => void {
   const { intervalMs = 1_000, onError } = options;
-  const maxMs = Math.max(options.maxIntervalMs ?? 30_000, intervalMs);
-  for (const ms of [intervalMs, maxMs]) {
-    if (!Number.isFinite(ms) || ms <= 0) throw new UsageError(`an interval of ${ms} ms is not a positive number`);
-  }
+  checkInterval('intervalMs', intervalMs);
+  const { maxIntervalMs: maxMs = Math.max(30_000, intervalMs) } = options;
+  checkInterval('maxIntervalMs', maxMs);
+  if (maxMs < intervalMs)
+    throw new UsageError(`maxIntervalMs is ${maxMs}, less than intervalMs, which is ${intervalMs}`);
+  checkFunction('onError of a watch', onError);
   const stopped = new AbortController();
   const signal = AbortSignal.any([stopped.signal, deps.signal]);
   const run = async (): Promise<void> => {
@@ -43,11 +53,16 @@ export function watch(refresh: () => Promise<boolean>, deps: WatchDeps, options:
         waitMs = (await refresh()) ? intervalMs : Math.min(waitMs * GROWTH, maxMs);
       } catch (error) {
         if (signal.aborted) return;
-        onError(error);
+        callSafely(() => onError(error));
         waitMs = Math.min(waitMs * ERROR_GROWTH, maxMs);
       }
     }
   };
   void run();
   return () => stopped.abort();
+}
+
+function checkInterval(option: string, ms: unknown): void {
+  if (typeof ms === 'number' && ms > 0 && ms <= MAX_TIMER_MS) return;
+  throw new UsageError(`${option} is ${String(ms)}, not a number above 0 and up to ${MAX_TIMER_MS}`);
 }

@@ -10,9 +10,10 @@ export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export { Document, type DocumentOptions } from '../client/document.ts';
 export { DocumentState } from '../client/document-state.ts';
-export type { PendingEntry } from '../client/drafted-entry.ts';
 export type { ReloadLimits } from '../client/follower.ts';
+export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
+export type { PendingEntry } from '../client/pending-list.ts';
 export type { WatchOptions } from '../client/watch.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
 export type { Value } from '../codec/value.ts';

@@ -1,18 +1,13 @@
 /** The package `logfold/react`: a hook for React, which the application installs. */
 import { useCallback, useSyncExternalStore } from 'react';
+import type { Observable } from '../client/listeners.ts';
 
-/** A document, or a part of one, that changes over time. */
-export interface Observable<T> {
-  /**
-   * Calls the listener after each change.
-   * @returns a function that ends the calls
-   */
-  subscribe(listener: () => void): () => void;
-  /** The present value: the same object until the next change. */
-  getSnapshot(): T;
-}
+export type { Observable } from '../client/listeners.ts';
 
-/** The present value of a document. The component renders again when the value changes. */
+/**
+ * The present value of a document, or of one of its observables such as `document.pendingList`. The
+ * component renders again when the value changes.
+ */
 export function useDocument<T>(document: Observable<T>): T {
   const subscribe = useCallback((listener: () => void) => document.subscribe(listener), [document]);
   const getSnapshot = useCallback(() => document.getSnapshot(), [document]);

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
 import {
   AppendUncertainError,
@@ -7,6 +7,7 @@ import {
   EntryRejectedError,
   SegmentWithoutSnapshotError,
   StoreUnavailableError,
+  UsageError,
 } from '../../src/errors.ts';
 import type { AddedEntries, NewEntry } from '../../src/log/client.ts';
 import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
@@ -423,6 +424,40 @@ describe('mutate', () => {
     expect(live.waits.length).toBeGreaterThan(0);
   });
 
+  test('the list of pending entries tells its listeners of each change and each error', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    live.interceptor = async () => {
+      throw new StoreUnavailableError('no answer');
+    };
+    const listener = counted(document);
+    const lists = [document.pending];
+    document.pendingList.subscribe(() => {
+      lists.push(document.pendingList.getSnapshot());
+      if (document.pending[0]?.error !== undefined) live.interceptor = (_, effect) => effect();
+    });
+    await document.mutate(cell(0, 0, 'Denver'));
+    const shown = { entry: expect.objectContaining(cell(0, 0, 'Denver')) };
+    expect(lists).toEqual([[], [shown], [{ ...shown, error: expect.any(AppendUncertainError) }], []]);
+    expect(document.pending).toBe(lists.at(-1));
+    expect(listener.calls).toBe(1);
+  });
+
+  test('closing tells the listeners of the pending entries that none is left', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    live.interceptor = async () => {
+      throw new StoreUnavailableError('no answer');
+    };
+    const failure = expect(document.mutate(cell(0, 0, 'Denver'))).rejects.toThrow(DocumentClosedError);
+    while (document.pending[0]?.error === undefined) await new Promise((resolve) => setImmediate(resolve));
+    const lengths: number[] = [];
+    document.pendingList.subscribe(() => lengths.push(document.pending.length));
+    document.close();
+    await failure;
+    expect(lengths).toEqual([0]);
+  });
+
   test('closing rejects the entries that the log does not have', async () => {
     const live = await LiveLog.create();
     const document = await live.open();
@@ -438,7 +473,55 @@ describe('mutate', () => {
   });
 });
 
+test('subscribe refuses a listener that is no function', async () => {
+  const document = await (await LiveLog.create()).open();
+  for (const observable of [document, document.pendingList]) {
+    expect(() => Reflect.apply(observable.subscribe, observable, [undefined])).toThrow(UsageError);
+  }
+});
+
 describe('watch', () => {
+  test.each([
+    { intervalMs: 0 },
+    { intervalMs: 2 ** 31 },
+    { maxIntervalMs: 2 ** 31 },
+    { maxIntervalMs: 0 },
+    { intervalMs: 1_000, maxIntervalMs: 999 },
+    { intervalMs: Number.NaN },
+    { onError: undefined },
+  ])('it refuses %o', async (options) => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    const onError = (): void => undefined;
+    expect(() => Reflect.apply(document.watch, document, [{ onError, ...options }])).toThrow(UsageError);
+    expect(live.waits).toEqual([]);
+  });
+
+  test('an onError that throws is reported, and the watch goes on', async () => {
+    const reported: unknown[] = [];
+    const others = process.listeners('uncaughtException');
+    process.removeAllListeners('uncaughtException');
+    process.on('uncaughtException', (error) => reported.push(error));
+    onTestFinished(() => {
+      process.removeAllListeners('uncaughtException');
+      for (const listener of others) process.on('uncaughtException', listener);
+    });
+    const live = await LiveLog.create();
+    const document = await live.open();
+    live.interceptor = async () => {
+      throw new StoreUnavailableError('no answer');
+    };
+    const thrown = new Error('the page cannot show errors');
+    const stop = document.watch({
+      onError: () => {
+        throw thrown;
+      },
+    });
+    while (live.waits.length < 3) await new Promise((resolve) => setImmediate(resolve));
+    stop();
+    expect(reported.slice(0, 2)).toEqual([thrown, thrown]);
+  });
+
   test('it refreshes until it is stopped, less often while nothing changes', async () => {
     const live = await LiveLog.create();
     const document = await live.open();

@@ -1,13 +1,14 @@
 import { createElement } from 'react';
 import { act, create, type ReactTestRenderer } from 'react-test-renderer';
 import { expect, test } from 'vitest';
-import type { Document, DocumentState } from '../../src/exports/logfold.ts';
+import type { Document, DocumentState, PendingEntry } from '../../src/exports/logfold.ts';
 import { type Observable, useDocument } from '../../src/exports/react.ts';
 
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
 
 /** The hook accepts the documents of the client: the compiler checks it. */
 useDocument satisfies (document: Document) => DocumentState;
+useDocument satisfies (list: Document['pendingList']) => readonly PendingEntry[];
 
 /** A document whose methods use `this`, as those of a class do. */
 class Counter implements Observable<string> {
