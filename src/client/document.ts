@@ -8,7 +8,7 @@ import {
   StoreUnavailableError,
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { Position } from '../ids/position.ts';
+import { type Position, previousPosition } from '../ids/position.ts';
 import type { AddedEntries, AppendOptions, NewEntry } from '../log/client.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -81,12 +81,27 @@ export class Document {
   /** {@link state}, for `useSyncExternalStore`. */
   readonly getSnapshot = (): DocumentState => this.#visible.state;
 
-  /** The position behind the last entry that was read, without the pending entries. */
+  /**
+   * The position behind the last entry that was read, without the pending entries: the next entry
+   * may get it. The last entry itself is at {@link newest}.
+   */
   get position(): Position {
     return this.#visible.position;
   }
 
-  /** Position of the snapshot on which the state stands; undefined for the beginning of the log. */
+  /**
+   * The position of the last entry that was read, without the pending entries; it may be a Snapshot
+   * entry. An append `after` it succeeds only if no other application entry follows. Undefined if
+   * no entry was read.
+   */
+  get newest(): Position | undefined {
+    return this.position.entry === 0 ? undefined : previousPosition(this.position);
+  }
+
+  /**
+   * Position of the snapshot on which the state stands. Undefined for the beginning of the log, and
+   * if another reducer or another version made the newest snapshot.
+   */
   get snapshot(): Position | undefined {
     return this.#follower.snapshot;
   }
@@ -135,6 +150,8 @@ export class Document {
    * Appends one or several entries in one request, all or nothing, and applies them. They come
    * directly behind the last entry of the log: if others appended meanwhile, the document first
    * reads and folds their entries.
+   * @param options with `after: document.newest`, the entries are appended only if no application
+   * entry follows those that the document has read
    * @returns the places of the entries; undefined if the log has their mutation already
    * @throws EntryRejectedError if the reducer rejects an entry; nothing is appended
    * @throws EntryExistsError if `after` is given and other application entries follow it

@@ -1,6 +1,6 @@
 import { AttemptsExhaustedError, ChunkMissingError, EntryExistsError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, MAX_NUMBER, type Position, START } from '../ids/position.ts';
+import { comparePositions, MAX_NUMBER, nextPosition, type Position, previousPosition, START } from '../ids/position.ts';
 import type { AddedEntries, AppendOptions, LogClient } from '../log/client.ts';
 import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/entry.ts';
 import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
@@ -59,6 +59,8 @@ export class Follower {
   readonly #limits: ReloadLimits;
   #confirmed: Confirmed = { state: EMPTY_STATE, end: START };
   #tail: Tail;
+  /** Whether another reducer made the snapshot at which the tail begins. */
+  #isForeign = false;
   #version = 0;
   #readMs = 0;
   #last: EntryHead | undefined;
@@ -93,7 +95,12 @@ export class Follower {
 
   /** The snapshot on which the state stands; undefined for the beginning of the log. */
   get snapshot(): Position | undefined {
-    return this.#tail.base?.position;
+    return this.#isForeign ? undefined : this.#tail.base?.position;
+  }
+
+  /** The newest snapshot that is known, whichever reducer made it. */
+  get #newestSnapshot(): Position {
+    return this.#tail.base?.position ?? START;
   }
 
   /** Number of application entries that were folded; a reload counts as one. */
@@ -159,7 +166,7 @@ export class Follower {
         // After a lost answer, the other entry may be the own one.
         const isOthers = isConflict && options.after !== undefined;
         if (isOthers && uncertain === 0) throw error;
-        if (isConflict) await this.#readTo(error.newest === undefined ? 'end' : behind(error.newest));
+        if (isConflict) await this.#readTo(error.newest === undefined ? 'end' : nextPosition(error.newest));
         else await this.#findAppended(entries);
         if (!isConflict) uncertain++;
         const found = this.lost.take(entries);
@@ -172,8 +179,8 @@ export class Follower {
 
   /** Puts entries behind the last known one, and asks for a newer snapshot now and then. */
   #put(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
-    const snapshot = this.#startsSearch() ? (this.snapshot ?? START) : undefined;
-    const after = options.after ?? lastBefore(this.#confirmed.end);
+    const snapshot = this.#startsSearch() ? this.#newestSnapshot : undefined;
+    const after = options.after ?? previousPosition(this.#confirmed.end);
     return this.#deps.client.addEntries(this.log, entries, { ...options, after, ...(snapshot && { snapshot }) });
   }
 
@@ -202,7 +209,8 @@ export class Follower {
     this.#folder = folder;
     // A stale read may show the entry of the snapshot without its root.
     this.#tail = (tail.base === undefined && base !== undefined && tail.fork(base)) || tail;
-    const isForked = comparePositions(this.snapshot ?? START, base?.position ?? START) !== 0;
+    this.#isForeign = base === undefined && this.#tail.base !== undefined;
+    const isForked = comparePositions(this.#newestSnapshot, base?.position ?? START) !== 0;
     this.#move = new MoveTimer(startedMs, isForked);
     this.#read({ state, end }, last, startedMs);
   }
@@ -250,7 +258,7 @@ export class Follower {
     this.#version += changes;
     this.lost.note(entries);
     this.#forkTo(this.#tail.with(entries));
-    this.#read({ state, end: last === undefined ? from : behind(last.position) }, last, startedMs);
+    this.#read({ state, end: last === undefined ? from : nextPosition(last.position) }, last, startedMs);
   }
 
   /** @param last the last entry that was read; undefined if nothing was new */
@@ -266,11 +274,11 @@ export class Follower {
     const [first] = drafts;
     if (first === undefined || comparePositions(first.position, added.first) !== 0) {
       // Snapshot or End Segment entries of other clients came in between.
-      await this.#readTo(behind(added.last));
+      await this.#readTo(nextPosition(added.last));
     } else {
       this.#version += drafts.length;
       this.#forkTo(this.#tail.with(drafts));
-      this.#read({ state, end: behind(added.last) }, lastOf(drafts, added), this.#deps.now());
+      this.#read({ state, end: nextPosition(added.last) }, lastOf(drafts, added), this.#deps.now());
     }
     if (added.lastSnapshot !== undefined) this.#heardOf(added.lastSnapshot);
   }
@@ -293,7 +301,7 @@ export class Follower {
     if (!this.#startsSearch()) return;
     const { store } = this.#deps;
     const segments = await queryNewestSegments(store, this.log);
-    const newer = await queryNewerSnapshot(store, this.log, segments, this.snapshot ?? START);
+    const newer = await queryNewerSnapshot(store, this.log, segments, this.#newestSnapshot);
     if (newer !== undefined) this.#heardOf(newer);
   }
 
@@ -323,7 +331,8 @@ export class Follower {
     if (base === undefined || !this.#move.isDue(this.#deps.now(), this.#folder.unsavedBytes(state))) return;
     if (entries === undefined) return this.#reload();
     const root = await loadRoot(this.#deps, { log: this.log, position: base.position }, base.root);
-    if (otherReducer(root, this.#reducer) === undefined) {
+    this.#isForeign = otherReducer(root, this.#reducer) !== undefined;
+    if (!this.#isForeign) {
       // The snapshot shares most of these chunks, so the fold needs no download.
       this.#folder.nodes.remember(stateTops(state));
       const folder = this.#folder.renewed();
@@ -332,15 +341,6 @@ export class Follower {
     }
     this.#move.done();
   }
-}
-
-/** The position of the last entry before the end of a log. */
-function lastBefore({ segment, entry }: Position): Position {
-  return { segment, entry: entry - 1 };
-}
-
-function behind({ segment, entry }: Position): Position {
-  return { segment, entry: entry + 1 };
 }
 
 function exhausted(log: LogId, attempts: number, cause: unknown): AttemptsExhaustedError {

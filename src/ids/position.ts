@@ -17,6 +17,16 @@ export function comparePositions(a: Position, b: Position): number {
   return a.segment - b.segment || a.entry - b.entry;
 }
 
+/** The position directly behind another one in its segment. */
+export function nextPosition({ segment, entry }: Position): Position {
+  return { segment, entry: entry + 1 };
+}
+
+/** The inverse of {@link nextPosition}. */
+export function previousPosition({ segment, entry }: Position): Position {
+  return { segment, entry: entry - 1 };
+}
+
 /** `segment/entry`, as `parsePosition` reads it. */
 export function formatPosition(position: Position): string {
   return `${position.segment}/${position.entry}`;

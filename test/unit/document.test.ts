@@ -13,6 +13,7 @@ import type { AddedEntries, NewEntry } from '../../src/log/client.ts';
 import { sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { LiveLog, rowsOf } from '../support/live-logs.ts';
 import { set } from '../support/sheet-log.ts';
+import { versionedSheet } from '../support/versioned-sheet.ts';
 
 const cell = (row: number, column: number, value: string): NewEntry => ({
   type: 'Set',
@@ -55,6 +56,22 @@ describe('open', () => {
     const document = await live.open();
     expect(await rowsOf(document)).toEqual([['Denver']]);
     expect(document.snapshot).toBeUndefined();
+  });
+
+  test('a document does not stand on a snapshot of another version of its reducer', async () => {
+    const live = await LiveLog.create();
+    await live.sheet.edit(set(0, 0, 'Denver'));
+    await live.sheet.completed();
+    await live.sheet.edit(set(1, 0, 'Austin'));
+    const document = await live.open({ reducer: { ...versionedSheet(1), version: 2 } });
+    expect(document.snapshot).toBeUndefined();
+    await live.sheet.completed();
+    for (const waitMs of [5_000, 11 * 60_000, 5_000]) {
+      live.sheet.nowMs += waitMs;
+      await document.refresh();
+      expect(document.snapshot).toBeUndefined();
+    }
+    expect(await rowsOf(document)).toEqual([['Denver'], ['Austin']]);
   });
 
   test('a log whose two newest segments have no snapshot is refused', async () => {
@@ -133,6 +150,20 @@ describe('append', () => {
     await live.sheet.edit(set(1, 0, 'theirs'));
     await expect(document.append(cell(1, 0, 'ours'), { after })).rejects.toThrow(EntryExistsError);
     expect(await live.sheet.items()).toHaveLength(3);
+  });
+
+  test('an append after `newest` succeeds only if the document has read all application entries', async () => {
+    const live = await LiveLog.create();
+    const document = await live.open();
+    await live.sheet.snapshot();
+    await document.refresh();
+    expect(document.newest).toEqual({ segment: 0, entry: 1 });
+    await document.append(cell(0, 0, 'Denver'), { after: document.newest });
+    expect(document.newest).toEqual({ segment: 0, entry: 2 });
+    await live.sheet.edit(set(0, 0, 'theirs'));
+    const { newest: after } = document;
+    await expect(document.append(cell(0, 0, 'ours'), { after })).rejects.toThrow(EntryExistsError);
+    expect(await live.sheet.items()).toHaveLength(4);
   });
 
   test('an entry whose answer was lost is in the log once', async () => {
