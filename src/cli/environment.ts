@@ -163,7 +163,7 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, c
   const logs = wireLogs({ ...deps, close });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);
-    return logs.open(log, chosen);
+    return logs.open(log, { reducer: chosen.reducer });
   };
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),

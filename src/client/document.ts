@@ -17,19 +17,10 @@ import type { DocumentState } from './document-state.ts';
 import { draftEntry } from './drafted-entry.ts';
 import { Follower, type FollowerDeps, type ReloadLimits } from './follower.ts';
 import type { Observable } from './listeners.ts';
+import type { DocumentOptions } from './options.ts';
 import type { Pending, PendingEntry } from './pending-list.ts';
 import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
-
-export interface DocumentOptions {
-  /** Folds the entries. It must be the reducer of the deployment, which makes the snapshots. */
-  readonly reducer: Reducer;
-  /**
-   * A document that is further behind loads the newest snapshot instead of every entry since. 5,000
-   * entries and 2 segments by default.
-   */
-  readonly reloadAfter?: Partial<ReloadLimits>;
-}
 
 export interface DocumentDeps extends FollowerDeps {
   /** From 0 up to but not including 1. */
@@ -69,7 +60,8 @@ export class Document {
 
   /** Opens a log. Use `Logs.open`. */
   static async open(deps: DocumentDeps, log: LogId, { reducer, reloadAfter }: DocumentOptions): Promise<Document> {
-    const follower = await Follower.load(deps, log, reducer, { ...RELOAD_AFTER, ...reloadAfter });
+    const { entries = RELOAD_AFTER.entries, segments = RELOAD_AFTER.segments } = reloadAfter ?? {};
+    const follower = await Follower.load(deps, log, reducer, { entries, segments });
     return new Document(deps, follower, reducer);
   }
 

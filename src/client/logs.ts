@@ -1,3 +1,4 @@
+import { LogsClosedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { parseLogId } from '../ids/log-id.ts';
 import { START } from '../ids/position.ts';
@@ -5,7 +6,8 @@ import { LogClient, type LogClientDeps } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import { NodeCache } from '../tree/node-cache.ts';
-import { Document, type DocumentDeps, type DocumentOptions } from './document.ts';
+import { Document, type DocumentDeps } from './document.ts';
+import { checkDocumentOptions, type DocumentOptions } from './options.ts';
 
 /** The ports of the client, and its settings. */
 export interface LogsDeps extends LogClientDeps, Pick<SnapshotStores, 'platform'> {
@@ -27,26 +29,36 @@ const CACHE_BYTES = 64 * 1024 * 1024;
 
 /** The logs of two tables and a bucket. Share one object within a process. */
 export class Logs {
-  /** Appends to logs and reads entries without holding a document. */
-  readonly client: LogClient;
+  readonly #client: LogClient;
   readonly #deps: DocumentDeps;
   readonly #close: () => Promise<void>;
   readonly #open = new Set<Document>();
+  #closed: Promise<void> | undefined;
 
   constructor(deps: LogsDeps) {
     const { types = RESERVED_TYPES, cacheBytes = CACHE_BYTES, close = async () => undefined } = deps;
-    this.client = new LogClient(deps);
+    this.#client = new LogClient(deps);
     const nodes = { cache: new NodeCache(cacheBytes) };
     const onClose = (document: Document) => void this.#open.delete(document);
-    this.#deps = { ...deps, types, client: this.client, nodes, onClose };
+    this.#deps = { ...deps, types, client: this.#client, nodes, onClose };
     this.#close = close;
+  }
+
+  /**
+   * Appends to logs and reads entries without holding a document.
+   * @throws LogsClosedError after {@link close}
+   */
+  get client(): LogClient {
+    this.#checkOpen();
+    return this.#client;
   }
 
   /**
    * Creates a log.
    * @returns its id
+   * @throws LogsClosedError after {@link close}
    */
-  create(): Promise<LogId> {
+  async create(): Promise<LogId> {
     return this.client.createLog();
   }
 
@@ -54,27 +66,48 @@ export class Logs {
    * Opens a log as a live document. Takes two queries if the root of the newest snapshot is small,
    * and one object more if it is not. Downloads chunks only when something reads them.
    * @param log the id, as {@link create} returned it
+   * @throws LogsClosedError after {@link close}
    * @throws LogIdInvalidError if the id is not a UUID
+   * @throws ReducerInvalidError if the reducer lacks a part
+   * @throws UsageError if another option is invalid
    * @throws LogNotFoundError if the log does not exist
    * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
    * @throws any error that stops a log, such as an entry that cannot be folded
    */
   async open(log: string, options: DocumentOptions): Promise<Document> {
+    this.#checkOpen();
+    checkDocumentOptions(log, options);
     const document = await Document.open(this.#deps, parseLogId(log), options);
     this.#open.add(document);
+    if (this.#closed !== undefined) document.close();
+    this.#checkOpen();
     return document;
   }
 
-  /** All logs, in no order. Scans the Segment table. */
+  /**
+   * All logs, in no order. Scans the Segment table.
+   * @throws LogsClosedError after {@link close}
+   */
   async *list(): AsyncGenerator<ListedLog> {
+    this.#checkOpen();
     for await (const { log, segment, created } of this.#deps.store.allSegments()) {
       if (segment === START.segment) yield { log, created };
     }
   }
 
   /** Closes all documents, then what `openLogs` opened. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closed ??= this.#closeAll();
+    return this.#closed;
+  }
+
+  async #closeAll(): Promise<void> {
     for (const document of [...this.#open]) document.close();
     await this.#close();
+  }
+
+  #checkOpen(): void {
+    if (this.#closed !== undefined)
+      throw new LogsClosedError('these logs are closed', { advice: 'Call openLogs again' });
   }
 }

@@ -1,5 +1,6 @@
 import { UsageError } from '../errors.ts';
 import { callSafely, checkFunction } from './listeners.ts';
+import { checkOptionNames } from './options.ts';
 
 export interface WatchOptions {
   /**
@@ -36,6 +37,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * @throws UsageError if an interval is invalid or `onError` is no function
  */
 export function watch(refresh: () => Promise<boolean>, deps: WatchDeps, options: WatchOptions): () => void {
+  const names = ['intervalMs', 'maxIntervalMs', 'onError'] satisfies (keyof WatchOptions)[];
+  checkOptionNames('watch', options, names);
   const { intervalMs = 1_000, onError } = options;
   checkInterval('intervalMs', intervalMs);
   const { maxIntervalMs: maxMs = Math.max(30_000, intervalMs) } = options;

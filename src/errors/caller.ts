@@ -40,7 +40,7 @@ export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';
 }
 
-/** A reducer's module cannot be loaded, or exports no reducer. */
+/** A reducer lacks a part, or its module cannot be loaded or exports no reducer. */
 export class ReducerInvalidError extends UsageError {
   override readonly code = 'REDUCER_INVALID';
 }
@@ -133,6 +133,11 @@ export class AppendUncertainError extends LogfoldError {
 /** A caller uses a document after closing it. */
 export class DocumentClosedError extends LogfoldError {
   override readonly code = 'DOCUMENT_CLOSED';
+}
+
+/** A caller uses logs after closing them. */
+export class LogsClosedError extends LogfoldError {
+  override readonly code = 'LOGS_CLOSED';
 }
 
 /** A caller starts a new segment before the current one has a complete snapshot. */

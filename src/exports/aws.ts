@@ -4,7 +4,7 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { DynamoDbLogStore } from '../adapters/dynamodb/log-store.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
-import { checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
 import { S3BlobStore } from '../adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { Logs } from '../client/logs.ts';
@@ -34,14 +34,17 @@ export interface AwsLogsOptions extends LogsSettings {
   readonly s3?: S3Client | undefined;
 }
 
+const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3'] satisfies (keyof AwsLogsOptions)[];
+
 /**
  * The logs of two tables and a bucket. Sends no request: wrong names show with the first one. Share
  * one object within a process.
  * @throws UsageError if an option is invalid
  */
 export function openLogs(options: AwsLogsOptions): Logs {
-  const { entryTable, segmentTable, bucket, region, types, cacheBytes } = options;
-  checkOptions({ entryTable, segmentTable, bucket, ...(region !== undefined && { region }) }, options);
+  checkLogsOptions(options, NAMES);
+  const { entryTable, segmentTable, bucket, region, cacheBytes } = options;
+  const types = checkOptions({ entryTable, segmentTable, bucket, ...(region !== undefined && { region }) }, options);
   const config = { ...sdkConfig(), ...(region !== undefined && { region }) };
   const dynamodb = options.dynamodb ?? new DynamoDBClient(config);
   const s3 = options.s3 ?? new S3Client(config);

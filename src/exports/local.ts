@@ -2,7 +2,7 @@
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { DynamoDbLogStore } from '../adapters/dynamodb/log-store.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
-import { checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
+import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
 import type { Logs } from '../client/logs.ts';
 import { isLogfoldError, StoreUnavailableError, textOf } from '../errors.ts';
@@ -40,8 +40,9 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
  * @throws EngineError if the engine does not start
  */
 export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
-  const { directory, entryTable, segmentTable, types, cacheBytes } = { ...LOCAL_TABLES, ...options };
-  checkOptions({ directory, entryTable, segmentTable }, options);
+  checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
+  const { directory, entryTable, segmentTable, cacheBytes } = { ...LOCAL_TABLES, ...options };
+  const types = checkOptions({ directory, entryTable, segmentTable }, options);
   const opened = await openDataDirectory(directory, { entryTable, segmentTable, creates: true });
   const { engine, names, dynamodb, objects: blobs } = opened;
   explainLoss(dynamodb, engine.lost);

@@ -8,11 +8,12 @@ export { openLogs, type PageLogsOptions } from '../adapters/web/open-logs.ts';
 export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-store.ts';
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
-export { Document, type DocumentOptions } from '../client/document.ts';
+export { Document } from '../client/document.ts';
 export { DocumentState } from '../client/document-state.ts';
 export type { ReloadLimits } from '../client/follower.ts';
 export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
+export type { DocumentOptions } from '../client/options.ts';
 export type { PendingEntry } from '../client/pending-list.ts';
 export type { WatchOptions } from '../client/watch.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
@@ -43,6 +44,7 @@ export {
   type EntryAttributes,
   type EntryMetadata,
   RESERVED_TYPES,
+  type ReservedTypeNames,
   ReservedTypes,
 } from '../log/entry.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';

@@ -85,6 +85,12 @@ export function newEntryId(random: () => number): Uint8Array {
   return Uint8Array.from({ length: ENTRY_ID_BYTES }, () => Math.floor(random() * 256));
 }
 
+/** Names for the two types of {@link ReservedTypes}. */
+export interface ReservedTypeNames {
+  readonly snapshot: string;
+  readonly endSegment: string;
+}
+
 /**
  * The two entry types that the log itself interprets. They are configurable, since existing logs
  * use other names.
@@ -98,7 +104,7 @@ export class ReservedTypes {
    * @throws UsageError if a type is empty or both are the same: a Snapshot entry would pass for an
    * End Segment entry
    */
-  constructor({ snapshot, endSegment }: { readonly snapshot: string; readonly endSegment: string }) {
+  constructor({ snapshot, endSegment }: ReservedTypeNames) {
     this.snapshot = snapshot;
     this.endSegment = endSegment;
     this.#all = new Set([snapshot, endSegment]);

@@ -56,6 +56,25 @@ export interface Reducer {
   fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void>;
 }
 
+/** The parts of a reducer, as messages name them. */
+export const REDUCER_PARTS = 'a name, a version of 1 or more, and a function fold';
+
+/** Whether a value has the parts of a reducer. */
+export function isReducer(value: unknown): value is Reducer {
+  if (typeof value !== 'object' || value === null || !('name' in value && 'version' in value && 'fold' in value)) {
+    return false;
+  }
+  const { name, version, fold } = value;
+  return (
+    typeof name === 'string' &&
+    name !== '' &&
+    typeof version === 'number' &&
+    Number.isSafeInteger(version) &&
+    version >= 1 &&
+    typeof fold === 'function'
+  );
+}
+
 /**
  * Checks that a reducer knows an entry's type and version.
  * @param versions the highest known version of each type

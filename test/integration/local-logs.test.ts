@@ -3,7 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
 import { DocumentClosedError, StoreUnavailableError, UsageError } from '../../src/errors.ts';
+import { openLogs as openAwsLogs } from '../../src/exports/aws.ts';
 import { openLogs } from '../../src/exports/local.ts';
+import { openLogs as openPageLogs, START } from '../../src/exports/logfold.ts';
 import { spreadsheet as reducer } from '../../src/state/spreadsheet/reducer.ts';
 import { enginePids, isAlive, temporaryDirectory } from '../support/shared-engine.ts';
 
@@ -85,12 +87,26 @@ test('each request names the loss of the engine', async () => {
   await logs.close();
 });
 
-test.each([{ directory: '' }, { directory: 'data', entryTable: '' }, { directory: 'data', cacheBytes: -1 }])(
-  'openLogs refuses %o and creates nothing',
-  async (options) => {
-    const parent = await temporaryDirectory();
-    const directory = options.directory && `${parent}/${options.directory}`;
-    await expect(openLogs({ ...options, directory })).rejects.toThrow(UsageError);
-    expect(await readdir(parent)).toEqual([]);
-  },
-);
+test('openLogs takes names for the reserved types, and refuses to go without options', async () => {
+  const directory = await temporaryDirectory();
+  const logs = await openLogs({ directory, types: { snapshot: 'Snap', endSegment: 'End' } });
+  const log = await logs.create();
+  const { entries } = await logs.client.query(log, { from: START });
+  expect((await Array.fromAsync(entries)).flat().map(({ type }) => type)).toEqual(['Snap']);
+  await logs.close();
+  await expect(Reflect.apply(openLogs, undefined, [])).rejects.toThrow(UsageError);
+  expect(() => Reflect.apply(openAwsLogs, undefined, [])).toThrow(UsageError);
+  await expect(Reflect.apply(openPageLogs, undefined, [])).rejects.toThrow(UsageError);
+});
+
+test.each([
+  { directory: 'data', table: 'Entry' },
+  { directory: '' },
+  { directory: 'data', entryTable: '' },
+  { directory: 'data', cacheBytes: -1 },
+])('openLogs refuses %o and creates nothing', async (options) => {
+  const parent = await temporaryDirectory();
+  const directory = options.directory && `${parent}/${options.directory}`;
+  await expect(openLogs({ ...options, directory })).rejects.toThrow(UsageError);
+  expect(await readdir(parent)).toEqual([]);
+});

@@ -1,7 +1,8 @@
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
-import type { Document, DocumentOptions } from '../../src/client/document.ts';
+import type { Document } from '../../src/client/document.ts';
 import { Logs, type LogsDeps } from '../../src/client/logs.ts';
+import type { DocumentOptions } from '../../src/client/options.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { type Interceptor, interceptBlobStore, interceptLogStore } from './interceptor.ts';

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
-import type { Document, DocumentOptions } from '../../src/client/document.ts';
+import type { Document } from '../../src/client/document.ts';
 import type { DocumentState } from '../../src/client/document-state.ts';
+import type { DocumentOptions } from '../../src/client/options.ts';
 import {
   AttemptsExhaustedError,
   DocumentClosedError,

@@ -50,6 +50,22 @@ describe('open', () => {
     expect(live.requests).toHaveLength(2);
   });
 
+  test.each([
+    [],
+    [undefined, { reducer: versionedSheet(1) }],
+    ['log'],
+    ['log', { reducer: versionedSheet(1), reloadafter: {} }],
+    ['log', { reducer: versionedSheet(1), reloadAfter: { entries: -1 } }],
+    ['log', { reducer: versionedSheet(1), reloadAfter: { segments: '2' } }],
+    ['log', { reducer: versionedSheet(1), reloadAfter: { entry: 1 } }],
+  ])('it refuses the arguments %o and sends no request', async (...given) => {
+    const live = await LiveLog.create();
+    const logs = live.logs();
+    const words = given.map((each) => (each === 'log' ? live.sheet.log : each));
+    await expect(Reflect.apply(logs.open, logs, words)).rejects.toThrow(UsageError);
+    expect(live.requests).toEqual([]);
+  });
+
   test('a log without a snapshot is folded from its beginning', async () => {
     const live = await LiveLog.create();
     await live.sheet.edit(set(0, 0, 'Denver'));

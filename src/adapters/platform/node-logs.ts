@@ -1,34 +1,52 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import { Logs, type LogsDeps } from '../../client/logs.ts';
+import { checkOptionNames } from '../../client/options.ts';
 import { UsageError } from '../../errors.ts';
 import { parseLogId } from '../../ids/log-id.ts';
-import type { ReservedTypes } from '../../log/entry.ts';
+import { RESERVED_TYPES, type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
 import { nativePlatform } from './native.ts';
 
 /** Settings of `openLogs`, wherever the logs are. */
 export interface LogsSettings {
   /** `RESERVED_TYPES` by default. */
-  readonly types?: ReservedTypes | undefined;
+  readonly types?: ReservedTypeNames | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
 }
 
 /**
- * Checks the options that an application gives.
- * @throws UsageError if a name is not a string or is empty, or `cacheBytes` is no number from 0 on
+ * Checks that an application gives options, and none with a wrong name.
+ * @param names the further options
+ * @throws UsageError otherwise
  */
-export function checkOptions(names: Readonly<Record<string, string>>, { cacheBytes = 0 }: LogsSettings): void {
+export function checkLogsOptions(options: unknown, names: readonly string[]): void {
+  const settings = ['types', 'cacheBytes'] satisfies (keyof LogsSettings)[];
+  checkOptionNames('openLogs', options, [...names, ...settings]);
+}
+
+/**
+ * Checks the options that an application gives.
+ * @returns the reserved types
+ * @throws UsageError if a name is not a string or is empty, `cacheBytes` is no number from 0 on, or
+ * `types` are not two types
+ */
+export function checkOptions(
+  names: Readonly<Record<string, string>>,
+  { cacheBytes = 0, types }: LogsSettings,
+): ReservedTypes {
   for (const [option, name] of Object.entries<unknown>(names)) {
     if (typeof name === 'string' && name !== '') continue;
     throw new UsageError(`openLogs got no name as '${option}', but ${name === '' ? 'an empty string' : String(name)}`);
   }
-  if (typeof cacheBytes === 'number' && cacheBytes >= 0) return;
-  throw new UsageError(`cacheBytes is ${String(cacheBytes)}, not a number of bytes`);
+  if (typeof cacheBytes !== 'number' || !(cacheBytes >= 0)) {
+    throw new UsageError(`cacheBytes is ${String(cacheBytes)}, not a number of bytes`);
+  }
+  return new ReservedTypes(types ?? RESERVED_TYPES);
 }
 
 /** Logs on these stores, with the clock, the randomness and the codecs of Node. */
-export function wireLogs(deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | keyof LogsSettings>): Logs {
+export function wireLogs(deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | 'types' | 'cacheBytes'>): Logs {
   return new Logs({
     ...deps,
     platform: nativePlatform,

@@ -1,7 +1,7 @@
 import { isAbsolute } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ReducerInvalidError, textOf } from '../../errors.ts';
-import type { Reducer } from '../../state/reducer.ts';
+import { isReducer, REDUCER_PARTS, type Reducer } from '../../state/reducer.ts';
 
 /**
  * The reducer that is the default export of an ES module.
@@ -15,22 +15,7 @@ export async function loadReducer(path: string): Promise<Reducer> {
   });
   const exported = typeof module === 'object' && module !== null && 'default' in module ? module.default : undefined;
   if (isReducer(exported)) return exported;
-  throw invalid(path, 'has no reducer (a name, a version of 1 or more, and a function fold) as its default export');
-}
-
-function isReducer(value: unknown): value is Reducer {
-  if (typeof value !== 'object' || value === null || !('name' in value && 'version' in value && 'fold' in value)) {
-    return false;
-  }
-  const { name, version, fold } = value;
-  return (
-    typeof name === 'string' &&
-    name !== '' &&
-    typeof version === 'number' &&
-    Number.isSafeInteger(version) &&
-    version >= 1 &&
-    typeof fold === 'function'
-  );
+  throw invalid(path, `has no reducer (${REDUCER_PARTS}) as its default export`);
 }
 
 function invalid(path: string, reason: string, cause?: unknown): ReducerInvalidError {

@@ -1,8 +1,9 @@
 import { v7 as newUuid } from 'uuid';
 import { Logs } from '../../client/logs.ts';
+import { checkOptionNames } from '../../client/options.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
 import { parseLogId } from '../../ids/log-id.ts';
-import type { ReservedTypes } from '../../log/entry.ts';
+import { RESERVED_TYPES, type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
 import { RemoteLogStore, type SendLogRequest } from './remote-log-store.ts';
 import { UrlBlobStore, type UrlBlobStoreOptions } from './url-blob-store.ts';
 
@@ -10,7 +11,7 @@ import { UrlBlobStore, type UrlBlobStoreOptions } from './url-blob-store.ts';
 export interface PageLogsOptions extends UrlBlobStoreOptions {
   readonly send: SendLogRequest;
   /** `RESERVED_TYPES` by default. */
-  readonly types?: ReservedTypes | undefined;
+  readonly types?: ReservedTypeNames | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
   /**
@@ -20,19 +21,32 @@ export interface PageLogsOptions extends UrlBlobStoreOptions {
   readonly platform?: ChunkPlatform | undefined;
 }
 
+const NAMES = [
+  'send',
+  'types',
+  'cacheBytes',
+  'platform',
+  'urlOf',
+  'fetch',
+  'retries',
+] satisfies (keyof PageLogsOptions)[];
+
 /**
  * Opens logs in a page, which has no AWS credentials: entries go through the application's server,
  * chunks come through URLs. Sends no request. The logs throw the errors of {@link RemoteLogStore}
  * and {@link UrlBlobStore}; `create` and `list` throw UsageError.
+ * @throws UsageError if there are no options or one has a wrong name
  */
-export async function openLogs({ send, types, cacheBytes, platform, ...urls }: PageLogsOptions): Promise<Logs> {
+export async function openLogs(options: PageLogsOptions): Promise<Logs> {
+  checkOptionNames('openLogs', options, NAMES);
+  const { send, types, cacheBytes, platform, ...urls } = options;
   const store = new RemoteLogStore(send);
   return new Logs({
     store,
     tables: store,
     blobs: new UrlBlobStore(urls),
     platform: platform ?? (await (await import('../platform/wasm.ts')).loadWasmPlatform()),
-    ...(types !== undefined && { types }),
+    types: new ReservedTypes(types ?? RESERVED_TYPES),
     ...(cacheBytes !== undefined && { cacheBytes }),
     now: Date.now,
     random: Math.random,

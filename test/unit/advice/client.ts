@@ -33,6 +33,36 @@ function loseAnswer(live: LiveLog): void {
 
 /** Advice for applications that hold documents. */
 export const CLIENT: Cases = {
+  'Call openLogs again': async (refused) => {
+    const live = await LiveLog.create();
+    const logs = live.logs();
+    await logs.close();
+    const steps = [
+      () => logs.create(),
+      () => logs.open(live.sheet.log, { reducer: spreadsheet }),
+      () => logs.client,
+      () => logs.list().next(),
+    ];
+    for (const step of steps) await refused(step);
+    const document = await live.logs().open(live.sheet.log, { reducer: spreadsheet });
+    await document.append(CITY);
+    expect(await rowsOf(document)).toEqual([['Denver']]);
+  },
+  "Give 'open' a reducer: …": async (refused) => {
+    const live = await LiveLog.create();
+    const logs = live.logs();
+    const { log } = live.sheet;
+    for (const reducer of [
+      undefined,
+      { ...notes, name: '' },
+      { ...notes, version: 0 },
+      { name: 'notes', version: 1 },
+    ]) {
+      await refused(() => Reflect.apply(logs.open, logs, [log, { reducer }]));
+    }
+    expect(live.requests).toEqual([]);
+    await logs.open(log, { reducer: notes });
+  },
   'Open the log again': async (refused) => {
     const live = await LiveLog.create();
     const document = await live.open();

@@ -1,0 +1,49 @@
+import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts';
+import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
+import type { ReloadLimits } from './follower.ts';
+
+export interface DocumentOptions {
+  /** Folds the entries. It must be the reducer of the deployment, which makes the snapshots. */
+  readonly reducer: Reducer;
+  /**
+   * A document that is further behind loads the newest snapshot instead of every entry since. 5,000
+   * entries and 2 segments by default.
+   */
+  readonly reloadAfter?: Partial<ReloadLimits>;
+}
+
+/**
+ * Checks that a call got options, and none with a wrong name.
+ * @param call name of the function, for the message
+ * @throws UsageError otherwise
+ */
+export function checkOptionNames(call: string, options: unknown, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new UsageError(`${call} got no options, but ${String(options)}: it takes ${names.join(', ')}`);
+  }
+  const wrong = Object.keys(options).find((name) => !names.includes(name));
+  if (wrong !== undefined) throw new UsageError(`${call} has no option '${wrong}': it takes ${names.join(', ')}`);
+}
+
+/**
+ * Checks the arguments with which an application opens a document.
+ * @throws LogIdInvalidError if the id is not a string
+ * @throws ReducerInvalidError if the reducer is none
+ * @throws UsageError if another option is invalid
+ */
+export function checkDocumentOptions(log: unknown, options: DocumentOptions): void {
+  if (typeof log !== 'string') throw new LogIdInvalidError(`the id of the log is not a string, but ${String(log)}`);
+  const names = ['reducer', 'reloadAfter'] satisfies (keyof DocumentOptions)[];
+  checkOptionNames('open', options, names);
+  const { reducer, reloadAfter = {} } = options;
+  if (!isReducer(reducer)) {
+    throw new ReducerInvalidError('the reducer of a document is not valid', {
+      advice: `Give 'open' a reducer: ${REDUCER_PARTS}`,
+    });
+  }
+  checkOptionNames('reloadAfter', reloadAfter, ['entries', 'segments']);
+  for (const [name, limit] of Object.entries<unknown>(reloadAfter)) {
+    if (limit === undefined || (Number.isSafeInteger(limit) && Number(limit) >= 0)) continue;
+    throw new UsageError(`'${name}' of reloadAfter is ${String(limit)}, not a whole number from 0 on`);
+  }
+}
