@@ -167,7 +167,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       { store: unarchived(store), blobs, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
       log,
     );
-    expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });
+    expect(loaded).toMatchObject({ base: { position }, tailEntries: 1 });
     const rows = await Array.fromAsync(sheetRows(sheetOf(loaded.draft)));
     expect(rows).toEqual(Array.from({ length: 30 }, (_, row) => [`row ${row}`]));
   });
@@ -300,7 +300,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       { store: unarchived(store), blobs, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
       log,
     );
-    expect(loaded).toMatchObject({ snapshot: position, tailEntries: 1 });
+    expect(loaded).toMatchObject({ base: { position }, tailEntries: 1 });
     const rows = await Array.fromAsync(sheetRows(sheetOf(loaded.draft)));
     expect(rows).toEqual(Array.from({ length: 1_200 }, (_, row) => [`row ${row}`]));
   });
