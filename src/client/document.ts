@@ -248,11 +248,10 @@ export class Document {
   async #sendNext(): Promise<boolean> {
     const pending = this.#visible.next;
     if (pending === undefined) return true;
-    const before = this.#follower.version;
     try {
       const added = await this.#follower.append([pending.entry]);
       this.#follower.lost.forget([pending.entry]);
-      await this.#visible.stored(pending, added?.first, before);
+      await this.#visible.stored(pending, added?.first);
       return true;
     } catch (error) {
       if (isFinal(error)) {

@@ -205,7 +205,8 @@ export class Follower {
       const range = { from: this.#confirmed.end, to: end };
       for await (const page of readUpTo({ store, types }, this.log, range)) this.lost.note(page);
     }
-    if (order > 0) this.#version++;
+    // With equal numbers, only Snapshot and End Segment entries are new.
+    if (order > 0 && (last?.number === undefined || last.number !== this.#last?.number)) this.#version++;
     this.#folder = folder;
     // A stale read may show the entry of the snapshot without its root.
     this.#tail = (tail.base === undefined && base !== undefined && tail.fork(base)) || tail;

@@ -81,19 +81,11 @@ export class VisibleState {
   /**
    * Takes off the pending ones an entry that the follower has just appended.
    * @param first its position; undefined if the log had its mutation already
-   * @param before the follower's version before the append
    */
-  async stored(pending: Pending, first: Position | undefined, before: number): Promise<void> {
+  async stored(pending: Pending, first: Position | undefined): Promise<void> {
     await this.#changes(async () => {
       pending.isSettled = true;
-      // The state includes the entry at its place already, if no other entry came before it.
-      const isNext = first !== undefined && comparePositions(first, pending.foldedAt) === 0;
-      const cameNext = isNext && this.#follower.version === before + 1 && this.#version === before;
-      if (!cameNext || this.#isOutdated) return this.#updateOrLater();
-      if (this.#closed !== undefined) return;
-      this.pending.set(this.pending.entries.filter((each) => each !== pending));
-      this.#version = this.#follower.version;
-      this.#position = this.#follower.confirmed.end;
+      if (!this.#cameNext(pending, first)) await this.#updateOrLater();
     });
     pending.settled.resolve(first);
   }
@@ -152,6 +144,8 @@ export class VisibleState {
       DocumentState.move(this.#state, folder.nodes, state);
       return;
     }
+    const found = this.#settleFound();
+    if (found !== undefined && this.#cameNext(found.pending, found.first)) return;
     this.#isOutdated = true;
     const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
     if (this.#isClosed()) return;
@@ -163,7 +157,35 @@ export class VisibleState {
     this.#set(state);
   }
 
-  /** Folds the pending entries, without those that the log has or that the reducer rejects. */
+  /**
+   * Takes an entry off the pending ones if it is the only new one of the log, at the place where the
+   * state includes it already.
+   */
+  #cameNext(pending: Pending, first: Position | undefined): boolean {
+    const { version, confirmed, folder } = this.#follower;
+    const isNext = first !== undefined && comparePositions(first, pending.foldedAt) === 0;
+    // After a reload, one version may stand for several entries.
+    const isLast = first?.segment === confirmed.end.segment && first.entry + 1 === confirmed.end.entry;
+    const isOnly = version === this.#version + 1 && (folder === this.#folder || isLast);
+    if (!isNext || !isOnly || this.#isOutdated || this.#closed !== undefined) return false;
+    this.pending.set(this.pending.entries.filter((each) => each !== pending));
+    this.#version = version;
+    this.#position = confirmed.end;
+    return true;
+  }
+
+  /** Settles the pending entry whose answer was lost, if the follower has found it in the log. */
+  #settleFound(): { readonly pending: Pending; readonly first: Position } | undefined {
+    for (const pending of this.pending.entries) {
+      const found = pending.isSettled ? undefined : this.#follower.lost.take([pending.entry]);
+      if (found === undefined) continue;
+      settle(pending, () => pending.settled.resolve(found.first));
+      return { pending, first: found.first };
+    }
+    return undefined;
+  }
+
+  /** Folds the pending entries, without those that no longer wait or that the reducer rejects. */
   async #foldUnsettled(
     folder: StateFolder,
     confirmed: State,
@@ -172,8 +194,6 @@ export class VisibleState {
     let state = confirmed;
     const kept: Pending[] = [];
     for (const pending of this.pending.entries) {
-      const found = pending.isSettled ? undefined : lost.take([pending.entry]);
-      if (found !== undefined) settle(pending, () => pending.settled.resolve(found.first));
       if (pending.isSettled) continue;
       try {
         state = await this.#fold(folder, state, pending, kept.length);

@@ -72,6 +72,7 @@ test('a pending entry whose answer was lost is shown once when a refresh finds i
   };
   expect(await document.mutate(entryOf(INSERT_ROW))).toEqual({ segment: 0, entry: 2 });
   await refreshed;
+  expect(states).toHaveLength(1);
   for (const state of [...states, document.state]) expect(await textOf(state)).toEqual([[], ['Denver']]);
   expect(await live.sheet.items()).toHaveLength(3);
 });
