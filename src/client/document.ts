@@ -9,7 +9,8 @@ import {
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
-import type { AddedEntries, AppendOptions, NewEntry } from '../log/client.ts';
+import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
+import { checkNewEntries, type NewEntry } from '../log/new-entry.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
@@ -154,7 +155,10 @@ export class Document {
     entries: NewEntry | readonly NewEntry[],
     options: AppendOptions = {},
   ): Promise<AddedEntries | undefined> {
-    const drafts = (isList(entries) ? entries : [entries]).map((entry) => draftEntry(entry, this.#deps));
+    checkAppendOptions(this.log, options);
+    const given = isList(entries) ? entries : [entries];
+    checkNewEntries(this.log, given, this.#deps.types);
+    const drafts = given.map((entry) => draftEntry(entry, this.#deps));
     return this.#requests(async () => {
       this.#checkOpen();
       try {
@@ -178,6 +182,7 @@ export class Document {
    */
   async mutate(entry: NewEntry): Promise<Position | undefined> {
     this.#checkOpen();
+    checkNewEntries(this.log, [entry], this.#deps.types);
     const drafted = draftEntry(entry, this.#deps);
     const settled = Promise.withResolvers<Position | undefined>();
     const shown = Object.freeze({ entry: drafted });

@@ -9,14 +9,14 @@ import { storableMetadata } from '../log/metadata.ts';
 export type DraftedEntry = NewEntry & { readonly id: Uint8Array; readonly created: number };
 
 /**
- * Gives a new entry its id and its time.
+ * Gives a new entry its id and its time, unless the caller did.
  * @throws ClockInvalidError if the clock shows a time before 1970
  */
 export function draftEntry(
   entry: NewEntry,
   { now, random }: { readonly now: () => number; readonly random: () => number },
 ): DraftedEntry {
-  return { ...entry, id: newEntryId(random), created: entry.created ?? epochSeconds(now()) };
+  return { ...entry, id: entry.id ?? newEntryId(random), created: entry.created ?? epochSeconds(now()) };
 }
 
 /**

@@ -152,8 +152,8 @@ export class Follower {
     for (let attempt = 1; ; attempt++) {
       const known = this.lost.take(entries);
       if (known !== undefined) return known;
-      if (await this.#folder.isApplied(this.#confirmed.state, entries)) return undefined;
       const drafts = entriesAt(this.log, this.#confirmed.end, entries);
+      if (await this.#folder.isApplied(this.#confirmed.state, entries)) return undefined;
       const state = await this.#folder.fold(this.#confirmed.state, drafts);
       let added: AddedEntries | undefined;
       try {

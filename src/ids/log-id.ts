@@ -9,9 +9,11 @@ export type LogId = string & { readonly __brand: 'LogId' };
  * @throws LogIdInvalidError if the text is not a UUID
  */
 export function parseLogId(text: string): LogId {
-  const lower = text.toLowerCase();
+  const given: unknown = text;
+  const lower = typeof given === 'string' ? given.toLowerCase() : '';
   if (!isLogId(lower)) {
-    throw new LogIdInvalidError(`'${text}' is not a log id`, {
+    const shown = typeof given === 'string' ? `'${given.slice(0, 100)}'` : `a value of type ${typeof given}`;
+    throw new LogIdInvalidError(`${shown} is not a log id`, {
       advice: "Give the UUID of a log, such as the one that 'logfold create' prints",
     });
   }

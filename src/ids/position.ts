@@ -47,3 +47,25 @@ export function parsePosition(text: string): Position {
   }
   return { segment, entry };
 }
+
+/**
+ * Checks a position that a caller gave.
+ * @param parameter its name, and the log for the error
+ * @throws PositionInvalidError if it is no position
+ */
+export function checkPosition(
+  given: unknown,
+  parameter: { readonly log: string; readonly name: string },
+): asserts given is Position {
+  if (typeof given === 'object' && given !== null && 'segment' in given && 'entry' in given) {
+    if (isNumber(given.segment) && isNumber(given.entry)) return;
+  }
+  throw new PositionInvalidError(`\`${parameter.name}\` is no position`, {
+    log: parameter.log,
+    advice: `Give { segment, entry } with whole numbers from 0 to ${MAX_NUMBER}; parsePosition reads text such as '0/17'`,
+  });
+}
+
+function isNumber(given: unknown): boolean {
+  return typeof given === 'number' && Number.isSafeInteger(given) && given >= 0 && given <= MAX_NUMBER;
+}

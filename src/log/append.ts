@@ -1,50 +1,16 @@
-import type { Value } from '../codec/value.ts';
 import { EntryExistsError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts';
+import { checkPosition, comparePositions, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { type End, queryEnd, requireNoneAfter } from './append-condition.ts';
 import { saveBody } from './body.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
-import {
-  type ClientMutation,
-  type CompletedSnapshot,
-  type Entry,
-  type EntryMetadata,
-  newEntryId,
-  RESERVED_VERSION,
-  type ReservedTypes,
-} from './entry.ts';
+import { type CompletedSnapshot, type Entry, newEntryId, RESERVED_VERSION, type ReservedTypes } from './entry.ts';
 import { numberAfter } from './entry-number.ts';
-import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import type { Consistency } from './log-store.ts';
 import { storableMetadata } from './metadata.ts';
-import { checkMutations } from './mutation.ts';
+import { checkNewEntries, type NewEntry } from './new-entry.ts';
 import { type LogEnd, type Newest, queryNewerSnapshot, queryNewest } from './newest.ts';
 import type { Segment } from './segment.ts';
-
-/** An entry that has no position yet. */
-export interface NewEntry {
-  readonly type: string;
-  /** Version of the body's format, for this type. */
-  readonly version: number;
-  /** None by default; null is the same. */
-  readonly body?: Value | undefined;
-  /** Epoch seconds; now by default. */
-  readonly created?: number | undefined;
-  /** None by default. */
-  readonly metadata?: EntryMetadata | undefined;
-  /**
-   * Applies the entry at most once, even if several processes append it. A client numbers its
-   * mutations upwards and appends them in order. An entry with a number that was used before is
-   * stored, but has no effect, even if its body differs.
-   */
-  readonly once?: ClientMutation | undefined;
-  /**
-   * Bytes by which the writer recognizes the entry, 8 random ones by default. An append with an id
-   * that the log has at the same position succeeds and changes nothing.
-   */
-  readonly id?: Uint8Array | undefined;
-}
 
 export interface AppendOptions {
   /**
@@ -84,7 +50,8 @@ export interface AddedEntries {
  * are too large for the table go to the blob store first.
  *
  * After any other error, such as a lost connection, the entries may have been appended.
- * @throws UsageError if an entry is malformed
+ * @throws UsageError if an entry or the options are malformed
+ * @throws PositionInvalidError if `after` or `snapshot` is no position
  * @throws ValueUnsupportedError if a body or metadata cannot be stored
  * @throws TooLargeError if one request cannot carry the entries, metadata is too large, or the
  * segment is full
@@ -99,12 +66,15 @@ export async function append(
   context: ClientContext,
   log: LogId,
   given: readonly NewEntry[],
-  { after, snapshot, snapshotBefore = false }: AppendOptions = {},
+  options: AppendOptions = {},
 ): Promise<AddedEntries> {
+  checkAppendOptions(log, options);
+  checkNewEntries(log, given);
+  const { after, snapshot, snapshotBefore = false } = options;
   const [{ created } = {}] = given;
   const snapshotEntry: NewEntry = { type: context.types.snapshot, version: RESERVED_VERSION, created };
-  const entries = snapshotBefore && given.length > 0 ? [snapshotEntry, ...given] : given;
-  checkEntries(log, entries);
+  const entries = snapshotBefore ? [snapshotEntry, ...given] : given;
+  if (snapshotBefore) checkNewEntries(log, entries);
   const now = nowSeconds(context);
   const unsaved = entries.map((entry) => draftEntry(context, log, entry, now));
   const drafts = await Promise.all(
@@ -157,8 +127,8 @@ export async function append(
   };
   const conflict = (error: unknown) => error instanceof EntryExistsError && error !== unmet;
   const keepsEnd = (error: unknown) => error instanceof EntryExistsError && error === unmet;
-  const options = { failure: 'Adding entries failed', conflict, keepsEnd };
-  const appended = await writeWithRetries(context, log, options, write);
+  const retrying = { failure: 'Adding entries failed', conflict, keepsEnd };
+  const appended = await writeWithRetries(context, log, retrying, write);
 
   if (snapshot === undefined) return appended;
   const known = segments ?? (await newestSegments) ?? [];
@@ -169,6 +139,22 @@ export async function append(
 }
 
 /**
+ * Checks the options of an append, so that no condition is ignored.
+ * @throws UsageError if they are not an object
+ * @throws PositionInvalidError if `after` or `snapshot` is no position
+ */
+export function checkAppendOptions(log: LogId, options: AppendOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new UsageError('the options of the append are not an object', {
+      log,
+      advice: 'Give an object, or leave them out',
+    });
+  }
+  if (options.after !== undefined) checkPosition(options.after, { log, name: 'after' });
+  if (options.snapshot !== undefined) checkPosition(options.snapshot, { log, name: 'snapshot' });
+}
+
+/**
  * Checks that a position can exist.
  * @throws TooLargeError if its segment or entry number is too high
  */
@@ -176,29 +162,6 @@ export function checkRoom(log: LogId, position: Position): void {
   if (position.segment > MAX_NUMBER || position.entry > MAX_NUMBER) {
     throw new TooLargeError('the segment has no numbers left', { log, ...position, advice: 'Start a new segment' });
   }
-}
-
-function checkEntries(log: LogId, entries: readonly NewEntry[]): void {
-  if (entries.length === 0) throw new UsageError('the list of entries is empty', { log });
-  if (entries.length > MAX_TRANSACTION_ITEMS) {
-    throw new TooLargeError(`${entries.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
-      log,
-      advice: 'Add them in several batches',
-    });
-  }
-  for (const { type, version, created = 0 } of entries) {
-    if (type === '') throw new UsageError('an entry needs a type', { log });
-    if (!Number.isSafeInteger(version) || version < 0)
-      throw new UsageError(`version ${version} is not a non-negative integer`, { log });
-    checkTime(log, created);
-  }
-  checkMutations(log, entries);
-}
-
-/** @throws UsageError if a creation time is not in epoch seconds */
-export function checkTime(log: LogId, created: number): void {
-  if (Number.isSafeInteger(created) && created >= 0) return;
-  throw new UsageError(`created ${created} is not a time in epoch seconds`, { log });
 }
 
 /** An entry without its place and its body. */

@@ -1,17 +1,18 @@
-import { UsageError } from '../errors.ts';
-import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, type Position } from '../ids/position.ts';
-import { type AddedEntries, type AppendOptions, append, type NewEntry } from './append.ts';
+import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { checkPosition, comparePositions, type Position } from '../ids/position.ts';
+import { type AddedEntries, type AppendOptions, append, checkAppendOptions } from './append.ts';
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
 import { type CompletedSnapshot, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { checkNewEntries, type NewEntry } from './new-entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache, type TRUST_MS } from './newest.ts';
 import { type QueryAnswer, type QueryRange, query } from './query.ts';
 
-export type { AddedEntries, AppendOptions, NewEntry } from './append.ts';
+export type { AddedEntries, AppendOptions } from './append.ts';
 export type { AttributeAnswer, AttributeChange } from './application-attributes.ts';
 export type { LogClientDeps } from './client-context.ts';
+export type { NewEntry } from './new-entry.ts';
 export type { NewSegment } from './new-segment.ts';
 export type { QueryAnswer, QueryRange } from './query.ts';
 
@@ -40,6 +41,8 @@ export type SnapshotOptions = EntryTime & Pick<AppendOptions, 'after' | 'snapsho
 /**
  * Appends to logs and reads them. A client caches the ends of the logs that it appends to, so that
  * it adds an entry in one request. Share one client within a process.
+ *
+ * The methods throw LogIdInvalidError if the id of the log is no UUID.
  */
 export class LogClient {
   readonly #context: ClientContext;
@@ -72,46 +75,45 @@ export class LogClient {
    * @throws UsageError if there are no entries or a type is reserved
    */
   async addEntries(log: LogId, entries: readonly NewEntry[], options: AppendOptions = {}): Promise<AddedEntries> {
-    for (const { type } of entries) {
-      if (this.#context.types.includes(type)) {
-        throw new UsageError(`the type '${type}' is reserved`, {
-          log,
-          advice: 'Call addSnapshot or startSegment, or give the entry another type',
-        });
-      }
-    }
-    return append(this.#context, log, entries, options);
+    const id = parseLogId(log);
+    checkNewEntries(id, entries, this.#context.types);
+    return append(this.#context, id, entries, options);
   }
 
   /**
    * Appends a Snapshot entry, which asks for a snapshot of everything before it. Throws the errors
    * of {@link append}.
    */
-  async addSnapshot(log: LogId, { created, ...options }: SnapshotOptions = {}): Promise<AddedEntry> {
+  async addSnapshot(log: LogId, given: SnapshotOptions = {}): Promise<AddedEntry> {
+    const id = parseLogId(log);
+    checkAppendOptions(id, given);
+    const { created, ...options } = given;
     const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
-    return onlyOne(await append(this.#context, log, [entry], options));
+    return onlyOne(await append(this.#context, id, [entry], options));
   }
 
   /**
    * Ends the log's newest segment and starts the next. Throws the errors of {@link startSegment}.
    */
-  startSegment(log: LogId, { created }: EntryTime = {}): Promise<NewSegment> {
-    return startSegment(this.#context, log, created);
+  async startSegment(log: LogId, { created }: EntryTime = {}): Promise<NewSegment> {
+    return startSegment(this.#context, parseLogId(log), created);
   }
 
   /**
    * Reads a range of entries, page by page, across segments. Throws the errors of {@link query}.
    */
-  query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
-    return query(this.#context, log, range);
+  async query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
+    return query(this.#context, parseLogId(log), range);
   }
 
   /**
    * Changes attributes of an entry that are not logfold's, if they are as expected. Only the open
    * segment takes changes. Costs one transaction. Throws the errors of {@link updateAttributes}.
    */
-  updateAttributes(log: LogId, position: Position, change: AttributeChange): Promise<AttributeAnswer> {
-    return updateAttributes(this.#context, log, position, change);
+  async updateAttributes(log: LogId, position: Position, change: AttributeChange): Promise<AttributeAnswer> {
+    const id = parseLogId(log);
+    checkPosition(position, { log: id, name: 'position' });
+    return updateAttributes(this.#context, id, position, change);
   }
 
   /**

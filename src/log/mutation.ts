@@ -14,6 +14,12 @@ export function checkMutations(log: LogId, entries: readonly { readonly once?: C
   const newest = new Map<string, number>();
   for (const { once } of entries) {
     if (once === undefined) continue;
+    if (typeof once !== 'object' || once === null) {
+      throw new UsageError(`once is ${once === null ? 'null' : shown(once)}`, {
+        log,
+        advice: 'Give an object with a client and a mutation, or no once',
+      });
+    }
     const { client, mutation } = once;
     if (!isClient(client)) {
       throw new UsageError(`${shown(client)} cannot name the client of a mutation`, {

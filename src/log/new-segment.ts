@@ -1,10 +1,11 @@
 import { EntryExistsError, SegmentWithoutSnapshotError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, START } from '../ids/position.ts';
-import { checkRoom, checkTime } from './append.ts';
+import { checkRoom } from './append.ts';
 import { type ClientContext, nowSeconds, writeWithRetries } from './client-context.ts';
 import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
 import type { Consistency } from './log-store.ts';
+import { checkTime } from './new-entry.ts';
 import { type Newest, queryNewest } from './newest.ts';
 
 export interface NewSegment {

@@ -1,6 +1,6 @@
 import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { type Position, START } from '../ids/position.ts';
+import { checkPosition, type Position, START } from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
 import { positionOfNumber } from './entry-number.ts';
@@ -46,6 +46,7 @@ export interface QueryAnswer {
  *
  * Takes one query for the segments, one more request if it names a newer snapshot, and one or more
  * queries while the entries are read. Reading them throws the errors of {@link readUpTo}.
+ * @throws PositionInvalidError if `from`, `to` or `snapshot` is malformed
  * @throws UsageError if the limit is not a positive integer
  * @throws the errors of {@link positionOfNumber} if `from` is a number
  * @throws LogNotFoundError if the log does not exist
@@ -57,6 +58,7 @@ export async function query(
   log: LogId,
   range: QueryRange,
 ): Promise<QueryAnswer> {
+  checkRange(log, range);
   const { from, to = 'end', limit = Number.POSITIVE_INFINITY, attributes = false, snapshot } = range;
   if (limit !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(limit) && limit > 0)) {
     throw new UsageError(`the limit ${limit} is not a positive integer`, { log });
@@ -84,6 +86,17 @@ export async function query(
     },
     ...(lastSnapshot !== undefined && { lastSnapshot }),
   };
+}
+
+function checkRange(log: LogId, range: QueryRange): void {
+  if (typeof range !== 'object' || range === null) {
+    throw new UsageError('the range is not an object', { log, advice: "Give a range, such as { from: 'start' }" });
+  }
+  const { from, to = 'end', snapshot } = range;
+  const isNumber = typeof from === 'object' && from !== null && 'number' in from;
+  if (from !== 'start' && from !== 'snapshot' && !isNumber) checkPosition(from, { log, name: 'from' });
+  if (to !== 'end') checkPosition(to, { log, name: 'to' });
+  if (snapshot !== undefined) checkPosition(snapshot, { log, name: 'snapshot' });
 }
 
 async function resolveStart(

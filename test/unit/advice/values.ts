@@ -14,7 +14,7 @@ import { encodeValue } from '../../../src/codec/canonical.ts';
 import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../../src/functions/sweep-function.ts';
-import { MAX_NUMBER } from '../../../src/ids/position.ts';
+import { MAX_NUMBER, parsePosition } from '../../../src/ids/position.ts';
 import { FileCheckpointStore } from '../../../src/local/checkpoint-store.ts';
 import { checkRoom } from '../../../src/log/append.ts';
 import { MAX_UPDATED_ATTRIBUTES } from '../../../src/log/application-attributes.ts';
@@ -76,6 +76,11 @@ async function editsIn(file: string): Promise<number> {
   } finally {
     edits.close();
   }
+}
+
+/** Lets a case give what the types refuse. */
+function untyped<T>(given: unknown): T {
+  return JSON.parse(JSON.stringify(given));
 }
 
 /** Creates a log; one transaction takes at most 100 entries. */
@@ -472,5 +477,52 @@ export const VALUES: Cases = {
       client.addEntry(log, { type: 'Set', version: 1, body: [] }, { after });
     const [segment = -1, entry = -1] = numbersOf(await refused(() => add({ segment: 0, entry: 7 })));
     await add({ segment, entry });
+  },
+  'Give an object with a type and a version': async (refused) => {
+    const { client, log } = await clientOfLog();
+    await refused(() => client.addEntries(log, untyped([null])));
+    await client.addEntries(log, [{ type: 'Set', version: 1 }]);
+  },
+  'Give a Uint8Array of 1 to … bytes, or no id': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const add = (length: number) => client.addEntry(log, { type: 'Set', version: 1, id: new Uint8Array(length) });
+    const [, least = 0, most = 0] = numbersOf(await refused(() => add(0)));
+    await refused(() => add(most + 1));
+    for (const length of [least, most]) await add(length);
+    await client.addEntry(log, { type: 'Set', version: 1 });
+  },
+  'Give epoch seconds, such as Math.floor(Date.now() / 1000)': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const add = (created: number) => client.addEntry(log, { type: 'Set', version: 1, created });
+    await refused(() => add(Date.now()));
+    await add(Math.floor(Date.now() / 1000));
+  },
+  'Give an object with a client and a mutation, or no once': async (refused) => {
+    await refused(() => checkMutations(LOG, [untyped({ once: 'mine' })]));
+    checkMutations(LOG, [mutationOf('laptop', 1), {}]);
+  },
+  'Give an object, or leave them out': async (refused) => {
+    const { client, log } = await clientOfLog();
+    const entry = { type: 'Set', version: 1 };
+    await refused(() => client.addEntry(log, entry, untyped('0/1')));
+    await client.addEntry(log, entry, {});
+    await client.addEntry(log, entry);
+  },
+  "Give { segment, entry } with whole numbers from 0 to …; parsePosition reads text such as '0/17'": async (
+    refused,
+  ) => {
+    const { client, log, add } = await clientOfLog();
+    await add([1]);
+    const entry = { type: 'Set', version: 1 };
+    const advice = await refused(() => client.addEntry(log, entry, { after: untyped('0/1') }));
+    const [text = ''] = quoted(advice);
+    expect(parsePosition(text)).toEqual({ segment: 0, entry: 17 });
+    await client.addEntry(log, entry, { after: parsePosition('0/1') });
+  },
+  "Give a range, such as { from: 'start' }": async (refused) => {
+    const { client, log, add } = await clientOfLog();
+    await add([1]);
+    await refused(() => client.query(log, untyped(null)));
+    expect(await allEntries((await client.query(log, { from: 'start' })).entries)).toHaveLength(2);
   },
 };

@@ -1,0 +1,96 @@
+import type { Value } from '../codec/value.ts';
+import { TooLargeError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { ClientMutation, EntryMetadata, ReservedTypes } from './entry.ts';
+import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
+import { checkMutations } from './mutation.ts';
+
+/** An entry that has no position yet. */
+export interface NewEntry {
+  readonly type: string;
+  /** Version of the body's format, for this type. */
+  readonly version: number;
+  /** None by default; null is the same. */
+  readonly body?: Value | undefined;
+  /** Epoch seconds; now by default. */
+  readonly created?: number | undefined;
+  /** None by default. */
+  readonly metadata?: EntryMetadata | undefined;
+  /**
+   * Applies the entry at most once, even if several processes append it. A client numbers its
+   * mutations upwards and appends them in order. An entry with a number that was used before is
+   * stored, but has no effect, even if its body differs.
+   */
+  readonly once?: ClientMutation | undefined;
+  /**
+   * Bytes by which the writer recognizes the entry, 1 to 64; 8 random ones by default. An append
+   * with an id that the log has at the same position succeeds and changes nothing.
+   */
+  readonly id?: Uint8Array | undefined;
+}
+
+/** The most bytes of an entry's id. Every read of the entry also reads its id. */
+const MAX_ID_BYTES = 64;
+/** The year 5138 in epoch seconds, and 1973 in milliseconds. */
+const MAX_TIME = 1e11;
+
+/**
+ * Checks entries that are appended together, except their bodies and metadata, which are checked
+ * when they are encoded.
+ * @param reserved types that the application must not use
+ * @throws UsageError if there are none, one is malformed or has a reserved type
+ * @throws TooLargeError if there are more than one transaction takes
+ */
+export function checkNewEntries(log: LogId, entries: readonly NewEntry[], reserved?: ReservedTypes): void {
+  if (!Array.isArray(entries) || entries.length === 0) throw new UsageError('the list of entries is empty', { log });
+  if (entries.length > MAX_TRANSACTION_ITEMS) {
+    throw new TooLargeError(`${entries.length} entries are more than the ${MAX_TRANSACTION_ITEMS} of one transaction`, {
+      log,
+      advice: 'Add them in several batches',
+    });
+  }
+  for (const entry of entries) {
+    checkEntry(log, entry);
+    if (reserved?.includes(entry.type) !== true) continue;
+    throw new UsageError(`the type '${entry.type}' is reserved`, {
+      log,
+      advice: 'Call addSnapshot or startSegment, or give the entry another type',
+    });
+  }
+  checkMutations(log, entries);
+}
+
+function checkEntry(log: LogId, entry: NewEntry): void {
+  if (typeof entry !== 'object' || entry === null) {
+    throw new UsageError(`an entry is ${kindOf(entry)}`, { log, advice: 'Give an object with a type and a version' });
+  }
+  const { type, version, created, id } = entry;
+  if (typeof type !== 'string' || type === '') throw new UsageError('an entry needs a type', { log });
+  if (!Number.isSafeInteger(version) || version < 0) {
+    throw new UsageError(
+      `version ${typeof version === 'number' ? version : kindOf(version)} is not a non-negative integer`,
+      { log },
+    );
+  }
+  if (created !== undefined) checkTime(log, created);
+  if (id !== undefined && !(id instanceof Uint8Array && id.length > 0 && id.length <= MAX_ID_BYTES)) {
+    throw new UsageError("an entry's id is not bytes of a valid length", {
+      log,
+      advice: `Give a Uint8Array of 1 to ${MAX_ID_BYTES} bytes, or no id`,
+    });
+  }
+}
+
+/** @throws UsageError if a creation time is not in epoch seconds */
+export function checkTime(log: LogId, created: number): void {
+  if (Number.isSafeInteger(created) && created >= 0 && created <= MAX_TIME) return;
+  const shown = typeof created === 'number' ? created : kindOf(created);
+  throw new UsageError(`created ${shown} is not a time in epoch seconds`, {
+    log,
+    advice: 'Give epoch seconds, such as Math.floor(Date.now() / 1000)',
+  });
+}
+
+function kindOf(value: unknown): string {
+  return value === null || value === undefined ? String(value) : `a value of type ${typeof value}`;
+}
