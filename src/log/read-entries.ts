@@ -46,6 +46,8 @@ interface Reading {
   readonly endSegment: string;
   readonly rangeEntries: number;
   readonly concurrency: number;
+  /** The advice for a range without any entry. */
+  readonly advice: string;
 }
 
 /** Entry numbers of one segment; `to` is exclusive. */
@@ -98,14 +100,15 @@ export async function* readUpTo(source: EntrySource, log: LogId, range: OpenRang
     const most = Math.min(left, to !== 'end' && next.segment === to.segment ? to.entry - next.entry : left);
     if (most === 0) return;
     const mayBeOpen = next.segment >= newest;
-    const { isClosed, entries } = yield* readRest(reading, next, { mayBeOpen, isFresh: to !== 'end', most });
+    const first = next === from ? { ...reading, advice: START_ADVICE } : reading;
+    const { isClosed, entries } = yield* readRest(first, next, { mayBeOpen, isFresh: to !== 'end', most });
     if (!isClosed) return;
     left -= entries;
   }
 }
 
 function readingOf({ store, types, rangeEntries = RANGE_ENTRIES, concurrency = 4 }: EntrySource, log: LogId): Reading {
-  return { store, log, endSegment: types.endSegment, rangeEntries, concurrency };
+  return { store, log, endSegment: types.endSegment, rangeEntries, concurrency, advice: ADVICE };
 }
 
 function checkOrder(log: LogId, { from, to }: EntryRange): void {
@@ -155,7 +158,7 @@ async function* readRest(
   if (next >= first - 1 && first < end && last?.type !== endSegment) {
     const newest = await store.newestEntry(log, segment, { consistent: false });
     const to = Math.min((newest?.position.entry ?? 0) + 1, end);
-    for await (const page of readNumbers(reading, { segment, from: next, to })) {
+    for await (const page of readNumbers({ ...reading, advice: ADVICE }, { segment, from: next, to })) {
       yield page;
       last = page.at(-1);
       next += page.length;
@@ -165,7 +168,7 @@ async function* readRest(
 
   const rest = { segment, from: next, to: end };
   for await (const page of store.entries(log, rest, { consistent: true })) {
-    if (countDense(page, next) < page.length) throw missing(reading, segment, next + countDense(page, next));
+    if (countDense(page, next) < page.length) throw missing({ log }, segment, next + countDense(page, next));
     if (page.length > 0) yield page;
     last = page.at(-1) ?? last;
     next += page.length;
@@ -231,7 +234,7 @@ class AheadPages {
  * @param atLeast how many entries must exist
  */
 async function* readDense(
-  { store, log }: Reading,
+  { store, log, advice }: Reading,
   { segment, from, to }: Numbers,
   atLeast: number,
 ): AsyncGenerator<Entry[]> {
@@ -252,7 +255,7 @@ async function* readDense(
     if (dense > 0) yield page.slice(0, dense);
     if (dense < page.length) throw missing({ log }, segment, next);
   }
-  if (next - from < atLeast) throw missing({ log }, segment, next);
+  if (next - from < atLeast) throw missing({ log, advice: next === from ? advice : ADVICE }, segment, next);
 }
 
 /** The number of entries without a gap from a number on. */
@@ -262,9 +265,15 @@ function countDense(entries: readonly Entry[], from: number): number {
 }
 
 const ADVICE = 'Restore the entry from a backup of the Entry table';
+const START_ADVICE =
+  'Read from a position that the log has: this one may lie beyond its end. If the log had the entry, restore the entry from a backup of the Entry table';
 
-function missing({ log }: Pick<Reading, 'log'>, segment: number, entry: number): EntryGapError {
-  return new EntryGapError('an entry is missing', { log, segment, entry, advice: ADVICE });
+function missing(
+  { log, advice = ADVICE }: { readonly log: LogId; readonly advice?: string },
+  segment: number,
+  entry: number,
+): EntryGapError {
+  return new EntryGapError('an entry is missing', { log, segment, entry, advice });
 }
 
 /**

@@ -525,4 +525,14 @@ export const VALUES: Cases = {
     await refused(() => client.query(log, untyped(null)));
     expect(await allEntries((await client.query(log, { from: 'start' })).entries)).toHaveLength(2);
   },
+  'Read from a position that the log has: this one may lie beyond its end. If the log had the entry, restore the entry from a backup of the Entry table':
+    async (refused) => {
+      const { client, log, add } = await clientOfLog();
+      const { last } = await add([1]);
+      const read = async (entry: number) =>
+        allEntries((await client.query(log, { from: { segment: 0, entry } })).entries);
+      await refused(() => read(last.entry + 2));
+      expect(await read(last.entry)).toHaveLength(1);
+      expect(await read(last.entry + 1)).toEqual([]);
+    },
 };
