@@ -1,4 +1,12 @@
-import { ChunkCorruptError, ChunkMissingError, EntryRejectedError, isLogfoldError } from '../errors.ts';
+import {
+  ChunkCorruptError,
+  ChunkMissingError,
+  EntryRejectedError,
+  FoldFailedError,
+  isLogfoldError,
+  type LogfoldError,
+  plainError,
+} from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { foldEntries } from '../snapshot/fold.ts';
@@ -67,7 +75,7 @@ export class StateFolder {
       return await draft.state();
     } catch (error) {
       if (!isLogfoldError(error) || !error.stopsLog || isDamage(error)) throw error;
-      throw new EntryRejectedError(error.reason, { log: this.#log, type: error.type, cause: error });
+      throw rejected(this.#log, entries, error);
     }
   }
 
@@ -86,6 +94,14 @@ export class StateFolder {
     if (once === undefined) return false;
     return (await appliedMutation(this.nodes, state, once.client)) >= once.mutation;
   }
+}
+
+function rejected(log: LogId, entries: readonly Entry[], error: LogfoldError): EntryRejectedError {
+  const cause = (error instanceof FoldFailedError ? error.thrown : undefined) ?? error;
+  const reason = isLogfoldError(cause) ? cause.reason : plainError(cause).message;
+  const index = entries.findIndex(({ position }) => position.entry === error.entry);
+  const details = { log, type: error.type, cause };
+  return new EntryRejectedError(Math.max(0, index), `the reducer refuses the entry: ${reason}`, details);
 }
 
 function isDamage(error: unknown): boolean {

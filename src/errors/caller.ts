@@ -118,11 +118,22 @@ interface EntryNumbers {
 }
 
 /**
- * The reducer rejects a new entry. The entry was not appended, since it would have stopped the log.
- * `cause` is the reducer's error.
+ * The reducer refuses a new entry. Nothing was appended, since the entry would have stopped the
+ * log. `cause` is what the reducer threw.
  */
 export class EntryRejectedError extends LogfoldError {
   override readonly code = 'ENTRY_REJECTED';
+  /** Index of the entry among those of the same append, from 0. */
+  readonly index: number;
+
+  constructor(index: number, reason: string, details: ErrorDetails = {}) {
+    super(reason, details);
+    this.index = index;
+  }
+
+  override toJSON(): Record<string, unknown> {
+    return { ...super.toJSON(), index: this.index };
+  }
 }
 
 /** The answer to an append was lost. The entries may be in the log or not. */

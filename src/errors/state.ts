@@ -1,4 +1,4 @@
-import { LogfoldError } from './logfold-error.ts';
+import { type ErrorDetails, LogfoldError } from './logfold-error.ts';
 
 /**
  * A value cannot be stored: a function, a lone surrogate, an integer beyond 64 bits, too deep or
@@ -34,6 +34,18 @@ export class SheetLimitError extends LogfoldError {
 export class FoldFailedError extends LogfoldError {
   override readonly code = 'FOLD_FAILED';
   override readonly stopsLog = true;
+  // Private: a log line shows `cause`, a copy without getters and own methods.
+  readonly #thrown: unknown;
+
+  constructor(reason: string, { thrown, ...details }: ErrorDetails & { readonly thrown?: unknown } = {}) {
+    super(reason, details);
+    this.#thrown = thrown;
+  }
+
+  /** The value that the reducer threw; undefined if it threw none. */
+  get thrown(): unknown {
+    return this.#thrown;
+  }
 }
 
 export class ChunkMissingError extends LogfoldError {

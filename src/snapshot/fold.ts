@@ -108,6 +108,7 @@ function foldFailure(reducer: Reducer, where: Where, thrown: unknown): LogfoldEr
     ...where,
     advice: 'Correct the reducer, raise its version, and deploy it',
     cause: plainError(thrown),
+    thrown,
   });
 }
 

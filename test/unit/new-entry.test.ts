@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Document } from '../../src/client/document.ts';
-import { LogfoldError } from '../../src/errors.ts';
+import { EntryRejectedError, LogfoldError } from '../../src/errors.ts';
 import type { LogClient, NewEntry } from '../../src/log/client.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
@@ -130,4 +130,29 @@ test("the caller's id and time are stored", async () => {
   expect(entries.map(({ id, created }) => ({ id, created }))).toEqual(
     Object.keys(WAYS).map(() => ({ id: entry.id, created: entry.created })),
   );
+});
+
+/** An error of an application. */
+class TodoExistsError extends Error {}
+
+const TODOS: Reducer = {
+  name: 'todos',
+  version: 1,
+  fold: (_, { body }) => {
+    if (body === 'twice') throw new TodoExistsError('todo exists');
+  },
+};
+
+test('a refused entry has the error of the reducer and its index, and no advice about the reducer', async () => {
+  const { live, document } = await open(TODOS);
+  const refused = { ...GOOD, body: 'twice' };
+  const calls = [() => document.append([GOOD, GOOD, refused]), () => document.mutate(refused)];
+  for (const [i, call] of calls.entries()) {
+    const error = await errorOf(call);
+    expect(error).toBeInstanceOf(EntryRejectedError);
+    expect(error.message).toBe(`the reducer refuses the entry: todo exists [log ${live.sheet.log}, type 'Note']`);
+    expect(error.cause).toBeInstanceOf(TodoExistsError);
+    expect(error.toJSON()).toMatchObject({ index: [2, 0][i], advice: undefined });
+  }
+  expect(await live.sheet.items()).toHaveLength(2);
 });
