@@ -279,8 +279,13 @@ function isList<T>(value: T | readonly T[]): value is readonly T[] {
   return Array.isArray(value);
 }
 
-/** Whether sending an entry again cannot help. */
+/**
+ * Whether sending an entry again cannot help: logfold, the code or the service refuses it. Other
+ * errors, such as a lost connection, may pass.
+ */
 function isFinal(error: unknown): boolean {
-  const retryable = [StoreUnavailableError, AppendUncertainError, AttemptsExhaustedError];
-  return isLogfoldError(error) && !retryable.some((type) => error instanceof type);
+  const passing = [StoreUnavailableError, AppendUncertainError, AttemptsExhaustedError];
+  if (isLogfoldError(error)) return !passing.some((type) => error instanceof type);
+  if (error instanceof TypeError || error instanceof RangeError) return true;
+  return error instanceof Error && error.name === 'ValidationException';
 }

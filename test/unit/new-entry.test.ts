@@ -156,3 +156,18 @@ test('a refused entry has the error of the reducer and its index, and no advice 
   }
   expect(await live.sheet.items()).toHaveLength(2);
 });
+
+test('a mutation that the service or the code refuses is rejected, and others follow', async () => {
+  const { live, document } = await open();
+  const invalid = Object.assign(new Error('the item is invalid'), { name: 'ValidationException' });
+  for (const failure of [invalid, new TypeError('no function'), new RangeError('no length')]) {
+    live.interceptor = async (name, effect) => {
+      if (name === 'putEntries') throw failure;
+      return effect();
+    };
+    await expect(document.mutate(GOOD)).rejects.toBe(failure);
+    expect(document.pending).toEqual([]);
+  }
+  live.interceptor = (_, effect) => effect();
+  expect(await document.mutate(GOOD)).toEqual({ segment: 0, entry: 2 });
+});
