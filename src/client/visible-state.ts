@@ -158,8 +158,8 @@ export class VisibleState {
   }
 
   /**
-   * Takes an entry off the pending ones if it is the only new one of the log, at the place where the
-   * state includes it already.
+   * Takes an entry off the pending ones if it is the only new one of the log, at the place where
+   * the state includes it already.
    */
   #cameNext(pending: Pending, first: Position | undefined): boolean {
     const { version, confirmed, folder } = this.#follower;
@@ -174,7 +174,7 @@ export class VisibleState {
     return true;
   }
 
-  /** Settles the pending entry whose answer was lost, if the follower has found it in the log. */
+  /** The pending entry whose answer was lost, if the follower has found it. It no longer waits. */
   #settleFound(): { readonly pending: Pending; readonly first: Position } | undefined {
     for (const pending of this.pending.entries) {
       const found = pending.isSettled ? undefined : this.#follower.lost.take([pending.entry]);
