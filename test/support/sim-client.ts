@@ -74,7 +74,7 @@ export async function liveClient(world: World, ports: Ports, plan: ClientPlan): 
  * Mostly seconds. Some pauses take a large part of the grace period, so that scheduled work happens
  * in between.
  */
-function pauseMs(random: Random): number {
+export function pauseMs(random: Random): number {
   if (random.chance(0.06)) return random.integer(600_000, 5_400_000);
   return random.integer(0, random.chance(0.1) ? 30_000 : 2_000);
 }
@@ -225,7 +225,7 @@ function newEntry(world: World, edit: SheetEdit, mutations: MutationPlan | undef
  * Makes values of all sizes: some become chunks outside the root, some outside the leaf, and some
  * bodies outside the entry.
  */
-function enlarge(world: World, edit: SheetEdit): SheetEdit {
+export function enlarge(world: World, edit: SheetEdit): SheetEdit {
   if (edit.type !== 'Set' || !world.random.chance(0.25)) return edit;
   const length = world.random.pick([10, 300, 300, 2_000, 5_000, 9_000]);
   const longer = ([row, column]: CellEdit): CellEdit => [row, column, world.random.text(length)];

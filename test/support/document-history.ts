@@ -1,0 +1,185 @@
+import fc from 'fast-check';
+import { Document } from '../../src/client/document.ts';
+import { toHex } from '../../src/codec/bytes.ts';
+import { SegmentStateError } from '../../src/errors.ts';
+import type { LogId } from '../../src/ids/log-id.ts';
+import { NO_FAULTS } from './process.ts';
+import { Random } from './random.ts';
+import { sheetEdits } from './sheet-model.ts';
+import { isInjected } from './sim-client.ts';
+import { type EditorPlan, type EditorTools, liveEditor } from './sim-editor.ts';
+import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
+import { anyPolicy, liveSweeper, liveTtl } from './sim-retention.ts';
+import { applicationEntries, CLAIMING, claim, foldEdits, rowsOf, type WatchedDocument } from './watched-document.ts';
+import { type Ports, World } from './world.ts';
+
+const MAX_STEPS = 100_000;
+
+/**
+ * Runs one history of documents from its seed: editors with live documents work on one log, beside
+ * the whole pipeline with snapshots, segments, archives, expiry and garbage collection. All stores
+ * are slow, fail and lose answers.
+ * @throws Error with the seed and the last lines of the trace if a check fails
+ */
+export async function runDocumentHistory(seed: number): Promise<void> {
+  const world = new World(new Random(seed));
+  try {
+    await new DocumentHistory(world, seed).run();
+  } catch (cause) {
+    const last = world.lines.filter((line) => !line.endsWith(' receive')).slice(-40);
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`seed ${seed}: ${reason}\n${last.join('\n')}`, { cause });
+  }
+}
+
+class DocumentHistory {
+  readonly #world: World;
+  readonly #seed: number;
+  readonly #plans: EditorPlan[] = [];
+  readonly #watched: WatchedDocument[] = [];
+  readonly #pipeline: Pipeline = {
+    inHand: [],
+    draining: false,
+    closing: false,
+    spawn: (name, life) => this.#live(name, life, 'once'),
+  };
+  #living = 0;
+  #editing = 0;
+  #failure: { readonly error: unknown } | undefined;
+
+  constructor(world: World, seed: number) {
+    this.#world = world;
+    this.#seed = seed;
+  }
+
+  async run(): Promise<void> {
+    const log = await this.#begin();
+    this.#start(this.#end());
+    for (let steps = 0; this.#living > 0 && this.#failure === undefined; steps++) {
+      if (steps > MAX_STEPS) throw new Error(`the history does not end within ${MAX_STEPS} steps`);
+      if (!(await this.#world.scheduler.step())) throw new Error('a process waits for an event that never comes');
+      for (const watched of this.#watched) watched.afterStep();
+    }
+    // Requests that crashed processes had sent may still arrive.
+    while (this.#failure === undefined && (await this.#world.scheduler.step()));
+    if (this.#failure !== undefined) throw this.#failure.error;
+    this.#checkLog(log);
+    await this.#checkFresh(log);
+  }
+
+  async #begin(): Promise<LogId> {
+    const world = this.#world;
+    const { random } = world;
+    const log = await world.client(world).createLog();
+    const rate = random.pick([0, 0.01, 0.03]);
+    const crash = random.pick([0, 0.002]);
+    world.faults = { crashBefore: crash, crashAfter: crash, throttle: rate, timeout: rate, delay: rate, resend: rate };
+    world.policy = anyPolicy(random);
+    const fail = (error: unknown): void => {
+      this.#failure ??= { error };
+    };
+    // Some histories have a cache that holds a few chunks only.
+    const tools: EditorTools = { fail, watched: this.#watched, cacheBytes: random.chance(0.8) ? 64e6 : 5_000 };
+    for (let editors = random.integer(1, 3); editors > 0; editors--) {
+      const [drawn = []] = fc.sample(sheetEdits(30), { seed: this.#seed * 10 + editors, numRuns: 1 });
+      const name = `editor ${editors}`;
+      const edits = drawn.flatMap((edit) =>
+        random.chance(0.2) ? [claim(random.integer(0, 4), random.integer(0, 3), name), edit] : [edit],
+      );
+      const plan: EditorPlan = {
+        name,
+        log,
+        edits,
+        next: 0,
+        mutation: 0,
+        entries: [],
+        unanswered: new Set(),
+      };
+      this.#plans.push(plan);
+      this.#editing++;
+      this.#live(name, async (ports) => {
+        await liveEditor(world, ports, plan, tools);
+        this.#editing--;
+      });
+    }
+    this.#live('sweep', (ports) => liveSweeper(world, ports, this.#pipeline));
+    this.#start(liveTtl(world, this.#pipeline));
+    this.#live('router', (ports) => liveRouter(world, ports, this.#pipeline), 'always');
+    this.#live('worker', (ports) => liveWorker(world, ports, this.#pipeline), 'always');
+    return log;
+  }
+
+  async #end(): Promise<void> {
+    const { scheduler } = this.#world;
+    while (this.#editing > 0) await scheduler.sleep(1_000);
+    this.#world.faults = NO_FAULTS;
+    this.#pipeline.draining = true;
+    this.#pipeline.closing = true;
+  }
+
+  /** Checks that confirmed entries are in the log once and in order, and failed ones are not. */
+  #checkLog(log: LogId): void {
+    const entries = applicationEntries(this.#world.tables.history(log));
+    const ids = entries.flatMap(({ id }) => (id === undefined ? [] : [toHex(id)]));
+    if (new Set(ids).size < ids.length) throw new Error('two entries of the log have the same id');
+    const mutations = entries.flatMap(({ once }) => (once === undefined ? [] : [`${once.client} ${once.mutation}`]));
+    if (new Set(mutations).size < mutations.length) throw new Error('a numbered mutation is in the log twice');
+    for (const plan of this.#plans) {
+      const places = plan.entries.map(({ entry }) => entries.findIndex(({ created }) => created === entry.created));
+      for (const [i, { entry, outcome }] of plan.entries.entries()) {
+        const times = entries.filter(({ created }) => created === entry.created).length;
+        if (outcome === 'stored' ? times !== 1 : outcome === 'failed' ? times !== 0 : times > 1) {
+          throw new Error(`entry ${entry.created} of ${plan.name} is ${outcome}, and ${times} times in the log`);
+        }
+        const { mutatedBy } = plan.entries[i] ?? {};
+        const later = plan.entries.findIndex((each, j) => {
+          const isBefore = (places[j] ?? -1) >= 0 && (places[j] ?? -1) < (places[i] ?? -1);
+          return j > i && mutatedBy !== undefined && each.mutatedBy === mutatedBy && isBefore;
+        });
+        if (later !== -1) throw new Error(`entry ${entry.created} of ${plan.name} comes behind a later one`);
+      }
+    }
+  }
+
+  async #checkFresh(log: LogId): Promise<void> {
+    const world = this.#world;
+    const deps = { ...world.deps(), client: world.client(world), sleep: world.scheduler.sleep };
+    const document = await Document.open(deps, log, { reducer: CLAIMING });
+    const expected = foldEdits(world, applicationEntries(world.tables.history(log)));
+    const rows = await rowsOf(document.state);
+    if (JSON.stringify(rows) !== JSON.stringify(expected))
+      throw new Error('a fresh document differs from the plain fold');
+  }
+
+  /** Runs a process that restarts after each crash, and with `always` after each end. */
+  #live(name: string, life: (ports: Ports) => Promise<void>, restart: 'once' | 'crashed' | 'always' = 'crashed'): void {
+    const { scheduler, random } = this.#world;
+    const lives = async (): Promise<void> => {
+      for (;;) {
+        const ports = this.#world.start(name);
+        const lived = life(ports).then(
+          () => 'over' as const,
+          (error: unknown) => {
+            if (isInjected(error) || error instanceof SegmentStateError) return 'over' as const;
+            throw error;
+          },
+        );
+        const end = await Promise.race([lived, ports.process.crashed.then(() => 'crashed' as const)]);
+        if (restart === 'once' || (end === 'over' && restart === 'crashed') || this.#pipeline.closing) return;
+        await scheduler.sleep(random.integer(0, end === 'crashed' ? 30_000 : 1_000));
+      }
+    };
+    this.#start(lives());
+  }
+
+  #start(actor: Promise<void>): void {
+    this.#living++;
+    actor
+      .catch((error: unknown) => {
+        this.#failure ??= { error };
+      })
+      .finally(() => {
+        this.#living--;
+      });
+  }
+}
