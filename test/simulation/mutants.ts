@@ -505,4 +505,52 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'fork-forgets-tail',
+    fault: 'a document that forks at a newer snapshot forgets the entries behind it',
+    test: 'test/property/document.test.ts',
+    edits: [
+      {
+        file: 'client/tail.ts',
+        from: 'new Tail(this.#types, snapshot, this.#known.slice(index), true)',
+        to: 'new Tail(this.#types, snapshot, this.#known.slice(index, index + 1), true)',
+      },
+    ],
+  },
+  {
+    name: 'lost-answer-not-searched',
+    fault: 'after a lost answer, a document appends again without a search for its entry',
+    test: 'test/property/document.test.ts',
+    edits: [
+      {
+        file: 'client/follower.ts',
+        from: '        else await this.#findAppended(entries);\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'pending-not-folded-again',
+    fault: "a pending entry is not folded again if it came behind others' entries",
+    test: 'test/property/document.test.ts',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: '    const isOnly = version === this.#version + 1 && (folder === this.#folder || isLast);',
+        to: '    const isOnly = true;',
+      },
+    ],
+  },
+  {
+    name: 'listener-at-switch',
+    fault: 'a document that moves to a newer snapshot calls its listeners',
+    test: 'test/property/document.test.ts',
+    edits: [
+      {
+        file: 'client/visible-state.ts',
+        from: '      DocumentState.move(this.#state, folder.nodes, state);\n',
+        to: '      this.#set(state);\n',
+      },
+    ],
+  },
 ];
