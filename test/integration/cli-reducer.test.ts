@@ -220,7 +220,7 @@ describe('a log of any reducer', () => {
     const answer = await append([{ type: 'Note', body: 'fourth' }, { type: 'Note' }], '--json');
     const refusal = refusalOf(answer);
     expect(refusal).toMatchObject({ code: 'ENTRY_REJECTED', log, type: 'Note' });
-    expect(refusal.message).toMatch(/^line 2: reducer 'notes' failed: Error: the note is empty/);
+    expect(refusal.message).toMatch(/^line 2: the reducer refuses the entry: the note is empty/);
     const after = await place.json('view', log, '--map', 'notes', '--from', '5', ...own);
     expect(after).toMatchObject({ items: [{ key: 5, value: 'fourth' }] });
     const { entries } = await place.client.query(log, { from: { segment: 0, entry: 6 } });
