@@ -98,7 +98,7 @@ class Place {
   }
 }
 
-/** A log that an application keeps by hand: JSON in items, and a whole sheet in each snapshot. */
+/** A log that an application keeps by hand: JSON in the items, a whole sheet in each snapshot. */
 class HandLog {
   readonly #client: DynamoDBClient;
   readonly #key: Uint8Array;

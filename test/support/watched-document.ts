@@ -82,6 +82,8 @@ export class WatchedDocument {
   readonly #held: HeldState[] = [];
   #shown: DocumentState;
   #entries: string;
+  /** Number of Snapshot and End Segment entries when a pending entry was first shown. */
+  #reservedBefore: ReadonlyMap<number, number> = new Map();
   #position: Position;
   /** When the document last knew the end of the log. */
   #readMs: number;
@@ -131,6 +133,8 @@ export class WatchedDocument {
 
   /** Compares the present state with the plain fold of the entries before its position. */
   async check(): Promise<void> {
+    // A closed document keeps its state, and forgets its pending entries.
+    if (this.#isClosed) return;
     const { state } = this.document;
     const expected = JSON.stringify(foldEdits(this.#world, this.#included()));
     const what = `the state at ${formatPosition(this.document.position)} with ${this.document.pending.length} pending`;
@@ -157,8 +161,14 @@ export class WatchedDocument {
       if (state === this.#shown) throw new Error('a listener was called without a change of the state');
       this.#shown = state;
       const entries = this.#folded();
-      if (entries === this.#entries) throw new Error('a listener was called without a new entry');
+      // Behind a new Snapshot entry, pending entries are folded again at other places.
+      const reserved = this.#reserved();
+      const isMoved = this.#reservedBefore.values().some((count) => count !== reserved);
+      if (entries === this.#entries && !isMoved) throw new Error('a listener was called without a new entry');
       this.#entries = entries;
+      const pending = this.document.pending.map(({ entry: { created = 0 } }) => created);
+      const counts = this.#reservedBefore;
+      this.#reservedBefore = new Map(pending.map((created) => [created, counts.get(created) ?? reserved]));
     } catch (error) {
       return this.#fail(error);
     }
@@ -187,6 +197,12 @@ export class WatchedDocument {
       if (stored.some((entry) => entry.created === created)) throw new Error(`entry ${created} is shown twice`);
     }
     return [...stored, ...added];
+  }
+
+  /** Number of Snapshot and End Segment entries before the position. */
+  #reserved(): number {
+    const stored = entriesBefore(this.#world, this.document.log, this.document.position);
+    return stored.length - applicationEntries(stored).length;
   }
 
   /** The entries that the state includes, and where it folds them. */
