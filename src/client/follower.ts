@@ -1,4 +1,4 @@
-import { AttemptsExhaustedError, ChunkMissingError, EntryExistsError } from '../errors.ts';
+import { ChunkMissingError, EntryExistsError, EntryGapError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, nextPosition, type Position, previousPosition, START } from '../ids/position.ts';
 import type { AddedEntries, AppendOptions, LogClient } from '../log/client.ts';
@@ -13,7 +13,7 @@ import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
 import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
-import { appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
+import { appendExhausted, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
 import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
 import { StateFolder } from './state-folder.ts';
 import { Tail } from './tail.ts';
@@ -119,9 +119,12 @@ export class Follower {
       await this.#searchSnapshot();
       await this.#moveIfNeeded();
     } catch (error) {
-      if (!(error instanceof FarBehind) && !(error instanceof ChunkMissingError)) throw error;
-      if (error instanceof FarBehind && !(await this.#hasSnapshotAhead())) await this.#readTo('end');
-      else await this.#reload();
+      if (error instanceof ChunkMissingError) return this.#reload();
+      // Without an archive, the next entries may have expired.
+      if (!(error instanceof FarBehind || error instanceof EntryGapError)) throw error;
+      if (await this.#hasSnapshotAhead()) return this.#reload();
+      if (error instanceof EntryGapError) throw error;
+      await this.#readTo('end');
     }
   }
 
@@ -172,7 +175,7 @@ export class Follower {
         const found = this.lost.take(entries);
         if (found !== undefined) return found;
         if (uncertain >= UNCERTAIN_ATTEMPTS || isOthers) throw error;
-        if (attempt >= APPEND_ATTEMPTS) throw exhausted(this.log, attempt, error);
+        if (attempt >= APPEND_ATTEMPTS) throw appendExhausted(this.log, attempt, error);
       }
     }
   }
@@ -342,9 +345,4 @@ export class Follower {
     }
     this.#move.done();
   }
-}
-
-function exhausted(log: LogId, attempts: number, cause: unknown): AttemptsExhaustedError {
-  const advice = 'Try again later, or find out what else writes to the same log';
-  return new AttemptsExhaustedError(attempts, 'Appending failed', { log, advice, cause });
 }

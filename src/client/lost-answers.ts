@@ -1,5 +1,5 @@
 import { toHex } from '../codec/bytes.ts';
-import { AppendUncertainError, isLogfoldError, StoreUnavailableError } from '../errors.ts';
+import { AppendUncertainError, AttemptsExhaustedError, isLogfoldError, StoreUnavailableError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { AddedEntries } from '../log/client.ts';
 import type { Entry } from '../log/entry.ts';
@@ -55,4 +55,10 @@ export function appendUncertain(log: LogId, cause: unknown): AppendUncertainErro
       'Refresh the document and look for the entry before you append it again, or append it with a client and a mutation, which apply once',
     cause,
   });
+}
+
+/** The error of an append that lost against other clients each time. */
+export function appendExhausted(log: LogId, attempts: number, cause: unknown): AttemptsExhaustedError {
+  const advice = 'Try again later, or find out what else writes to the same log';
+  return new AttemptsExhaustedError(attempts, 'Appending failed', { log, advice, cause });
 }

@@ -258,3 +258,16 @@ test('a document on the newest snapshot stays on it without further requests', a
   await document.refresh();
   expect(live.requests).toEqual(['entries']);
 });
+
+test('a document whose next entries have expired without an archive loads the newest snapshot', async () => {
+  const live = await LiveLog.create();
+  const document = await live.open();
+  await live.sheet.edit(set(0, 0, 'Denver'));
+  await live.sheet.completed();
+  const newest = await live.sheet.covered();
+  await live.sheet.tables.deleteEntries(live.sheet.log, 0, [0, 1, 2, 3]);
+  live.sheet.nowMs += 3_600_000;
+  expect(await document.refresh()).toBe(true);
+  expect(document.snapshot).toEqual(newest);
+  expect(await rowsOf(document)).toEqual([['Denver']]);
+});
