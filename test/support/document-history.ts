@@ -1,19 +1,16 @@
 import fc from 'fast-check';
 import { Document } from '../../src/client/document.ts';
 import { toHex } from '../../src/codec/bytes.ts';
-import { SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { NO_FAULTS } from './process.ts';
 import { Random } from './random.ts';
 import { sheetEdits } from './sheet-model.ts';
-import { isInjected } from './sim-client.ts';
 import { type EditorPlan, type EditorTools, liveEditor } from './sim-editor.ts';
-import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
+import { liveRouter, liveWorker } from './sim-pipeline.ts';
+import { SimProcesses } from './sim-processes.ts';
 import { anyPolicy, liveSweeper, liveTtl } from './sim-retention.ts';
 import { applicationEntries, CLAIMING, claim, foldEdits, rowsOf, type WatchedDocument } from './watched-document.ts';
-import { type Ports, World } from './world.ts';
-
-const MAX_STEPS = 100_000;
+import { World } from './world.ts';
 
 /**
  * Runs one history of documents from its seed: editors with live documents work on one log, beside
@@ -37,32 +34,21 @@ class DocumentHistory {
   readonly #seed: number;
   readonly #plans: EditorPlan[] = [];
   readonly #watched: WatchedDocument[] = [];
-  readonly #pipeline: Pipeline = {
-    inHand: [],
-    draining: false,
-    closing: false,
-    spawn: (name, life) => this.#live(name, life, 'once'),
-  };
-  #living = 0;
+  readonly #processes: SimProcesses;
   #editing = 0;
-  #failure: { readonly error: unknown } | undefined;
 
   constructor(world: World, seed: number) {
     this.#world = world;
+    this.#processes = new SimProcesses(world);
     this.#seed = seed;
   }
 
   async run(): Promise<void> {
     const log = await this.#begin();
-    this.#start(this.#end());
-    for (let steps = 0; this.#living > 0 && this.#failure === undefined; steps++) {
-      if (steps > MAX_STEPS) throw new Error(`the history does not end within ${MAX_STEPS} steps`);
-      if (!(await this.#world.scheduler.step())) throw new Error('a process waits for an event that never comes');
+    this.#processes.start(this.#end());
+    await this.#processes.run(() => {
       for (const watched of this.#watched) watched.afterStep();
-    }
-    // Requests that crashed processes had sent may still arrive.
-    while (this.#failure === undefined && (await this.#world.scheduler.step()));
-    if (this.#failure !== undefined) throw this.#failure.error;
+    });
     this.#checkLog(log);
     await this.#checkFresh(log);
   }
@@ -75,9 +61,7 @@ class DocumentHistory {
     const crash = random.pick([0, 0.002]);
     world.faults = { crashBefore: crash, crashAfter: crash, throttle: rate, timeout: rate, delay: rate, resend: rate };
     world.policy = anyPolicy(random);
-    const fail = (error: unknown): void => {
-      this.#failure ??= { error };
-    };
+    const fail = (error: unknown): void => this.#processes.fail(error);
     // Some histories have a cache that holds a few chunks only.
     const tools: EditorTools = { fail, watched: this.#watched, cacheBytes: random.chance(0.8) ? 64e6 : 5_000 };
     for (let editors = random.integer(1, 3); editors > 0; editors--) {
@@ -97,15 +81,15 @@ class DocumentHistory {
       };
       this.#plans.push(plan);
       this.#editing++;
-      this.#live(name, async (ports) => {
+      this.#processes.live(name, async (ports) => {
         await liveEditor(world, ports, plan, tools);
         this.#editing--;
       });
     }
-    this.#live('sweep', (ports) => liveSweeper(world, ports, this.#pipeline));
-    this.#start(liveTtl(world, this.#pipeline));
-    this.#live('router', (ports) => liveRouter(world, ports, this.#pipeline), 'always');
-    this.#live('worker', (ports) => liveWorker(world, ports, this.#pipeline), 'always');
+    this.#processes.live('sweep', (ports) => liveSweeper(world, ports, this.#processes.pipeline));
+    this.#processes.start(liveTtl(world, this.#processes.pipeline));
+    this.#processes.live('router', (ports) => liveRouter(world, ports, this.#processes.pipeline), 'always');
+    this.#processes.live('worker', (ports) => liveWorker(world, ports, this.#processes.pipeline), 'always');
     return log;
   }
 
@@ -113,8 +97,8 @@ class DocumentHistory {
     const { scheduler } = this.#world;
     while (this.#editing > 0) await scheduler.sleep(1_000);
     this.#world.faults = NO_FAULTS;
-    this.#pipeline.draining = true;
-    this.#pipeline.closing = true;
+    this.#processes.pipeline.draining = true;
+    this.#processes.pipeline.closing = true;
   }
 
   /** Checks that confirmed entries are in the log once and in order, and failed ones are not. */
@@ -149,37 +133,5 @@ class DocumentHistory {
     const rows = await rowsOf(document.state);
     if (JSON.stringify(rows) !== JSON.stringify(expected))
       throw new Error('a fresh document differs from the plain fold');
-  }
-
-  /** Runs a process that restarts after each crash, and with `always` after each end. */
-  #live(name: string, life: (ports: Ports) => Promise<void>, restart: 'once' | 'crashed' | 'always' = 'crashed'): void {
-    const { scheduler, random } = this.#world;
-    const lives = async (): Promise<void> => {
-      for (;;) {
-        const ports = this.#world.start(name);
-        const lived = life(ports).then(
-          () => 'over' as const,
-          (error: unknown) => {
-            if (isInjected(error) || error instanceof SegmentStateError) return 'over' as const;
-            throw error;
-          },
-        );
-        const end = await Promise.race([lived, ports.process.crashed.then(() => 'crashed' as const)]);
-        if (restart === 'once' || (end === 'over' && restart === 'crashed') || this.#pipeline.closing) return;
-        await scheduler.sleep(random.integer(0, end === 'crashed' ? 30_000 : 1_000));
-      }
-    };
-    this.#start(lives());
-  }
-
-  #start(actor: Promise<void>): void {
-    this.#living++;
-    actor
-      .catch((error: unknown) => {
-        this.#failure ??= { error };
-      })
-      .finally(() => {
-        this.#living--;
-      });
   }
 }

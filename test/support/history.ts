@@ -1,5 +1,4 @@
 import fc from 'fast-check';
-import { SegmentStateError } from '../../src/errors.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES, rootOf } from '../../src/log/entry.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
@@ -12,8 +11,9 @@ import { isHealthy } from './log-truth.ts';
 import { NO_FAULTS } from './process.ts';
 import { Random } from './random.ts';
 import { sheetEdits } from './sheet-model.ts';
-import { type ClientPlan, isInjected, liveClient, loadAndCheck } from './sim-client.ts';
-import { liveRouter, liveWorker, type Pipeline } from './sim-pipeline.ts';
+import { type ClientPlan, liveClient, loadAndCheck } from './sim-client.ts';
+import { liveRouter, liveWorker } from './sim-pipeline.ts';
+import { SimProcesses } from './sim-processes.ts';
 import {
   anyPolicy,
   GRACE_MS,
@@ -33,7 +33,6 @@ import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks }
 const ROUNDS_TO_REST = 9;
 
 /** About ten times the steps of the longest history. */
-const MAX_STEPS = 100_000;
 
 /** Longer than a queue remembers sent messages, in milliseconds. */
 const FORGOTTEN_MS = 6 * 60_000;
@@ -67,19 +66,13 @@ class History {
   readonly #world: World;
   readonly #checks: StepChecks;
   readonly #plans: ClientPlan[] = [];
-  readonly #pipeline: Pipeline = {
-    inHand: [],
-    draining: false,
-    closing: false,
-    spawn: (name, life) => this.#live(name, life, 'once'),
-  };
+  readonly #processes: SimProcesses;
   readonly #seed: number;
-  #living = 0;
   #editing = 0;
-  #failure: { readonly error: unknown } | undefined;
 
   constructor(world: World, seed: number) {
     this.#world = world;
+    this.#processes = new SimProcesses(world);
     this.#seed = seed;
     this.#checks = new StepChecks(world);
   }
@@ -88,15 +81,8 @@ class History {
     const { random } = this.#world;
     const repair = random.pick<Repair>(['late snapshot', 'redelivery', 'sweep']);
     await this.#begin();
-    this.#start(this.#recover(repair));
-    for (let steps = 0; this.#living > 0 && this.#failure === undefined; steps++) {
-      if (steps > MAX_STEPS) throw new Error(`the history does not end within ${MAX_STEPS} steps`);
-      if (!(await this.#world.scheduler.step())) throw new Error('a process waits for an event that never comes');
-      await this.#checks.afterStep();
-    }
-    // Requests that crashed or timed-out processes had sent may still arrive.
-    while (this.#failure === undefined && (await this.#world.scheduler.step())) await this.#checks.afterStep();
-    if (this.#failure !== undefined) throw this.#failure.error;
+    this.#processes.start(this.#recover(repair));
+    await this.#processes.run(() => this.#checks.afterStep());
     for (const log of this.#world.logs) {
       await checkLogAtRest(this.#world, log, repair);
       await loadAndCheck(this.#world, this.#world, log);
@@ -133,16 +119,16 @@ class History {
     this.#world.streamFaults = random.chance(0.7) ? { lost: 0.15, twice: 0.2 } : { lost: 0, twice: 0 };
     for (const plan of this.#plans) {
       this.#editing++;
-      this.#live('client', async (ports) => {
+      this.#processes.live('client', async (ports) => {
         await liveClient(this.#world, ports, plan);
         this.#editing--;
       });
     }
     this.#keep();
-    if (random.chance(poisoned === undefined ? 0.4 : 0.7)) this.#start(this.#deploy());
-    this.#live('router', (ports) => liveRouter(this.#world, ports, this.#pipeline), 'always');
+    if (random.chance(poisoned === undefined ? 0.4 : 0.7)) this.#processes.start(this.#deploy());
+    this.#processes.live('router', (ports) => liveRouter(this.#world, ports, this.#processes.pipeline), 'always');
     for (let workers = random.integer(1, 3); workers > 0; workers--) {
-      this.#live('worker', (ports) => liveWorker(this.#world, ports, this.#pipeline), 'always');
+      this.#processes.live('worker', (ports) => liveWorker(this.#world, ports, this.#processes.pipeline), 'always');
     }
   }
 
@@ -152,11 +138,13 @@ class History {
     if (random.chance(0.1)) return;
     this.#world.policy = anyPolicy(random);
     if (random.chance(0.5)) this.#world.clockErrorMs = GRACE_MS / 4;
-    this.#live('sweep', (ports) => liveSweeper(this.#world, ports, this.#pipeline));
-    this.#start(liveTtl(this.#world, this.#pipeline));
+    this.#processes.live('sweep', (ports) => liveSweeper(this.#world, ports, this.#processes.pipeline));
+    this.#processes.start(liveTtl(this.#world, this.#processes.pipeline));
     if (!random.chance(0.5)) return;
     const plan: OperatorPlan = { unrestored: undefined };
-    this.#live('operator', (ports) => liveOperator(this.#world, ports, { pipeline: this.#pipeline, plan }));
+    this.#processes.live('operator', (ports) =>
+      liveOperator(this.#world, ports, { pipeline: this.#processes.pipeline, plan }),
+    );
   }
 
   async #deploy(): Promise<void> {
@@ -164,13 +152,13 @@ class History {
     // A log without its complete history cannot be rebuilt.
     const { archive, expire } = this.#world.policy;
     const whole = archive || expire === 'never';
-    if (!this.#pipeline.draining && whole) this.#world.version = 2;
+    if (!this.#processes.pipeline.draining && whole) this.#world.version = 2;
   }
 
   async #recover(repair: Repair): Promise<void> {
     const world = this.#world;
     while (this.#editing > 0) await world.scheduler.sleep(1_000);
-    this.#pipeline.draining = true;
+    this.#processes.pipeline.draining = true;
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await this.#idle();
@@ -191,7 +179,7 @@ class History {
     }
     await this.#idle();
     await this.#comeToRest();
-    this.#pipeline.closing = true;
+    this.#processes.pipeline.closing = true;
   }
 
   /** An operator follows the error's advice: deletes the foreign root and lets the log go on. */
@@ -246,47 +234,10 @@ class History {
     const { stream, queue, scheduler } = this.#world;
     const busy = (): boolean => {
       const { waiting, inFlight } = queue.stats();
-      return waiting + inFlight + stream.length + this.#pipeline.inHand.length > 0;
+      return waiting + inFlight + stream.length + this.#processes.pipeline.inHand.length > 0;
     };
     // Check twice in a row: a record may be on its way from the stream to the queue.
     for (let quiet = 0; quiet < 2; quiet = busy() ? 0 : quiet + 1) await scheduler.sleep(5_000);
-  }
-
-  /**
-   * Runs a process that restarts after each crash. With `always` it also restarts after each normal
-   * end, until the pipeline closes.
-   */
-  #live(name: string, life: (ports: Ports) => Promise<void>, restart: 'once' | 'crashed' | 'always' = 'crashed'): void {
-    const { scheduler, random } = this.#world;
-    const lives = async (): Promise<void> => {
-      for (;;) {
-        const ports = this.#world.start(name);
-        const lived = life(ports).then(
-          () => 'over' as const,
-          (error: unknown) => {
-            // Two workers changed a segment at the same time. The later one ends, and its job is
-            // delivered again.
-            if (isInjected(error) || error instanceof SegmentStateError) return 'over' as const;
-            throw error;
-          },
-        );
-        const end = await Promise.race([lived, ports.process.crashed.then(() => 'crashed' as const)]);
-        if (restart === 'once' || (end === 'over' && restart === 'crashed') || this.#pipeline.closing) return;
-        await scheduler.sleep(random.integer(0, end === 'crashed' ? 30_000 : 1_000));
-      }
-    };
-    this.#start(lives());
-  }
-
-  #start(actor: Promise<void>): void {
-    this.#living++;
-    actor
-      .catch((error: unknown) => {
-        this.#failure ??= { error };
-      })
-      .finally(() => {
-        this.#living--;
-      });
   }
 }
 
