@@ -28,7 +28,7 @@ export function checkOptionNames(call: string, options: unknown, names: readonly
 /**
  * Checks the arguments with which an application opens a document.
  * @throws LogIdInvalidError if the id is not a string
- * @throws ReducerInvalidError if the reducer is none
+ * @throws ReducerInvalidError if the reducer lacks a part
  * @throws UsageError if another option is invalid
  */
 export function checkDocumentOptions(log: unknown, options: DocumentOptions): void {
