@@ -5,7 +5,7 @@ export class UsageError extends LogfoldError {
   override readonly code: string = 'USAGE';
 }
 
-/** A log id is not a UUID. */
+/** A text or an array of bytes is not a log id. */
 export class LogIdInvalidError extends UsageError {
   override readonly code = 'LOG_ID_INVALID';
 }

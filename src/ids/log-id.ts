@@ -1,8 +1,24 @@
 import { parse, stringify, validate } from 'uuid';
 import { LogIdInvalidError } from '../errors.ts';
 
-/** The id of a log: a UUID in lower case. */
+/**
+ * The id of a log. A log in logfold's own schema has a UUID in lower case. A mapped log has any
+ * text of 1 to {@link MAX_LOG_ID_BYTES} bytes in UTF-8.
+ */
 export type LogId = string & { readonly __brand: 'LogId' };
+
+/** The longest log id, in bytes of UTF-8. A segment id then fits into a partition key. */
+export const MAX_LOG_ID_BYTES = 2000;
+
+const UUID_BYTES = 16;
+const SEGMENT_NUMBER_BYTES = 4;
+/** No other log id is as short as a UUID, or as the segment id of a log with a UUID. */
+const MIN_TEXT_BYTES = UUID_BYTES + SEGMENT_NUMBER_BYTES + 1;
+/** Ends the text of an id. UTF-8 never contains this byte. */
+const END = 0xff;
+
+const utf8 = new TextEncoder();
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
  * Parses a UUID in upper or lower case.
@@ -11,31 +27,87 @@ export type LogId = string & { readonly __brand: 'LogId' };
 export function parseLogId(text: string): LogId {
   const given: unknown = text;
   const lower = typeof given === 'string' ? given.toLowerCase() : '';
-  if (!isLogId(lower)) {
-    const shown = typeof given === 'string' ? `'${given.slice(0, 100)}'` : `a value of type ${typeof given}`;
-    throw new LogIdInvalidError(`${shown} is not a log id`, {
+  if (!isUuid(lower)) {
+    throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
       advice: "Give the UUID of a log, such as the one that 'logfold create' prints",
     });
   }
   return lower;
 }
 
-function isLogId(text: string): text is LogId {
-  return validate(text);
+/**
+ * Takes any text as the id of a log, unchanged.
+ * @throws LogIdInvalidError if the text is empty, longer than {@link MAX_LOG_ID_BYTES} bytes in
+ * UTF-8, or has a lone surrogate
+ */
+export function textLogId(text: string): LogId {
+  const given: unknown = text;
+  if (!isTextId(given)) {
+    throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
+      advice: `Give well-formed text of 1 to ${MAX_LOG_ID_BYTES} bytes in UTF-8`,
+    });
+  }
+  return given;
 }
 
-/** The 16 bytes of a log id, as both tables store it. */
+/** Whether the log has a UUID in lower case, as each log in logfold's own schema. */
+export function isUuidLog(log: LogId): boolean {
+  return isUuid(log);
+}
+
+/**
+ * The bytes of a log id, as both tables store it: the 16 bytes of a UUID in lower case. Any other
+ * id is its UTF-8, then one or more bytes 0xff up to a length of at least 21.
+ */
 export function logIdBytes(log: LogId): Uint8Array {
-  return parse(log);
+  if (isUuid(log)) return parse(log);
+  const text = utf8.encode(log);
+  const bytes = new Uint8Array(Math.max(text.length + 1, MIN_TEXT_BYTES)).fill(END);
+  bytes.set(text);
+  return bytes;
 }
 
 /**
  * The inverse of {@link logIdBytes}.
- * @throws LogIdInvalidError if the bytes are not 16, or not a UUID
+ * @throws LogIdInvalidError if no log id has these bytes
  */
 export function logIdFromBytes(bytes: Uint8Array): LogId {
-  // `stringify` ignores the rest of a longer array.
-  if (bytes.length !== 16) throw new LogIdInvalidError(`a log id has 16 bytes, not ${bytes.length}`);
+  return bytes.length === UUID_BYTES ? uuidFromBytes(bytes) : textFromBytes(bytes);
+}
+
+/**
+ * A segment's id, the Entry table's partition key: the bytes of the log id, then the segment
+ * number, 4 bytes big-endian. It never equals the bytes of a log id or another segment's id.
+ */
+export function encodeSegmentId(log: LogId, segment: number): Uint8Array {
+  const id = logIdBytes(log);
+  const bytes = new Uint8Array(id.length + SEGMENT_NUMBER_BYTES);
+  bytes.set(id);
+  new DataView(bytes.buffer).setUint32(id.length, segment);
+  return bytes;
+}
+
+/**
+ * The inverse of {@link encodeSegmentId}.
+ * @throws LogIdInvalidError if no segment has this id
+ */
+export function decodeSegmentId(bytes: Uint8Array): { readonly log: LogId; readonly segment: number } {
+  const length = bytes.length - SEGMENT_NUMBER_BYTES;
+  if (length < UUID_BYTES) throw new LogIdInvalidError(`a segment id of ${bytes.length} bytes is too short`);
+  const segment = new DataView(bytes.buffer, bytes.byteOffset).getUint32(length);
+  return { log: logIdFromBytes(bytes.subarray(0, length)), segment };
+}
+
+function isUuid(text: string): text is LogId {
+  return validate(text) && text === text.toLowerCase();
+}
+
+function isTextId(given: unknown): given is LogId {
+  if (typeof given !== 'string' || given === '' || given.length > MAX_LOG_ID_BYTES) return false;
+  return given.isWellFormed() && utf8.encode(given).length <= MAX_LOG_ID_BYTES;
+}
+
+function uuidFromBytes(bytes: Uint8Array): LogId {
   try {
     return parseLogId(stringify(bytes));
   } catch (cause) {
@@ -43,28 +115,30 @@ export function logIdFromBytes(bytes: Uint8Array): LogId {
   }
 }
 
-const LOG_ID_BYTES = 16;
-const SEGMENT_ID_BYTES = 20;
-
-/**
- * A segment's id, the Entry table's partition key: 16 bytes of log id, then the segment number, 4
- * bytes big-endian.
- */
-export function encodeSegmentId(log: LogId, segment: number): Uint8Array {
-  const bytes = new Uint8Array(SEGMENT_ID_BYTES);
-  bytes.set(logIdBytes(log));
-  new DataView(bytes.buffer).setUint32(LOG_ID_BYTES, segment);
-  return bytes;
+function textFromBytes(bytes: Uint8Array): LogId {
+  const end = bytes.indexOf(END);
+  const log = decodeText(bytes.subarray(0, Math.max(end, 0)));
+  // An id has exactly one form.
+  if (log === undefined || !equal(logIdBytes(log), bytes)) {
+    throw new LogIdInvalidError(`no log id has these ${bytes.length} bytes`);
+  }
+  return log;
 }
 
-/**
- * The inverse of {@link encodeSegmentId}.
- * @throws LogIdInvalidError if the bytes are not 20, or the first 16 are not a UUID
- */
-export function decodeSegmentId(bytes: Uint8Array): { readonly log: LogId; readonly segment: number } {
-  if (bytes.length !== SEGMENT_ID_BYTES) {
-    throw new LogIdInvalidError(`a segment id has ${SEGMENT_ID_BYTES} bytes, not ${bytes.length}`);
+function decodeText(bytes: Uint8Array): LogId | undefined {
+  try {
+    const text = strictUtf8.decode(bytes);
+    return isTextId(text) ? text : undefined;
+  } catch (error) {
+    if (error instanceof TypeError) return undefined;
+    throw error;
   }
-  const segment = new DataView(bytes.buffer, bytes.byteOffset).getUint32(LOG_ID_BYTES);
-  return { log: logIdFromBytes(bytes.subarray(0, LOG_ID_BYTES)), segment };
+}
+
+function equal(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
+
+function shown(given: unknown): string {
+  return typeof given === 'string' ? `'${given.slice(0, 100)}'` : `a value of type ${typeof given}`;
 }

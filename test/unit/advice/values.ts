@@ -14,6 +14,7 @@ import { encodeValue } from '../../../src/codec/canonical.ts';
 import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../../src/functions/sweep-function.ts';
+import { textLogId } from '../../../src/ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../../../src/ids/position.ts';
 import { FileCheckpointStore } from '../../../src/local/checkpoint-store.ts';
 import { checkRoom } from '../../../src/log/append.ts';
@@ -113,6 +114,12 @@ export const VALUES: Cases = {
   "Write a number and s, m, h or d, such as '24h'": async (refused) => {
     const [example = ''] = quoted(await refused(() => parseDuration('24 hours')));
     expect([example, '5s', '5m', '1d'].map(parseDuration)).toEqual([86400, 5, 300, 86400]);
+  },
+  'Give well-formed text of 1 to … bytes in UTF-8': async (refused) => {
+    const [most = 0] = numbersOf(await refused(() => textLogId('x'.repeat(2001)))).slice(-1);
+    expect(textLogId('x'.repeat(most))).toHaveLength(most);
+    await refused(() => textLogId(SURROGATE));
+    expect(textLogId(SURROGATE.toWellFormed())).toBeDefined();
   },
   "Give the types that the log's entries have; the defaults are '…' and '…'": async (refused) => {
     const advice = await refused(() => new ReservedTypes({ snapshot: '', endSegment: 'End' }));

@@ -1,0 +1,24 @@
+import fc from 'fast-check';
+import { type LogId, MAX_LOG_ID_BYTES, parseLogId, textLogId } from '../../src/ids/log-id.ts';
+
+export const uuidLogs: fc.Arbitrary<LogId> = fc.uuid().map(parseLogId);
+
+const letters = fc.string({ unit: 'binary', minLength: 1, maxLength: 60 });
+/** The last letters of these look like a segment number, padding or a part of a path. */
+const suffixed = fc
+  .tuple(fc.string({ minLength: 1, maxLength: 24 }), fc.constantFrom('\0\0\0\0', '\0\0\0\x01', 'ÿ', '/', '..', '~'))
+  .map(([text, suffix]) => text + suffix);
+const path = fc
+  .array(fc.constantFrom('.', '..', '/', '~', '%', 'a', 'A', 'order#'), { minLength: 1, maxLength: 8 })
+  .map((parts) => parts.join(''));
+/** 1 to 2,000 bytes, most of them near a limit. */
+const long = fc
+  .tuple(fc.constantFrom('x', 'X', '/', 'ä', '€', '😀'), fc.integer({ min: 1, max: MAX_LOG_ID_BYTES }))
+  .map(([letter, bytes]) => letter.repeat(Math.max(1, Math.floor(bytes / Buffer.byteLength(letter)))));
+const almostUuid = fc.uuid().map((uuid) => uuid.toUpperCase());
+
+/** Ids of mapped logs: text that is no UUID in lower case. */
+export const textLogs: fc.Arbitrary<LogId> = fc.oneof(letters, suffixed, path, long, almostUuid).map(textLogId);
+
+/** Any log ids. */
+export const anyLogs: fc.Arbitrary<LogId> = fc.oneof(uuidLogs, textLogs);
