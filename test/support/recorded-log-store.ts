@@ -1,3 +1,4 @@
+import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import type { ItemInvalidError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
@@ -17,6 +18,7 @@ import type {
 } from '../../src/log/log-store.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
+import { type Interceptor, interceptLogStore } from './interceptor.ts';
 import type { Random } from './random.ts';
 
 /** Eventually consistent reads always see writes that are older than this, in milliseconds. */
@@ -28,8 +30,29 @@ export interface RecordedEntry {
   readonly atMs: number;
 }
 
+/** The tables of a world, and everything that was ever written to them. */
+export interface WatchedTables extends LogStore {
+  /** Incremented by every write that may break an invariant. */
+  readonly writes: number;
+  /** Incremented by every write that may let an entry expire. */
+  readonly stamps: number;
+  /** Every entry of a log as first written, in order. */
+  history(log: LogId): RecordedEntry[];
+  /** Hides an entry permanently, as if it had been deleted. */
+  lose(log: LogId, position: Position): void;
+  /** The same tables for one process. Each request goes through `intercept`. */
+  through(intercept: Interceptor): LogStore;
+  /**
+   * Deletes expired items, as DynamoDB eventually does.
+   * @param now epoch seconds
+   * @param choose selects the items to delete
+   * @returns how many were deleted
+   */
+  expireNow(now: number, choose: () => boolean): number;
+}
+
 export interface RecordedLogStoreOptions {
-  readonly inner: LogStore;
+  readonly inner: LogStore & Pick<MemoryLogStore, 'expireNow'>;
   readonly random: Random;
   readonly now: () => number;
   /** Called for every insertion, change and removal of an entry, in order. */
@@ -40,14 +63,12 @@ export interface RecordedLogStoreOptions {
  * A log store that records every entry as first written, and creates a stream record for every
  * write. One in five eventually consistent reads shows an earlier state.
  */
-export class RecordedLogStore implements LogStore {
+export class RecordedLogStore implements WatchedTables {
   readonly reads = 'tables';
-  /** Incremented by every write that may break an invariant. */
   writes = 0;
-  /** Incremented by every write that may let an entry expire. */
   stamps = 0;
   readonly #options: RecordedLogStoreOptions;
-  readonly #inner: LogStore;
+  readonly #inner: RecordedLogStoreOptions['inner'];
   readonly #entries = new Map<LogId, RecordedEntry[]>();
   /** Each segment after each of its changes, in order. */
   readonly #segments = new Map<string, { readonly segment: Segment; readonly atMs: number }[]>();
@@ -58,13 +79,21 @@ export class RecordedLogStore implements LogStore {
     this.#inner = options.inner;
   }
 
-  /** Every entry of a log as first written, in order. */
   history(log: LogId): RecordedEntry[] {
     const all = this.#entries.get(log) ?? [];
     return all.sort((a, b) => comparePositions(a.entry.position, b.entry.position));
   }
 
-  /** Hides an entry permanently, as if it had been deleted. */
+  through(intercept: Interceptor): LogStore {
+    return interceptLogStore(this, intercept);
+  }
+
+  expireNow(now: number, choose: () => boolean): number {
+    const gone = this.#inner.expireNow(now, choose);
+    if (gone.length > 0) this.#removed(gone);
+    return gone.length;
+  }
+
   lose(log: LogId, position: Position): void {
     const kept = this.history(log).filter(({ entry }) => comparePositions(entry.position, position) !== 0);
     this.#entries.set(log, kept);
@@ -149,7 +178,7 @@ export class RecordedLogStore implements LogStore {
     const places = entries.map((entry) => ({ log, position: { segment, entry } }));
     const there = await Promise.all(places.map((place) => this.#exists(place)));
     await this.#inner.deleteEntries(log, segment, entries);
-    this.removed(places.filter((_, i) => there[i]));
+    this.#removed(places.filter((_, i) => there[i]));
   }
 
   async expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
@@ -158,7 +187,7 @@ export class RecordedLogStore implements LogStore {
     const there = await Promise.all(places.map((place) => this.#exists(place)));
     const went = await this.#inner.expireEntries(leaving, entries, how);
     this.stamps++;
-    if (went && how === 'delete') this.removed(places.filter((_, i) => there[i]));
+    if (went && how === 'delete') this.#removed(places.filter((_, i) => there[i]));
     if (went && how === 'ttl') for (const { position } of places) await this.#modified(log, position);
     return went;
   }
@@ -170,8 +199,8 @@ export class RecordedLogStore implements LogStore {
     return kept;
   }
 
-  /** Reports entries that are gone from the table, also entries that expired. */
-  removed(places: readonly EntryPlace[]): void {
+  /** Reports entries that are gone from the table. */
+  #removed(places: readonly EntryPlace[]): void {
     this.writes++;
     for (const { log, position } of places) this.#record({ eventName: 'REMOVE', keys: entryKey(log, position) });
   }

@@ -18,11 +18,11 @@ import type { StreamRecord } from '../../src/workers/dispatch/route-stream-recor
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
 import { SMALL_SHAPE } from './chunks.ts';
-import { interceptBlobStore, interceptJobQueue, interceptLogStore } from './interceptor.ts';
+import { interceptBlobStore, interceptJobQueue } from './interceptor.ts';
 import { NOON } from './logs.ts';
 import { type FaultRates, InjectedFault, NO_FAULTS, Process } from './process.ts';
 import type { Random } from './random.ts';
-import { RecordedLogStore } from './recorded-log-store.ts';
+import { RecordedLogStore, type WatchedTables } from './recorded-log-store.ts';
 import { Scheduler } from './scheduler.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import { WatchedBlobStore } from './watched-blob-store.ts';
@@ -54,10 +54,9 @@ export interface Poison {
 export class World {
   readonly random: Random;
   readonly scheduler = new Scheduler(NOON * 1000);
-  readonly tables: RecordedLogStore;
+  readonly tables: WatchedTables;
   readonly store: LogReader;
   readonly blobs: WatchedBlobStore;
-  readonly #memory = new MemoryLogStore({ pageItems: 7 });
   readonly queue: MemoryJobQueue;
   /** Every insertion, in order. */
   readonly records: StreamRecord[] = [];
@@ -103,7 +102,7 @@ export class World {
     this.queue = new MemoryJobQueue({ now, maxReceives: 6 });
     this.blobs = new WatchedBlobStore(new MemoryBlobStore(now));
     this.tables = new RecordedLogStore({
-      inner: this.#memory,
+      inner: new MemoryLogStore({ pageItems: 7 }),
       random,
       now,
       onRecord: (record) => this.#record(record),
@@ -123,10 +122,8 @@ export class World {
    * @param share share of the expired items to delete
    */
   fireTtl(share: number): void {
-    const gone = this.#memory.expireNow(Math.floor(this.scheduler.now() / 1000), () => this.random.chance(share));
-    if (gone.length === 0) return;
-    this.trace(`${this.scheduler.now()} TTL removes ${gone.length} entries`);
-    this.tables.removed(gone);
+    const gone = this.tables.expireNow(Math.floor(this.scheduler.now() / 1000), () => this.random.chance(share));
+    if (gone > 0) this.trace(`${this.scheduler.now()} TTL removes ${gone} entries`);
   }
 
   /**
@@ -169,7 +166,7 @@ export class World {
       clockErrorMs: this.clockErrorMs,
     });
     const tables = {
-      ...interceptLogStore(this.tables, process.intercept),
+      ...this.tables.through(process.intercept),
       isRetryable: (error: unknown) => error instanceof InjectedFault && error.harmless,
     };
     const blobs = interceptBlobStore(this.blobs, process.intercept);
