@@ -51,6 +51,7 @@ export function scale({ active, atRest, empty }: Months, { logs, activeShare }: 
     work: {
       append: workOf('append'),
       stream: workOf('stream'),
+      divide: workOf('divide'),
       snapshot: workOf('snapshot'),
       flush: workOf('flush'),
       archive: workOf('archive'),

@@ -29,7 +29,17 @@ import { storedBytes } from './units.ts';
 import { addWork, NO_WORK, type Work } from './work.ts';
 
 /** The kinds of work: the application's appends, and the work of the functions. */
-export const KINDS = ['append', 'stream', 'snapshot', 'flush', 'archive', 'expire', 'collect', 'sweep'] as const;
+export const KINDS = [
+  'append',
+  'stream',
+  'divide',
+  'snapshot',
+  'flush',
+  'archive',
+  'expire',
+  'collect',
+  'sweep',
+] as const;
 export type Kind = (typeof KINDS)[number];
 
 /** The work and storage of a deployment in a month. */
@@ -274,6 +284,7 @@ function noWork(): Record<Kind, Work> {
   return {
     append: NO_WORK,
     stream: NO_WORK,
+    divide: NO_WORK,
     snapshot: NO_WORK,
     flush: NO_WORK,
     archive: NO_WORK,

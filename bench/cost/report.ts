@@ -30,6 +30,7 @@ export interface Cost extends Size {
 const NAMES: Readonly<Record<Kind, string>> = {
   append: 'active log: the application appends',
   stream: 'active log: stream',
+  divide: 'active log: dividing',
   snapshot: 'active log: snapshots',
   flush: 'active log: flushing',
   archive: 'active log: archives',

@@ -45,4 +45,4 @@ export class JobRunner {
 }
 
 /** After these outcomes, more jobs may be due than before. */
-const CHANGES: ReadonlySet<JobResult['outcome']> = new Set(['built', 'archived', 'expired', 'rebuilt']);
+const CHANGES: ReadonlySet<JobResult['outcome']> = new Set(['built', 'divided', 'archived', 'expired', 'rebuilt']);

@@ -19,6 +19,10 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
       const size = formatBytes(result.bytesWritten + result.rootBytes);
       return `${what}: ${countEntries(result.entries)}, ${count(result.chunksWritten, 'chunk')}, ${size}${why}`;
     }
+    case 'divided': {
+      const at = formatPosition(result.position);
+      return `${what}: ${result.startsSegment ? `started a segment at ${at}` : `appended a Snapshot entry at ${at}`}`;
+    }
     case 'flushed': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
       return `${what}: ${count(result.flushedEdits, 'edit')} flushed, ${count(result.chunksWritten, 'chunk')}, ${size}`;
@@ -48,6 +52,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
           : `; ${differed.length} HAD A DIFFERENT STATE: ${differed.map(formatPosition).join(', ')}`;
       return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${difference}`;
     }
+    case 'undivided':
     case 'progress':
     case 'flushing':
     case 'collecting':

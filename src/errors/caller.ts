@@ -35,7 +35,7 @@ export class CheckFailedError extends LogfoldError {
   }
 }
 
-/** A retention policy contradicts itself. */
+/** A retention policy or a division policy is out of range or contradicts itself. */
 export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';
 }

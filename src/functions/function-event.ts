@@ -1,8 +1,8 @@
 import type { LogId } from '../ids/log-id.ts';
-import type { StreamRecord } from '../workers/dispatch/route-stream-records.ts';
+import type { RoutedJob, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { PartlyReplayed, Replayed } from '../workers/inspect/replay.ts';
-import type { Job, SnapshotJob } from '../workers/jobs/job.ts';
+import type { Job } from '../workers/jobs/job.ts';
 import type { SweepResult } from '../workers/sweep/sweep.ts';
 
 /** One delivery of a message. */
@@ -23,7 +23,7 @@ export interface SnapshotLag {
 /** An event of the stream function. */
 export type StreamEvent =
   /** A record was turned into a job. */
-  | { readonly kind: 'routed'; readonly record: StreamRecord; readonly job: SnapshotJob }
+  | { readonly kind: 'routed'; readonly record: StreamRecord; readonly job: RoutedJob }
   /** A record was malformed, or its job could not be sent. Lambda delivers the record again. */
   | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown };
 

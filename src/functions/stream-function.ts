@@ -1,5 +1,6 @@
 import type { AttributeValue, DynamoDBBatchResponse, DynamoDBRecord, DynamoDBStreamEvent } from 'aws-lambda';
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
+import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import { route, type StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { JobSender } from '../workers/jobs/job-queues.ts';
@@ -8,6 +9,8 @@ import type { StreamEvent } from './function-event.ts';
 export interface StreamFunctionDeps {
   readonly queue: JobSender;
   readonly types: ReservedTypes;
+  /** {@link NO_DIVISION} by default. */
+  readonly division?: DivisionPolicy | undefined;
   readonly report: (event: StreamEvent) => void;
 }
 
@@ -15,6 +18,7 @@ export interface StreamFunctionDeps {
 export function streamFunction({
   queue,
   types,
+  division,
   report,
 }: StreamFunctionDeps): (event: DynamoDBStreamEvent) => Promise<DynamoDBBatchResponse> {
   return async ({ Records }) => {
@@ -22,6 +26,7 @@ export function streamFunction({
       {
         queue,
         types,
+        division,
         report: (record, error) => report({ kind: 'record', record, error }),
         onSent: (record, job) => report({ kind: 'routed', record, job }),
       },
@@ -37,12 +42,13 @@ export function streamFunction({
  */
 export function fromLambdaRecord(record: unknown): StreamRecord {
   const { eventID, eventName, dynamodb } = fieldsOf(record);
-  const { ApproximateCreationDateTime: seconds, SequenceNumber, Keys, NewImage } = fieldsOf(dynamodb);
+  const { ApproximateCreationDateTime: seconds, SequenceNumber, SizeBytes, Keys, NewImage } = fieldsOf(dynamodb);
   return {
     eventId: textOf(eventID) ?? '',
     eventName: eventName === 'MODIFY' || eventName === 'REMOVE' ? eventName : 'INSERT',
     sequenceNumber: textOf(SequenceNumber) ?? '',
     createdMs: typeof seconds === 'number' ? seconds * 1000 : undefined,
+    bytes: typeof SizeBytes === 'number' ? SizeBytes : undefined,
     keys: fromLambdaItem(Keys),
     newImage: NewImage === undefined ? undefined : fromLambdaItem(NewImage),
   };
@@ -52,7 +58,7 @@ export function fromLambdaRecord(record: unknown): StreamRecord {
  * The inverse of {@link fromLambdaRecord}, without bodies: the record as a Lambda event carries it.
  */
 export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
-  const { eventId, eventName, sequenceNumber, createdMs, keys, newImage } = record;
+  const { eventId, eventName, sequenceNumber, createdMs, bytes, keys, newImage } = record;
   return {
     eventID: eventId,
     eventName,
@@ -60,6 +66,7 @@ export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
     dynamodb: {
       SequenceNumber: sequenceNumber,
       ...(createdMs === undefined ? {} : { ApproximateCreationDateTime: createdMs / 1000 }),
+      ...(bytes === undefined ? {} : { SizeBytes: bytes }),
       Keys: toLambdaItem(keys),
       ...(newImage === undefined ? {} : { NewImage: toLambdaItem(newImage) }),
     },

@@ -151,6 +151,7 @@ function toStreamRecord(record: _Record): StreamRecord {
     eventId: record.eventID,
     eventName,
     sequenceNumber: change.SequenceNumber,
+    bytes: change.SizeBytes,
     createdMs: change.ApproximateCreationDateTime?.getTime(),
     keys: change.Keys,
     newImage: change.NewImage,

@@ -6,7 +6,8 @@ import { type ClientContext, nowSeconds, writeWithRetries } from './client-conte
 import { type Entry, newEntryId, RESERVED_VERSION } from './entry.ts';
 import type { Consistency } from './log-store.ts';
 import { checkTime } from './new-entry.ts';
-import { type Newest, queryNewest } from './newest.ts';
+import { type LogEnd, type Newest, queryNewest } from './newest.ts';
+import type { Segment } from './segment.ts';
 
 export interface NewSegment {
   /** Number of the new segment. */
@@ -45,22 +46,34 @@ export async function startSegment(context: ClientContext, log: LogId, time?: nu
   const id = newEntryId(context.random);
   return writeWithRetries(context, log, { failure: 'Starting a segment failed', conflict }, async (consistency) => {
     const newest = await findCovered(context, log, consistency);
-    const numbered = newest.number === undefined ? {} : { number: newest.number };
-    const end = { segment: newest.position.segment, entry: newest.position.entry + 1 };
-    const position = { segment: end.segment + 1, entry: 0 };
-    checkRoom(log, end);
-    checkRoom(log, position);
-    const created = time ?? nowSeconds(context);
-    const type = context.types.endSegment;
-    const first = snapshotEntry(context, { log, position, created, ...numbered });
-    await context.tables.startSegment({
-      end: { log, position: end, id, created, type, version: RESERVED_VERSION, ...numbered },
-      segment: { log, segment: position.segment, created },
-      first,
-    });
-    context.newest.set(log, first);
-    return { segment: position.segment, position };
+    const items = nextSegment(context, { log, newest, id, created: time ?? nowSeconds(context) });
+    await context.tables.startSegment(items);
+    context.newest.set(log, items.first);
+    return { segment: items.segment.segment, position: items.first.position };
   });
+}
+
+/**
+ * The items that end a log's newest segment and start the next, for one transaction.
+ * @param place `newest` is the log's end, `id` that of the End Segment entry, `created` the time of
+ * the segment and of both entries in epoch seconds
+ * @throws TooLargeError if a number is too high
+ */
+export function nextSegment(
+  { types, random }: Pick<ClientContext, 'types' | 'random'>,
+  place: { readonly log: LogId; readonly newest: LogEnd; readonly id: Uint8Array; readonly created: number },
+): { readonly end: Entry; readonly segment: Segment; readonly first: Entry } {
+  const { log, newest, id, created } = place;
+  const numbered = newest.number === undefined ? {} : { number: newest.number };
+  const end = { segment: newest.position.segment, entry: newest.position.entry + 1 };
+  const position = { segment: end.segment + 1, entry: 0 };
+  checkRoom(log, end);
+  checkRoom(log, position);
+  return {
+    end: { log, position: end, id, created, type: types.endSegment, version: RESERVED_VERSION, ...numbered },
+    segment: { log, segment: position.segment, created },
+    first: snapshotEntry({ types, random }, { log, position, created, ...numbered }),
+  };
 }
 
 /**
@@ -79,6 +92,10 @@ async function findCovered(context: ClientContext, log: LogId, consistency: Cons
   });
 }
 
-function snapshotEntry(context: ClientContext, place: Pick<Entry, 'log' | 'position' | 'created' | 'number'>): Entry {
-  return { ...place, id: newEntryId(context.random), type: context.types.snapshot, version: RESERVED_VERSION };
+/** A Snapshot entry with a new id at a place. */
+export function snapshotEntry(
+  { types, random }: Pick<ClientContext, 'types' | 'random'>,
+  place: Pick<Entry, 'log' | 'position' | 'created' | 'number'>,
+): Entry {
+  return { ...place, id: newEntryId(random), type: types.snapshot, version: RESERVED_VERSION };
 }

@@ -29,6 +29,7 @@ const NOTHING: Month = {
   work: {
     append: NO_WORK,
     stream: NO_WORK,
+    divide: NO_WORK,
     snapshot: NO_WORK,
     flush: NO_WORK,
     archive: NO_WORK,

@@ -1,92 +1,151 @@
-import { decodeSegmentId } from '../../ids/log-id.ts';
+import { decodeSegmentId, type LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
+import { asksAt, type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { ItemReader } from '../../log/item-reader.ts';
-import { encodeJob, type SnapshotJob } from '../jobs/job.ts';
+import { itemBytes } from '../../log/item-size.ts';
+import { type DivideJob, encodeJob, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 
 export interface RouteDeps {
   readonly queue: JobSender;
   readonly types: ReservedTypes;
+  /** {@link NO_DIVISION} by default. */
+  readonly division?: DivisionPolicy | undefined;
   /** Called for every record that failed: the answer to Lambda has no room for reasons. */
   readonly report: (record: StreamRecord, error: unknown) => void;
   /** Called for every job that was sent. */
-  readonly onSent?: (record: StreamRecord, job: SnapshotJob) => void;
+  readonly onSent?: (record: StreamRecord, job: RoutedJob) => void;
+}
+
+/** A job that a stream record asks for. */
+export type RoutedJob = SnapshotJob | DivideJob;
+
+/** A job with its deduplication id. */
+interface Routed {
+  readonly job: RoutedJob;
+  readonly deduplicationId: string;
 }
 
 /**
  * Turns stream records into jobs. The insertion of a Snapshot entry becomes a snapshot job in the
  * group of its log. The insertion of an End Segment entry is checked and needs no job, because the
- * next segment's Snapshot entry was written in the same transaction. All other records are ignored.
+ * next segment's Snapshot entry was written in the same transaction. With a division policy, other
+ * entries ask for divide jobs, at most one per log and call. All other records are ignored.
  *
  * - A malformed record fails alone. The records after it are still routed: when its retries are
  *   used up, Lambda discards everything from it to the end of its batch.
  * - If sending fails, that record fails and routing ends, because the queue is out of reach for the
  *   rest too.
  *
- * Records may arrive again. The queue deduplicates the jobs of one position for five minutes, and a
- * duplicate that runs changes nothing.
+ * The router keeps no state. Records may arrive again. The queue deduplicates the jobs of one
+ * position for five minutes, and a duplicate that runs changes nothing.
  *
  * @returns the records that failed, in order; Lambda delivers everything from the first one on
  * again
  */
 export async function route(deps: RouteDeps, records: readonly StreamRecord[]): Promise<StreamBatchResponse> {
-  const { types } = deps;
   const batchItemFailures: { itemIdentifier: string }[] = [];
   const fail = (record: StreamRecord, error: unknown): void => {
     deps.report(record, error);
     batchItemFailures.push({ itemIdentifier: record.sequenceNumber });
   };
+  const divided = new Set<LogId>();
   for (const record of records) {
-    let job: SnapshotJob | undefined;
+    let routed: Routed | undefined;
     try {
-      job = toJob(record, types);
+      routed = toJob(deps, record);
     } catch (error) {
       fail(record, error);
       continue;
     }
-    if (job === undefined) continue;
+    if (routed === undefined) continue;
+    const { job, deduplicationId } = routed;
+    // A divide job looks at all entries that are there when it runs.
+    if (job.kind === 'divide' && divided.has(job.log)) continue;
     try {
-      await deps.queue.send({ group: job.log, deduplicationId: streamDeduplicationId(job), body: encodeJob(job) });
+      await deps.queue.send({ group: job.log, deduplicationId, body: encodeJob(job) });
     } catch (error) {
       fail(record, error);
       break;
     }
+    if (job.kind === 'divide') divided.add(job.log);
     deps.onSent?.(record, job);
   }
   return { batchItemFailures };
 }
 
 /**
- * The deduplication id of a stream job. It is equal for all copies of one insertion. Jobs of a
- * sweep or of `logfold resume` use another form, so that the queue never drops them as copies.
+ * The deduplication id of a snapshot job from the stream. It is equal for all copies of one
+ * insertion. Jobs of a sweep or of `logfold resume` use another form, so that the queue never drops
+ * them as copies.
  */
 export function streamDeduplicationId(job: SnapshotJob): string {
   return `stream:${job.kind}:${job.log}:${job.position.segment}:${job.position.entry}`;
 }
 
 /**
- * The job for a record, if it needs one.
- * @throws ItemInvalidError if the inserted item has no type, or has a reserved type and malformed
- * keys
+ * The job for a record, if it asks for one.
+ * @throws ItemInvalidError if the inserted item has a reserved type and malformed keys. Without a
+ * division policy the stream's filter lets only reserved types pass, so it also throws if the item
+ * has no type
  */
-function toJob(record: StreamRecord, types: ReservedTypes): SnapshotJob | undefined {
+function toJob({ types, division = NO_DIVISION }: RouteDeps, record: StreamRecord): Routed | undefined {
   if (record.eventName !== 'INSERT') return undefined;
   // Only type and keys are checked. A malformed entry must not hold up the shard; the jobs of its
   // log report it.
-  const type = new ItemReader(record.newImage ?? {}).string('T');
-  if (type !== types.snapshot && type !== types.endSegment) return undefined;
+  const isDivided = divides(division);
+  const type = isDivided ? record.newImage?.T?.S : new ItemReader(record.newImage ?? {}).string('T');
+  if (type === undefined || !types.includes(type)) return isDivided ? askToDivide(division, record) : undefined;
+  const { log, segment, entry } = readKeys(record);
+  if (type !== types.snapshot) return undefined;
+  const job: SnapshotJob = { kind: 'snapshot', log, position: { segment, entry } };
+  return { job, deduplicationId: streamDeduplicationId(job) };
+}
+
+/**
+ * The divide job that an entry asks for. Items of other programs, which have other keys, ask for
+ * none.
+ */
+function askToDivide(division: DivisionPolicy, record: StreamRecord): Routed | undefined {
+  const { S, N } = record.keys;
+  if (S?.B?.length !== SEGMENT_ID_BYTES || N?.N === undefined || !/^\d{1,10}$/.test(N.N)) return undefined;
+  const entry = Number(N.N);
+  const bytes = record.bytes ?? itemBytes(record.newImage ?? {});
+  if (!asksAt(division, { entry, bytes, share: shareOf(S.B, entry) })) return undefined;
+  const { log, segment } = readKeys(record);
+  return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${log}:${segment}:${entry}` };
+}
+
+/** @throws ItemInvalidError if the keys are malformed */
+function readKeys(record: StreamRecord): { readonly log: LogId; readonly segment: number; readonly entry: number } {
   const keys = new ItemReader(record.keys);
   const id = keys.binary('S');
   const { log, segment } = keys.parsed('S', () => decodeSegmentId(id));
   keys.where = { log, segment };
-  const entry = keys.integer('N', MAX_NUMBER);
-  return type === types.snapshot ? { kind: 'snapshot', log, position: { segment, entry } } : undefined;
+  return { log, segment, entry: keys.integer('N', MAX_NUMBER) };
+}
+
+/**
+ * A number from 0 up to but not including 1 that looks random. It is equal for all copies of a
+ * record: FNV-1a over the bytes of its key, mixed as MurmurHash3 does at its end.
+ */
+function shareOf(key: Uint8Array, number: number): number {
+  let hash = 0x811c9dc5;
+  for (const byte of [...key, ...new TextEncoder().encode(String(number))]) {
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
 }
 
 /** An item or its keys, as in DynamoDB's API; binaries are Uint8Array. */
 export type StreamImage = StoredItem;
+
+/** Bytes of a segment id, the partition key of an entry. */
+const SEGMENT_ID_BYTES = 20;
 
 /** One change of the Entry table, from a Lambda event or from the Streams API. */
 export interface StreamRecord {
@@ -99,6 +158,8 @@ export interface StreamRecord {
    * minute.
    */
   readonly createdMs?: number | undefined;
+  /** Bytes of the record: of keys and item; undefined if unknown. */
+  readonly bytes?: number | undefined;
   readonly keys: StreamImage;
   /** The item after the change; absent on REMOVE. */
   readonly newImage?: StreamImage | undefined;

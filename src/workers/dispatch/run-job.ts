@@ -1,11 +1,13 @@
 import { TimeUpError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import type { SegmentLifecycle, SnapshotPublisher, TableReader } from '../../log/log-store.ts';
+import { type DivisionPolicy, NO_DIVISION } from '../../log/division-policy.ts';
+import type { EntryAppender, SegmentLifecycle, SnapshotPublisher, TableReader } from '../../log/log-store.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
+import { type DivideResult, divideLog } from '../divide/divide-log.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
-import { encodeJob, type Job, messageKind } from '../jobs/job.ts';
+import { encodeJob, type Job, messageKind, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 import { type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
@@ -13,22 +15,32 @@ import type { ArchiveDeps } from '../retention/write-archive.ts';
 import { completeSnapshot, type SnapshotDeps, type SnapshotResult } from '../snapshot/build-snapshot.ts';
 import { type FlushResult, flushSnapshot } from '../snapshot/flush-snapshot.ts';
 import { type RebuildResult, rebuildLog } from '../snapshot/rebuild-log.ts';
+import { streamDeduplicationId } from './route-stream-records.ts';
 
 export interface JobDeps
   extends SnapshotDeps,
     Omit<ArchiveDeps, keyof Deadline>,
     ExpireDeps,
     Pick<CollectDeps, 'atLeast'> {
-  readonly tables: TableReader & SnapshotPublisher & SegmentLifecycle;
+  readonly tables: TableReader & EntryAppender & SnapshotPublisher & SegmentLifecycle;
   /** Receives the jobs that follow from this one. */
   readonly queue: JobSender;
+  /** {@link NO_DIVISION} by default. */
+  readonly division?: DivisionPolicy | undefined;
   readonly policyOf: (log: LogId) => RetentionPolicy | Promise<RetentionPolicy>;
   /** Rejects if the reducer must not fold this log. By default the reducer folds every log. */
   readonly requireReducer?: (log: LogId) => Promise<void>;
 }
 
 /** The result of a job. */
-export type JobResult = SnapshotResult | FlushResult | ArchiveResult | ExpireResult | CollectResult | RebuildResult;
+export type JobResult =
+  | SnapshotResult
+  | DivideResult
+  | FlushResult
+  | ArchiveResult
+  | ExpireResult
+  | CollectResult
+  | RebuildResult;
 
 /**
  * Runs a job of any kind and sends the jobs that follow from it. They are in the same group, so
@@ -38,6 +50,8 @@ export type JobResult = SnapshotResult | FlushResult | ArchiveResult | ExpireRes
  *   its smallest step: a collection that cannot read the kept snapshots, or an archive whose parts
  *   cannot be joined. The other jobs of the log then go on, and the next sweep finds the job due
  *   again.
+ * - If a divide job appends a Snapshot entry, its snapshot job follows. The stream may send the
+ *   same job, with the same deduplication id.
  * - If a flush is due after a snapshot or a rebuild, a flush job follows. If there is a newer
  *   Snapshot entry by then, that snapshot is flushed instead.
  * - An archived segment keeps one snapshot, and a segment that expires without an archive keeps
@@ -68,6 +82,15 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
         await send(next, continuationDeduplicationId(next, result.reached));
       }
       if ('flushDue' in result && result.flushDue !== undefined) await flushSoon(job.position);
+      return result;
+    }
+    case 'divide': {
+      await deps.requireReducer?.(job.log);
+      const result = await divideLog({ ...deps, division: deps.division ?? NO_DIVISION }, job);
+      if (result.outcome === 'divided') {
+        const next: SnapshotJob = { kind: 'snapshot', log: job.log, position: result.position };
+        await send(next, streamDeduplicationId(next));
+      }
       return result;
     }
     case 'flush': {

@@ -8,7 +8,7 @@ export type QueueName = 'snapshot' | 'maintenance';
 export type JobSender = Pick<JobQueue, 'send'>;
 
 export interface JobQueues {
-  /** Takes jobs that clients wait for: snapshot and rebuild. */
+  /** Takes jobs that clients wait for: snapshot, divide and rebuild. */
   readonly snapshot: JobSender;
   /** Takes all other jobs: flush, archive, expire and collect. */
   readonly maintenance: JobSender;
@@ -32,6 +32,7 @@ export function jobQueues({ snapshot, maintenance }: JobQueues): JobSender {
 export function queueOf(kind: Job['kind']): QueueName {
   switch (kind) {
     case 'snapshot':
+    case 'divide':
     case 'rebuild':
       return 'snapshot';
     case 'flush':

@@ -83,8 +83,14 @@ export interface RebuildJob {
   readonly continuation?: number | undefined;
 }
 
+/** Appends the Snapshot entry or starts the segment that a division policy makes due. */
+export interface DivideJob {
+  readonly kind: 'divide';
+  readonly log: LogId;
+}
+
 /** A unit of background work in a queue. */
-export type Job = SnapshotJob | FlushJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
+export type Job = SnapshotJob | DivideJob | FlushJob | ArchiveJob | ExpireJob | CollectJob | RebuildJob;
 
 /**
  * Version of the message form; there is only one so far. A worker refuses messages of newer
@@ -135,6 +141,7 @@ const JobMessage = z.discriminatedUnion('kind', [
     from: PositionNumber.min(1).optional(),
     announced: z.int().min(0).optional(),
   }),
+  z.strictObject({ format, log, kind: z.literal('divide') }),
   z.strictObject({ format, log, kind: z.literal('collect'), turn: z.int().min(1).optional() }),
   z.strictObject({
     format,
@@ -198,6 +205,7 @@ function toMessage(job: Job): object {
       return { ...rest, turn: continuation };
     }
     case 'expire':
+    case 'divide':
       return job;
   }
 }
@@ -219,6 +227,7 @@ function fromMessage({ format: _, ...message }: z.infer<typeof JobMessage>): Job
       return { ...rest, continuation: turn };
     }
     case 'expire':
+    case 'divide':
       return message;
   }
 }

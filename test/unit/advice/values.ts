@@ -21,6 +21,7 @@ import { checkRoom } from '../../../src/log/append.ts';
 import { MAX_UPDATED_ATTRIBUTES } from '../../../src/log/application-attributes.ts';
 import { valueFromAttribute } from '../../../src/log/attribute.ts';
 import { encodeBody } from '../../../src/log/body.ts';
+import { divisionOf } from '../../../src/log/division-policy.ts';
 import { epochSeconds, RESERVED_TYPES, ReservedTypes } from '../../../src/log/entry.ts';
 import { decodeEntry, encodeEntry } from '../../../src/log/item-codec.ts';
 import { checkBatchItems, checkWriteSize, MAX_TRANSACTION_ITEMS } from '../../../src/log/item-size.ts';
@@ -228,6 +229,19 @@ export const VALUES: Cases = {
       expect(await store().load()).toEqual({});
     },
   ),
+  'Give a whole number from … to …, or 0 to switch it off': async (refused) => {
+    const advice = await refused(() => divisionOf({ snapshotEveryEntries: 0.5 }));
+    for (const snapshotEveryEntries of numbersOf(advice)) divisionOf({ snapshotEveryEntries });
+  },
+  'Set segmentEvery.entries instead': async (refused) => {
+    await refused(() => divisionOf({ segmentEveryBytes: 1_000_000 }, true));
+    divisionOf({ segmentEveryEntries: 1_000 }, true);
+  },
+  'Set segmentEvery.entries to a multiple of …, such as …': async (refused) => {
+    const settings = { snapshotEveryEntries: 7, segmentEveryEntries: 50 };
+    const advice = await refused(() => divisionOf(settings, true));
+    divisionOf({ ...settings, segmentEveryEntries: numbersOf(advice)[1] }, true);
+  },
   'Keep from 1 segment, the open one, to …': policy({ keepSegments: 0 }, ([least, most]) => [
     { keepSegments: least ?? 0 },
     { keepSegments: most ?? 0 },

@@ -1,0 +1,61 @@
+import type { StoredItem } from './attribute.ts';
+import type { Tail } from './division-policy.ts';
+import type { ReservedTypes } from './entry.ts';
+import { decodeEntryHead } from './item-codec.ts';
+import { itemBytes } from './item-size.ts';
+
+/**
+ * Counts the items of a segment in order, to find its {@link Tail}. Reads only keys, type and time
+ * of an item, so a malformed entry counts too.
+ */
+export class TailCount {
+  readonly #types: ReservedTypes;
+  readonly #isWhole: boolean;
+  #snapshot: number;
+  #newest: number;
+  #items = 0;
+  #bytes = 0;
+  #allBytes = 0;
+  #oldest: number | undefined;
+
+  /** @param before number of the last item that is not counted; it is a Snapshot entry, or -1 */
+  constructor(types: ReservedTypes, before: number) {
+    this.#types = types;
+    this.#isWhole = before === -1;
+    this.#snapshot = before;
+    this.#newest = before;
+  }
+
+  /**
+   * Counts the next item.
+   * @throws ItemInvalidError if its keys are malformed
+   */
+  add(item: StoredItem): void {
+    const { position, type } = decodeEntryHead(item);
+    const bytes = itemBytes(item);
+    this.#items++;
+    this.#allBytes += bytes;
+    this.#newest = position.entry;
+    if (type === this.#types.snapshot) {
+      this.#snapshot = position.entry;
+      this.#bytes = 0;
+      this.#oldest = undefined;
+      return;
+    }
+    this.#bytes += bytes;
+    const created = Number(item.C?.N ?? Number.NaN);
+    if (Number.isSafeInteger(created)) this.#oldest ??= created;
+  }
+
+  /** The tail so far. Without the first items of the segment, its bytes are an estimate. */
+  get tail(): Tail {
+    const estimate = this.#items === 0 ? 0 : (this.#allBytes / this.#items) * (this.#newest + 1);
+    return {
+      snapshot: this.#snapshot,
+      newest: this.#newest,
+      bytes: this.#bytes,
+      oldest: this.#oldest,
+      segmentBytes: this.#isWhole ? this.#allBytes : estimate,
+    };
+  }
+}

@@ -1,0 +1,115 @@
+import { EntryExistsError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { MAX_NUMBER, type Position } from '../../ids/position.ts';
+import { checkRoom } from '../../log/append.ts';
+import { retry } from '../../log/backoff.ts';
+import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type Tail } from '../../log/division-policy.ts';
+import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
+import { decodeEntryHead } from '../../log/item-codec.ts';
+import type { EntryAppender, TableReader } from '../../log/log-store.ts';
+import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
+import type { Segment } from '../../log/segment.ts';
+import { TailCount } from '../../log/tail-count.ts';
+import { hasStop } from '../../snapshot/stop.ts';
+import type { BlobStore } from '../../store/blob-store.ts';
+import type { DivideJob } from '../jobs/job.ts';
+
+/** Enough beside most applications. If all attempts fail, the queue delivers the job again. */
+const IMMEDIATELY = { attempts: 8, baseMs: 0, capMs: 0, sleep: async () => undefined };
+
+export interface DivideDeps {
+  readonly tables: TableReader & EntryAppender;
+  readonly blobs: BlobStore;
+  readonly types: ReservedTypes;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** From 0 up to but not including 1. */
+  readonly random: () => number;
+  readonly division: DivisionPolicy;
+}
+
+/** The result of a divide job. */
+export type DivideResult =
+  /** A Snapshot entry was appended, alone or as the first entry of a new segment. */
+  | { readonly outcome: 'divided'; readonly position: Position; readonly startsSegment: boolean }
+  | {
+      readonly outcome: 'undivided';
+      /**
+       * `stopped`: a stopped log gets no Snapshot entries, which would all stay pending. `uncovered`:
+       * a segment is due, but the newest one has no complete snapshot yet.
+       */
+      readonly reason: 'not due' | 'stopped' | 'uncovered';
+    };
+
+/**
+ * Appends the Snapshot entry or starts the segment that is due. It counts exactly what the log has,
+ * and writes directly behind the entry that it counted last. So it changes nothing if nothing is
+ * due: a duplicate, a late job, or a job after the application's own Snapshot entry.
+ *
+ * Takes two queries, and one request each for the stop note and the entry if something is due.
+ * @throws LogNotFoundError if the log has no segment
+ * @throws ItemInvalidError if the keys of an entry are malformed
+ * @throws AttemptsExhaustedError if other writers were faster in every attempt
+ * @throws any transient error; the caller retries the job
+ */
+export async function divideLog(deps: DivideDeps, { log }: DivideJob): Promise<DivideResult> {
+  const id = newEntryId(deps.random);
+  const retryable = (error: unknown) => error instanceof EntryExistsError;
+  const options = {
+    ...IMMEDIATELY,
+    random: deps.random,
+    retryable,
+    failure: 'Dividing the log failed',
+    where: { log },
+  };
+  return retry(options, () => divideOnce(deps, log, id));
+}
+
+async function divideOnce(deps: DivideDeps, log: LogId, id: Uint8Array): Promise<DivideResult> {
+  const { tables, types, division } = deps;
+  const [segment] = await queryNewestSegments(tables, log, { consistent: true });
+  const counted = await countTail(deps, segment);
+  if (counted === undefined) return { outcome: 'undivided', reason: 'not due' };
+  const { tail, newest } = counted;
+  // The segment ended after its item was read.
+  if (newest.type === types.endSegment) throw new EntryExistsError('the segment ended just now', { log });
+  const created = epochSeconds(deps.now());
+  const endsSegment = isSegmentDue(division, tail);
+  const isCovered = segment.lastSnapshot !== undefined;
+  const isDue = isSnapshotDue(division, tail, created);
+  if (!isDue && !endsSegment) return { outcome: 'undivided', reason: 'not due' };
+  if (!isDue && !isCovered) return { outcome: 'undivided', reason: 'uncovered' };
+  if (await hasStop(deps.blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
+  if (endsSegment && isCovered) {
+    const items = nextSegment(deps, { log, newest, id, created });
+    await tables.startSegment(items);
+    return { outcome: 'divided', position: items.first.position, startsSegment: true };
+  }
+  const position = { segment: segment.segment, entry: newest.position.entry + 1 };
+  checkRoom(log, position);
+  const { number } = newest;
+  await tables.putEntries([
+    { ...snapshotEntry(deps, { log, position, created, ...(number !== undefined && { number }) }), id },
+  ]);
+  return { outcome: 'divided', position, startsSegment: false };
+}
+
+/**
+ * Counts a segment's entries since its newest Snapshot entry.
+ * @returns undefined if no entry follows Last Snapshot
+ */
+async function countTail(
+  { tables, types, division }: DivideDeps,
+  { log, segment, lastSnapshot }: Segment,
+): Promise<{ readonly tail: Tail; readonly newest: EntryHead } | undefined> {
+  const before = division.segmentEvery.bytes === undefined ? (lastSnapshot ?? -1) : -1;
+  const count = new TailCount(types, before);
+  let newest: EntryHead | undefined;
+  for await (const page of tables.items(log, { segment, from: before + 1, to: MAX_NUMBER + 1 }, { consistent: true })) {
+    for (const item of page) count.add(item);
+    const last = page.at(-1);
+    if (last !== undefined) newest = decodeEntryHead(last);
+  }
+  return newest && { tail: count.tail, newest };
+}
