@@ -40,6 +40,16 @@ export class PolicyInvalidError extends UsageError {
   override readonly code = 'POLICY_INVALID';
 }
 
+/** A schema mapping has another form, or contradicts itself. */
+export class MappingInvalidError extends UsageError {
+  override readonly code = 'MAPPING_INVALID';
+}
+
+/** A caller appends to a mapped log: only the application appends its own items. */
+export class LogReadOnlyError extends LogfoldError {
+  override readonly code = 'LOG_READ_ONLY';
+}
+
 /** A reducer lacks a part, or its module cannot be loaded or exports no reducer. */
 export class ReducerInvalidError extends UsageError {
   override readonly code = 'REDUCER_INVALID';

@@ -14,7 +14,7 @@ import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
 import { decodeMetadata, encodeMetadata } from './metadata.ts';
 import { decodeMutation, encodeMutation } from './mutation.ts';
-import type { ArchiveRef, Expiry, Segment } from './segment.ts';
+import type { ArchiveRef, Expiry, Segment, SegmentLayout } from './segment.ts';
 
 /** Bytes of a SHA-256. */
 const HASH_BYTES = 32;
@@ -146,16 +146,19 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 
 /**
  * Encodes a segment as an item: `S` log id, `N` number, `C` created, and optionally `L` Last
- * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries.
+ * Snapshot, `A` key and `H` hash of the archive, `G` expiry time, `D` number of expired entries. A
+ * segment of a mapped log has a layout: `F` first item, `K` items, `J` items for each Snapshot
+ * entry.
  */
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
   if (segment.lastSnapshot !== undefined) item.L = { N: String(segment.lastSnapshot) };
-  const { archive, expiry } = segment;
+  const { archive, expiry, layout } = segment;
   return {
     ...item,
     ...(archive !== undefined && archiveAttributes(archive)),
     ...(expiry !== undefined && expiryAttributes(expiry)),
+    ...(layout !== undefined && layoutAttributes(layout)),
   };
 }
 
@@ -175,6 +178,7 @@ export function decodeSegment(item: StoredItem): Segment {
   const lastSnapshot = reader.optional('L', () => reader.integer('L', MAX_NUMBER));
   const archive = readArchive(reader);
   const expiry = readExpiry(reader);
+  const layout = readLayout(reader, item);
   return {
     log,
     segment,
@@ -182,6 +186,7 @@ export function decodeSegment(item: StoredItem): Segment {
     ...(lastSnapshot !== undefined && { lastSnapshot }),
     ...(archive !== undefined && { archive }),
     ...(expiry !== undefined && { expiry }),
+    ...(layout !== undefined && { layout }),
   };
 }
 
@@ -197,6 +202,15 @@ export function archiveAttributes({ key, hash }: ArchiveRef): {
 export function expiryAttributes(expiry: Expiry): { readonly G: { N: string }; readonly D?: { N: string } } {
   const G = { N: String(storedExpiry(expiry)) };
   return expiry.state === 'expired' ? { G, D: { N: String(expiry.entries) } } : { G };
+}
+
+/** The attributes that state the layout of a segment of a mapped log. */
+export function layoutAttributes({ first, items, snapshotEvery }: SegmentLayout): {
+  readonly F: { N: string };
+  readonly K: { N: string };
+  readonly J: { N: string };
+} {
+  return { F: { N: String(first) }, K: { N: String(items) }, J: { N: String(snapshotEvery) } };
 }
 
 /** Value of `G` while a segment is on hold: the first second of the year 2200. */
@@ -225,6 +239,22 @@ function readExpiry(reader: ItemReader): Expiry | undefined {
   if (at === undefined) return reader.fail('D', "is present without 'G', the time of the expiry");
   if (at === ON_HOLD) return reader.fail('D', "is present although 'G' says that the segment is on hold");
   return { state: 'expired', at, entries };
+}
+
+/** The most items of a segment of a mapped log, so that its virtual entries have numbers too. */
+const MAX_SEGMENT_ITEMS = Math.floor(MAX_NUMBER / 2);
+
+/** An item without any of the three attributes belongs to a log of logfold's own schema. */
+function readLayout(reader: ItemReader, { F, K, J }: StoredItem): SegmentLayout | undefined {
+  if (F === undefined && K === undefined && J === undefined) return undefined;
+  const layout = {
+    first: reader.integer('F'),
+    items: reader.integer('K', MAX_SEGMENT_ITEMS),
+    snapshotEvery: reader.integer('J'),
+  };
+  if (layout.items === 0) reader.fail('K', "is '0', but a segment has items");
+  if (layout.snapshotEvery === 0) reader.fail('J', "is '0', not the number of items for each Snapshot entry");
+  return layout;
 }
 
 /**

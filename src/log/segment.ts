@@ -29,6 +29,19 @@ export type Expiry =
   /** Somebody undoes the expiry and removes the stamps. Entries may still be missing. */
   | { readonly state: 'on hold' };
 
+/**
+ * How the application's items of a segment of a mapped log are numbered as entries; see
+ * `src/mapping/layout.ts`. The layout of a recorded segment never changes.
+ */
+export interface SegmentLayout {
+  /** Index of the segment's first item in the log, from 0. */
+  readonly first: number;
+  /** The number of items that fill the segment, at least 1. */
+  readonly items: number;
+  /** A Snapshot entry follows after each so many items of the segment, at least 1. */
+  readonly snapshotEvery: number;
+}
+
 /** One item of the Segment table: a run of entries under one partition key. */
 export interface Segment {
   readonly log: LogId;
@@ -43,6 +56,8 @@ export interface Segment {
   readonly archive?: ArchiveRef | undefined;
   /** Absent while the entries stay in the table. */
   readonly expiry?: Expiry | undefined;
+  /** Absent unless the segment belongs to a mapped log. */
+  readonly layout?: SegmentLayout | undefined;
 }
 
 /** Whether both are the same archive. */

@@ -5,6 +5,7 @@ import { CLIENT } from './advice/client.ts';
 import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
 import { DAMAGE } from './advice/damage.ts';
 import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
+import { MAPPINGS } from './advice/mappings.ts';
 import { NOT_FOLLOWED } from './advice/not-followed.ts';
 import { PAGES } from './advice/pages.ts';
 import { REDUCERS } from './advice/reducers.ts';
@@ -60,7 +61,16 @@ function endOfText(source: string, start: number): number {
   return source.length;
 }
 
-const FOLLOWED: Cases = { ...VALUES, ...DAMAGE, ...REDUCERS, ...CLIENT, ...COMMANDS, ...DEPLOYMENT, ...PAGES };
+const FOLLOWED: Cases = {
+  ...VALUES,
+  ...DAMAGE,
+  ...REDUCERS,
+  ...MAPPINGS,
+  ...CLIENT,
+  ...COMMANDS,
+  ...DEPLOYMENT,
+  ...PAGES,
+};
 
 /** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */
 function saidOf(advice: string, text: string): string | undefined {

@@ -1,0 +1,39 @@
+import type { StoredAttribute } from '../log/attribute.ts';
+import type { TimeFormat } from './schema-mapping.ts';
+
+/** A date, and optionally a time, a fraction of a second and an offset from UTC. */
+const ISO = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?)?$/i;
+
+/** Decimal digits, with an optional fraction. */
+const DECIMAL = /^(\d+)(?:\.\d+)?$/;
+
+/**
+ * The time of an item in epoch seconds; fractions are cut. Without an offset, ISO 8601 is UTC.
+ * @returns undefined if the attribute holds no time of this format, from 1970 on
+ */
+export function itemSeconds(attribute: StoredAttribute, format: TimeFormat): number | undefined {
+  const seconds = format === 'iso' ? isoSeconds(attribute.S ?? '') : decimalSeconds(attribute.N ?? '', format);
+  return seconds !== undefined && Number.isSafeInteger(seconds) && seconds >= 0 ? seconds : undefined;
+}
+
+function decimalSeconds(text: string, format: 's' | 'ms'): number | undefined {
+  const [, whole] = DECIMAL.exec(text) ?? [];
+  if (whole === undefined) return undefined;
+  return format === 's' ? Number(whole) : Math.floor(Number(whole) / 1000);
+}
+
+// Date.parse reads a time without an offset in the time zone of the machine.
+function isoSeconds(text: string): number | undefined {
+  const parts = ISO.exec(text);
+  if (parts === null) return undefined;
+  const [year = 0, month = 0, day = 0, hours = 0, minutes = 0, seconds = 0] = parts
+    .slice(1, 7)
+    .map((part) => Number(part ?? 0));
+  const date = new Date(Date.UTC(year, month - 1, day));
+  if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return undefined;
+  const [offsetHours, offsetMinutes] = [Number(parts[8] ?? 0), Number(parts[9] ?? 0)];
+  // 24:00 is the end of a day, and :60 is a leap second.
+  if (hours > 24 || minutes > 59 || seconds > 60 || offsetHours > 23 || offsetMinutes > 59) return undefined;
+  const offset = (parts[7] === '-' ? -1 : 1) * (offsetHours * 3600 + offsetMinutes * 60);
+  return date.getTime() / 1000 + hours * 3600 + minutes * 60 + seconds - offset;
+}

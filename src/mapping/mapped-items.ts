@@ -1,0 +1,91 @@
+import type { ItemInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Item, StoredItem } from '../log/attribute.ts';
+import type { Consistency, ExpiringSegment, SegmentPlace } from '../log/log-store.ts';
+import type { Segment } from '../log/segment.ts';
+
+/** Item indexes of one log, from `from` up to but not including `to`. */
+export interface IndexRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** An item of the application's table, as it is stored there, and its index in its log. */
+export interface IndexedItem {
+  readonly index: number;
+  readonly item: StoredItem;
+}
+
+/** Part number `index` of the `of` parts of a scan. Parts can be read in parallel. */
+export interface ItemScanPart {
+  readonly index: number;
+  readonly of: number;
+  /** Continues after a page of the same part, see {@link LogPage.next}. */
+  readonly after?: string | undefined;
+}
+
+/** The logs that one page of a scan found. A log may be in many pages, and also twice in one. */
+export interface LogPage {
+  readonly logs: readonly LogId[];
+  /** Where the scan of the part continues; undefined after its last page. */
+  readonly next: string | undefined;
+}
+
+/**
+ * The application's table, by log and item index, in the application's own items. Items that belong
+ * to no log of the mapping are left alone. Each method is one request (paged ones: one per page).
+ */
+export interface MappedItems {
+  /**
+   * The item of a log with the highest index below `below`; undefined if there is none.
+   * @throws ItemInvalidError if the number in its key is malformed
+   */
+  newest(log: LogId, below: number, consistency: Consistency): Promise<IndexedItem | undefined>;
+
+  get(log: LogId, index: number, consistency: Consistency): Promise<StoredItem | undefined>;
+
+  /**
+   * The items of a range, ascending, page by page. Numbers without an item are left out.
+   * @throws ItemInvalidError if the number in a key is malformed
+   */
+  pages(log: LogId, range: IndexRange, consistency: Consistency): AsyncIterable<IndexedItem[]>;
+
+  /**
+   * Scans the table, or one of its parts, for logs, in no order.
+   * @param onInvalid called for each item whose key is malformed, which is skipped
+   */
+  logs(part: ItemScanPart, onInvalid: (error: ItemInvalidError) => void): AsyncIterable<LogPage>;
+
+  /**
+   * Writes a segment to the Segment table if neither the segment nor its first item exists, in one
+   * transaction.
+   * @returns whether this call wrote it
+   */
+  putSegment(segment: Segment): Promise<boolean>;
+
+  /** Writes items as they are and overwrites existing ones. Meant for items of archives. */
+  put(items: readonly Item[]): Promise<void>;
+
+  /** Deletes items. A missing item is no error. */
+  delete(log: LogId, indexes: readonly number[]): Promise<void>;
+
+  /**
+   * Deletes items, or stamps them with the segment's expiry, in one transaction. Changes nothing
+   * unless the segment still expires at that time. A missing item is no error.
+   * @returns whether the segment still expires at that time; if not, nothing was changed
+   */
+  expire(segment: ExpiringSegment, indexes: readonly number[], how: 'delete' | 'ttl'): Promise<boolean>;
+
+  /**
+   * Removes the expiry from items, in one transaction. Changes nothing unless the segment is on
+   * hold.
+   * @returns whether the segment is on hold; if not, nothing was changed
+   */
+  unexpire(segment: SegmentPlace, indexes: readonly number[]): Promise<boolean>;
+
+  /**
+   * Stamps an item with its expiry (epoch seconds), or removes the stamp.
+   * @returns false if the item does not exist; the call creates none
+   */
+  setExpiry(log: LogId, index: number, expires: number | undefined): Promise<boolean>;
+}

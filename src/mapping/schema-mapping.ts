@@ -1,0 +1,168 @@
+import * as z from 'zod';
+import { MappingInvalidError } from '../errors.ts';
+import { MAPPED_TYPES } from './layout.ts';
+
+/**
+ * How the items of an application's table become entries, without defaults and shorthands. Absent
+ * (undefined) where a log has logfold's own schema, which needs no translation.
+ */
+export interface SchemaMapping {
+  readonly partitionKey: PartitionKeyMapping;
+  readonly sortKey: SortKeyMapping;
+  readonly type: { readonly attribute: string } | { readonly constant: string };
+  readonly version: { readonly attribute: string } | { readonly constant: number };
+  /** Undefined if items have no time. Then their entries have the time 0. */
+  readonly time: { readonly attribute: string; readonly format: TimeFormat } | undefined;
+  /** `whole item`: all attributes that the mapping does not name. */
+  readonly body: 'whole item' | { readonly attribute: string; readonly format: BodyFormat };
+  /** The table's TTL attribute; undefined if logfold may not stamp items. */
+  readonly ttl: string | undefined;
+}
+
+export interface PartitionKeyMapping {
+  readonly name: string;
+  readonly type: 'S' | 'B';
+  /** Texts of the key before and after the log's id. */
+  readonly prefix: string;
+  readonly suffix: string;
+}
+
+export interface SortKeyMapping {
+  readonly name: string;
+  /** Number of a log's first item. */
+  readonly first: 0 | 1;
+  /** `N`: the number itself. Otherwise a String that has the number in exactly so many digits. */
+  readonly form: 'N' | { readonly prefix: string; readonly digits: number; readonly suffix: string };
+}
+
+/** ISO 8601, epoch seconds or epoch milliseconds. */
+export type TimeFormat = 'iso' | 's' | 'ms';
+
+/** Native values of DynamoDB, or a String that holds JSON text. */
+export type BodyFormat = 'native' | 'json';
+
+/** The most bytes of the texts around a log's id: they leave room for an id in the key. */
+const MAX_AROUND_ID_BYTES = 1024;
+/** The most digits of a number, beside which zeros are of no use. */
+const MAX_DIGITS = 32;
+
+const Name = z.string().min(1);
+const Pattern = z.string().refine((text) => text.isWellFormed(), 'has a lone surrogate');
+const documentSchema = z.strictObject({
+  partitionKey: z.strictObject({ name: Name, type: z.enum(['S', 'B']), pattern: Pattern.default('{id}') }),
+  sortKey: z.discriminatedUnion('type', [
+    z.strictObject({ type: z.literal('N'), name: Name, first: z.literal([0, 1]) }),
+    z.strictObject({ type: z.literal('S'), name: Name, first: z.literal([0, 1]), pattern: Pattern }),
+  ]),
+  type: z.union([Name, z.strictObject({ constant: Name })], 'expected the name of an attribute, or {"constant": TYPE}'),
+  version: z.union(
+    [Name, z.strictObject({ constant: z.int().min(0) })],
+    'expected the name of an attribute, or {"constant": NUMBER} with a whole number from 0',
+  ),
+  time: z.strictObject({ name: Name, format: z.enum(['iso', 's', 'ms']) }).optional(),
+  body: z.union(
+    [
+      Name,
+      z.strictObject({ name: Name, format: z.enum(['native', 'json']).default('native') }),
+      z.strictObject({ item: z.literal(true) }),
+    ],
+    'expected the name of an attribute, {"name": NAME, "format": "native" or "json"}, or {"item": true}',
+  ),
+  ttl: Name.optional(),
+});
+
+/** A schema mapping as JSON, as docs/format.md describes it. */
+export type MappingDocument = z.input<typeof documentSchema>;
+
+/**
+ * Checks a schema mapping.
+ * @param document a {@link MappingDocument}
+ * @throws MappingInvalidError if it is none, or contradicts itself; it names the path
+ */
+export function parseMapping(document: unknown): SchemaMapping {
+  const parsed = documentSchema.safeParse(document);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw invalid(issue?.path.map(String).join('.') ?? '', `is wrong (${issue?.message ?? ''})`);
+  }
+  const { partitionKey, sortKey, type, version, time, body, ttl } = parsed.data;
+  const mapping: SchemaMapping = {
+    partitionKey: { name: partitionKey.name, type: partitionKey.type, ...aroundId(partitionKey.pattern) },
+    sortKey: {
+      name: sortKey.name,
+      first: sortKey.first,
+      form: sortKey.type === 'N' ? 'N' : aroundNumber(sortKey.pattern),
+    },
+    type: typeof type === 'string' ? { attribute: type } : type,
+    version: typeof version === 'string' ? { attribute: version } : version,
+    time: time && { attribute: time.name, format: time.format },
+    body: bodyOf(body),
+    ttl,
+  };
+  checkNames(mapping);
+  if ('constant' in mapping.type && MAPPED_TYPES.includes(mapping.type.constant)) {
+    throw invalid('type.constant', `is '${mapping.type.constant}', a type that logfold uses`);
+  }
+  return mapping;
+}
+
+/** The attributes that a mapping names, by the path in the document. */
+export function namedAttributes({ partitionKey, sortKey, type, version, time, body, ttl }: SchemaMapping) {
+  const names: [path: string, name: string][] = [
+    ['partitionKey.name', partitionKey.name],
+    ['sortKey.name', sortKey.name],
+  ];
+  if ('attribute' in type) names.push(['type', type.attribute]);
+  if ('attribute' in version) names.push(['version', version.attribute]);
+  if (time !== undefined) names.push(['time.name', time.attribute]);
+  if (body !== 'whole item') names.push(['body', body.attribute]);
+  if (ttl !== undefined) names.push(['ttl', ttl]);
+  return new Map(names);
+}
+
+function checkNames(mapping: SchemaMapping): void {
+  const paths = new Map<string, string>();
+  for (const [path, name] of namedAttributes(mapping)) {
+    const other = paths.get(name);
+    if (other !== undefined) throw invalid(path, `names the attribute '${name}', which '${other}' names too`);
+    paths.set(name, path);
+  }
+}
+
+function bodyOf(body: z.output<typeof documentSchema>['body']): SchemaMapping['body'] {
+  if (typeof body === 'string') return { attribute: body, format: 'native' };
+  return 'item' in body ? 'whole item' : { attribute: body.name, format: body.format };
+}
+
+function aroundId(pattern: string): { readonly prefix: string; readonly suffix: string } {
+  const [prefix = '', suffix, ...more] = pattern.split('{id}');
+  if (suffix === undefined || more.length > 0 || /[{}]/.test(prefix + suffix)) {
+    throw invalid('partitionKey.pattern', `is '${pattern}', which does not have exactly one {id} and no other braces`);
+  }
+  const bytes = new TextEncoder().encode(prefix + suffix).length;
+  if (bytes <= MAX_AROUND_ID_BYTES) return { prefix, suffix };
+  throw invalid('partitionKey.pattern', `has ${bytes} bytes around {id}, over the limit of ${MAX_AROUND_ID_BYTES}`);
+}
+
+function aroundNumber(pattern: string): Exclude<SortKeyMapping['form'], 'N'> {
+  const path = 'sortKey.pattern';
+  const [, prefix, digits, suffix] = /^([^{}]*)\{n(?::(\d+))?\}([^{}]*)$/.exec(pattern) ?? [];
+  if (prefix === undefined || suffix === undefined) {
+    throw invalid(path, `is '${pattern}', which does not have exactly one {n:DIGITS} and no other braces`);
+  }
+  if (digits === undefined) {
+    throw invalid(path, `is '${pattern}' without digits: as a String, 10 sorts before 9. Write {n:6} for 6 digits`);
+  }
+  const count = Number(digits);
+  if (count < 1 || count > MAX_DIGITS) throw invalid(path, `has ${digits} digits, not 1 to ${MAX_DIGITS}`);
+  const bytes = new TextEncoder().encode(prefix + suffix).length + count;
+  // DynamoDB stores sort keys of up to 1,024 bytes.
+  if (bytes > 1024) throw invalid(path, `gives keys of ${bytes} bytes, over the limit of 1024`);
+  return { prefix, digits: count, suffix };
+}
+
+function invalid(path: string, problem: string): MappingInvalidError {
+  return new MappingInvalidError(`the schema mapping is wrong: ${path === '' ? 'it' : `'${path}'`} ${problem}`, {
+    advice: 'Correct it as docs/format.md describes schema mappings',
+  });
+}
