@@ -19,7 +19,7 @@ import type { Logs } from '../client/logs.ts';
 import { ResourceMissingError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-store.ts';
-import { openDataDirectory } from '../local/data-directory.ts';
+import { openDataDirectory, openEngine } from '../local/data-directory.ts';
 import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
@@ -98,6 +98,31 @@ export async function openEnvironment(place: Place): Promise<Environment> {
   return place.local === undefined ? openAws(place, chosen) : openLocal(place, chosen, place.local);
 }
 
+/** A client of DynamoDB alone, for tables that are not logfold's. */
+export interface DynamoDbPlace {
+  readonly client: DynamoDBClient;
+  /** Aborted when the local engine is lost. */
+  readonly lost: AbortSignal;
+  readonly close: () => Promise<void>;
+}
+
+/** @throws UsageError, EngineError, ResourceMissingError */
+export async function openDynamoDb({ local }: Pick<Place, 'local'>): Promise<DynamoDbPlace> {
+  const endpoint = givenEndpoint();
+  if (endpoint !== undefined) await requireDynamoDb(endpoint);
+  if (local !== undefined) {
+    const { engine, dynamodb } = await openEngine(local, { creates: false });
+    return { client: dynamodb, lost: engine.lost, close: () => engine.leave() };
+  }
+  const client = new DynamoDBClient(awsConfig(endpoint));
+  await requireRegion(client);
+  return { client, lost: new AbortController().signal, close: async () => client.destroy() };
+}
+
+function awsConfig(endpoint: string | undefined): DynamoDBClientConfig {
+  return { ...sdkConfig(), ...(endpoint !== undefined && { endpoint }) };
+}
+
 async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Promise<Environment> {
   if (place.bucket !== undefined) {
     throw new UsageError('--local and --bucket exclude each other', {
@@ -130,7 +155,7 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
     });
   }
   const endpoint = givenEndpoint();
-  const config: DynamoDBClientConfig = { ...sdkConfig(), ...(endpoint !== undefined && { endpoint }) };
+  const config = awsConfig(endpoint);
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });

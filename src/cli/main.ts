@@ -6,6 +6,7 @@ import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
+import { inspectCommand } from './commands/inspect.ts';
 import { policyCommandOfLogs } from './commands/policy.ts';
 import { replayCommand } from './commands/replay.ts';
 import { restoreCommand } from './commands/restore.ts';
@@ -57,6 +58,7 @@ export async function run(words: readonly string[]): Promise<number> {
     collectCommand(),
     sweepCommand(),
     policyCommandOfLogs(),
+    inspectCommand(),
     engineCommand(),
   ];
   for (const each of commands) program.addCommand(nameOptions(each).exitOverride());

@@ -15,14 +15,35 @@ export interface DirectoryOptions extends Partial<TableNames> {
   readonly creates?: boolean;
 }
 
-/** A data directory in use: its engine, its tables and its objects. */
-export interface DataDirectory {
+/** The engine of a data directory and a client of it. */
+export interface OpenEngine {
   readonly engine: Engine;
-  readonly names: TableNames;
   /** For further clients of the engine. */
   readonly config: DynamoDBClientConfig & { readonly endpoint: string };
   readonly dynamodb: DynamoDBClient;
+}
+
+/** A data directory in use: its engine, its tables and its objects. */
+export interface DataDirectory extends OpenEngine {
+  readonly names: TableNames;
   readonly objects: BlobStore;
+}
+
+/**
+ * Joins the engine of a data directory. The caller leaves the engine.
+ * @throws ResourceMissingError if there is no such directory and `creates` is false
+ * @throws UsageError if the directory cannot be used
+ * @throws EngineError if the engine does not start
+ */
+export async function openEngine(dir: string, { creates }: { readonly creates: boolean }): Promise<OpenEngine> {
+  const engine = await joinEngine(dir, { creates });
+  // The engine takes any credentials and region, but the SDK insists on some.
+  const config = {
+    endpoint: engine.endpoint,
+    region: 'local',
+    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+  };
+  return { engine, config, dynamodb: new DynamoDBClient(config) };
 }
 
 /**
@@ -34,16 +55,9 @@ export interface DataDirectory {
  */
 export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
   const { creates = false, entryTable, segmentTable } = { ...LOCAL_TABLES, ...options };
-  const engine = await joinEngine(dir, { creates });
-  // The engine takes any credentials and region, but the SDK insists on some.
-  const config = {
-    endpoint: engine.endpoint,
-    region: 'local',
-    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
-  };
+  const { engine, config, dynamodb } = await openEngine(dir, { creates });
   try {
     const names = { entryTable, segmentTable };
-    const dynamodb = new DynamoDBClient(config);
     const ready = creates ? ensureTables(dynamodb, names) : requireTables(dynamodb, names, dir);
     await ready.catch((error: unknown) => {
       throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);

@@ -10,7 +10,7 @@ import {
   segmentStatuses,
 } from '../../workers/inspect/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { formatBytes, formatDate } from '../format.ts';
+import { formatBytes, formatDate, PLAIN_TABLE } from '../format.ts';
 
 /** Logs that are read at the same time. */
 const CONCURRENCY = 16;
@@ -59,13 +59,10 @@ interface Failure {
   readonly message: string;
 }
 
-/** No colours: files and pipes would contain their escape sequences. */
-const PLAIN = { style: { head: [], border: [] } };
-
 function describe(logs: readonly LogStatus[], failures: readonly Failure[]): string {
   if (logs.length + failures.length === 0) return 'There are no logs yet.';
   const table = new Table({
-    ...PLAIN,
+    ...PLAIN_TABLE,
     head: [
       'log',
       'segments',
@@ -118,7 +115,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {
-  const table = new Table({ ...PLAIN, head: ['segment', 'entries', 'last snapshot', 'archived', 'expires'] });
+  const table = new Table({ ...PLAIN_TABLE, head: ['segment', 'entries', 'last snapshot', 'archived', 'expires'] });
   for (const { segment, entries, lastSnapshot, archived, ...expiry } of segments) {
     table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry)]);
   }

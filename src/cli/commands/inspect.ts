@@ -1,0 +1,143 @@
+import Table from 'cli-table3';
+import { type DescribedTable, describeTable, readTableSample } from '../../adapters/dynamodb/table-sample.ts';
+import type { Misfit } from '../../inspection/misfits.ts';
+import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../inspection/proposal.ts';
+import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
+import { command, parse } from '../command.ts';
+import { openDynamoDb } from '../environment.ts';
+import { count, PLAIN_TABLE } from '../format.ts';
+import { Output, writeFile } from '../output.ts';
+import { untilInterrupted } from '../signals.ts';
+
+const SAMPLE = 1000;
+const PARTITIONS = 10;
+const READ_UNITS = 100;
+
+const HELP = `
+The command reads items from all over the table and some partitions from their first item on. It
+writes nothing to the table and needs no other table and no bucket.
+
+Examples:
+  logfold inspect orders --output mapping.json
+  logfold inspect orders --local data --sample 5000 --read-units 20`;
+
+export function inspectCommand() {
+  return command('inspect', 'Sample a table of your application, and propose a mapping of its items to entries.')
+    .argument('<table>', 'the table')
+    .option('--sample <n>', 'read so many items, and at most so many of each partition', parse.count, SAMPLE)
+    .option('--partitions <n>', 'read so many partitions from their first item on', parse.count, PARTITIONS)
+    .option('--read-units <n>', 'use at most so many read units per second', parse.count, READ_UNITS)
+    .option('--output <file>', 'write the mapping into this file')
+    .addHelpText('after', HELP)
+    .action(async (table, options) => {
+      const place = await untilInterrupted(() => openDynamoDb(options));
+      try {
+        await untilInterrupted(async () => {
+          const output = new Output(options.json);
+          const described = await describeTable(place.client, table);
+          const limiter = new RateLimiter({ perSecond: options.readUnits });
+          const sample = await output.during('Items read', (progress) =>
+            readTableSample(place.client, table, described, {
+              items: options.sample,
+              partitions: options.partitions,
+              spend: (units) => limiter.take(units),
+              onItems: (items) => progress.update(items),
+            }),
+          );
+          const proposal = propose(sample);
+          const { mapping } = proposal;
+          const written = mapping === undefined ? undefined : options.output;
+          if (written !== undefined) await writeFile(written, oneLine(mapping));
+          const document = { table, ...described, ...proposal, parameters: mapping && parametersFor(mapping) };
+          output.result(nullForUndefined(document), describe(table, described, proposal, written).join('\n'));
+          if (mapping === undefined) process.exitCode = 1;
+        });
+      } catch (error) {
+        throw place.lost.aborted ? place.lost.reason : error;
+      } finally {
+        await place.close();
+      }
+    });
+}
+
+async function* oneLine(mapping: unknown): AsyncGenerator<string> {
+  yield `${JSON.stringify(mapping, undefined, 2)}\n`;
+}
+
+function nullForUndefined(document: object): object {
+  return Object.fromEntries(Object.entries(document).map(([name, value]) => [name, value ?? null]));
+}
+
+/** The parameters of the template that belong to a mapping. */
+function parametersFor(mapping: ProposedMapping): { readonly Mapping: string; readonly StreamFilter: string } {
+  const { partitionKey, sortKey } = mapping;
+  const prefixes = [partitionKey, sortKey].flatMap(({ name, type, pattern = '' }) => {
+    const [prefix = ''] = pattern.split('{');
+    // Streams carry Binary as Base64, in which a prefix is not whole.
+    return prefix === '' || type !== 'S' ? [] : [[name, { S: [{ prefix }] }]];
+  });
+  const keys = prefixes.length > 0 && { dynamodb: { Keys: Object.fromEntries(prefixes) } };
+  return { Mapping: JSON.stringify(mapping), StreamFilter: JSON.stringify({ eventName: ['INSERT'], ...keys }) };
+}
+
+const TYPES = { S: 'String', N: 'Number', B: 'Binary' } as const;
+
+function describe(table: string, described: DescribedTable, proposal: Proposal, written: string | undefined): string[] {
+  const { keys, ttl, stream, approximateItems } = described;
+  const { recognized, kinds, mapping, beside, misfits } = proposal;
+  const names = [keys.partition, ...(keys.sort === undefined ? [] : [keys.sort])];
+  const lines = [
+    `Table '${table}': about ${count(approximateItems, 'item')}; keys ${names.map(({ name, type }) => `${name} (${TYPES[type]})`).join(' and ')}; ${ttl === undefined ? 'no TTL' : `TTL on '${ttl}'`}; ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`,
+    kinds.length === 0 ? 'The sample has no items.' : describeKinds(kinds),
+  ];
+  if (recognized !== undefined) lines.push(`These are items of ${recognized}.`);
+  if (recognized !== undefined && mapping === undefined) {
+    return [...lines, 'logfold reads this table without a mapping: name it with --entry-table or --segment-table.'];
+  }
+  lines.push(...misfits.map(describeMisfit));
+  if (mapping === undefined) {
+    return [...lines, 'No mapping is proposed: a log needs a sort key with a number that counts from 0 or 1.'];
+  }
+  if (beside.length > 0) {
+    lines.push(
+      `Beside the body, where reducers do not see them: ${beside.join(', ')}. "body": {"item": true} shows all.`,
+    );
+  }
+  const { Mapping, StreamFilter } = parametersFor(mapping);
+  const file = written ?? 'mapping.json';
+  lines.push(
+    '',
+    written === undefined ? 'Proposed mapping:' : `Proposed mapping, written to ${written}:`,
+    JSON.stringify(mapping, undefined, 2),
+    '',
+    'Template parameters:',
+    `  Mapping: ${Mapping}`,
+    `  StreamFilter: ${StreamFilter}`,
+    '',
+    'Next steps:',
+    `  1. Check the mapping${written === undefined ? ` and save it: logfold inspect ${table} --output ${file}` : ''}.`,
+    `  2. Register the logs: logfold adopt --mapping ${file} --entry-table ${table} --segment-table NAME --bucket NAME`,
+    stream?.startsWith('NEW') === true
+      ? '  3. Deploy with these parameters.'
+      : '  3. Enable a stream of NEW_IMAGE on the table, or deploy with StreamTrigger=false.',
+  );
+  return lines;
+}
+
+function describeKinds(kinds: readonly KindReport[]): string {
+  const table = new Table({
+    ...PLAIN_TABLE,
+    head: ['items', 'partitions', 'partition key', 'sort key', 'example', 'what it is'],
+  });
+  const hasLog = kinds.some(({ isLog }) => isLog);
+  for (const { items, partitions, partitionKey, sortKey, example, isLog } of kinds) {
+    table.push([items, partitions, partitionKey, sortKey, example, isLog ? 'logs' : hasLog ? 'left alone' : '-']);
+  }
+  return table.toString();
+}
+
+function describeMisfit({ reason, count: items, items: shown, othersGoOn }: Misfit): string {
+  const more = items > shown.length ? `, and ${items - shown.length} more` : '';
+  const effect = othersGoOn ? 'DOES NOT FIT' : 'NO MAPPING';
+  return `${effect}: ${reason}: ${shown.map((key) => `'${key}'`).join(', ')}${more}`;
+}

@@ -1,0 +1,268 @@
+import type { StoredItem } from '../log/attribute.ts';
+import { type AttributeRoles, attributeRoles } from './attribute-roles.ts';
+import { describeSort, type ItemKind, itemKinds } from './item-kinds.ts';
+import { type Misfit, Misfits, numbered, numberReader } from './misfits.ts';
+import { keyText, keyTextOf, type TableKeys, type TableSample } from './table-sample.ts';
+
+/** The JSON form of a mapping. */
+export interface ProposedMapping extends AttributeRoles {
+  readonly partitionKey: { readonly name: string; readonly type: 'S' | 'B'; readonly pattern: string };
+  readonly sortKey: {
+    readonly name: string;
+    readonly type: 'N' | 'S';
+    readonly first: 0 | 1;
+    readonly pattern?: string;
+  };
+  readonly ttl?: string;
+}
+
+/** Items of a table whose keys have one pattern. */
+export interface KindReport {
+  readonly partitionKey: string;
+  readonly sortKey: string;
+  readonly items: number;
+  readonly partitions: number;
+  /** The key of one of the items. */
+  readonly example: string;
+  /** Whether the mapping is for this kind. It leaves other kinds alone. */
+  readonly isLog: boolean;
+}
+
+/** What a sample of a table says about its event logs. */
+export interface Proposal {
+  /** The program whose items these are, if it is known. */
+  readonly recognized: 'Castore' | "logfold's Entry table" | "logfold's Segment table" | undefined;
+  readonly kinds: readonly KindReport[];
+  /** Undefined if no kind can be read as logs. */
+  readonly mapping: ProposedMapping | undefined;
+  /** Attributes that stay beside the body, where reducers do not see them. */
+  readonly beside: readonly string[];
+  readonly misfits: readonly Misfit[];
+}
+
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html allows keys of
+// 2,048 bytes; ids must leave room for logfold's own.
+const MAX_ID_BYTES = 2000;
+const NUMBERED: readonly ItemKind['sort']['form'][] = ['number', 'digits'];
+/** Numbers from here on are times in epoch seconds or milliseconds. */
+const EPOCH = 1e9;
+
+/** Groups the items of a sample, and proposes a mapping for the kind that looks like event logs. */
+export function propose(sample: TableSample): Proposal {
+  const { keys } = sample;
+  const items = uniqueItems(sample);
+  const kinds = itemKinds(keys, items);
+  const own = ownTable(keys, items);
+  const log = own === undefined ? eventKind(sample, kinds) : undefined;
+  const report = (kind: ItemKind): KindReport => ({
+    partitionKey: kind.partition,
+    sortKey: describeSort(kind.sort),
+    items: kind.items.length,
+    partitions: kind.byPartition.size,
+    example: kind.items[0] === undefined ? '' : keyText(keys, kind.items[0]),
+    isLog: kind === log,
+  });
+  const misfits = new Misfits(keys);
+  const mapping = log && mappingFor(sample, log, misfits);
+  if (own === undefined && mapping === undefined) explainNoMapping(keys, kinds, misfits);
+  if (mapping !== undefined && log !== undefined) findOtherForms(kinds, log, misfits);
+  return {
+    recognized: own ?? (mapping !== undefined && isCastore(keys, mapping) ? 'Castore' : undefined),
+    kinds: kinds.map(report),
+    mapping,
+    beside: mapping === undefined || log === undefined ? [] : attributesBeside(mapping, log.items),
+    misfits: misfits.list(),
+  };
+}
+
+/**
+ * The partitions that show most about a sampled table: of the kinds with numbers, those with the
+ * most items.
+ */
+export function partitionsToRead(
+  { keys, scanned }: Pick<TableSample, 'keys' | 'scanned'>,
+  limit: number,
+): StoredItem[] {
+  const kinds = itemKinds(keys, scanned).filter(({ sort }) => NUMBERED.includes(sort.form));
+  const ranked = kinds.map(({ byPartition }) => [...byPartition.values()].sort((a, b) => b.length - a.length));
+  const chosen = new Map<string, StoredItem>();
+  // The first partition of each kind, then the second, and so on.
+  for (let place = 0; chosen.size < limit && ranked.some((partitions) => partitions.length > place); place++) {
+    for (const partitions of ranked) {
+      const item = partitions[place]?.[0];
+      if (item !== undefined && chosen.size < limit) chosen.set(keyText({ ...keys, sort: undefined }, item), item);
+    }
+  }
+  return [...chosen.values()];
+}
+
+function uniqueItems({ keys, scanned, partitions }: TableSample): StoredItem[] {
+  const name = (item: StoredItem) =>
+    JSON.stringify([keys.partition, keys.sort].map((key) => key && keyAttribute(item, key.name)));
+  // The last of equal keys stays: `wholeLogs` finds the items of partitions again.
+  const all = [...scanned, ...partitions.flat()];
+  return [...new Map(all.map((item) => [name(item), item])).values()];
+}
+
+function keyAttribute(item: StoredItem, name: string): unknown {
+  const { S, N, B } = item[name] ?? {};
+  return S ?? N ?? (B && [...B]);
+}
+
+function ownTable({ partition, sort }: TableKeys, items: readonly StoredItem[]): Proposal['recognized'] {
+  const isOwn = partition.name === 'S' && partition.type === 'B' && sort?.name === 'N' && sort.type === 'N';
+  if (!isOwn) return undefined;
+  const isEntry = items.some(({ S, T }) => S?.B?.length === 20 && T !== undefined);
+  return isEntry || items.length === 0 ? "logfold's Entry table" : "logfold's Segment table";
+}
+
+function isCastore({ partition, sort }: TableKeys, { type, time, body }: ProposedMapping): boolean {
+  return (
+    partition.name === 'aggregateId' &&
+    sort?.name === 'version' &&
+    type === 'type' &&
+    time?.name === 'timestamp' &&
+    body === 'payload'
+  );
+}
+
+/** The kind that looks most like event logs: numbered, mostly without gaps, with the most items. */
+function eventKind(sample: TableSample, kinds: readonly ItemKind[]): ItemKind | undefined {
+  const { keys } = sample;
+  if (keys.partition.type === 'N' || keys.sort === undefined || keys.sort.type === 'B') return undefined;
+  const weight = (kind: ItemKind): number => {
+    const numberOf = numberReader(keys, kind);
+    const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
+    const steps = logs.flatMap((log) => log.slice(1).map(({ number }, i) => number - (log[i]?.number ?? 0)));
+    const even = steps.filter((step) => step === 1).length;
+    return kind.items.length * (steps.length === 0 ? 0.5 : (0.1 + even) / steps.length);
+  };
+  const isLike = (kind: ItemKind): boolean => {
+    const numberOf = numberReader(keys, kind);
+    if (!NUMBERED.includes(kind.sort.form)) return false;
+    const numbers = kind.items.flatMap((item) => numberOf(item) ?? []);
+    return numbers.filter((number) => number < EPOCH).length * 2 > numbers.length;
+  };
+  const [first] = kinds
+    .filter(isLike)
+    .map((kind) => ({ kind, of: weight(kind) }))
+    .sort((a, b) => b.of - a.of);
+  return first?.kind;
+}
+
+/** The items of one kind in the partitions that were read from their first item on. */
+function wholeLogs({ partitions }: TableSample, { items }: ItemKind): StoredItem[][] {
+  const own = new Set(items);
+  return partitions.map((partition) => partition.filter((item) => own.has(item))).filter((log) => log.length > 0);
+}
+
+function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): ProposedMapping | undefined {
+  const { keys, ttl } = sample;
+  const { partition, sort } = keys;
+  if (partition.type === 'N' || sort === undefined || sort.type === 'B') return undefined;
+  const numberOf = numberReader(keys, kind);
+  const constantType = /^[A-Za-z_-]+/.exec(kind.partition)?.[0] ?? 'Event';
+  const roles = attributeRoles({ keys, ttl, items: kind.items, numberOf, constantType });
+  const pattern = sortPattern(keys, kind, misfits);
+  const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
+  const first = findNumbering(logs, misfits);
+  findUnfit(keys, kind, roles, misfits);
+  return {
+    partitionKey: { name: partition.name, type: partition.type, pattern: kind.partition },
+    sortKey: { name: sort.name, type: sort.type, first, ...(pattern !== undefined && { pattern }) },
+    ...roles,
+    ...(ttl !== undefined && { ttl }),
+  };
+}
+
+/** The pattern of a String sort key, by the number of digits that most items have. */
+function sortPattern({ sort }: TableKeys, kind: ItemKind, misfits: Misfits): string | undefined {
+  const { sort: form, items } = kind;
+  if (form.form !== 'digits' || sort === undefined) return undefined;
+  const digitsOf = (item: StoredItem): number => (item[sort.name]?.S ?? '').length - form.prefix.length;
+  const groups = [...Map.groupBy(items, digitsOf)].sort(([, a], [, b]) => b.length - a.length);
+  const [digits = 1] = groups[0] ?? [];
+  const padded = items.some((item) => item[sort.name]?.S?.charAt(form.prefix.length) === '0');
+  const others = groups.slice(1).flatMap(([, of]) => of);
+  if (others.length > 0 && !padded) {
+    misfits.add(
+      'the number in the sort key is not padded with zeros, so DynamoDB sorts 10 before 9; a mapping needs a fixed number of digits',
+      others,
+      { othersGoOn: false },
+    );
+  } else if (others.length > 0) {
+    misfits.add(`the number in the sort key does not have ${digits} digits, as most others do`, others);
+  }
+  return `${form.prefix}{n:${digits}}`;
+}
+
+/** @returns the first number of most logs */
+function findNumbering(logs: readonly (readonly { number: number; item: StoredItem }[])[], misfits: Misfits): 0 | 1 {
+  const startingAt = (number: number) => logs.filter(([head]) => head?.number === number).length;
+  const first = startingAt(1) > startingAt(0) ? 1 : 0;
+  for (const log of logs) {
+    const [head] = log;
+    if (head !== undefined && head.number !== first) {
+      const reason = head.number > 1 ? 'starts at neither 0 nor 1' : `starts at ${head.number}, most logs at ${first}`;
+      misfits.add(`the log ${reason}: its first items are missing`, [head.item]);
+    }
+    for (const [i, { number, item }] of log.entries()) {
+      const before = log[i - 1]?.number;
+      if (before !== undefined && number > before + 1) misfits.add('there is a gap before the item', [item]);
+      if (before === number) misfits.add('another item has the same number', [item]);
+    }
+  }
+  return first;
+}
+
+function findUnfit(keys: TableKeys, kind: ItemKind, { type, version, time }: AttributeRoles, misfits: Misfits): void {
+  const { partition } = keys;
+  const numberOf = numberReader(keys, kind);
+  const [prefix = ''] = kind.partition.split('{id}');
+  for (const item of kind.items) {
+    const id = (keyTextOf(item[partition.name]) ?? '').slice(prefix.length);
+    if (keyTextOf(item[partition.name]) === undefined) misfits.add('the partition key is not text in UTF-8', [item]);
+    else if (id === '') misfits.add('the partition key has no id behind its prefix', [item]);
+    if (new TextEncoder().encode(id).length > MAX_ID_BYTES) {
+      misfits.add(`the log's id is longer than ${MAX_ID_BYTES} bytes`, [item]);
+    }
+    if (numberOf(item) === undefined) misfits.add('the sort key is not a whole number from 0 on', [item]);
+    if (typeof type === 'string' && (item[type]?.S ?? '') === '') misfits.add(`there is no type in '${type}'`, [item]);
+    if (typeof version === 'string' && !/^\d+$/.test(item[version]?.N ?? '')) {
+      misfits.add(`there is no version in '${version}'`, [item]);
+    }
+    if (time !== undefined && item[time.name] === undefined) misfits.add(`there is no time in '${time.name}'`, [item]);
+  }
+}
+
+/** Kinds that may be entries of the same logs under other keys. */
+function findOtherForms(kinds: readonly ItemKind[], log: ItemKind, misfits: Misfits): void {
+  for (const kind of kinds) {
+    if (kind === log || kind.partition !== log.partition || !NUMBERED.includes(kind.sort.form)) continue;
+    misfits.add(
+      `the sort key is ${describeSort(kind.sort)}, while the mapping is for ${describeSort(log.sort)}: the mapping leaves these items alone`,
+      kind.items,
+    );
+  }
+}
+
+function explainNoMapping(keys: TableKeys, kinds: readonly ItemKind[], misfits: Misfits): void {
+  const add = (reason: string, kind: ItemKind) => misfits.add(reason, kind.items, { othersGoOn: false });
+  for (const kind of kinds) {
+    const { form } = kind.sort;
+    if (keys.partition.type === 'N') add('the partition key is a Number; a mapping needs a String or Binary', kind);
+    else if (keys.sort === undefined) add('the table has no sort key, so each partition has one item', kind);
+    else if (keys.sort.type === 'B') add('the sort key is Binary; a mapping needs a Number or a String', kind);
+    else if (form === 'number' || form === 'time') add('the sort key is a time and not a number that counts', kind);
+    else if (form === 'ULID' || form === 'UUID') add(`the sort key is a ${form} and not a number that counts`, kind);
+    else add('the sort key has no number, so the items have no order without gaps', kind);
+  }
+}
+
+function attributesBeside(mapping: ProposedMapping, items: readonly StoredItem[]): string[] {
+  const { partitionKey, sortKey, type, version, time, body, ttl } = mapping;
+  if (typeof body === 'object' && 'item' in body) return [];
+  const named = new Set<unknown>([partitionKey.name, sortKey.name, type, version, time?.name, ttl]);
+  named.add(typeof body === 'string' ? body : body.name);
+  return [...new Set(items.flatMap((item) => Object.keys(item)))].filter((name) => !named.has(name)).sort();
+}

@@ -1,0 +1,258 @@
+import { describe, expect, test } from 'vitest';
+import { type Proposal, partitionsToRead, propose } from '../../src/inspection/proposal.ts';
+import type { TableKeys, TableSample } from '../../src/inspection/table-sample.ts';
+import type { Item } from '../../src/log/attribute.ts';
+
+const PK_SK: TableKeys = { partition: { name: 'pk', type: 'S' }, sort: { name: 'sk', type: 'N' } };
+const TEXT_SK: TableKeys = { ...PK_SK, sort: { name: 'sk', type: 'S' } };
+
+function order(id: string, number: number, overrides: Item = {}): Item {
+  return {
+    pk: { S: `order#${id}` },
+    sk: { N: String(number) },
+    type: { S: number === 0 ? 'OrderPlaced' : 'OrderPaid' },
+    ts: { S: `2026-01-01T00:00:${String(number).padStart(2, '0')}.000Z` },
+    payload: { M: { amount: { N: '7' } } },
+    ...overrides,
+  };
+}
+
+function log(id: string, items: number, first = 0): Item[] {
+  return Array.from({ length: items }, (_, i) => order(id, i + first));
+}
+
+/** A sample whose partitions were all read as a whole. */
+function sampleOf(items: readonly Item[], overrides: Partial<TableSample> = {}): TableSample {
+  const partitions = [...Map.groupBy(items, ({ pk }) => JSON.stringify(pk)).values()];
+  // The scan and the queries return different objects.
+  return { keys: PK_SK, ttl: undefined, scanned: structuredClone(items), partitions, ...overrides };
+}
+
+/** The reasons for items that do not fit, with the keys of the items. */
+function misfits({ misfits: found }: Proposal): Record<string, readonly string[]> {
+  return Object.fromEntries(found.map(({ reason, items }) => [reason, items]));
+}
+
+const MAPPING = {
+  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
+  sortKey: { name: 'sk', type: 'N', first: 0 },
+  type: 'type',
+  version: { constant: 1 },
+  time: { name: 'ts', format: 'iso' },
+  body: 'payload',
+};
+
+describe('the proposed mapping', () => {
+  test('has the prefix of the partition key, and the attributes by their usual names', () => {
+    const proposal = propose(sampleOf([...log('1', 5), ...log('2', 3)]));
+    expect(proposal).toMatchObject({ mapping: MAPPING, misfits: [], beside: [], recognized: undefined });
+  });
+
+  test('is for the events of a table with several kinds of items, and leaves the others alone', () => {
+    const customers = Array.from({ length: 9 }, (_, i) => ({ pk: { S: `customer#${i}` }, sk: { S: 'META' } }));
+    const events = ['1', '2'].flatMap((id) =>
+      [1, 2, 3].map((n) => ({ ...order(id, n), sk: { S: `event#${String(n).padStart(6, '0')}` } })),
+    );
+    const meta = { pk: { S: 'order#1' }, sk: { S: 'META' } };
+    const { mapping, kinds, misfits: found } = propose(sampleOf([...customers, ...events, meta], { keys: TEXT_SK }));
+    expect(mapping).toEqual({ ...MAPPING, sortKey: { name: 'sk', type: 'S', first: 1, pattern: 'event#{n:6}' } });
+    expect(kinds.map(({ partitionKey, sortKey, items, isLog }) => [partitionKey, sortKey, items, isLog])).toEqual([
+      ['customer#{id}', 'META…', 9, false],
+      ['order#{id}', 'event#{n}', 6, true],
+      ['order#{id}', 'META…', 1, false],
+    ]);
+    expect(found).toEqual([]);
+  });
+
+  test("is of Castore's items, whose numbers start at 1 and whose first item has more attributes", () => {
+    const keys: TableKeys = {
+      partition: { name: 'aggregateId', type: 'S' },
+      sort: { name: 'version', type: 'N' },
+    };
+    const items = ['pikachu', 'snorlax'].flatMap((id) =>
+      [1, 2, 3].map((version) => ({
+        aggregateId: { S: `POKEMONS#${id}` },
+        version: { N: String(version) },
+        type: { S: version === 1 ? 'POKEMON_APPEARED' : 'POKEMON_CAUGHT' },
+        timestamp: { S: '2026-01-01T00:00:00.000Z' },
+        payload: { M: { level: { N: '4' } } },
+        metadata: { M: {} },
+        ...(version === 1 && { isInitialEvent: { N: '1' }, eventStoreId: { S: 'POKEMONS' } }),
+      })),
+    );
+    const partitions = [items.slice(0, 3), items.slice(3)];
+    expect(propose({ keys, ttl: undefined, scanned: items, partitions })).toMatchObject({
+      recognized: 'Castore',
+      mapping: {
+        partitionKey: { name: 'aggregateId', type: 'S', pattern: 'POKEMONS#{id}' },
+        sortKey: { name: 'version', type: 'N', first: 1 },
+        type: 'type',
+        version: { constant: 1 },
+        time: { name: 'timestamp', format: 'iso' },
+        body: 'payload',
+      },
+      beside: ['eventStoreId', 'isInitialEvent', 'metadata'],
+      misfits: [],
+    });
+  });
+
+  test.each([
+    ['JSON text', { payload: { S: '{"amount":7}' } }, { body: { name: 'payload', format: 'json' } }],
+    ['a body of another name', { order: { M: {} } }, { body: 'order' }],
+    ['no body', { amount: { N: '7' }, city: { S: 'Denver' } }, { body: { item: true } }],
+    ['a type under another name', { eventType: { S: 'Paid' } }, { type: 'eventType' }],
+    ['no type', {}, { type: { constant: 'order' } }],
+    ['a version', { schemaVersion: { N: '2' } }, { version: 'schemaVersion' }],
+    ['a time in seconds', { at: { N: '1767225600' } }, { time: { name: 'at', format: 's' } }],
+    ['a time in milliseconds', { at: { N: '1767225600000' } }, { time: { name: 'at', format: 'ms' } }],
+  ] as const)('is right for items with %s', (_, attributes, expected) => {
+    const items = [0, 1, 2].map((n) => ({ pk: { S: `order#${n % 1}` }, sk: { N: String(n) }, ...attributes }));
+    expect(propose(sampleOf(items)).mapping).toMatchObject(expected);
+  });
+
+  test('names the TTL attribute of the table, and does not take it for a time', () => {
+    const items = log('1', 3).map(({ ts: _, ...item }) => ({ ...item, expiresAt: { N: '1767225600' } }));
+    const { mapping } = propose(sampleOf(items, { ttl: 'expiresAt' }));
+    expect(mapping).toMatchObject({ ttl: 'expiresAt' });
+    expect(mapping?.time).toBeUndefined();
+  });
+
+  test('has no prefix if the ids of logs are the partition keys', () => {
+    const ids = ['5f0c1a52-6a3c-4a39-9f3c-0e6a4b1f9a01', 'b1946ac9-2490-4a5b-8f3c-0e6a4b1f9a01', 'alice', 'bob-2'];
+    const items = ids.flatMap((id) => log('1', 2).map((item) => ({ ...item, pk: { S: id } })));
+    expect(propose(sampleOf(items)).mapping?.partitionKey.pattern).toBe('{id}');
+  });
+
+  test('has the id at the front if each partition key has a different prefix', () => {
+    const names = ['alice', 'bob', 'carol', 'dan', 'erin', 'frank', 'grace', 'heidi', 'ivan'];
+    const items = names.flatMap((name) => log('1', 2).map((item) => ({ ...item, pk: { S: `${name}#orders` } })));
+    expect(propose(sampleOf(items)).mapping?.partitionKey.pattern).toBe('{id}');
+  });
+
+  test('has the longest prefix that all logs share', () => {
+    const items = ['1', '2'].flatMap((id) => log(id, 2).map((i) => ({ ...i, pk: { S: `tenant#t1#order#${id}` } })));
+    expect(propose(sampleOf(items)).mapping?.partitionKey.pattern).toBe('tenant#t1#order#{id}');
+  });
+});
+
+describe('items that do not fit', () => {
+  const item = order('1', 0);
+  const { type: _, ...withoutType } = order('2', 1);
+  const cases: readonly (readonly [string, readonly Item[], Record<string, readonly string[]>])[] = [
+    ['a gap', [order('2', 0), order('2', 2)], { 'there is a gap before the item': ['order#2, 2'] }],
+    [
+      'a log that starts later',
+      [order('2', 5), order('2', 6)],
+      { 'the log starts at neither 0 nor 1: its first items are missing': ['order#2, 5'] },
+    ],
+    [
+      'a log that starts at the other number',
+      [order('2', 1), order('2', 2)],
+      { 'the log starts at 1, most logs at 0: its first items are missing': ['order#2, 1'] },
+    ],
+    ['an item without a type', [order('2', 0), withoutType], { "there is no type in 'type'": ['order#2, 1'] }],
+    [
+      'a number that is not whole',
+      [order('2', 0), order('2', 0.5)],
+      { 'the sort key is not a whole number from 0 on': ['order#2, 0.5'] },
+    ],
+    [
+      'an id that is too long',
+      [order('x'.repeat(2001), 0)],
+      { "the log's id is longer than 2000 bytes": [`order#${'x'.repeat(74)}…, 0`] },
+    ],
+    [
+      'a partition key without an id',
+      [order('', 0)],
+      { 'the partition key has no id behind its prefix': ['order#, 0'] },
+    ],
+  ];
+
+  test.each(cases)('are named: %s', (_, items, expected) => {
+    const proposal = propose(sampleOf([item, order('1', 1), ...log('3', 3), ...items]));
+    expect(proposal.mapping).toMatchObject({ sortKey: { first: 0 } });
+    expect(misfits(proposal)).toEqual(expected);
+  });
+
+  test('are named if the numbers of sort keys have other numbers of digits', () => {
+    const keys = ['000001', '000002', '000003', '4'];
+    const items = keys.map((number) => ({ ...order('1', 0), sk: { S: `event#${number}` } }));
+    expect(misfits(propose(sampleOf(items, { keys: TEXT_SK })))).toEqual({
+      'the number in the sort key does not have 6 digits, as most others do': ['order#1, event#4'],
+    });
+  });
+
+  test('are named if the numbers are not padded at all', () => {
+    const items = [8, 9, 10].map((number) => ({ ...order('1', 0), sk: { S: `event#${number}` } }));
+    const [misfit] = propose(sampleOf(items, { keys: TEXT_SK })).misfits;
+    expect(misfit).toMatchObject({ items: ['order#1, event#10'], othersGoOn: false });
+  });
+
+  test('are named if items of the same partition count with another prefix', () => {
+    const under = (prefix: string) => (n: number) => ({ ...order('1', 0), sk: { S: `${prefix}${n}` } });
+    const items = [...[1, 2, 3].map(under('event#')), ...[1].map(under('revision#'))];
+    const [reason = ''] = Object.keys(misfits(propose(sampleOf(items, { keys: TEXT_SK }))));
+    expect(reason).toContain('the sort key is revision#{n}, while the mapping is for event#{n}');
+  });
+});
+
+describe('no mapping is proposed', () => {
+  const cases: readonly (readonly [string, TableKeys, (n: number) => Item, string])[] = [
+    [
+      'ULIDs',
+      TEXT_SK,
+      (n) => ({ pk: { S: 'order#1' }, sk: { S: `01JGFJJZ0${n}ABCDEFGHJKMNPQRS` } }),
+      'the sort key is a ULID and not a number that counts',
+    ],
+    [
+      'times as text',
+      TEXT_SK,
+      (n) => ({ pk: { S: 'order#1' }, sk: { S: `event#2026-01-0${n}T00:00:00.000Z` } }),
+      'the sort key is a time and not a number that counts',
+    ],
+    [
+      'times as numbers',
+      PK_SK,
+      (n) => ({ pk: { S: 'order#1' }, sk: { N: String(1_767_225_600_000 + 7 * n) } }),
+      'the sort key is a time and not a number that counts',
+    ],
+    [
+      'no sort key',
+      { ...PK_SK, sort: undefined },
+      (n) => ({ pk: { S: `order#${n}` } }),
+      'the table has no sort key, so each partition has one item',
+    ],
+    [
+      'a Number as partition key',
+      { ...PK_SK, partition: { name: 'pk', type: 'N' } },
+      (n) => ({ pk: { N: '1' }, sk: { N: String(n) } }),
+      'the partition key is a Number; a mapping needs a String or Binary',
+    ],
+  ];
+
+  test.each(cases)('for a table with %s', (_, keys, item, reason) => {
+    const { mapping, misfits: found } = propose(sampleOf([1, 2, 3].map(item), { keys }));
+    expect(mapping).toBeUndefined();
+    expect(found).toMatchObject([{ reason, count: 3 }]);
+  });
+
+  test('for an empty table', () => {
+    expect(propose(sampleOf([]))).toMatchObject({ mapping: undefined, kinds: [], misfits: [] });
+  });
+
+  test("for logfold's own tables, which it recognizes", () => {
+    const keys: TableKeys = { partition: { name: 'S', type: 'B' }, sort: { name: 'N', type: 'N' } };
+    const entry = { S: { B: new Uint8Array(20) }, N: { N: '0' }, T: { S: 'Snapshot' } };
+    const segment = { S: { B: new Uint8Array(16) }, N: { N: '0' }, C: { N: '0' } };
+    const read = (items: readonly Item[]) => propose(sampleOf(items, { keys }));
+    expect(read([entry])).toMatchObject({ recognized: "logfold's Entry table", mapping: undefined });
+    expect(read([segment])).toMatchObject({ recognized: "logfold's Segment table", mapping: undefined });
+  });
+});
+
+test('the partitions to read are the largest of each numbered kind', () => {
+  const scanned = [...log('1', 1), ...log('2', 3), ...log('3', 2)].map((item) => ({ ...item }));
+  const invoices = [{ pk: { S: 'invoice#1' }, sk: { N: '0' } }];
+  const chosen = partitionsToRead({ keys: PK_SK, scanned: [...scanned, ...invoices] }, 3);
+  expect(chosen.map(({ pk }) => pk?.S)).toEqual(['order#2', 'invoice#1', 'order#3']);
+});
