@@ -1,8 +1,9 @@
-import type { ItemInvalidError } from '../errors.ts';
+import { type ItemInvalidError, MappingInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import type { Consistency, ExpiringSegment, SegmentPlace } from '../log/log-store.ts';
+import type { Consistency, ExpiringSegment, MAX_BATCH_ITEMS, SegmentPlace } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
+import type { SchemaMapping } from './schema-mapping.ts';
 
 /** Item indexes of one log, from `from` up to but not including `to`. */
 export interface IndexRange {
@@ -27,8 +28,8 @@ export interface ItemScanPart {
 /** The logs that one page of a scan found. A log may be in many pages, and also twice in one. */
 export interface LogPage {
   readonly logs: readonly LogId[];
-  /** Where the scan of the part continues; undefined after its last page. */
-  readonly next: string | undefined;
+  /** Continues the scan of the part behind this page. */
+  readonly next: string;
 }
 
 /**
@@ -41,8 +42,6 @@ export interface MappedItems {
    * @throws ItemInvalidError if the number in its key is malformed
    */
   newest(log: LogId, below: number, consistency: Consistency): Promise<IndexedItem | undefined>;
-
-  get(log: LogId, index: number, consistency: Consistency): Promise<StoredItem | undefined>;
 
   /**
    * The items of a range, ascending, page by page. Numbers without an item are left out.
@@ -63,11 +62,16 @@ export interface MappedItems {
    */
   putSegment(segment: Segment): Promise<boolean>;
 
-  /** Writes items as they are and overwrites existing ones. Meant for items of archives. */
-  put(items: readonly Item[]): Promise<void>;
+  /**
+   * Writes the creation time of a segment that was recorded before it began, with the creation time
+   * 0. Leaves a segment with another time as it is.
+   */
+  beginSegment(segment: Segment): Promise<void>;
 
-  /** Deletes items. A missing item is no error. */
-  delete(log: LogId, indexes: readonly number[]): Promise<void>;
+  /**
+   * Writes items of an archive, at most {@link MAX_BATCH_ITEMS}. Leaves an existing item as it is.
+   */
+  put(items: readonly Item[]): Promise<void>;
 
   /**
    * Deletes items, or stamps them with the segment's expiry, in one transaction. Changes nothing
@@ -86,6 +90,18 @@ export interface MappedItems {
   /**
    * Stamps an item with its expiry (epoch seconds), or removes the stamp.
    * @returns false if the item does not exist; the call creates none
+   * @throws MappingInvalidError if the mapping names no TTL attribute
    */
   setExpiry(log: LogId, index: number, expires: number | undefined): Promise<boolean>;
+}
+
+/**
+ * The TTL attribute of the application's table.
+ * @throws MappingInvalidError if the mapping names none
+ */
+export function ttlOf({ ttl }: SchemaMapping): string {
+  if (ttl !== undefined) return ttl;
+  throw new MappingInvalidError('the schema mapping names no TTL attribute, so no item can be stamped', {
+    advice: "Add 'ttl' to the mapping, or set the policy to expire 'delete' or 'never'",
+  });
 }

@@ -108,7 +108,9 @@ export class DynamoDbLogStore implements LogStore {
       TotalSegments,
       ExclusiveStartKey: after && segmentKey(after.log, after.segment),
     });
-    for await (const items of pages) yield* decodeSegments(items, onInvalid);
+    // With both tables in one, the scan also returns Snapshot entries. Only entries have a type.
+    const isSegment = ({ T }: StoredItem): boolean => this.#entryTable !== this.#segmentTable || T === undefined;
+    for await (const items of pages) yield* decodeSegments(items.filter(isSegment), onInvalid);
   }
 
   async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {

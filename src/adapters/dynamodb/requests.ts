@@ -57,6 +57,8 @@ class UnprocessedError extends StoreUnavailableError {}
 export interface NewItem {
   readonly table: string;
   readonly item: Item;
+  /** Attribute of the partition key; `S` by default. */
+  readonly partitionKey?: string;
 }
 
 /** The result of creating items: all were written, or none because some of them exist. */
@@ -146,10 +148,15 @@ export class DynamoDbRequests {
   }
 
   async #putNew(items: readonly NewItem[]): Promise<void> {
-    const puts = items.map(({ table, item }) => ({
+    const puts = items.map(({ table, item, partitionKey }) => ({
       TableName: table,
       Item: item,
-      ConditionExpression: NOT_EXISTS,
+      ...(partitionKey === undefined
+        ? { ConditionExpression: NOT_EXISTS }
+        : {
+            ConditionExpression: 'attribute_not_exists(#p)',
+            ExpressionAttributeNames: { '#p': partitionKey },
+          }),
       ReturnValuesOnConditionCheckFailure: 'ALL_OLD' as const,
     }));
     const [put, ...others] = puts;

@@ -4,25 +4,16 @@ import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { RootRef } from '../../log/entry.ts';
-import {
-  decodeSegment,
-  encodeSegment,
-  entryKey,
-  expiryAttributes,
-  rootAttribute,
-  segmentKey,
-} from '../../log/item-codec.ts';
+import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../../log/item-codec.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
 import type { ExpiringSegment, LogStore, NewArchive, ReplacementArchive, SegmentPlace } from '../../log/log-store.ts';
-import { type Expiring, type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
+import { type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
+import { type ChangingSegment, changeTogether, type ItemChange } from './changes-together.ts';
 import type { DynamoDbRequests } from './requests.ts';
 
 /** The attributes of a segment that may change. */
 const CHANGING = ['L', 'A', 'H', 'G', 'D'];
-
-/** A segment with the expiry that is the condition for changing its entries. */
-type ChangingSegment = SegmentPlace & { readonly expiry: Expiring | Extract<Expiry, { readonly state: 'on hold' }> };
 
 /** A change to several entries: delete them, or add or remove their expiry. */
 type Change = 'delete' | 'ttl' | 'keep';
@@ -156,47 +147,26 @@ export class DynamoDbSegmentLife {
   }
 
   /** Changes entries in one transaction that checks the expiry of the segment. */
-  async #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
+  #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
-    const numbers = [...new Set(entries)];
-    const { G } = expiryAttributes(place.expiry);
-    const stillExpires = {
-      TableName: this.#segmentTable,
-      Key: segmentKey(place.log, place.segment),
-      ConditionExpression: 'G = :expiry',
-      ExpressionAttributeValues: { ':expiry': G },
-    };
-    const writes = numbers.map((entry) => this.#change(place, entry, how));
-    const failure = `Changing ${numbers.length} entries of segment ${place.segment} failed`;
-    const transact = () => this.#requests.transact([{ ConditionCheck: stillExpires }, ...writes]);
-    if (await this.#requests.retry({ failure, retryable: isRetryable }, transact)) return true;
-    const { expiry } = (await this.#stored(place)) ?? {};
-    if (expiry === undefined || expiryAttributes(expiry).G.N !== G.N) return false;
-    // One of the entries is missing.
-    const [entry, ...others] = numbers;
-    if (entry === undefined) return true;
-    if (others.length === 0) {
-      const key = entryKey(place.log, { segment: place.segment, entry });
-      return (await this.#requests.get(this.#entryTable, key, true)) === undefined;
-    }
-    for (const each of numbers) if (!(await this.#changeTogether(place, [each], how))) return false;
-    return true;
+    const changes = [...new Set(entries)].map((entry) => this.#change(place, entry, how));
+    return changeTogether(this.#requests, { segmentTable: this.#segmentTable, segment: place }, changes);
   }
 
-  #change({ log, segment, expiry }: ChangingSegment, entry: number, how: Change): TransactWriteItem {
-    const item = { TableName: this.#entryTable, Key: entryKey(log, { segment, entry }) };
-    if (how === 'delete') return { Delete: item };
+  #change({ log, segment, expiry }: ChangingSegment, entry: number, how: Change): ItemChange {
+    const place = { table: this.#entryTable, key: entryKey(log, { segment, entry }) };
+    const item = { TableName: place.table, Key: place.key };
+    if (how === 'delete') return { ...place, write: { Delete: item } };
     const { expression, values } = changeAttributes(expiry.state === 'on hold' ? {} : { X: { N: String(expiry.at) } }, [
       'X',
     ]);
-    return {
-      Update: {
-        ...item,
-        UpdateExpression: expression,
-        ConditionExpression: 'attribute_exists(S)',
-        ExpressionAttributeValues: valuesOrNone(values),
-      },
+    const update = {
+      ...item,
+      UpdateExpression: expression,
+      ConditionExpression: 'attribute_exists(S)',
+      ExpressionAttributeValues: valuesOrNone(values),
     };
+    return { ...place, write: { Update: update } };
   }
 
   /** As {@link LogStore.putItems}. */

@@ -260,6 +260,17 @@ export class MemoryLogStore implements LogStore {
     return chosen;
   }
 
+  /** The expiry of a segment, for a write to another table in the same transaction. */
+  expiryOf({ log, segment }: SegmentPlace): Expiry | undefined {
+    return this.#segment(log, segment)?.expiry;
+  }
+
+  /** Writes the creation time of a segment that has the creation time 0. */
+  beginSegment(segment: Segment): void {
+    if (this.#segment(segment.log, segment.segment)?.created !== 0) return;
+    this.#segments.update(placeOfSegment(segment), { C: { N: String(segment.created) } });
+  }
+
   /** Writes all items, or none if one of them exists. */
   #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
     const writes = [
@@ -334,6 +345,6 @@ function placeOfSegment({ log, segment }: Segment): ItemPlace {
 }
 
 /** The part of a scan that contains a log: the same for every scan with as many parts. */
-function partOf(log: string, parts: number): number {
-  return Number.parseInt(log.slice(-8), 16) % parts;
+export function partOf(log: string, parts: number): number {
+  return (Number.parseInt(log.slice(-8), 16) || log.length) % parts;
 }

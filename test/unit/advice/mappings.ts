@@ -1,7 +1,13 @@
+import { expect } from 'vitest';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { toEntryItem } from '../../../src/mapping/translate.ts';
+import { entryAt, newLogId } from '../../support/logs.ts';
+import { MappedLogs, ORDERS_WITHOUT_TTL, TENS } from '../../support/mapped-logs.ts';
 import { type Cases, numbersOf } from './case.ts';
+
+const CONSISTENT = { consistent: true };
+const FIRST = { segment: 0, entry: 1 };
 
 const ORDERS = {
   partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
@@ -35,5 +41,36 @@ export const MAPPINGS: Cases = {
     const mapping = parseMapping({ ...ORDERS, partitionKey: { name: 'pk', type: 'S', pattern } });
     const [bytes = 0] = numbersOf(await refused(() => parseMappedLog(mapping, 'x'.repeat(1999))));
     parseMappedLog(mapping, 'x'.repeat(bytes - 'tenant#'.length * 100));
+  },
+  "Run 'logfold adopt LOG' to register it, or wait for the next sweep": async (refused) => {
+    const logs = new MappedLogs();
+    const { store } = logs;
+    const log = newLogId();
+    await logs.append(log, 1);
+    await refused(() => store.newestSegments(log, 2, CONSISTENT));
+    await store.register(log, TENS);
+    await store.newestSegments(log, 2, CONSISTENT);
+  },
+  "Append with the application's own code; logfold only reads the items of a mapped log": async (refused) => {
+    const logs = new MappedLogs();
+    const log = await logs.create(1);
+    const second = { segment: 0, entry: 2 };
+    await refused(() => logs.store.putEntries([entryAt(log, second)]));
+    await logs.append(log, 1);
+    expect(await logs.store.getEntry(log, second, CONSISTENT)).toBeDefined();
+  },
+  "Add 'ttl' to the mapping, or set the policy to expire 'delete' or 'never'": async (refused) => {
+    const without = new MappedLogs(ORDERS_WITHOUT_TTL);
+    const log = await without.create(1);
+    await refused(() => without.store.setEntryExpiry(log, FIRST, 1));
+    const logs = new MappedLogs();
+    expect(await logs.store.setEntryExpiry(await logs.create(1), FIRST, 1)).toBe(true);
+  },
+  'Use the Segment table that belongs to the mapped logs, or leave the mapping out': async (refused) => {
+    const logs = new MappedLogs();
+    const log = newLogId();
+    await logs.books.putSegment({ log, segment: 0, created: 1 });
+    await refused(() => logs.store.getSegment(log, 0, CONSISTENT));
+    expect(await logs.books.getSegment(log, 0)).toBeDefined();
   },
 };

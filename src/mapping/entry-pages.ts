@@ -1,0 +1,137 @@
+import type { StoredItem } from '../log/attribute.ts';
+import { RESERVED_VERSION } from '../log/entry.ts';
+import { encodeEntry } from '../log/item-codec.ts';
+import type { SegmentPlace, SegmentRange } from '../log/log-store.ts';
+import type { SegmentLayout } from '../log/segment.ts';
+import { entryAt, entryOfItem, itemsBefore, MAPPED_TYPES } from './layout.ts';
+import type { IndexedItem, IndexRange } from './mapped-items.ts';
+import type { SchemaMapping } from './schema-mapping.ts';
+import { toEntryItem } from './translate.ts';
+
+/** A segment whose layout is known. */
+export type LaidOutSegment = SegmentPlace & { readonly layout: SegmentLayout };
+
+/**
+ * The items to read for a range of entries: those of the range, and for a virtual entry the item
+ * before it. Entry 0 also exists with the item behind it.
+ * @param range at least one entry, up to the End Segment entry
+ */
+export function itemsOfRange(layout: SegmentLayout, { from, to }: Pick<SegmentRange, 'from' | 'to'>): IndexRange {
+  const isVirtual = entryAt(layout, from)?.kind !== 'item';
+  const first = itemsBefore(layout, from) - (isVirtual ? 1 : 0);
+  const end = itemsBefore(layout, to);
+  return { from: Math.max(0, first), to: from === 0 && to === 1 ? end + 1 : end };
+}
+
+/** Whether a range has a Snapshot entry. */
+export function hasSnapshotEntry(
+  { snapshotEvery }: SegmentLayout,
+  { from, to }: Pick<SegmentRange, 'from' | 'to'>,
+): boolean {
+  const period = snapshotEvery + 1;
+  return Math.ceil(from / period) * period < to;
+}
+
+/**
+ * Translates pages of items into entries, with the virtual entries between them. An entry that
+ * stands between two items exists if the item before it does. The Snapshot entry of a segment also
+ * exists if the first item of the segment does: the item before may have expired.
+ * @param created creation time of the segment; by default that of the item before it
+ * @param roots Snapshot entries with roots, ascending, in logfold's own schema
+ */
+export async function* entryPages(
+  mapping: SchemaMapping,
+  {
+    segment,
+    range: { from, to },
+    created,
+  }: {
+    readonly segment: LaidOutSegment;
+    readonly range: Pick<SegmentRange, 'from' | 'to'>;
+    readonly created: number | undefined;
+  },
+  { pages, roots }: { readonly pages: AsyncIterable<IndexedItem[]>; readonly roots: AsyncIterable<StoredItem[]> },
+): AsyncGenerator<StoredItem[]> {
+  const { log, layout } = segment;
+  const complete = new AscendingItems(roots);
+  // A reader that starts at a Snapshot entry waits for its root.
+  if (entryAt(layout, from)?.kind === 'snapshot') complete.readAhead();
+  let isFirstDue = from === 0;
+  for await (const page of pages) {
+    const entries: StoredItem[] = [];
+    const addVirtual = async (entry: number, time: StoredItem['C']): Promise<void> => {
+      const root = await complete.find(entry);
+      entries.push({
+        ...virtualEntry(segment, entry, time),
+        ...(root?.B && { B: root.B }),
+        ...(root?.E && { E: root.E }),
+      });
+    };
+    for (const { index, item } of page) {
+      const isBefore = index < layout.first;
+      const entry = isBefore ? -1 : entryOfItem(layout, index);
+      const position = { segment: segment.segment, entry: Math.max(0, entry) };
+      const translated = toEntryItem(mapping, item, { log, position, index });
+      if (isFirstDue) await addVirtual(0, created === undefined ? translated.C : { N: String(created) });
+      isFirstDue = false;
+      if (isBefore) continue;
+      if (entry >= from && entry < to) entries.push(translated);
+      const behind = entry + 1;
+      if (behind >= from && behind < to && entryAt(layout, behind)?.kind !== 'item')
+        await addVirtual(behind, translated.C);
+    }
+    if (entries.length > 0) yield entries;
+  }
+}
+
+/** A virtual entry as an item of logfold's own schema, without a root. */
+function virtualEntry({ log, segment, layout }: LaidOutSegment, entry: number, time: StoredItem['C']): StoredItem {
+  const laidOut = entryAt(layout, entry);
+  const item = encodeEntry({
+    log,
+    position: { segment, entry },
+    created: 0,
+    type: laidOut?.kind === 'end segment' ? MAPPED_TYPES.endSegment : MAPPED_TYPES.snapshot,
+    version: RESERVED_VERSION,
+    number: itemsBefore(layout, entry),
+  });
+  return { ...item, C: time };
+}
+
+/** Finds items by ascending entry numbers, with one page in memory. */
+class AscendingItems {
+  readonly #pages: AsyncIterator<StoredItem[]>;
+  #ahead: Promise<IteratorResult<StoredItem[]>> | undefined;
+  #page: StoredItem[] = [];
+  #next = 0;
+
+  constructor(pages: AsyncIterable<StoredItem[]>) {
+    this.#pages = pages[Symbol.asyncIterator]();
+  }
+
+  /** Requests the first page. */
+  readAhead(): void {
+    this.#ahead = this.#pages.next();
+    // `find` reports a failure. Until then it must not count as unhandled.
+    this.#ahead.catch(() => undefined);
+  }
+
+  /** @param entry above that of the last call */
+  async find(entry: number): Promise<StoredItem | undefined> {
+    for (;;) {
+      const item = this.#page[this.#next];
+      if (item === undefined) {
+        const { done, value } = await (this.#ahead ?? this.#pages.next());
+        this.#ahead = undefined;
+        if (done === true) return undefined;
+        this.#page = value;
+        this.#next = 0;
+      } else {
+        const number = Number(item.N?.N);
+        if (number > entry) return undefined;
+        this.#next++;
+        if (number === entry) return item;
+      }
+    }
+  }
+}

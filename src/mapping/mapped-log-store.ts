@@ -1,0 +1,293 @@
+import {
+  EntryExistsError,
+  EntryNotFoundError,
+  ItemInvalidError,
+  LogReadOnlyError,
+  SegmentStateError,
+} from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { Position } from '../ids/position.ts';
+import type { Item, StoredItem } from '../log/attribute.ts';
+import { type Entry, type EntryHead, type RootRef, rootOf } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
+import { checkBatchItems } from '../log/item-size.ts';
+import type {
+  Consistency,
+  ExpiringSegment,
+  LogStore,
+  NewArchive,
+  ReplacementArchive,
+  ScanPart,
+  SegmentPlace,
+  SegmentRange,
+} from '../log/log-store.ts';
+import type { Expiry, Segment } from '../log/segment.ts';
+import { entryPages, hasSnapshotEntry, itemsOfRange } from './entry-pages.ts';
+import { endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf } from './layout.ts';
+import type { IndexedItem, MappedItems } from './mapped-items.ts';
+import { MappedSegments, type SegmentSizes } from './mapped-segments.ts';
+import type { SchemaMapping } from './schema-mapping.ts';
+import { toApplicationItem } from './translate.ts';
+
+const CONSISTENT: Consistency = { consistent: true };
+
+export interface MappedLogStoreOptions {
+  /** The application's table. */
+  readonly items: MappedItems;
+  /**
+   * A store in logfold's own schema with both tables in one: the Segment table. It keeps the
+   * segments of the mapped logs, and the Snapshot entries that carry roots.
+   */
+  readonly books: LogStore;
+  readonly mapping: SchemaMapping;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+}
+
+/**
+ * The logs of an application's table, as logs in logfold's own schema with virtual segments. It
+ * never writes to that table, with two exceptions: it expires entries, and restores them from an
+ * archive.
+ *
+ * Reads throw ItemInvalidError if an item of the range does not fit the mapping.
+ */
+export class MappedLogStore implements LogStore {
+  readonly reads = 'tables';
+  readonly #items: MappedItems;
+  readonly #books: LogStore;
+  readonly #mapping: SchemaMapping;
+  readonly #segments: MappedSegments;
+
+  constructor(options: MappedLogStoreOptions) {
+    this.#items = options.items;
+    this.#books = options.books;
+    this.#mapping = options.mapping;
+    this.#segments = new MappedSegments(options);
+  }
+
+  /** As {@link MappedSegments.register}. */
+  register(log: LogId, sizes: SegmentSizes): Promise<number> {
+    return this.#segments.register(log, sizes);
+  }
+
+  newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
+    return this.#segments.newest(log, limit, consistency);
+  }
+
+  getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
+    return this.#segments.get(log, segment, consistency);
+  }
+
+  segments(log: LogId): AsyncIterable<Segment> {
+    return this.#segments.all(log);
+  }
+
+  allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment> {
+    return this.#segments.scan(part, onInvalid);
+  }
+
+  async newestEntry(log: LogId, segment: number, consistency: Consistency): Promise<EntryHead | undefined> {
+    const known = await this.#segments.layoutOf(log, segment, consistency);
+    if (known === undefined) return undefined;
+    const { layout, isFinal } = known;
+    const newest = await this.#items.newest(log, isFinal ? indexAfter(layout) : layout.first, consistency);
+    const count = newest === undefined ? 0 : newest.index + 1;
+    const entry = newest && newestEntryOf(layout, count);
+    if (entry === undefined) return undefined;
+    const head = { log, position: { segment, entry }, number: count };
+    const laidOut = entryAt(layout, entry);
+    if (laidOut?.kind === 'item') return { ...head, ...this.#typeOf(newest) };
+    return { ...head, type: laidOut?.kind === 'snapshot' ? MAPPED_TYPES.snapshot : MAPPED_TYPES.endSegment };
+  }
+
+  async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
+    const { segment, entry } = position;
+    for await (const [item] of this.items(log, { segment, from: entry, to: entry + 1 }, consistency)) {
+      return item && decodeEntry(item);
+    }
+    return undefined;
+  }
+
+  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  }
+
+  /**
+   * As {@link LogStore.items}. Besides the pages of items, it takes one query of the Segment table
+   * if the range has a Snapshot entry, and one if the segment is not known yet.
+   */
+  async *items(
+    log: LogId,
+    { segment, from, to }: SegmentRange,
+    consistency: Consistency,
+  ): AsyncGenerator<StoredItem[]> {
+    if (from >= to) return;
+    const known = await this.#segments.layoutOf(log, segment, consistency);
+    if (known === undefined) return;
+    const { layout, isFinal } = known;
+    const range = { from, to: Math.min(to, isFinal ? endOf(layout) + 1 : 1) };
+    if (range.from >= range.to) return;
+    const created = from === 0 && segment > 0 ? await this.#createdOf(log, segment, known.created) : known.created;
+    const roots = hasSnapshotEntry(layout, range) ? this.#books.items(log, { segment, ...range }, consistency) : none();
+    const pages = this.#items.pages(log, itemsOfRange(layout, range), consistency);
+    yield* entryPages(this.#mapping, { segment: { log, segment, layout }, range, created }, { pages, roots });
+  }
+
+  /**
+   * As {@link LogStore.completeSnapshot}. Writes the Snapshot entry with its root to the Segment
+   * table.
+   */
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+    const entry = await this.getEntry(log, position, CONSISTENT);
+    const where = { log, ...position };
+    if (entry === undefined) throw new EntryNotFoundError('the entry does not exist', where);
+    if (entry.type !== MAPPED_TYPES.snapshot) {
+      throw new ItemInvalidError('the entry is an item of the application, not a Snapshot entry', where);
+    }
+    const carried = rootOf(entry);
+    if (carried !== undefined) return carried;
+    const body = 'key' in root ? { external: root.key } : { body: { format: 'bytes', bytes: root.inline } as const };
+    try {
+      await this.#books.putEntries([{ ...entry, ...body }]);
+      return root;
+    } catch (error) {
+      if (!(error instanceof EntryExistsError)) throw error;
+      return this.#books.completeSnapshot(log, position, root);
+    }
+  }
+
+  async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
+    try {
+      return await this.#books.replaceRoot(log, position, from, to);
+    } catch (error) {
+      if (!(error instanceof EntryNotFoundError)) throw error;
+      // The Segment table has no entry while the snapshot is pending.
+      if ((await this.getEntry(log, position, CONSISTENT)) === undefined) throw error;
+      return false;
+    }
+  }
+
+  /** As {@link LogStore.advanceLastSnapshot}. Records the segment if it is not recorded yet. */
+  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+    await this.#segments.requireRecorded(log, position.segment);
+    return this.#books.advanceLastSnapshot(log, position);
+  }
+
+  setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
+    return this.#books.setArchive(segment, archive);
+  }
+
+  replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
+    return this.#books.replaceArchive(segment, archive);
+  }
+
+  setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
+    return this.#books.setExpiration(segment, to);
+  }
+
+  /** As {@link LogStore.setEntryExpiry}. A virtual entry has no expiry. */
+  async setEntryExpiry(log: LogId, position: Position, expires: number | undefined): Promise<boolean> {
+    const [index] = await this.#indexesOf({ log, segment: position.segment }, [position.entry]);
+    if (index !== undefined) return this.#items.setExpiry(log, index, expires);
+    return (await this.getEntry(log, position, CONSISTENT)) !== undefined;
+  }
+
+  /**
+   * As {@link LogStore.deleteEntries}, but only while the segment expires, in one transaction that
+   * checks this. Virtual entries disappear with the items around them.
+   * @throws SegmentStateError if the segment does not expire; nothing is deleted then
+   */
+  async deleteEntries(log: LogId, segment: number, entries: readonly number[]): Promise<void> {
+    checkBatchItems(entries.length);
+    const { expiry } = (await this.#books.getSegment(log, segment, CONSISTENT)) ?? {};
+    if (expiry?.state === 'expiring' && (await this.expireEntries({ log, segment, expiry }, entries, 'delete'))) return;
+    throw new SegmentStateError('the segment does not expire, so that its items stay in the table', {
+      log,
+      segment,
+      advice: 'Try again; finished steps are not repeated',
+    });
+  }
+
+  async expireEntries(segment: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
+    checkBatchItems(entries.length);
+    return this.#items.expire(segment, await this.#indexesOf(segment, entries), how);
+  }
+
+  async unexpireEntries(segment: SegmentPlace, entries: readonly number[]): Promise<boolean> {
+    checkBatchItems(entries.length);
+    return this.#items.unexpire(segment, await this.#indexesOf(segment, entries));
+  }
+
+  /**
+   * Writes the application's items of an archive, as they were, and leaves existing ones as they
+   * are. Of the virtual entries, writes those with a root.
+   */
+  async putItems(items: readonly Item[]): Promise<void> {
+    checkBatchItems(items.length);
+    const isVirtual = ({ T }: StoredItem): boolean => T?.S !== undefined && MAPPED_TYPES.includes(T.S);
+    const roots = items.filter((item) => isVirtual(item) && (item.B !== undefined || item.E !== undefined));
+    const originals = items.filter((item) => !isVirtual(item)).map((item) => toApplicationItem(this.#mapping, item));
+    if (roots.length > 0) await this.#books.putItems(roots);
+    if (originals.length > 0) await this.#items.put(originals);
+  }
+
+  putSegment(segment: Segment): Promise<boolean> {
+    return this.#books.putSegment(segment);
+  }
+
+  /** @throws LogReadOnlyError always */
+  async createLog({ log }: SegmentPlace): Promise<never> {
+    throw readOnly(log);
+  }
+
+  /** @throws LogReadOnlyError always */
+  async putEntries([entry]: readonly Pick<Entry, 'log'>[]): Promise<never> {
+    throw readOnly(entry?.log);
+  }
+
+  /** @throws LogReadOnlyError always */
+  async startSegment({ segment }: { readonly segment: SegmentPlace }): Promise<never> {
+    throw readOnly(segment.log);
+  }
+
+  /** @throws LogReadOnlyError always */
+  async updateAttributes(log: LogId): Promise<never> {
+    throw readOnly(log);
+  }
+
+  isRetryable(error: unknown): boolean {
+    return this.#books.isRetryable(error);
+  }
+
+  /** Creation time of a segment that was recorded before it began, or is not recorded. */
+  async #createdOf(log: LogId, segment: number, known: number | undefined): Promise<number | undefined> {
+    if (known !== undefined) return known;
+    const record = await this.#books.getSegment(log, segment, CONSISTENT);
+    return record === undefined || record.created === 0 ? undefined : record.created;
+  }
+
+  /** Indexes of the items among entries of a segment, each once. */
+  async #indexesOf({ log, segment }: SegmentPlace, entries: readonly number[]): Promise<number[]> {
+    const known = await this.#segments.layoutOf(log, segment, CONSISTENT);
+    if (known === undefined) return [];
+    return [...new Set(entries)].flatMap((entry) => {
+      const laidOut = entryAt(known.layout, entry);
+      return laidOut?.kind === 'item' ? [laidOut.index] : [];
+    });
+  }
+
+  #typeOf(newest: IndexedItem | undefined): Pick<EntryHead, 'type'> {
+    const { type } = this.#mapping;
+    const found = 'constant' in type ? type.constant : newest?.item[type.attribute]?.S;
+    return found === undefined || found === '' ? {} : { type: found };
+  }
+}
+
+async function* none(): AsyncGenerator<StoredItem[]> {}
+
+function readOnly(log: LogId | undefined): LogReadOnlyError {
+  return new LogReadOnlyError('the application appends to this log, not logfold', {
+    log,
+    advice: "Append with the application's own code; logfold only reads the items of a mapped log",
+  });
+}
