@@ -3,7 +3,7 @@ import type { RoutedJob, StreamRecord } from '../workers/dispatch/route-stream-r
 import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { PartlyReplayed, Replayed } from '../workers/inspect/replay.ts';
 import type { Job } from '../workers/jobs/job.ts';
-import type { SweepResult } from '../workers/sweep/sweep.ts';
+import type { SweepResult } from '../workers/sweep/sweep-result.ts';
 
 /** One delivery of a message. */
 export interface Delivery {

@@ -21,6 +21,7 @@ export function metricsOf(event: FunctionEvent): Metric[] {
         count('LogsLookedAt', event.result.logs),
         count('JobsSent', event.result.jobs),
         count('JobsHeldBack', event.result.waiting),
+        ...(event.result.longestTail === undefined ? [] : [count('LongestTailEntries', event.result.longestTail)]),
         ...metricsOfTrouble(event),
         ...metricsOfAges(event),
       ];
@@ -47,6 +48,8 @@ function metricsOfTrouble({ result, ages }: Extract<FunctionEvent, { kind: 'swep
     count('LogsFailed', result.failed),
     count('LogsStopped', result.stopped),
     count('RecordsMissed', result.missed),
+    // Absent without a division policy.
+    ...(result.undivided === undefined ? [] : [count('LogsUndivided', result.undivided)]),
   ];
   return ages === undefined ? found.filter(({ value }) => value > 0) : found;
 }

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { UsageError } from '../errors.ts';
 import { parseLogId } from '../ids/log-id.ts';
+import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { TableReader } from '../log/log-store.ts';
 import { readPolicies } from '../retention/policies.ts';
@@ -10,8 +11,9 @@ import type { JobQueue } from '../store/job-queue.ts';
 import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
 import { encodeJob, type Job } from '../workers/jobs/job.ts';
 import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
-import { type SweepDeps, type SweepOptions, type SweepRest, type SweepResult, sweep } from '../workers/sweep/sweep.ts';
+import { type SweepDeps, type SweepOptions, sweep } from '../workers/sweep/sweep.ts';
 import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
+import type { SweepRest, SweepResult } from '../workers/sweep/sweep-result.ts';
 import type { Invocation, SweepEvent } from './function-event.ts';
 import { RequestedJobs } from './requested-jobs.ts';
 
@@ -50,6 +52,8 @@ export interface SweepFunctionDeps {
   readonly now: () => number;
   /** The policy of logs without their own policy. */
   readonly policy: RetentionPolicy;
+  /** {@link NO_DIVISION} by default. */
+  readonly division?: DivisionPolicy | undefined;
   readonly report: (event: SweepEvent) => void;
 }
 

@@ -4,6 +4,7 @@ import { MemoryJobQueue } from '../adapters/memory/job-queue.ts';
 import type { Invocation, JobEvent, StreamEvent } from '../functions/function-event.ts';
 import { jobsFunction } from '../functions/jobs-function.ts';
 import { streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
+import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
@@ -39,6 +40,8 @@ export interface PipelineOptions {
   readonly checkpoints: CheckpointStore;
   readonly jobs: Omit<JobDeps, 'queue'>;
   readonly types: ReservedTypes;
+  /** {@link NO_DIVISION} by default. */
+  readonly division?: DivisionPolicy | undefined;
   /** The most logs that are worked on at the same time. */
   readonly concurrency: number;
   /** Whether to end the pipeline when the stream is read to its end and every job is done. */
@@ -55,18 +58,19 @@ export interface PipelineOptions {
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { snapshot, endSegment } = options.types;
+  const { types, division = NO_DIVISION } = options;
   // The deployed event source mapping has the same filter, so that an item without a type does not
   // block the shard.
-  const reserved: (string | undefined)[] = [snapshot, endSegment];
-  const onStream = streamFunction({ queue: toQueue(queue), types: options.types, report: options.onEvent });
+  const reserved: (string | undefined)[] = [types.snapshot, types.endSegment];
+  const passes = divides(division) ? () => true : (type?: string) => reserved.includes(type);
+  const onStream = streamFunction({ queue: toQueue(queue), types, division, report: options.onEvent });
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({
     client: options.streams,
     streamArn: options.streamArn,
     checkpoints: options.checkpoints,
-    filter: (record) => record.eventName === 'INSERT' && reserved.includes(record.newImage?.T?.S),
+    filter: (record) => record.eventName === 'INSERT' && passes(record.newImage?.T?.S),
     handler: (records) => onStream({ Records: records.map(toLambdaRecord) }),
     onDiscard: async (batch) => options.onEvent({ kind: 'discarded', batch }),
     onTrimmed: async (trimmed) => options.onEvent({ kind: 'trimmed', trimmed }),
@@ -116,7 +120,11 @@ async function consumeJobs(options: PipelineOptions, queue: MemoryJobQueue, sign
         if (event.kind === 'job') options.onEvent(event);
         else failure = event.error;
       };
-      const jobs = async (): Promise<JobDeps> => ({ ...options.jobs, queue: toQueue(queue) });
+      const jobs = async (): Promise<JobDeps> => ({
+        ...options.jobs,
+        division: options.division,
+        queue: toQueue(queue),
+      });
       const onQueue = jobsFunction({ jobs, report });
       const { batchItemFailures } = await onQueue(toSqsEvent([message]), INVOCATION);
       if (batchItemFailures.length > 0) throw failure;

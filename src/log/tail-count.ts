@@ -10,52 +10,56 @@ import { itemBytes } from './item-size.ts';
  */
 export class TailCount {
   readonly #types: ReservedTypes;
-  readonly #isWhole: boolean;
+  readonly #before: number;
   #snapshot: number;
   #newest: number;
   #items = 0;
   #bytes = 0;
-  #allBytes = 0;
   #oldest: number | undefined;
+  /** Bytes of all counted items. */
+  allBytes = 0;
 
   /** @param before number of the last item that is not counted; it is a Snapshot entry, or -1 */
   constructor(types: ReservedTypes, before: number) {
     this.#types = types;
-    this.#isWhole = before === -1;
+    this.#before = before;
     this.#snapshot = before;
     this.#newest = before;
   }
 
   /**
    * Counts the next item.
+   * @returns false for an item up to `before`, which is not counted
    * @throws ItemInvalidError if its keys are malformed
    */
-  add(item: StoredItem): void {
+  add(item: StoredItem): boolean {
     const { position, type } = decodeEntryHead(item);
+    if (position.entry <= this.#before) return false;
     const bytes = itemBytes(item);
     this.#items++;
-    this.#allBytes += bytes;
+    this.allBytes += bytes;
     this.#newest = position.entry;
     if (type === this.#types.snapshot) {
       this.#snapshot = position.entry;
       this.#bytes = 0;
       this.#oldest = undefined;
-      return;
+      return true;
     }
     this.#bytes += bytes;
     const created = Number(item.C?.N ?? Number.NaN);
     if (Number.isSafeInteger(created)) this.#oldest ??= created;
+    return true;
   }
 
   /** The tail so far. Without the first items of the segment, its bytes are an estimate. */
   get tail(): Tail {
-    const estimate = this.#items === 0 ? 0 : (this.#allBytes / this.#items) * (this.#newest + 1);
+    const estimate = this.#items === 0 ? 0 : (this.allBytes / this.#items) * (this.#newest + 1);
     return {
       snapshot: this.#snapshot,
       newest: this.#newest,
       bytes: this.#bytes,
       oldest: this.#oldest,
-      segmentBytes: this.#isWhole ? this.#allBytes : estimate,
+      segmentBytes: this.#before === -1 ? this.allBytes : estimate,
     };
   }
 }

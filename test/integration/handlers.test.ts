@@ -22,7 +22,7 @@ import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { logStatus } from '../../src/workers/inspect/status.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
-import type { SweepResult } from '../../src/workers/sweep/sweep.ts';
+import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 import { lambdaContext, streamEvent } from '../support/lambda-events.ts';

@@ -11,18 +11,19 @@ import type { Job } from '../../workers/jobs/job.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { inEnvironment, parse } from '../command.ts';
+import { dividingCommand, divisionFrom } from '../division-options.ts';
 import { count } from '../format.ts';
 import { JobRunner } from '../job-runner.ts';
 import { describeJob, describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
-import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
 
 /** A pass may make jobs due for the next pass: a snapshot, then an archive, then an expiry. */
 const MAX_PASSES = 10;
 
 export function sweepCommand() {
-  return policyCommand('sweep', 'Find and do what the stream missed and what is due, in all logs.')
+  return dividingCommand('sweep', 'Find and do what the stream missed and what is due, in all logs.')
     .option('--log <log>', 'only this log', parse.log)
     .addOption(
       new Option(
@@ -47,6 +48,7 @@ export function sweepCommand() {
         }
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
+        const division = divisionFrom(options);
         const policies = await readPolicies(environment.deps.blobs, everywhere);
         if (everywhere.expire === 'ttl') await requireTtl(environment, output);
         const byTtl = (log === undefined ? policies.logs() : [log]).find((of) => policies.ownOf(of).expire === 'ttl');
@@ -56,8 +58,9 @@ export function sweepCommand() {
         const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
-        const runner = new JobRunner({ ...environment.deps, requireReducer, rateLimiter, policyOf }, (job, result) =>
-          summary.done(job, result),
+        const runner = new JobRunner(
+          { ...environment.deps, requireReducer, rateLimiter, policyOf, division },
+          (job, result) => summary.done(job, result),
         );
         const pass = async (how: SweepOptions): Promise<boolean> => {
           let changed = false;
@@ -77,6 +80,7 @@ export function sweepCommand() {
             {
               ...deps,
               policyOf,
+              division,
               send,
               onFailure: (id, error) => summary.failed(id, error),
               onProgress: summary.onLogs,

@@ -6,21 +6,23 @@ import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import { dividingCommand, divisionFrom } from '../division-options.ts';
 import { count, countEntries, formatBytes } from '../format.ts';
 import { describeJobResult } from '../job-text.ts';
 import type { Output } from '../output.ts';
-import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
+import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { policyEverywhere } from '../retention.ts';
 import { exitCodeOf, untilInterrupted } from '../signals.ts';
 
 export function workCommand() {
-  return policyCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
+  return dividingCommand('work', 'Run the pipeline until interrupted: read the stream, build snapshots.')
     .option('--until-idle', 'end when nothing is left to do; exit code 1 if something failed', false)
     .option('--concurrency <n>', 'logs to work on at the same time', parse.count, 2)
     .addHelpText('after', POLICY_HELP)
     .action((options) =>
       inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const policy = policyEverywhere(policyChanges(options));
+        const division = divisionFrom(options);
         const summary = new Summary(output);
         const dead: Promise<void>[] = [];
         const foreign = new AbortController();
@@ -36,6 +38,7 @@ export function workCommand() {
             policyOf: async (log) => (await readPolicies(environment.deps.blobs, policy)).of(log),
           },
           types: environment.deps.types,
+          division,
           concurrency: options.concurrency,
           untilIdle: options.untilIdle,
           signal: AbortSignal.any([stop, environment.lost, foreign.signal]),

@@ -1,8 +1,9 @@
 import { MAX_NUMBER } from '../../ids/position.ts';
 import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { decodeEntry } from '../../log/item-codec.ts';
 import type { TableReader } from '../../log/log-store.ts';
-import { snapshotEntries } from '../../log/read-entries.ts';
 import { isFrozen, type Segment } from '../../log/segment.ts';
+import type { SweptTail } from './swept-tail.ts';
 
 export interface PendingSnapshotsDeps {
   /**
@@ -23,12 +24,18 @@ export interface PendingSnapshotsQuery {
    * Last Snapshot.
    */
   readonly since?: number | undefined;
+  /** Receives the items that are read after Last Snapshot, if a division policy needs them. */
+  readonly tail?: SweptTail | undefined;
 }
 
-/** The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot. */
+/**
+ * The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot.
+ * Reads only the type of other entries, so a malformed one does no harm.
+ * @throws ItemInvalidError if a Snapshot entry is malformed
+ */
 export async function findPendingSnapshots(
   deps: PendingSnapshotsDeps,
-  { segment, next, since }: PendingSnapshotsQuery,
+  { segment, next, since, tail }: PendingSnapshotsQuery,
 ): Promise<Entry[]> {
   const { tables, types } = deps;
   const { log, lastSnapshot } = segment;
@@ -39,10 +46,15 @@ export async function findPendingSnapshots(
   const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
   const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
   const found: Entry[] = [];
-  for await (const entry of snapshotEntries({ store: tables, types }, log, range, { consistent: false })) {
-    // A worker may have died after it wrote the root and before it moved Last Snapshot.
-    const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
-    if (!done) found.push(entry);
+  for await (const page of tables.items(log, range, { consistent: false })) {
+    for (const item of page) {
+      tail?.add(item);
+      if (item.T?.S !== types.snapshot) continue;
+      const entry = decodeEntry(item);
+      // A worker may have died after it wrote the root and before it moved Last Snapshot.
+      const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
+      if (!done) found.push(entry);
+    }
   }
   return found;
 }

@@ -5,7 +5,7 @@ import { MAX_NUMBER } from '../../ids/position.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
 import { SWEEP_KEY } from '../../store/keys.ts';
-import type { SweepRest } from './sweep.ts';
+import type { SweepRest } from './sweep-result.ts';
 
 /** The rest of a sweep, as an operator or a note gives it back. */
 export const sweepRestSchema = z.array(

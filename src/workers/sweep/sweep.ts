@@ -1,15 +1,18 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError, SegmentStateError } from '../../errors.ts';
 import { type LogId, parseLogId } from '../../ids/log-id.ts';
+import { type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
-import type { ScanPlace, TableReader } from '../../log/log-store.ts';
+import type { TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
-import type { Segment } from '../../log/segment.ts';
+import { isFrozen, type Segment } from '../../log/segment.ts';
 import { dueSince, expiringUnarchived, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import { hasStop } from '../../snapshot/stop.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { findGcCandidates, requireInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
 import { findPendingSnapshots } from './pending-snapshots.ts';
+import { type SweepRest, type SweepResult, SweepTotals } from './sweep-result.ts';
+import { SweptTail } from './swept-tail.ts';
 
 /**
  * Parts of the Segment table that are scanned concurrently. Each part sweeps one log after the
@@ -27,6 +30,8 @@ export interface SweepDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly policyOf: (log: LogId) => RetentionPolicy;
+  /** {@link NO_DIVISION} by default. */
+  readonly division?: DivisionPolicy | undefined;
   /**
    * Sends a job, with the reason for it. The sweep awaits it, so a slow `send` slows the sweep
    * down.
@@ -77,43 +82,9 @@ export interface SweepOptions {
 }
 
 /**
- * The point at which to continue each part of the Segment table: at its beginning, after a segment,
- * or not at all. If all parts are at their end, only gc candidates remain.
- */
-export type SweepRest = readonly ('beginning' | 'end' | ScanPlace)[];
-
-export interface SweepResult {
-  readonly logs: number;
-  /** Jobs that were sent. */
-  readonly jobs: number;
-  /** Due jobs that were held back. */
-  readonly waiting: number;
-  /** Failures that `onFailure` was called with: logs, and segments whose log is unknown. */
-  readonly failed: number;
-  /** Stopped logs with pending snapshots. */
-  readonly stopped: number;
-  /**
-   * Snapshot jobs that the stream should have sent: their entries are older than `youngSeconds` and
-   * less than a day old. 0 if `youngSeconds` is 0, because the stream may still send them.
-   */
-  readonly missed: number;
-  /**
-   * Creation time of the oldest pending snapshot, however young, in epoch seconds by the client's
-   * clock; undefined if there is none.
-   */
-  readonly oldest?: number | undefined;
-  /**
-   * When the oldest archive, expire or collect job became due, sent or not, in epoch seconds;
-   * undefined if none is.
-   */
-  readonly oldestDue?: number | undefined;
-  /** The part of the work that the sweep had no time for; undefined if it is complete. */
-  readonly rest?: SweepRest | undefined;
-}
-
-/**
  * Finds what the stream missed and what is due, in all logs: pending snapshots, segments to archive
- * or expire, and gc candidates. It sends jobs and writes nothing itself.
+ * or expire, Snapshot entries that the division policy makes due, and gc candidates. It sends jobs
+ * and writes nothing itself.
  *
  * If a log changes while a sweep continues an earlier one, the next sweep finds the change at the
  * latest.
@@ -135,16 +106,7 @@ export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promis
 class SweepRun {
   readonly #deps: SweepDeps;
   readonly #options: SweepOptions;
-  #logs = 0;
-  #jobs = 0;
-  #waiting = 0;
-  #stopped = 0;
-  #missed = 0;
-  readonly #failed = new Set<LogId>();
-  /** Segments whose log is unknown. */
-  #unknown = 0;
-  #oldest: number | undefined;
-  #oldestDue: number | undefined;
+  readonly #totals = new SweepTotals();
   readonly #rest: SweepRest[number][];
   /** Whether the search for gc candidates remains. */
   #gcRemains: boolean;
@@ -161,18 +123,7 @@ class SweepRun {
   }
 
   get result(): SweepResult {
-    const rest = this.#isThrough && !this.#gcRemains ? undefined : this.#rest;
-    return {
-      logs: this.#logs,
-      jobs: this.#jobs,
-      waiting: this.#waiting,
-      failed: this.#failed.size + this.#unknown,
-      stopped: this.#stopped,
-      missed: this.#missed,
-      oldest: this.#oldest,
-      oldestDue: this.#oldestDue,
-      rest,
-    };
+    return this.#totals.result(this.#isThrough && !this.#gcRemains ? undefined : this.#rest);
   }
 
   /** Whether all parts are at their end. */
@@ -236,7 +187,7 @@ class SweepRun {
       if (this.#options.log !== undefined && this.#options.log !== log) continue;
       await this.#guard(log, async () => {
         await requireInTables(this.#deps.tables, log);
-        this.#isDueSince(due);
+        this.#totals.dueSince(due);
         await this.#send({ kind: 'collect', log }, why);
       });
       if (this.#isOver()) return;
@@ -246,8 +197,8 @@ class SweepRun {
   /** @param found the segments of the log, if they are known */
   async #visit(log: LogId, found?: readonly Segment[]): Promise<void> {
     await this.#guard(log, async () => this.#plan(log, found ?? (await this.#segments(log))));
-    this.#logs++;
-    this.#deps.onProgress?.(this.#logs);
+    this.#totals.logs++;
+    this.#deps.onProgress?.(this.#totals.logs);
   }
 
   /** An error of one log must not end the sweep. */
@@ -266,10 +217,7 @@ class SweepRun {
   }
 
   #fail(log: LogId | undefined, error: LogfoldError): void {
-    if (log === undefined) this.#unknown++;
-    else if (this.#failed.has(log)) return;
-    else this.#failed.add(log);
-    this.#deps.onFailure(log, error);
+    if (this.#totals.fail(log)) this.#deps.onFailure(log, error);
   }
 
   async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
@@ -280,24 +228,29 @@ class SweepRun {
       await this.#send({ kind: 'rebuild', log }, 'every snapshot must be rebuilt');
       return;
     }
+    const tail = this.#tailOf(segments.at(-1));
     for (const [i, segment] of segments.entries()) {
-      for (const { position, created } of await findPendingSnapshots(this.#deps, {
-        segment,
-        next: segments[i + 1],
-        since,
-      })) {
-        this.#oldest = Math.min(created, this.#oldest ?? created);
+      const next = segments[i + 1];
+      const query = { segment, next, since, tail: next === undefined ? tail : undefined };
+      for (const { position, created } of await findPendingSnapshots(this.#deps, query)) {
+        this.#totals.pending(created);
         if (isStopped === undefined) {
           isStopped = await hasStop(blobs, log);
-          if (isStopped) this.#stopped++;
+          if (isStopped) this.#totals.stopped++;
         }
         const age = now() / 1000 - created;
         // A creation time in the future comes from a wrong clock. Skipping it would hide a lost
         // record until then.
         if (Math.abs(age) < youngSeconds) continue;
         const sent = await this.#send({ kind: 'snapshot', log, position, force: true }, 'the snapshot is pending');
-        if (sent && !isStopped && youngSeconds > 0 && age < STREAM_SECONDS) this.#missed++;
+        if (sent && !isStopped && youngSeconds > 0 && age < STREAM_SECONDS) this.#totals.missed++;
       }
+    }
+    if (tail !== undefined) {
+      this.#totals.tail(tail.entries, tail.isOverdue && isStopped !== true);
+      // A stopped log would only get one pending Snapshot entry after the other.
+      if (tail.isDue && isStopped !== true)
+        await this.#send({ kind: 'divide', log }, 'the division policy makes it due');
     }
     requireDense(log, segments);
     const policy = policyOf(log);
@@ -306,7 +259,7 @@ class SweepRun {
     const isAtRest = plan(segments).length + expiringUnarchived(segments, policy).length === 0;
     const current = isAtRest ? [] : await this.#segments(log);
     for (const job of plan(current)) {
-      this.#isDueSince(dueSince(current, job, policy));
+      this.#totals.dueSince(dueSince(current, job, policy));
       const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
       await this.#send(job, why);
     }
@@ -324,22 +277,25 @@ class SweepRun {
     if (collect === true) await this.#send({ kind: 'collect', log }, 'every log must be collected');
   }
 
-  #segments(log: LogId): Promise<readonly Segment[]> {
-    return querySegments(this.#deps.tables, log, { consistent: true });
+  /** Counts the open segment of a log, if there is a division policy. */
+  #tailOf(segment: Segment | undefined): SweptTail | undefined {
+    const { division = NO_DIVISION, types, now } = this.#deps;
+    if (segment === undefined || isFrozen(segment) || !divides(division)) return undefined;
+    const { youngSeconds = 0 } = this.#options;
+    return new SweptTail(segment, { division, types, now: now() / 1000, youngSeconds });
   }
 
-  /** @param ms epoch milliseconds */
-  #isDueSince(ms: number): void {
-    this.#oldestDue = Math.min(ms / 1000, this.#oldestDue ?? Number.POSITIVE_INFINITY);
+  #segments(log: LogId): Promise<readonly Segment[]> {
+    return querySegments(this.#deps.tables, log, { consistent: true });
   }
 
   /** @returns whether the job was sent; false if it was held back */
   async #send(job: Job, why: string): Promise<boolean> {
     if (this.#deps.holdsBack?.(job) === true) {
-      this.#waiting++;
+      this.#totals.waiting++;
       return false;
     }
-    this.#jobs++;
+    this.#totals.jobs++;
     await this.#deps.send(job, why);
     return true;
   }

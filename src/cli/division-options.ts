@@ -1,0 +1,41 @@
+import { type DivisionPolicy, divisionOf } from '../log/division-policy.ts';
+import { parse } from './command.ts';
+import { policyCommand } from './policy-options.ts';
+
+/** A command with the options of a retention policy and of a division policy. */
+export function dividingCommand(name: string, description: string) {
+  return policyCommand(name, description)
+    .option('--snapshot-every-entries <n>', 'append a Snapshot entry after so many entries', parse.count)
+    .option('--snapshot-every-bytes <n>', 'append a Snapshot entry after so many bytes of entries', parse.count)
+    .option(
+      '--snapshot-every-minutes <n>',
+      'append a Snapshot entry so many minutes after a change; only a sweep looks at the time',
+      parse.count,
+    )
+    .option('--segment-every-entries <n>', 'start a new segment after so many entries', parse.count)
+    .option('--segment-every-bytes <n>', 'start a new segment after so many bytes of entries', parse.count);
+}
+
+export interface DivisionOptions {
+  readonly snapshotEveryEntries?: number;
+  readonly snapshotEveryBytes?: number;
+  readonly snapshotEveryMinutes?: number;
+  readonly segmentEveryEntries?: number;
+  readonly segmentEveryBytes?: number;
+}
+
+/**
+ * The division policy that the options name; without them nothing is divided.
+ * @throws PolicyInvalidError if a number is out of range
+ */
+export function divisionFrom(options: DivisionOptions): DivisionPolicy {
+  const { snapshotEveryEntries, snapshotEveryBytes, snapshotEveryMinutes } = options;
+  const { segmentEveryEntries, segmentEveryBytes } = options;
+  return divisionOf({
+    snapshotEveryEntries,
+    snapshotEveryBytes,
+    snapshotEveryMinutes,
+    segmentEveryEntries,
+    segmentEveryBytes,
+  });
+}

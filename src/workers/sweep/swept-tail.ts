@@ -1,0 +1,82 @@
+import type { StoredItem } from '../../log/attribute.ts';
+import { type DivisionPolicy, isSegmentDue, isSnapshotDue } from '../../log/division-policy.ts';
+import type { ReservedTypes } from '../../log/entry.ts';
+import type { Segment } from '../../log/segment.ts';
+import { TailCount } from '../../log/tail-count.ts';
+
+export interface SweptTailOptions {
+  readonly division: DivisionPolicy;
+  readonly types: ReservedTypes;
+  /** Epoch seconds. */
+  readonly now: number;
+  /** Entries younger than this, in seconds, are left to the stream. */
+  readonly youngSeconds: number;
+}
+
+/**
+ * What a sweep finds in a log's open segment after Last Snapshot: whether the division policy makes
+ * an entry due, and how far the newest complete snapshot is behind.
+ */
+export class SweptTail {
+  readonly #options: SweptTailOptions;
+  readonly #segment: Segment;
+  readonly #last: number;
+  /** All entries. Only the sweep knows when minutes have passed. */
+  readonly #all: TailCount;
+  /** The entries before the first young one. */
+  readonly #settled: TailCount;
+  #sawYoung = false;
+
+  constructor(segment: Segment, options: SweptTailOptions) {
+    this.#segment = segment;
+    this.#options = options;
+    this.#last = segment.lastSnapshot ?? -1;
+    this.#all = new TailCount(options.types, this.#last);
+    this.#settled = new TailCount(options.types, this.#last);
+  }
+
+  /**
+   * Counts the next item. Ignores those up to Last Snapshot.
+   * @throws ItemInvalidError if its keys are malformed
+   */
+  add(item: StoredItem): void {
+    if (!this.#all.add(item)) return;
+    this.#sawYoung ||= this.#isYoung(item);
+    if (!this.#sawYoung) this.#settled.add(item);
+  }
+
+  /** Entries since the newest complete snapshot, as far as it is in this segment. */
+  get entries(): number {
+    return this.#all.tail.newest - this.#last;
+  }
+
+  /** Whether the policy makes a Snapshot entry or a segment due. */
+  get isDue(): boolean {
+    const { division, now } = this.#options;
+    const { snapshotEvery } = division;
+    const settled = this.#settled.tail;
+    const withoutMinutes = { ...division, snapshotEvery: { ...snapshotEvery, minutes: undefined } };
+    const onlyMinutes = { ...division, snapshotEvery: { minutes: snapshotEvery.minutes } };
+    // A segment starts only behind one with a complete snapshot.
+    const endsSegment = this.#segment.lastSnapshot !== undefined && isSegmentDue(division, settled);
+    return (
+      endsSegment || isSnapshotDue(withoutMinutes, settled, now) || isSnapshotDue(onlyMinutes, this.#all.tail, now)
+    );
+  }
+
+  /** Whether more than twice the entries or bytes of the policy wait for a complete snapshot. */
+  get isOverdue(): boolean {
+    const { entries, bytes } = this.#options.division.snapshotEvery;
+    const { newest } = this.#settled.tail;
+    return (
+      newest - this.#last > 2 * (entries ?? Number.POSITIVE_INFINITY) ||
+      this.#settled.allBytes > 2 * (bytes ?? Number.POSITIVE_INFINITY)
+    );
+  }
+
+  #isYoung(item: StoredItem): boolean {
+    const age = this.#options.now - Number(item.C?.N ?? Number.NaN);
+    // As for pending snapshots: a time in the future comes from a wrong clock.
+    return Math.abs(age) < this.#options.youngSeconds;
+  }
+}
