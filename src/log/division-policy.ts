@@ -1,8 +1,8 @@
 import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 
 /**
- * Where Snapshot entries and End Segment entries are due without being asked for. An absent number
- * is off. The application may append such entries too.
+ * Says after how much of a log a Snapshot entry or an End Segment entry is due, without being asked
+ * for. An absent number is off. The application may append such entries too.
  */
 export interface DivisionPolicy {
   /** A snapshot is due after any of these since the newest Snapshot entry. */

@@ -36,8 +36,8 @@ export type DivideResult =
   | {
       readonly outcome: 'undivided';
       /**
-       * `stopped`: a stopped log gets no Snapshot entries, which would all stay pending. `uncovered`:
-       * a segment is due, but the newest one has no complete snapshot yet.
+       * `stopped`: a stopped log gets no Snapshot entries, which would all stay pending.
+       * `uncovered`: a segment is due, but the newest one has no complete snapshot yet.
        */
       readonly reason: 'not due' | 'stopped' | 'uncovered';
     };

@@ -14,8 +14,8 @@ export interface SweptTailOptions {
 }
 
 /**
- * What a sweep finds in a log's open segment after Last Snapshot: whether the division policy makes
- * an entry due, and how far the newest complete snapshot is behind.
+ * Counts a log's open segment after Last Snapshot: whether the division policy makes an entry due,
+ * and how far the newest complete snapshot is behind.
  */
 export class SweptTail {
   readonly #options: SweptTailOptions;
