@@ -1,6 +1,9 @@
 import * as z from 'zod';
-import { DeploymentInvalidError, PolicyInvalidError } from '../src/errors.ts';
+import { DeploymentInvalidError, MappingInvalidError, PolicyInvalidError } from '../src/errors.ts';
+import { type DivisionPolicy, divisionOf, MAX_DIVISION, MIN_DIVISION_BYTES } from '../src/log/division-policy.ts';
 import { ReservedTypes } from '../src/log/entry.ts';
+import { MAPPED_TYPES } from '../src/mapping/layout.ts';
+import { parseMapping, type SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import {
   checkPolicy,
   MAX_GRACE_SECONDS,
@@ -27,12 +30,31 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   KEEP_SNAPSHOTS: 'KeepSnapshots',
   EXPIRE_WRITE_UNITS: 'ExpireWriteUnits',
   REDUCER_MODULE: 'ReducerLayerArn',
+  MAPPING: 'Mapping',
+  SNAPSHOT_EVERY_ENTRIES: 'SnapshotEveryEntries',
+  SNAPSHOT_EVERY_BYTES: 'SnapshotEveryBytes',
+  SNAPSHOT_EVERY_MINUTES: 'SnapshotEveryMinutes',
+  SEGMENT_EVERY_ENTRIES: 'SegmentEveryEntries',
+  SEGMENT_EVERY_BYTES: 'SegmentEveryBytes',
 };
 
-const types = z.object({ SNAPSHOT_TYPE: z.string().min(1), END_SEGMENT_TYPE: z.string().min(1) });
+/** The settings that all functions need. */
+const schema = z.object({
+  SNAPSHOT_TYPE: z.string().min(1),
+  END_SEGMENT_TYPE: z.string().min(1),
+  MAPPING: z.string().default(''),
+});
+const division = z.object({
+  SNAPSHOT_EVERY_ENTRIES: limit({ min: 1, max: MAX_DIVISION.snapshotEveryEntries }),
+  SNAPSHOT_EVERY_BYTES: limit({ min: MIN_DIVISION_BYTES, max: MAX_DIVISION.snapshotEveryBytes }),
+  SNAPSHOT_EVERY_MINUTES: limit({ min: 1, max: MAX_DIVISION.snapshotEveryMinutes }),
+  SEGMENT_EVERY_ENTRIES: limit({ min: 1, max: MAX_DIVISION.segmentEveryEntries }),
+  SEGMENT_EVERY_BYTES: limit({ min: MIN_DIVISION_BYTES, max: MAX_DIVISION.segmentEveryBytes }),
+});
 const stores = z.object({
   ENTRY_TABLE: z.string().min(1),
-  ENTRY_TABLE_STREAM_ARN: z.string().min(1),
+  // Empty if no stream starts the stream function.
+  ENTRY_TABLE_STREAM_ARN: z.string().transform((arn) => (arn === '' ? undefined : arn)),
   SEGMENT_TABLE: z.string().min(1),
   BUCKET: z.string().min(1),
 });
@@ -48,16 +70,17 @@ const policy = z.object({
 const writeUnits = number({ whole: true, min: 10, max: 1_000_000 });
 const reducer = z.object({ REDUCER_MODULE: z.string().default('') });
 
-export const streamEnvironment = types.extend({ SNAPSHOT_QUEUE_URL: z.url() });
-export const workEnvironment = types
+export const streamEnvironment = schema.extend(division.shape).extend({ SNAPSHOT_QUEUE_URL: z.url() });
+export const workEnvironment = schema
+  .extend(division.shape)
   .extend(stores.shape)
   .extend(policy.shape)
   .extend(reducer.shape)
   .extend({ SNAPSHOT_QUEUE_URL: z.url(), MAINTENANCE_QUEUE_URL: z.url(), EXPIRE_WRITE_UNITS: writeUnits });
-export const replayEnvironment = types.extend(stores.shape).extend(reducer.shape);
+export const replayEnvironment = schema.extend(stores.shape).extend(reducer.shape);
 
-/** Settings of the tables, the bucket and the reserved types. */
-export type StoreEnvironment = z.infer<typeof stores> & z.infer<typeof types>;
+/** Settings of the tables, the bucket and the schema. */
+export type StoreEnvironment = z.infer<typeof stores> & z.infer<typeof schema>;
 
 /** Settings of the functions snapshot, maintain and sweep. */
 export type WorkEnvironment = z.infer<typeof workEnvironment>;
@@ -67,8 +90,8 @@ export type WorkEnvironment = z.infer<typeof workEnvironment>;
  * @throws DeploymentInvalidError if a setting is missing or invalid; it names the template's
  * parameter
  */
-export function readEnvironment<T extends z.infer<typeof types>>(schema: z.ZodType<T>, environment: Environment): T {
-  const parsed = schema.safeParse(environment);
+export function readEnvironment<T extends z.infer<typeof schema>>(of: z.ZodType<T>, environment: Environment): T {
+  const parsed = of.safeParse(environment);
   if (!parsed.success) {
     const problems = parsed.error.issues.map(({ path, message }) => {
       const name = path.join('.');
@@ -85,9 +108,42 @@ export function readEnvironment<T extends z.infer<typeof types>>(schema: z.ZodTy
   return parsed.data;
 }
 
-/** The names of the two entry types that the log itself interprets. */
-export function reservedTypes(settings: z.infer<typeof types>): ReservedTypes {
+/**
+ * The names of the two entry types that the log itself interprets. With a mapping they are
+ * logfold's own.
+ */
+export function reservedTypes(settings: z.infer<typeof schema>): ReservedTypes {
+  if (settings.MAPPING !== '') return MAPPED_TYPES;
   return new ReservedTypes({ snapshot: settings.SNAPSHOT_TYPE, endSegment: settings.END_SEGMENT_TYPE });
+}
+
+/**
+ * How the items of the Entry table become entries; undefined if they are logfold's own.
+ * @throws DeploymentInvalidError if the mapping is no JSON or invalid
+ */
+export function mappingOf({ MAPPING: text }: z.infer<typeof schema>): SchemaMapping | undefined {
+  if (text === '') return undefined;
+  return fromParameter('Mapping', 'is invalid', () => parseMapping(parseJson(text)));
+}
+
+/**
+ * The policy by which logfold takes snapshots and starts segments without being asked.
+ * @throws DeploymentInvalidError if the numbers do not fit a mapping
+ */
+export function divisionPolicyOf(settings: z.infer<typeof division> & z.infer<typeof schema>): DivisionPolicy {
+  // Each number is in its range. Together they may not fit a mapping.
+  return fromParameter('SegmentEveryEntries', `is ${settings.SEGMENT_EVERY_ENTRIES}`, () =>
+    divisionOf(
+      {
+        snapshotEveryEntries: settings.SNAPSHOT_EVERY_ENTRIES,
+        snapshotEveryBytes: settings.SNAPSHOT_EVERY_BYTES,
+        snapshotEveryMinutes: settings.SNAPSHOT_EVERY_MINUTES,
+        segmentEveryEntries: settings.SEGMENT_EVERY_ENTRIES,
+        segmentEveryBytes: settings.SEGMENT_EVERY_BYTES,
+      },
+      settings.MAPPING !== '',
+    ),
+  );
 }
 
 /**
@@ -95,19 +151,34 @@ export function reservedTypes(settings: z.infer<typeof types>): ReservedTypes {
  * @throws DeploymentInvalidError if its settings contradict each other
  */
 export function policyOf(settings: z.infer<typeof policy>): RetentionPolicy {
-  try {
-    return checkPolicy({
+  return fromParameter('Expire', `is '${settings.EXPIRE}'`, () =>
+    checkPolicy({
       keepSegments: settings.KEEP_SEGMENTS,
       keepDays: settings.KEEP_DAYS,
       archive: settings.ARCHIVE,
       expire: settings.EXPIRE,
       graceSeconds: settings.GRACE_SECONDS,
       keepSnapshots: settings.KEEP_SNAPSHOTS,
-    });
+    }),
+  );
+}
+
+/** Runs a check of parameters. Its error names one of them. */
+function fromParameter<T>(parameter: string, is: string, check: () => T): T {
+  try {
+    return check();
   } catch (error) {
-    if (!(error instanceof PolicyInvalidError)) throw error;
-    throw new DeploymentInvalidError('Expire', `is '${settings.EXPIRE}': ${error.reason}`, {
-      advice: error.advice,
+    if (!(error instanceof PolicyInvalidError || error instanceof MappingInvalidError)) throw error;
+    throw new DeploymentInvalidError(parameter, `${is}: ${error.reason}`, { advice: error.advice, cause: error });
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new DeploymentInvalidError('Mapping', `is '${text}', which is not JSON`, {
+      advice: 'Pass the JSON text of the mapping, in single quotes',
       cause: error,
     });
   }
@@ -121,6 +192,14 @@ function invalid(name: string, reason: string): DeploymentInvalidError {
 
 function nameOf(variable: string): string {
   return PARAMETERS[variable] ?? variable;
+}
+
+/** A schema for a limit of the division policy; 0 is off. */
+function limit({ min, max }: { readonly min: number; readonly max: number }) {
+  const isLimit = (value: number): boolean => value === 0 || value >= min;
+  return number({ whole: true, min: 0, max })
+    .refine(isLimit, { error: `neither 0 nor from ${min} to ${max}` })
+    .prefault('0');
 }
 
 /** A schema for decimal numbers. `Number` alone would parse an empty string as 0. */

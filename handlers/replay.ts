@@ -6,7 +6,7 @@ import { instrumented } from './instrument.ts';
 import { wireReducer, wireStores } from './wire.ts';
 
 const settings = readEnvironment(replayEnvironment, process.env);
-const { stores, check } = wireStores(settings, { ttl: false });
+const { stores, check } = wireStores(settings, { ttl: false, readsSizes: false });
 const reducer = await wireReducer(settings);
 
 /** Folds a log from its beginning, on demand, and compares the result with the stored snapshot. */

@@ -2,11 +2,15 @@ import { SQSClient } from '@aws-sdk/client-sqs';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { streamFunction } from '../src/functions/stream-function.ts';
-import { readEnvironment, reservedTypes, streamEnvironment } from './environment.ts';
+import { divisionPolicyOf, readEnvironment, reservedTypes, streamEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 
 const settings = readEnvironment(streamEnvironment, process.env);
 const queue = new SqsJobQueue({ client: new SQSClient(sdkConfig()), queueUrl: settings.SNAPSHOT_QUEUE_URL });
 
+const division = divisionPolicyOf(settings);
+
 /** Turns records of the Entry table's stream into jobs. */
-export const handler = instrumented((report) => streamFunction({ queue, types: reservedTypes(settings), report }));
+export const handler = instrumented((report) =>
+  streamFunction({ queue, types: reservedTypes(settings), division, report }),
+);

@@ -3,7 +3,12 @@ import { readEnvironment, workEnvironment } from './environment.ts';
 import { instrumented } from './instrument.ts';
 import { wireWork } from './wire.ts';
 
-const { stores, check, queues, policy, now } = wireWork(readEnvironment(workEnvironment, process.env));
+const settings = readEnvironment(workEnvironment, process.env);
+const { stores, check, queues, policy, division, now } = wireWork(settings);
+const hasTrigger = settings.ENTRY_TABLE_STREAM_ARN !== undefined;
 
 /** Finds what the stream missed and what is due, in all logs, and sends jobs for it. */
-export const handler = instrumented((report) => sweepFunction({ ...stores, queues, policy, now, report }), check);
+export const handler = instrumented(
+  (report) => sweepFunction({ ...stores, queues, policy, division, now, hasTrigger, report }),
+  check,
+);

@@ -19,13 +19,32 @@ import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import type { JobDeps } from '../src/workers/dispatch/run-job.ts';
 import { jobQueues } from '../src/workers/jobs/job-queues.ts';
 import { RateLimiter } from '../src/workers/retention/rate-limiter.ts';
-import { policyOf, reservedTypes, type StoreEnvironment, type WorkEnvironment } from './environment.ts';
+import {
+  divisionPolicyOf,
+  mappingOf,
+  policyOf,
+  reservedTypes,
+  type StoreEnvironment,
+  type WorkEnvironment,
+} from './environment.ts';
 import { logger } from './instrument.ts';
 
-/** Makes the stores, and the check of the deployment that they belong to. */
-export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: boolean }) {
+/** Settings that a function may lack but that the deployment must fit. */
+interface CheckedSettings {
+  /** Whether entries expire by TTL. */
+  readonly ttl: boolean;
+  /** Whether the stream function needs the sizes of items. */
+  readonly readsSizes: boolean;
+}
+
+/**
+ * Makes the stores, and the check of the deployment that they belong to.
+ * @throws DeploymentInvalidError if the mapping is invalid
+ */
+export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: CheckedSettings) {
   const { ENTRY_TABLE: entryTable, SEGMENT_TABLE: segmentTable, BUCKET: bucket } = settings;
   const streamArn = settings.ENTRY_TABLE_STREAM_ARN;
+  const mapping = mappingOf(settings);
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
   const tables = new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
@@ -41,7 +60,9 @@ export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: 
     },
     check: () =>
       checkDeployment({
-        ...{ dynamodb, s3, entryTable, streamArn, segmentTable, bucket, ttl },
+        ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, bucket, ttl },
+        // The router needs only the key of a mapped item, and perhaps its size.
+        readsImages: mapping === undefined || readsSizes,
         onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
       }),
   };
@@ -49,10 +70,11 @@ export function wireStores(settings: StoreEnvironment, { ttl }: { readonly ttl: 
 
 /**
  * Makes the dependencies of the functions that send and run jobs.
- * @throws DeploymentInvalidError if the policy contradicts itself
+ * @throws DeploymentInvalidError if a policy contradicts itself, or if the mapping is invalid
  */
 export function wireWork(settings: WorkEnvironment) {
   const policy = policyOf(settings);
+  const division = divisionPolicyOf(settings);
   if (policy.graceSeconds < MIN_GRACE_SECONDS) {
     logger.warn('GraceSeconds is too short: running jobs may lose objects that they need', { ...policy });
   }
@@ -62,7 +84,11 @@ export function wireWork(settings: WorkEnvironment) {
     maintenance: new SqsJobQueue({ client, queueUrl: settings.MAINTENANCE_QUEUE_URL }),
   };
   return {
-    ...wireStores(settings, { ttl: policy.expire === 'ttl' }),
+    ...wireStores(settings, {
+      ttl: policy.expire === 'ttl',
+      readsSizes: division.snapshotEvery.bytes !== undefined,
+    }),
+    division,
     queues,
     queue: jobQueues(queues),
     policy,
@@ -72,15 +98,16 @@ export function wireWork(settings: WorkEnvironment) {
 
 /**
  * Makes the dependencies of jobs.
- * @throws DeploymentInvalidError if the policy contradicts itself, or if the reducer cannot be
- * loaded
+ * @throws DeploymentInvalidError if a policy contradicts itself, if the mapping is invalid, or if
+ * the reducer cannot be loaded
  */
 export async function wireJobs(settings: WorkEnvironment) {
-  const { stores, check, queue, policy, now } = wireWork(settings);
+  const { stores, check, queue, policy, division, now } = wireWork(settings);
   const { blobs } = stores;
   const jobs: JobDeps = {
     ...stores,
     queue,
+    division,
     now,
     random: Math.random,
     reducer: await wireReducer(settings),

@@ -54,6 +54,10 @@ export interface SweepFunctionDeps {
   readonly policy: RetentionPolicy;
   /** {@link NO_DIVISION} by default. */
   readonly division?: DivisionPolicy | undefined;
+  /**
+   * Whether a stream brings new entries, so that a sweep leaves young ones to it; true by default.
+   */
+  readonly hasTrigger?: boolean | undefined;
   readonly report: (event: SweepEvent) => void;
 }
 
@@ -74,7 +78,7 @@ export function sweepFunction(
     const { awsRequestId: run } = invocation;
     const started = performance.now();
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
-    const { blobs, queues, report } = deps;
+    const { blobs, queues, hasTrigger = true, report } = deps;
     const options = parseEvent(event);
     const isManual = Object.values(options).some((setting) => setting !== undefined);
     const policies = await readPolicies(blobs, deps.policy);
@@ -107,7 +111,7 @@ export function sweepFunction(
     try {
       result = await sweep(
         { ...sweepDeps, send: sender((job) => requested.add(job)), holdsBack: (job) => requested.holdsBack(job) },
-        { from: noted?.rest, youngSeconds: YOUNG_SECONDS, deadline },
+        { from: noted?.rest, youngSeconds: hasTrigger ? YOUNG_SECONDS : 0, deadline },
       );
     } catch (error) {
       // The next run starts where this one started, and must know what this one sent.

@@ -15,6 +15,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { checkDeployment, type Deployment } from '../../src/adapters/aws/deployment-check.ts';
 import { loadReducer } from '../../src/adapters/platform/reducer-module.ts';
 import { entryTableInput, segmentTableInput } from '../../src/local/tables.ts';
+import { type MappingDocument, parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { type LocalAws, startLocalAws } from '../support/fauxqs.ts';
 
@@ -32,7 +33,7 @@ beforeAll(async () => {
   await aws.s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
   const tables = await engine.createTables();
   const onUnknown = (error: unknown): void => void unknown.push(error);
-  right = { dynamodb: engine.client, s3: aws.s3, bucket: BUCKET, ...tables, ttl: false, onUnknown };
+  right = { dynamodb: engine.client, s3: aws.s3, bucket: BUCKET, ...tables, readsImages: true, ttl: false, onUnknown };
 });
 beforeEach(() => {
   unknown = [];
@@ -63,6 +64,29 @@ async function table(input: CreateTableCommandInput, changes: Partial<CreateTabl
 async function entryTableWith(changes: Partial<CreateTableCommandInput>) {
   const entryTable = await table(entryTableInput('t'), changes);
   return { entryTable, streamArn: await streamOf(entryTable) };
+}
+
+/** Creates a table with the keys `pk` and `sk` of these types. @returns its name and stream */
+function mappedTable([partition, sort]: readonly ['S' | 'B', 'S' | 'N']) {
+  return entryTableWith({
+    KeySchema: [
+      { AttributeName: 'pk', KeyType: 'HASH' },
+      { AttributeName: 'sk', KeyType: 'RANGE' },
+    ],
+    AttributeDefinitions: [
+      { AttributeName: 'pk', AttributeType: partition },
+      { AttributeName: 'sk', AttributeType: sort },
+    ],
+  });
+}
+
+function mappingWith(changes: Partial<MappingDocument>) {
+  return parseMapping({
+    partitionKey: { name: 'pk', type: 'S' },
+    sortKey: { name: 'sk', type: 'N', first: 0 },
+    ...{ type: 'type', version: { constant: 1 }, body: 'payload' },
+    ...changes,
+  });
 }
 
 async function streamOf(TableName: string): Promise<string> {
@@ -149,6 +173,49 @@ describe('the check of a deployment', () => {
     const other = await entryTableWith({});
     await ttl('C', other.entryTable);
     await expectInvalid({ ...other, ttl: true }, 'Expire', "has its TTL on attribute 'C'");
+  });
+
+  test('it requires no stream if none starts the stream function', async () => {
+    const { entryTable } = await entryTableWith({ StreamSpecification: { StreamEnabled: false } });
+    await checkDeployment({ ...right, entryTable, streamArn: undefined });
+  });
+
+  test.each(['KEYS_ONLY', 'OLD_IMAGE'] as const)('it accepts a stream of %s if no images are read', async (view) => {
+    const made = await entryTableWith({ StreamSpecification: { StreamEnabled: true, StreamViewType: view } });
+    await checkDeployment({ ...right, ...made, readsImages: false });
+    const none = await entryTableWith({ StreamSpecification: { StreamEnabled: false } });
+    await expectInvalid({ ...none, readsImages: false }, 'EntryTableName', 'a table with no stream');
+  });
+
+  test.each([
+    ['text and numbers', { type: 'S' }, { type: 'N' }, ['S', 'N']],
+    ['text and padded text', { type: 'S' }, { type: 'S', pattern: 'event#{n:6}' }, ['S', 'S']],
+    ['bytes and numbers', { type: 'B' }, { type: 'N' }, ['B', 'N']],
+  ] as const)('it requires the keys of a mapping: %s', async (_, partition, sort, types) => {
+    const mapping = mappingWith({
+      partitionKey: { name: 'pk', ...partition },
+      sortKey: { name: 'sk', first: 0, ...sort },
+    });
+    const made = await mappedTable(types);
+    await checkDeployment({ ...right, ...made, mapping });
+    expect(unknown).toEqual([]);
+    const wanted = `instead of pk (HASH, ${types[0]}), sk (RANGE, ${types[1]})`;
+    await expectInvalid({ mapping }, 'EntryTableName', `S (HASH, B), N (RANGE, N) ${wanted}`);
+    await expectInvalid(made, 'EntryTableName', 'instead of S (HASH, B), N (RANGE, N). Name a table');
+  });
+
+  test('it requires TTL on the attribute of a mapping', async () => {
+    const made = await mappedTable(['S', 'N']);
+    const mapped = { ...made, mapping: mappingWith({ ttl: 'expiresAt' }), ttl: true };
+    await expectInvalid(
+      mapped,
+      'Expire',
+      "has no TTL: no entry would expire. Turn its TTL on for attribute 'expiresAt'",
+    );
+    const TimeToLiveSpecification = { Enabled: true, AttributeName: 'expiresAt' };
+    await engine.client.send(new UpdateTimeToLiveCommand({ TableName: made.entryTable, TimeToLiveSpecification }));
+    await checkDeployment({ ...right, ...mapped });
+    await expectInvalid({ ...mapped, mapping: mappingWith({}) }, 'Expire', 'but Mapping names no TTL attribute');
   });
 
   test('it names a missing bucket', async () => {

@@ -19,6 +19,7 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
     case 'AWS::IAM::ManagedPolicy':
       return `arn:aws:iam::${account}:policy/${stack}-${id}`;
     case 'event':
+    case 'AWS::Lambda::EventSourceMapping':
       return `uuid-of-${id}`;
     case 'AWS::DynamoDB::Table':
     case 'AWS::Serverless::Function':
@@ -27,6 +28,7 @@ export function idOf(id: string, type: string, { stack, region, account }: Place
     case 'AWS::CloudWatch::Alarm':
     case 'AWS::CloudWatch::Dashboard':
     case 'AWS::CloudFormation::Stack':
+    case 'AWS::Scheduler::Schedule':
       return `${stack}-${id}`;
     default:
       throw new Error(`unknown Ref of ${id} of type ${type}. Add the type to cloudformation-ids.ts.`);
@@ -57,6 +59,8 @@ export function attributeOf(
       return regional('dynamodb', `table/${ref}/stream/2026-01-01T00:00:00.000`);
     case 'AWS::Serverless::Function Arn':
       return regional('lambda', `function:${ref}`);
+    case 'event Arn':
+      return `arn:aws:iam::${account}:role/${id}`;
     case 'AWS::IAM::Role Arn':
       return `arn:aws:iam::${account}:role/${ref}`;
     case 'AWS::Logs::LogGroup Arn':

@@ -20,7 +20,7 @@ export interface Scope {
   readonly condition: (name: string) => boolean;
 }
 
-const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or'];
+const TAGS = ['Ref', 'Sub', 'GetAtt', 'If', 'Equals', 'Not', 'And', 'Or', 'Condition'];
 
 /**
  * Parses a template's YAML. Short forms of functions (`!Ref x`) become long ones (`{ Ref: x }`).
@@ -41,6 +41,7 @@ export function resolve(value: Json, scope: Scope): Json | undefined {
   const [[name, argument] = [], ...others] = Object.entries(value);
   if (name !== undefined && argument !== undefined && others.length === 0) {
     if (name === 'Ref') return scope.ref(asText(argument));
+    if (name === 'Condition') return scope.condition(asText(argument));
     if (name.startsWith('Fn::')) return call(name, argument, scope);
   }
   return Object.fromEntries(
@@ -107,7 +108,7 @@ function substitute(text: string, own: JsonObject, scope: Scope): string {
 
 /** `!Name` before a scalar, a list and a map. */
 function tagsOf(name: string) {
-  const long = name === 'Ref' ? name : `Fn::${name}`;
+  const long = name === 'Ref' || name === 'Condition' ? name : `Fn::${name}`;
   const tag = `!${name}`;
   const onScalar: ScalarTag = { tag, resolve: (text) => ({ [long]: text }) };
   const onCollection = (collection: 'seq' | 'map') => ({

@@ -15,6 +15,8 @@ export interface StreamSource {
   readonly streamArn: string;
   readonly startingPosition: string;
   readonly batchSize: number;
+  /** Seconds for which Lambda collects a batch. */
+  readonly batchingWindowSeconds: number;
   readonly bisects: boolean;
   readonly maximumRetryAttempts: number;
   readonly maximumRecordAgeSeconds: number;
@@ -119,16 +121,18 @@ const roleSchema = z.strictObject({
 });
 const number = z.union([z.number(), z.string()]).transform(Number).pipe(z.number());
 const streamSchema = z.strictObject({
-  Stream: z.string(),
+  FunctionName: z.string(),
+  EventSourceArn: z.string(),
   StartingPosition: z.string(),
   BatchSize: number,
+  MaximumBatchingWindowInSeconds: number,
   BisectBatchOnFunctionError: z.boolean(),
   MaximumRetryAttempts: number,
   MaximumRecordAgeInSeconds: number,
   FunctionResponseTypes: z.array(z.string()),
   MetricsConfig: z.strictObject({ Metrics: z.tuple([z.literal('EventCount')]) }),
   DestinationConfig: z.strictObject({
-    OnFailure: z.strictObject({ Type: z.literal('S3'), Destination: z.string() }),
+    OnFailure: z.strictObject({ Destination: z.string() }),
   }),
   FilterCriteria: z.strictObject({ Filters: z.array(z.strictObject({ Pattern: z.string() })) }),
 });
@@ -138,12 +142,13 @@ const queueSchema = z.strictObject({
   FunctionResponseTypes: z.array(z.string()),
   ScalingConfig: z.strictObject({ MaximumConcurrency: number }),
 });
-const scheduleSchema = z.object({
-  OmitName: z.literal(true),
+const timeSchema = z.object({
   ScheduleExpression: z.string(),
   FlexibleTimeWindow: z.strictObject({ Mode: z.literal('FLEXIBLE'), MaximumWindowInMinutes: number }),
-  Input: z.string(),
 });
+const eventScheduleSchema = timeSchema.extend({ OmitName: z.literal(true), Input: z.string() });
+/** A schedule outside a function's events: only these can have a condition. */
+const scheduleSchema = timeSchema.extend({ Target: z.object({ Arn: z.string(), Input: z.string() }) });
 const functionSchema = z.object({
   CodeUri: z.string(),
   Handler: z.string(),
@@ -158,7 +163,7 @@ const functionSchema = z.object({
   Layers: z.array(z.string()).default([]),
   Environment: z.strictObject({ Variables: z.record(z.string(), z.string()) }),
   Events: z
-    .record(z.string(), z.strictObject({ Type: z.enum(['DynamoDB', 'SQS', 'ScheduleV2']), Properties: z.unknown() }))
+    .record(z.string(), z.strictObject({ Type: z.enum(['SQS', 'ScheduleV2']), Properties: z.unknown() }))
     .default({}),
 });
 
@@ -182,9 +187,23 @@ function toFunction({ id, properties }: Resource, stack: Stack): DeployedFunctio
     layers: of.Layers,
     logGroup: of.LoggingConfig.LogGroup,
     statements: statementsOf(of.Role, stack),
-    streams: events('DynamoDB').map(([name, event]) => toStream(name, streamSchema.parse(event))),
+    streams: stack
+      .ofType('AWS::Lambda::EventSourceMapping')
+      .map((mapping) => ({ id: mapping.id, source: streamSchema.parse(mapping.properties) }))
+      .filter(({ source }) => source.FunctionName === stack.ref(id))
+      .map((mapping) => toStream(mapping.id, mapping.source)),
     queues: events('SQS').map(([name, event]) => toQueue(name, queueSchema.parse(event))),
-    schedules: events('ScheduleV2').map(([name, event]) => toSchedule(name, scheduleSchema.parse(event))),
+    schedules: [
+      ...events('ScheduleV2').map(([name, event]) => {
+        const { Input, ...time } = eventScheduleSchema.parse(event);
+        return toSchedule(name, time, Input);
+      }),
+      ...stack
+        .ofType('AWS::Scheduler::Schedule')
+        .map((schedule) => ({ name: schedule.id, ...scheduleSchema.parse(schedule.properties) }))
+        .filter(({ Target }) => Target.Arn === stack.attribute(id, 'Arn'))
+        .map(({ name, Target, ...time }) => toSchedule(name, time, Target.Input)),
+    ],
   };
 }
 
@@ -205,9 +224,10 @@ function statementsOf(roleArn: string, stack: Stack): Statement[] {
 function toStream(id: string, event: z.output<typeof streamSchema>): StreamSource {
   return {
     id,
-    streamArn: event.Stream,
+    streamArn: event.EventSourceArn,
     startingPosition: event.StartingPosition,
     batchSize: event.BatchSize,
+    batchingWindowSeconds: event.MaximumBatchingWindowInSeconds,
     bisects: event.BisectBatchOnFunctionError,
     maximumRetryAttempts: event.MaximumRetryAttempts,
     maximumRecordAgeSeconds: event.MaximumRecordAgeInSeconds,
@@ -227,11 +247,11 @@ function toQueue(id: string, event: z.output<typeof queueSchema>): QueueSource {
   };
 }
 
-function toSchedule(id: string, event: z.output<typeof scheduleSchema>): Schedule {
+function toSchedule(id: string, time: z.output<typeof timeSchema>, input: string): Schedule {
   return {
     id,
-    expression: event.ScheduleExpression,
-    windowMinutes: event.FlexibleTimeWindow.MaximumWindowInMinutes,
-    input: JSON.parse(event.Input),
+    expression: time.ScheduleExpression,
+    windowMinutes: time.FlexibleTimeWindow.MaximumWindowInMinutes,
+    input: JSON.parse(input),
   };
 }

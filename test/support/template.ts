@@ -121,10 +121,10 @@ function expand({ file, document, parameters }: TemplateFile, options: ExpandOpt
   const typeOf = (id: string): string => {
     const resource = raw.get(id);
     if (resource !== undefined && exists(resource)) return String(resource.Type);
-    // SAM creates an event source mapping or a schedule for every event of a function.
+    // SAM creates a mapping of an event source, or a schedule and its role, for every event.
     const events = [...raw].flatMap(([owner, each]) =>
       each.Type === 'AWS::Serverless::Function'
-        ? section(asObject(each.Properties, owner), 'Events').map(([name]) => owner + name)
+        ? section(asObject(each.Properties, owner), 'Events').flatMap(([name]) => [owner + name, `${owner}${name}Role`])
         : [],
     );
     if (events.includes(id)) return 'event';

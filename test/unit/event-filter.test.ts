@@ -33,12 +33,18 @@ describe('a filter', () => {
     expect(passesFilter([], record('MODIFY', {}))).toBe(true);
   });
 
+  test('a prefix matches texts that begin with it', () => {
+    const pattern = { dynamodb: { NewImage: { T: { S: [{ prefix: 'Snap' }] } } } };
+    expect(passesFilter([pattern], record('INSERT', { T: { S: 'Snapshot' } }))).toBe(true);
+    expect(passesFilter([pattern], record('INSERT', { T: { S: 'A Snapshot' } }))).toBe(false);
+    expect(passesFilter([pattern], record('INSERT', { T: { N: '1' } }))).toBe(false);
+  });
+
   test('it ignores inherited properties', () => {
     expect(passesFilter([{ constructor: { name: ['Object'] } }], {})).toBe(false);
   });
 
   test.each([
-    { eventName: [{ prefix: 'INS' }] },
     { eventName: [{ 'anything-but': ['REMOVE'] }] },
     { dynamodb: { NewImage: { X: [{ exists: false }] } } },
     { eventName: [null] },

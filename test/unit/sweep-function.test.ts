@@ -36,15 +36,16 @@ class Swept {
   policy = DEFAULT_POLICY;
   /** Milliseconds that each request for a log's entries takes. */
   slowMs = 0;
+  hasTrigger = true;
 
   async run(event: unknown = {}, { remainingMs = 900_000, id = 'a'.repeat(36) } = {}): Promise<SweepResult> {
-    const { sheets, queues, policy } = this;
+    const { sheets, queues, policy, hasTrigger } = this;
     const tables = interceptLogStore(sheets.tables, (name, effect) => {
       if (name === 'items') sheets.nowMs += this.slowMs;
       return effect();
     });
     const report = (each: SweepEvent): void => void this.events.push(each);
-    const run = sweepFunction({ ...sheets.deps, tables, queues, policy, report });
+    const run = sweepFunction({ ...sheets.deps, tables, queues, policy, hasTrigger, report });
     return run(event, lambdaContext(remainingMs, id));
   }
 
@@ -105,6 +106,16 @@ describe('the sweep function', () => {
     await swept.sheets.complete(log, { segment: 0, entry: 0 });
     await swept.run();
     expect(swept.events.at(-1)).toMatchObject({ kind: 'swept', ages: { unsnapshottedSeconds: 0 } });
+  });
+
+  test('without a stream it finds an entry however young, and sends its job once', async () => {
+    const swept = new Swept();
+    swept.hasTrigger = false;
+    const [log] = await swept.newLogs(1);
+    expect(await swept.run()).toMatchObject({ jobs: 1, missed: 0 });
+    swept.sheets.nowMs += 60_000;
+    expect(await swept.run()).toMatchObject({ jobs: 0, waiting: 1 });
+    expect(await swept.jobs()).toMatchObject([{ kind: 'snapshot', log, position: { segment: 0, entry: 0 } }]);
   });
 
   test("it uses the policy of the deployment and the log's own policy", async () => {

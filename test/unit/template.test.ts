@@ -8,6 +8,7 @@ import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
+import { MAX_DIVISION } from '../../src/log/division-policy.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
 import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
@@ -21,6 +22,21 @@ const EXISTING = {
   EntryTableStreamArn: 'arn:aws:dynamodb:us-east-1:123456789012:table/orders-entries/stream/2026-02-03T04:05:06.789',
   SegmentTableName: 'orders-segments',
   BucketName: 'orders-snapshots',
+};
+const MAPPING = JSON.stringify({
+  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
+  sortKey: { name: 'sk', type: 'N', first: 0 },
+  type: 'type',
+  version: { constant: 1 },
+  time: { name: 'ts', format: 'iso' },
+  body: 'payload',
+  ttl: 'expiresAt',
+});
+/** A stack beside a table with a mapping, which creates the Segment table. */
+const MAPPED = {
+  EntryTableName: 'orders',
+  EntryTableStreamArn: 'arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2026-02-03T04:05:06.789',
+  Mapping: MAPPING,
 };
 const KEY = 'arn:aws:kms:us-east-1:123456789012:key/1';
 const TABLE_KEY = 'arn:aws:kms:us-east-1:123456789012:key/2';
@@ -60,6 +76,13 @@ function resourceOf(stack: Stack, id: string): Resource {
   const found = stack.resources.get(id);
   if (found === undefined) throw new Error(`no resource ${id}`);
   return found;
+}
+
+/** The functions that may use an action on a table. */
+function mayIn(stack: Stack, action: string, table: string): string[] {
+  return [...deployedFunctions(stack).values()]
+    .filter(({ statements }) => allows(statements, action, `arn:aws:dynamodb:us-east-1:123456789012:table/${table}`))
+    .map(({ id }) => id);
 }
 
 /** Finds the schema of a handler's environment in the handler's source. */
@@ -135,6 +158,14 @@ describe('parameters', () => {
     ['LogRetentionDays', '2'],
     ['ReducerLayerArn', 'arn:aws:lambda:us-east-1:123456789012:layer:reducer'],
     ['AlarmTopicArn', 'me@example.com'],
+    ['Mapping', 'mapping.json'],
+    ['Mapping', '[]'],
+    ['Mapping', `{${' '.repeat(2048)}}`],
+    ['AdoptSchedule', 'daily'],
+    ['StreamTrigger', 'no'],
+    ['StreamFilter', 'INSERT'],
+    ['BatchingWindow', '301'],
+    ['SnapshotEveryEntries', '-1'],
   ])('an invalid value is refused: %s = %j', (name, value) => {
     expect(() => template.expand({ parameters: { ...EXISTING, [name]: value } })).toThrow(`parameter ${name}:`);
   });
@@ -150,6 +181,12 @@ describe('parameters', () => {
     [{ Archive: 'false', Expire: 'delete', KeepDays: '0' }, 'would expire without an archive'],
     [{ Archive: 'false', Expire: 'ttl', KeepDays: '0' }, 'would expire without an archive'],
     [{ AlarmTopicArn: TOPIC, Monitoring: 'false' }, 'Monitoring must be true'],
+    [{ Mapping: MAPPING }, 'EntryTableName is required if Mapping is set'],
+    [{ ...MAPPED, EntryTableStreamArn: '' }, 'EntryTableStreamArn is required'],
+    [{ ...MAPPED, StreamTrigger: 'false' }, 'AdoptSchedule is required'],
+    [{ ...MAPPED, SegmentEveryBytes: '1000000' }, 'SegmentEveryBytes must be 0'],
+    [{ ...EXISTING, AdoptSchedule: 'rate(1 day)' }, 'Mapping is required if AdoptSchedule is set'],
+    [{ StreamTrigger: 'false', StreamFilter: '{"eventName":["INSERT"]}' }, 'StreamTrigger must be true'],
   ])('contradictory parameters fail before any resource is created: %j', (parameters, reason) => {
     expect(() => template.expand({ parameters })).toThrow(reason);
   });
@@ -159,6 +196,12 @@ describe('parameters', () => {
     { Archive: 'false', Expire: 'never', KeepDays: '0' },
     { Archive: 'true', Expire: 'delete', KeepDays: '0' },
     EXISTING,
+    { StreamTrigger: 'false' },
+    { ...EXISTING, EntryTableStreamArn: '', StreamTrigger: 'false' },
+    MAPPED,
+    { ...MAPPED, SegmentTableName: 'orders-segments', AdoptSchedule: 'rate(7 days)' },
+    { ...MAPPED, EntryTableStreamArn: '', StreamTrigger: 'false', AdoptSchedule: 'rate(15 minutes)' },
+    { ...MAPPED, Mapping: JSON.stringify(JSON.parse(MAPPING), null, 2) },
   ])('compatible parameters are accepted: %j', (parameters) => {
     expect(() => template.expand({ parameters })).not.toThrow();
   });
@@ -230,7 +273,7 @@ describe('environment variables', () => {
         const stack = template.expand({ parameters: { [name]: String(value) } });
         for (const each of deployedFunctions(stack).values()) {
           const settings = () =>
-            environment.readEnvironment<{ SNAPSHOT_TYPE: string; END_SEGMENT_TYPE: string }>(
+            environment.readEnvironment<{ SNAPSHOT_TYPE: string; END_SEGMENT_TYPE: string; MAPPING: string }>(
               schemaOf(each),
               each.environment,
             );
@@ -258,6 +301,22 @@ describe('environment variables', () => {
     });
     const local = template.expand({ refs: { SnapshotJobs: 'http://127.0.0.1:1/0/jobs.fifo' } });
     expect(functionOf(local, 'StreamFunction').environment.SNAPSHOT_QUEUE_URL).toBe('http://127.0.0.1:1/0/jobs.fifo');
+  });
+
+  test('all of them, with the longest mapping, fit into the 4 KB that Lambda allows', () => {
+    const parameters = {
+      ...{ ...EVERYTHING, EntryTableName: 'e'.repeat(100), SegmentTableName: 's'.repeat(100) },
+      Mapping: `{${' '.repeat(2046)}}`,
+    };
+    const refs = { 'AWS::StackName': 'a-stack-with-a-name-as-long-as-anyone-would-choose' };
+    for (const each of deployedFunctions(template.expand({ parameters, refs })).values()) {
+      const bytes = Object.entries(each.environment).reduce(
+        (sum, [name, value]) => sum + name.length + value.length,
+        0,
+      );
+      expect(bytes, each.id).toBeGreaterThan(2048);
+      expect(bytes, each.id).toBeLessThan(4096);
+    }
   });
 
   test('each function that folds gets the layer with the reducer and its module path', () => {
@@ -370,6 +429,127 @@ describe('the stream', () => {
       expect(passes('INSERT', `${snapshot} `)).toBe(false);
     },
   );
+});
+
+describe('a division policy', () => {
+  test.each(['SnapshotEveryEntries', 'SnapshotEveryBytes', 'SegmentEveryEntries', 'SegmentEveryBytes'])(
+    '%s lets all insertions start the stream function, in batches',
+    (name) => {
+      const stack = template.expand({ parameters: { [name]: '1000', BatchingWindow: '7' } });
+      const [source] = functionOf(stack, 'StreamFunction').streams;
+      expect(source?.batchingWindowSeconds).toBe(7);
+      expect(passesFilter(source?.filters ?? [], { eventName: 'INSERT', dynamodb: {} })).toBe(true);
+      for (const eventName of ['MODIFY', 'REMOVE']) {
+        expect(passesFilter(source?.filters ?? [], { eventName, dynamodb: {} })).toBe(false);
+      }
+    },
+  );
+
+  test('the template and the handlers have the same limits', () => {
+    for (const [setting, max] of Object.entries(MAX_DIVISION)) {
+      const name = setting.replace(/^s/, 'S');
+      expect(template.parameters.get(name), name).toMatchObject({ MinValue: 0, MaxValue: max, Default: '0' });
+    }
+  });
+
+  test('without one, or with minutes alone, the stream function starts as it always did', () => {
+    for (const parameters of [{}, { SnapshotEveryMinutes: '60' }]) {
+      const [source] = functionOf(template.expand({ parameters }), 'StreamFunction').streams;
+      expect(source).toEqual(functionOf(own, 'StreamFunction').streams[0]);
+      expect(source?.batchingWindowSeconds).toBe(0);
+    }
+  });
+
+  test('with one, the snapshot function may append entries; no other function may', () => {
+    for (const name of ['SnapshotEveryEntries', 'SnapshotEveryMinutes', 'SegmentEveryBytes']) {
+      const stack = template.expand({ parameters: { ...EXISTING, [name]: '1000' } });
+      for (const table of ['orders-entries', 'orders-segments']) {
+        expect(mayIn(stack, 'dynamodb:PutItem', table), name).toEqual(['SnapshotFunction']);
+      }
+    }
+  });
+});
+
+describe('a mapping', () => {
+  test('the stack creates the Segment table beside the table of the mapping', () => {
+    const stack = template.expand({ parameters: MAPPED });
+    expect(stack.ofType('AWS::DynamoDB::Table').map(({ id }) => id)).toEqual(['SegmentTable']);
+    expect(resourceOf(stack, 'SegmentTable')).toEqual(resourceOf(own, 'SegmentTable'));
+    expect(stack.outputs).toMatchObject({ EntryTableName: 'orders', SegmentTableName: stack.ref('SegmentTable') });
+    for (const each of deployedFunctions(stack).values()) {
+      expect(each.environment).toMatchObject({ ENTRY_TABLE: 'orders', MAPPING });
+    }
+    const given = template.expand({ parameters: { ...MAPPED, SegmentTableName: 'orders-segments' } });
+    expect(given.ofType('AWS::DynamoDB::Table')).toEqual([]);
+  });
+
+  test('all insertions start the stream function, or those of the given filter', () => {
+    const insertion = (pk: string) => ({ eventName: 'INSERT', dynamodb: { Keys: { pk: { S: pk } } } });
+    const passes = (parameters: Readonly<Record<string, string>>, record: unknown): boolean => {
+      const [source] = functionOf(template.expand({ parameters }), 'StreamFunction').streams;
+      expect(source?.batchingWindowSeconds).toBe(10);
+      return passesFilter(source?.filters ?? [], record);
+    };
+    expect(passes(MAPPED, insertion('order#1'))).toBe(true);
+    expect(passes(MAPPED, { ...insertion('order#1'), eventName: 'MODIFY' })).toBe(false);
+    const StreamFilter = '{"eventName":["INSERT"],"dynamodb":{"Keys":{"pk":{"S":[{"prefix":"order#"}]}}}}';
+    expect(passes({ ...MAPPED, StreamFilter }, insertion('order#1'))).toBe(true);
+    expect(passes({ ...MAPPED, StreamFilter }, insertion('user#1'))).toBe(false);
+  });
+
+  test.each([
+    [{}, []],
+    [{ Expire: 'ttl' }, ['UpdateItem: MaintainFunction']],
+    [{ Expire: 'delete' }, ['DeleteItem: MaintainFunction', 'BatchWriteItem: MaintainFunction']],
+    [{ AdoptSchedule: 'rate(1 day)' }, ['Scan: SweepFunction']],
+    [{ SnapshotEveryEntries: '10', SegmentEveryEntries: '100', SnapshotEveryMinutes: '5' }, []],
+  ])('with %j, the only rights on the table beside reading logs are %j', (parameters, expected) => {
+    const stack = template.expand({ parameters: { ...MAPPED, ...parameters } });
+    const others = ['PutItem', 'UpdateItem', 'DeleteItem', 'BatchWriteItem', 'Scan', 'BatchGetItem'];
+    const rights = others.flatMap((action) =>
+      mayIn(stack, `dynamodb:${action}`, 'orders').map((id) => `${action}: ${id}`),
+    );
+    expect(rights).toEqual(expected);
+    const read = ['SnapshotFunction', 'MaintainFunction', 'SweepFunction', 'ReplayFunction'];
+    expect(mayIn(stack, 'dynamodb:Query', 'orders')).toEqual(read);
+  });
+
+  test('AdoptSchedule starts the sweep function to look for logs that are not registered', () => {
+    const stack = template.expand({ parameters: { ...MAPPED, AdoptSchedule: 'rate(1 day)' } });
+    expect(functionOf(stack, 'SweepFunction').schedules).toEqual([
+      { id: 'SweepFunctionSchedule', expression: 'rate(1 hour)', windowMinutes: 15, input: {} },
+      { id: 'SweepFunctionAdopt', expression: 'rate(1 day)', windowMinutes: 15, input: { adopt: true } },
+    ]);
+  });
+});
+
+describe('a stack without StreamTrigger', () => {
+  const existingTable = { EntryTableName: 'orders-entries', SegmentTableName: 'orders-segments' };
+
+  test.each([{}, existingTable])('nothing reads the stream: %j', (tables) => {
+    const stack = template.expand({ parameters: { ...tables, StreamTrigger: 'false' } });
+    const each = functionOf(stack, 'StreamFunction');
+    expect(each.streams).toEqual([]);
+    expect(each.statements.flatMap(({ actions }) => actions).filter((action) => /dynamodb/.test(action))).toEqual([]);
+    expect(functionOf(stack, 'SweepFunction').environment.ENTRY_TABLE_STREAM_ARN).toBe('');
+    expect(stack.outputs).not.toHaveProperty('EntryTableStreamArn');
+  });
+
+  test('it has no alarm about the stream, and its dashboard names only the alarms that it has', () => {
+    const stack = template.expand({ parameters: { StreamTrigger: 'false' } }).nested('MonitoringStack');
+    const alarms = (of: Stack) => of.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    const without = alarms(monitoring).filter((id) => !alarms(stack).includes(id));
+    expect(without).toEqual(['StreamBehindAlarm', 'StreamErrorsAlarm', 'StreamSilentAlarm', 'LostRecordsAlarm']);
+    const shown = z.object({
+      widgets: z.tuple([z.object({ properties: z.object({ alarms: z.array(z.string()) }) })]).rest(z.unknown()),
+    });
+    const [first] = shown.parse(JSON.parse(String(resourceOf(stack, 'Dashboard').properties.DashboardBody))).widgets;
+    expect(first.properties.alarms.sort()).toEqual(
+      alarms(stack)
+        .map((id) => stack.attribute(id, 'Arn'))
+        .sort(),
+    );
+  });
 });
 
 describe('queues', () => {

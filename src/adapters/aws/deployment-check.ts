@@ -7,6 +7,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { HeadBucketCommand, type S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { CredentialsError, DeploymentInvalidError, UsageError } from '../../errors.ts';
+import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { translateAwsError } from './aws-error.ts';
 import { translateDynamoDbError } from './dynamodb-error.ts';
 
@@ -15,8 +16,14 @@ export interface Deployment {
   readonly dynamodb: DynamoDBClient;
   readonly s3: S3Client;
   readonly entryTable: string;
-  /** ARN of the stream whose records the stream function receives. */
-  readonly streamArn: string;
+  /** How the items of the Entry table become entries; undefined if they are logfold's own. */
+  readonly mapping?: SchemaMapping | undefined;
+  /**
+   * ARN of the stream whose records the stream function receives; undefined if no stream starts it.
+   */
+  readonly streamArn: string | undefined;
+  /** Whether the stream function reads more of a record than the item's key. */
+  readonly readsImages: boolean;
   readonly segmentTable: string;
   readonly bucket: string;
   /** Whether entries expire by TTL, so that the Entry table needs a TTL attribute. */
@@ -27,8 +34,8 @@ export interface Deployment {
   readonly limitMs?: number;
 }
 
-const KEYS = 'S (HASH, B), N (RANGE, N)';
-const TTL_ATTRIBUTE = 'X';
+const OWN_KEYS = 'S (HASH, B), N (RANGE, N)';
+const OWN_TTL_ATTRIBUTE = 'X';
 const LIMIT_MS = 10_000;
 
 interface Limit {
@@ -36,20 +43,36 @@ interface Limit {
 }
 
 /**
- * Checks the tables and the bucket, in three requests, or four if entries expire by TTL. If a
- * request is throttled, refused or not answered, nothing is known about that resource. Jobs do not
- * need these requests, so work goes on.
+ * Checks the tables and the bucket, in three requests, or four if entries expire by TTL. The keys
+ * of a mapped table must be those of its mapping. If a request is throttled, refused or not
+ * answered, nothing is known about that resource. Jobs do not need these requests, so work goes on.
  * @throws DeploymentInvalidError if a resource is missing or unsuitable; it names the template's
  * parameter
  * @throws UsageError if DynamoDB rejects the name of a table
  */
 export async function checkDeployment(deployment: Deployment): Promise<void> {
-  const { entryTable, segmentTable, ttl, limitMs = LIMIT_MS } = deployment;
+  const { entryTable, segmentTable, mapping, ttl, limitMs = LIMIT_MS } = deployment;
   const limit: Limit = { abortSignal: AbortSignal.timeout(limitMs) };
-  const entries = await answerTo(deployment, () => describeTable(deployment, 'EntryTableName', entryTable, limit));
-  await answerTo(deployment, () => describeTable(deployment, 'SegmentTableName', segmentTable, limit));
-  if (entries !== undefined) {
-    requireStream(entries, entryTable);
+  const entries = await answerTo(deployment, async () => {
+    const table = await describeTable(deployment, 'EntryTableName', entryTable, limit);
+    requireKeys(table, {
+      ...{ parameter: 'EntryTableName', name: entryTable, wanted: mapping === undefined ? OWN_KEYS : keysIn(mapping) },
+      advice:
+        mapping === undefined
+          ? 'Name a table with the schema of a log, or say in Mapping how the items of this table become entries'
+          : 'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are',
+    });
+    return table;
+  });
+  await answerTo(deployment, async () => {
+    const table = await describeTable(deployment, 'SegmentTableName', segmentTable, limit);
+    requireKeys(table, {
+      ...{ parameter: 'SegmentTableName', name: segmentTable, wanted: OWN_KEYS },
+      advice: 'Name a table with the schema of a log; this table belongs to something else',
+    });
+  });
+  if (entries !== undefined && deployment.streamArn !== undefined) {
+    requireStream(entries, deployment);
     requireLatestStream(entries, deployment);
   }
   if (ttl) await answerTo(deployment, () => requireTtl(deployment, limit));
@@ -80,11 +103,28 @@ async function describeTable(
       cause: error,
     });
   });
-  const keys = keysOf(table.Table ?? {});
-  if (keys === KEYS) return table.Table ?? {};
-  throw new DeploymentInvalidError(parameter, `is '${name}', a table with the keys ${keys} instead of ${KEYS}`, {
-    advice: 'Name a table with the schema of a log; this table belongs to something else',
+  return table.Table ?? {};
+}
+
+interface WantedKeys {
+  readonly parameter: string;
+  /** Name of the table. */
+  readonly name: string;
+  readonly wanted: string;
+  readonly advice: string;
+}
+
+function requireKeys(table: TableDescription, { parameter, name, wanted, advice }: WantedKeys): void {
+  const keys = keysOf(table);
+  if (keys === wanted) return;
+  throw new DeploymentInvalidError(parameter, `is '${name}', a table with the keys ${keys} instead of ${wanted}`, {
+    advice,
   });
+}
+
+function keysIn({ partitionKey, sortKey }: SchemaMapping): string {
+  const sortType = sortKey.form === 'N' ? 'N' : 'S';
+  return `${partitionKey.name} (HASH, ${partitionKey.type}), ${sortKey.name} (RANGE, ${sortType})`;
 }
 
 function keysOf({ KeySchema, AttributeDefinitions }: TableDescription): string {
@@ -95,9 +135,13 @@ function keysOf({ KeySchema, AttributeDefinitions }: TableDescription): string {
   return keys.join(', ');
 }
 
-function requireStream({ StreamSpecification: stream }: TableDescription, name: string): void {
+function requireStream(
+  { StreamSpecification: stream }: TableDescription,
+  { entryTable: name, readsImages }: Deployment,
+): void {
   const view = stream?.StreamEnabled === true ? stream.StreamViewType : undefined;
   if (view === 'NEW_IMAGE' || view === 'NEW_AND_OLD_IMAGES') return;
+  if (view !== undefined && !readsImages) return;
   const is = view === undefined ? 'no stream' : `a stream of ${view}, which does not carry new images`;
   throw new DeploymentInvalidError('EntryTableName', `is '${name}', a table with ${is}`, {
     advice: 'Turn its stream on with the view type NEW_IMAGE, and pass its ARN as EntryTableStreamArn',
@@ -120,16 +164,22 @@ function requireLatestStream(
   });
 }
 
-async function requireTtl({ dynamodb, entryTable }: Deployment, limit: Limit): Promise<void> {
+async function requireTtl({ dynamodb, entryTable, mapping }: Deployment, limit: Limit): Promise<void> {
+  const wanted = mapping === undefined ? OWN_TTL_ATTRIBUTE : mapping.ttl;
+  if (wanted === undefined) {
+    throw new DeploymentInvalidError('Expire', `is 'ttl', but Mapping names no TTL attribute: no entry would expire`, {
+      advice: "Name the table's TTL attribute as ttl in Mapping, or set Expire to 'delete' or 'never'",
+    });
+  }
   const command = new DescribeTimeToLiveCommand({ TableName: entryTable });
   const { TimeToLiveDescription: ttl } = await dynamodb.send(command, limit).catch((error: unknown) => {
     throw translateDynamoDbError(error, [entryTable]);
   });
   const on = ttl?.TimeToLiveStatus === 'ENABLED' || ttl?.TimeToLiveStatus === 'ENABLING';
-  if (on && ttl.AttributeName === TTL_ATTRIBUTE) return;
+  if (on && ttl.AttributeName === wanted) return;
   const is = on ? `has its TTL on attribute '${ttl.AttributeName}'` : 'has no TTL';
   throw new DeploymentInvalidError('Expire', `is 'ttl', but table '${entryTable}' ${is}: no entry would expire`, {
-    advice: `Turn its TTL on for attribute '${TTL_ATTRIBUTE}', or set Expire to 'delete' or 'never'`,
+    advice: `Turn its TTL on for attribute '${wanted}', or set Expire to 'delete' or 'never'`,
   });
 }
 

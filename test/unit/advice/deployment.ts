@@ -13,13 +13,14 @@ import {
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { CreateQueueCommand, SendMessageCommand } from '@aws-sdk/client-sqs';
 import { expect } from 'vitest';
-import { readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
+import { mappingOf, readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
 import { wireReducer } from '../../../handlers/wire.ts';
 import { checkDeployment, type Deployment } from '../../../src/adapters/aws/deployment-check.ts';
 import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
 import { S3BlobStore } from '../../../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../../../src/adapters/sqs/job-queue.ts';
 import { entryTableInput, segmentTableInput } from '../../../src/local/tables.ts';
+import { type MappingDocument, parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { type LocalAws, startLocalAws } from '../../support/fauxqs.ts';
 import { LOG } from '../../support/logs.ts';
 import { clientConfig } from '../../support/shared-engine.ts';
@@ -27,6 +28,22 @@ import { type Cases, numbersOf, quoted } from './case.ts';
 
 const BUCKET = 'snapshots';
 const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
+
+const ORDERS = {
+  partitionKey: { name: 'pk', type: 'S' },
+  sortKey: { name: 'sk', type: 'N', first: 0 },
+  ...{ type: 'type', version: { constant: 1 }, body: 'payload' },
+} as const satisfies MappingDocument;
+const ORDER_KEYS: Partial<CreateTableCommandInput> = {
+  KeySchema: [
+    { AttributeName: 'pk', KeyType: 'HASH' },
+    { AttributeName: 'sk', KeyType: 'RANGE' },
+  ],
+  AttributeDefinitions: [
+    { AttributeName: 'pk', AttributeType: 'S' },
+    { AttributeName: 'sk', AttributeType: 'N' },
+  ],
+};
 
 let aws: LocalAws;
 let db: DynamoDBClient;
@@ -39,7 +56,15 @@ export async function openDeployment(endpoint: string): Promise<void> {
   db = new DynamoDBClient(clientConfig(endpoint));
   await aws.s3.send(new CreateBucketCommand({ Bucket: BUCKET }));
   const segmentTable = await table(segmentTableInput('any'));
-  const rest = { dynamodb: db, s3: aws.s3, bucket: BUCKET, segmentTable, ttl: false, onUnknown: () => undefined };
+  const rest = {
+    dynamodb: db,
+    s3: aws.s3,
+    bucket: BUCKET,
+    segmentTable,
+    readsImages: true,
+    ttl: false,
+    onUnknown: () => undefined,
+  };
   right = { ...rest, ...(await entryTable()) };
 }
 
@@ -83,6 +108,34 @@ export const DEPLOYMENT: Cases = {
     const segmentTable = await table({ ...input, ...schema });
     await refused(() => check({ segmentTable }));
     await check();
+  },
+  'Name a table with the schema of a log, or say in Mapping how the items of this table become entries': async (
+    refused,
+  ) => {
+    const orders = await entryTable(ORDER_KEYS);
+    await refused(() => check(orders));
+    await check();
+    await check({ ...orders, mapping: parseMapping(ORDERS) });
+  },
+  'Correct partitionKey and sortKey in Mapping, or name the table whose keys they are': async (refused) => {
+    const orders = await entryTable(ORDER_KEYS);
+    const mapping = parseMapping({ ...ORDERS, sortKey: { name: 'number', type: 'N', first: 0 } });
+    await refused(() => check({ ...orders, mapping }));
+    await check({ ...orders, mapping: parseMapping(ORDERS) });
+  },
+  "Name the table's TTL attribute as ttl in Mapping, or set Expire to 'delete' or 'never'": async (refused) => {
+    const orders = await entryTable(ORDER_KEYS);
+    const mapping = parseMapping(ORDERS);
+    await refused(() => check({ ...orders, mapping, ttl: true }));
+    await check({ ...orders, mapping, ttl: false });
+    const TimeToLiveSpecification = { Enabled: true, AttributeName: 'expiresAt' };
+    await db.send(new UpdateTimeToLiveCommand({ TableName: orders.entryTable, TimeToLiveSpecification }));
+    await check({ ...orders, mapping: parseMapping({ ...ORDERS, ttl: 'expiresAt' }), ttl: true });
+  },
+  'Pass the JSON text of the mapping, in single quotes': async (refused) => {
+    const types = { SNAPSHOT_TYPE: 'Snapshot', END_SEGMENT_TYPE: 'End Segment' };
+    await refused(async () => mappingOf({ ...types, MAPPING: JSON.stringify(ORDERS).replaceAll('"', '') }));
+    mappingOf({ ...types, MAPPING: JSON.stringify(ORDERS) });
   },
   'Turn its stream on with the view type NEW_IMAGE, and pass its ARN as EntryTableStreamArn': async (refused) => {
     const streamless = await entryTable({ StreamSpecification: { StreamEnabled: false } });
