@@ -1,20 +1,16 @@
+import { ItemInvalidError } from '../errors.ts';
+import { START } from '../ids/position.ts';
 import type { StoredItem } from '../log/attribute.ts';
+import { indexOfKey, logOfKey } from '../mapping/key-pattern.ts';
+import { type MappingDocument, parseMapping, type SchemaMapping } from '../mapping/schema-mapping.ts';
+import { toEntryItem } from '../mapping/translate.ts';
 import { type AttributeRoles, attributeRoles } from './attribute-roles.ts';
 import { describeSort, type ItemKind, itemKinds } from './item-kinds.ts';
 import { type Misfit, Misfits, numbered, numberReader } from './misfits.ts';
-import { keyText, keyTextOf, type TableKeys, type TableSample } from './table-sample.ts';
+import { keyText, type TableKeys, type TableSample } from './table-sample.ts';
 
-/** The JSON form of a mapping. */
-export interface ProposedMapping extends AttributeRoles {
-  readonly partitionKey: { readonly name: string; readonly type: 'S' | 'B'; readonly pattern: string };
-  readonly sortKey: {
-    readonly name: string;
-    readonly type: 'N' | 'S';
-    readonly first: 0 | 1;
-    readonly pattern?: string;
-  };
-  readonly ttl?: string;
-}
+/** A mapping as JSON, with the attributes that the sample shows. */
+export type ProposedMapping = MappingDocument & AttributeRoles;
 
 /** Items of a table whose keys have one pattern. */
 export interface KindReport {
@@ -40,9 +36,6 @@ export interface Proposal {
   readonly misfits: readonly Misfit[];
 }
 
-// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html allows keys of
-// 2,048 bytes; ids must leave room for logfold's own.
-const MAX_ID_BYTES = 2000;
 const NUMBERED: readonly ItemKind['sort']['form'][] = ['number', 'digits'];
 /** Numbers from here on are times in epoch seconds or milliseconds. */
 const EPOCH = 1e9;
@@ -166,13 +159,17 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
   const pattern = sortPattern(keys, kind, misfits);
   const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
   const first = findNumbering(logs, misfits);
-  findUnfit(keys, kind, roles, misfits);
-  return {
+  const mapping: ProposedMapping = {
     partitionKey: { name: partition.name, type: partition.type, pattern: kind.partition },
-    sortKey: { name: sort.name, type: sort.type, first, ...(pattern !== undefined && { pattern }) },
+    sortKey:
+      pattern === undefined
+        ? { name: sort.name, type: 'N', first }
+        : { name: sort.name, type: 'S', first, pattern },
     ...roles,
     ...(ttl !== undefined && { ttl }),
   };
+  findUnfit(parseMapping(mapping), kind.items, misfits);
+  return mapping;
 }
 
 /** The pattern of a String sort key, by the number of digits that most items have. */
@@ -190,8 +187,6 @@ function sortPattern({ sort }: TableKeys, kind: ItemKind, misfits: Misfits): str
       others,
       { othersGoOn: false },
     );
-  } else if (others.length > 0) {
-    misfits.add(`the number in the sort key does not have ${digits} digits, as most others do`, others);
   }
   return `${form.prefix}{n:${digits}}`;
 }
@@ -215,23 +210,18 @@ function findNumbering(logs: readonly (readonly { number: number; item: StoredIt
   return first;
 }
 
-function findUnfit(keys: TableKeys, kind: ItemKind, { type, version, time }: AttributeRoles, misfits: Misfits): void {
-  const { partition } = keys;
-  const numberOf = numberReader(keys, kind);
-  const [prefix = ''] = kind.partition.split('{id}');
-  for (const item of kind.items) {
-    const id = (keyTextOf(item[partition.name]) ?? '').slice(prefix.length);
-    if (keyTextOf(item[partition.name]) === undefined) misfits.add('the partition key is not text in UTF-8', [item]);
-    else if (id === '') misfits.add('the partition key has no id behind its prefix', [item]);
-    if (new TextEncoder().encode(id).length > MAX_ID_BYTES) {
-      misfits.add(`the log's id is longer than ${MAX_ID_BYTES} bytes`, [item]);
+/** Translates each item as logfold will, and collects those that cannot be translated. */
+function findUnfit(mapping: SchemaMapping, items: readonly StoredItem[], misfits: Misfits): void {
+  for (const item of items) {
+    try {
+      const log = logOfKey(mapping, item);
+      if (log === undefined) continue;
+      toEntryItem(mapping, item, { log, position: START, index: indexOfKey(mapping, item) });
+    } catch (error) {
+      if (!(error instanceof ItemInvalidError)) throw error;
+      // The reason ends with the key of the item, which the report shows itself.
+      misfits.add(error.reason.replace(/, in the item with .*/s, ''), [item]);
     }
-    if (numberOf(item) === undefined) misfits.add('the sort key is not a whole number from 0 on', [item]);
-    if (typeof type === 'string' && (item[type]?.S ?? '') === '') misfits.add(`there is no type in '${type}'`, [item]);
-    if (typeof version === 'string' && !/^\d+$/.test(item[version]?.N ?? '')) {
-      misfits.add(`there is no version in '${version}'`, [item]);
-    }
-    if (time !== undefined && item[time.name] === undefined) misfits.add(`there is no time in '${time.name}'`, [item]);
   }
 }
 

@@ -150,21 +150,21 @@ describe('items that do not fit', () => {
       [order('2', 1), order('2', 2)],
       { 'the log starts at 1, most logs at 0: its first items are missing': ['order#2, 1'] },
     ],
-    ['an item without a type', [order('2', 0), withoutType], { "there is no type in 'type'": ['order#2, 1'] }],
+    ['an item without a type', [order('2', 0), withoutType], { "attribute 'type' is missing": ['order#2, 1'] }],
     [
       'a number that is not whole',
       [order('2', 0), order('2', 0.5)],
-      { 'the sort key is not a whole number from 0 on': ['order#2, 0.5'] },
+      { "attribute 'sk' is 0.5, not a whole number from 0": ['order#2, 0.5'] },
     ],
     [
       'an id that is too long',
       [order('x'.repeat(2001), 0)],
-      { "the log's id is longer than 2000 bytes": [`order#${'x'.repeat(74)}…, 0`] },
+      { "attribute 'pk' has no log id of 1 to 2000 bytes": [`order#${'x'.repeat(74)}…, 0`] },
     ],
     [
       'a partition key without an id',
       [order('', 0)],
-      { 'the partition key has no id behind its prefix': ['order#, 0'] },
+      { "attribute 'pk' has no log id of 1 to 2000 bytes, but an empty one": ['order#, 0'] },
     ],
   ];
 
@@ -178,7 +178,7 @@ describe('items that do not fit', () => {
     const keys = ['000001', '000002', '000003', '4'];
     const items = keys.map((number) => ({ ...order('1', 0), sk: { S: `event#${number}` } }));
     expect(misfits(propose(sampleOf(items, { keys: TEXT_SK })))).toEqual({
-      'the number in the sort key does not have 6 digits, as most others do': ['order#1, event#4'],
+      "attribute 'sk' is 'event#4', whose number does not have exactly 6 digits": ['order#1, event#4'],
     });
   });
 

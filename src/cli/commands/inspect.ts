@@ -71,10 +71,10 @@ function nullForUndefined(document: object): object {
 /** The parameters of the template that belong to a mapping. */
 function parametersFor(mapping: ProposedMapping): { readonly Mapping: string; readonly StreamFilter: string } {
   const { partitionKey, sortKey } = mapping;
-  const prefixes = [partitionKey, sortKey].flatMap(({ name, type, pattern = '' }) => {
-    const [prefix = ''] = pattern.split('{');
+  const prefixes = [partitionKey, sortKey].flatMap((key) => {
     // Streams carry Binary as Base64, in which a prefix is not whole.
-    return prefix === '' || type !== 'S' ? [] : [[name, { S: [{ prefix }] }]];
+    const [prefix = ''] = key.type === 'S' ? (key.pattern ?? '').split('{') : [];
+    return prefix === '' ? [] : [[key.name, { S: [{ prefix }] }]];
   });
   const keys = prefixes.length > 0 && { dynamodb: { Keys: Object.fromEntries(prefixes) } };
   return { Mapping: JSON.stringify(mapping), StreamFilter: JSON.stringify({ eventName: ['INSERT'], ...keys }) };
