@@ -1,4 +1,6 @@
+import type { LogfoldError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import type { AdoptResult } from '../workers/adopt/adopt-logs.ts';
 import type { RoutedJob, StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { PartlyReplayed, Replayed } from '../workers/inspect/replay.ts';
@@ -64,7 +66,10 @@ export type SweepEvent =
       readonly ms: number;
       /** Absent for partial sweeps. */
       readonly ages: SweptAges | undefined;
-    };
+    }
+  /** An item does not fit the mapping, or the log of the error could not be registered. */
+  | { readonly kind: 'not adopted'; readonly run: string; readonly error: LogfoldError }
+  | { readonly kind: 'adopted'; readonly run: string; readonly result: AdoptResult; readonly ms: number };
 
 /** Ages of the oldest work that a sweep found, in seconds; 0 if it found none. */
 export interface SweptAges {

@@ -66,6 +66,21 @@ export function logLine(event: FunctionEvent): LogLine {
       const message = rest === undefined ? 'swept' : 'swept a part; the next run continues from there';
       return line('info', message, { correlationId: run, ms: Math.round(ms), ...ages, ...counts, rest });
     }
+    case 'not adopted': {
+      const { run, error } = event;
+      return line('error', 'an item or a log does not fit the mapping', {
+        correlationId: run,
+        ...placeOfError(error),
+        error,
+      });
+    }
+    case 'adopted': {
+      const { run, result, ms } = event;
+      const message = result.complete
+        ? 'looked for logs in the whole table'
+        : 'looked for logs in a part of the table; the next run continues from there';
+      return line('info', message, { correlationId: run, ms: Math.round(ms), ...result });
+    }
     case 'replayed': {
       const { run, log, replayed } = event;
       const from = replayed.from && formatPosition(replayed.from);

@@ -31,6 +31,8 @@ export function metricsOf(event: FunctionEvent): Metric[] {
     case 'visibility unchanged':
     case 'due':
     case 'unswept':
+    case 'not adopted':
+    case 'adopted':
       return [];
   }
 }

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { UsageError } from '../errors.ts';
+import { type LogfoldError, UsageError } from '../errors.ts';
 import { parseLogId } from '../ids/log-id.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
@@ -8,6 +8,7 @@ import { readPolicies } from '../retention/policies.ts';
 import type { RetentionPolicy } from '../retention/retention-policy.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { JobQueue } from '../store/job-queue.ts';
+import { type AdoptDeps, type AdoptOptions, type AdoptResult, adoptLogs } from '../workers/adopt/adopt-logs.ts';
 import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
 import { encodeJob, type Job } from '../workers/jobs/job.ts';
 import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
@@ -36,6 +37,7 @@ export const sinceSchema = z.iso
   .transform((date) => Math.floor(Date.parse(date) / 1000));
 
 const schema = z.strictObject({
+  adopt: z.literal(true).optional(),
   log: z.uuid().transform(parseLogId).optional(),
   since: sinceSchema.optional(),
   rebuild: z.boolean().optional(),
@@ -58,6 +60,8 @@ export interface SweepFunctionDeps {
    * Whether a stream brings new entries, so that a sweep leaves young ones to it; true by default.
    */
   readonly hasTrigger?: boolean | undefined;
+  /** The application's table; undefined if logs are in logfold's own schema. */
+  readonly adopt?: Pick<AdoptDeps, 'items' | 'register'> & Pick<AdoptOptions, 'source'>;
   readonly report: (event: SweepEvent) => void;
 }
 
@@ -69,17 +73,21 @@ export interface SweepFunctionDeps {
  * An operator may give `log`, `since` (a date), `rebuild` and `collect`, the options of the
  * command. Such a run sends every job that it finds. If its time is up, its answer has `rest`; give
  * this back as `from` to continue.
+ *
+ * With `adopt`, the function registers the logs that are already in the application's table, as far
+ * as its time goes; the next such run continues.
  * @throws UsageError from the function if the event has other settings
  */
 export function sweepFunction(
   deps: SweepFunctionDeps,
-): (event: unknown, invocation: Invocation) => Promise<SweepResult> {
+): (event: unknown, invocation: Invocation) => Promise<SweepResult | AdoptResult> {
   return async (event, invocation) => {
     const { awsRequestId: run } = invocation;
     const started = performance.now();
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     const { blobs, queues, hasTrigger = true, report } = deps;
-    const options = parseEvent(event);
+    const { adopt, ...options } = parseEvent(event);
+    if (adopt === true) return adoptFor(deps, options, { run, deadline });
     const isManual = Object.values(options).some((setting) => setting !== undefined);
     const policies = await readPolicies(blobs, deps.policy);
     const queue = jobQueues(queues);
@@ -128,10 +136,32 @@ export function sweepFunction(
   };
 }
 
-function parseEvent(event: unknown): SweepOptions {
+async function adoptFor(
+  { adopt, blobs, now, report }: SweepFunctionDeps,
+  options: SweepOptions,
+  { run, deadline }: { readonly run: string; readonly deadline: number },
+): Promise<AdoptResult> {
+  if (adopt === undefined) {
+    throw new UsageError('the event says adopt, but this deployment has no mapping', {
+      advice: 'Deploy with the parameter Mapping, or leave out adopt',
+    });
+  }
+  if (Object.values(options).some((setting) => setting !== undefined)) {
+    throw new UsageError('adopt excludes the other settings of the sweep function', {
+      advice: 'Give {"adopt": true} alone',
+    });
+  }
+  const started = performance.now();
+  const onFailure = (error: LogfoldError): void => report({ kind: 'not adopted', run, error });
+  const result = await adoptLogs({ ...adopt, blobs, now, onFailure }, { source: adopt.source, deadline });
+  report({ kind: 'adopted', run, result, ms: performance.now() - started });
+  return result;
+}
+
+function parseEvent(event: unknown): SweepOptions & { readonly adopt?: true | undefined } {
   const parsed = schema.safeParse(event ?? {});
   if (parsed.success) return parsed.data;
   throw new UsageError(`the event of the sweep function is malformed: ${z.prettifyError(parsed.error)}`, {
-    advice: 'Give {} or some of log, since, rebuild, collect and from',
+    advice: 'Give {}, {"adopt": true}, or some of log, since, rebuild, collect and from',
   });
 }

@@ -116,7 +116,7 @@ class Columns {
     return numbers.length > 1 && numbers.every(([text, number]) => text === undefined || Number(text) === number);
   }
 
-  /** Takes the attribute with the most usual name for a time, or any that is a time in all items. */
+  /** Takes the attribute with the most usual name of a time, or one that is a time in all items. */
   takeTime(): AttributeRoles['time'] {
     const rank = (name: string): number => {
       const place = TIME_NAMES.indexOf(plain(name));

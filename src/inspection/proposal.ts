@@ -24,7 +24,7 @@ export interface KindReport {
   readonly isLog: boolean;
 }
 
-/** What a sample of a table says about its event logs. */
+/** The event logs of a table, as far as a sample shows them. */
 export interface Proposal {
   /** The program whose items these are, if it is known. */
   readonly recognized: 'Castore' | "logfold's Entry table" | "logfold's Segment table" | undefined;
@@ -162,9 +162,7 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
   const mapping: ProposedMapping = {
     partitionKey: { name: partition.name, type: partition.type, pattern: kind.partition },
     sortKey:
-      pattern === undefined
-        ? { name: sort.name, type: 'N', first }
-        : { name: sort.name, type: 'S', first, pattern },
+      pattern === undefined ? { name: sort.name, type: 'N', first } : { name: sort.name, type: 'S', first, pattern },
     ...roles,
     ...(ttl !== undefined && { ttl }),
   };

@@ -39,6 +39,9 @@ export const CONDEMNED_PREFIX = 'condemned/';
 /** The sweep note: where the next run of a sweep continues, and the requested jobs. */
 export const SWEEP_KEY = 'sweep.json';
 
+/** The adopt note: where the next scan of the application's table for logs continues. */
+export const ADOPT_KEY = 'adopt.json';
+
 /** The retention policies of single logs. */
 export const POLICIES_KEY = 'policies.json';
 

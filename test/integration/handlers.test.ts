@@ -20,6 +20,7 @@ import { loadState } from '../../src/snapshot/load.ts';
 import { listProgress } from '../../src/snapshot/progress.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import type { AdoptResult } from '../../src/workers/adopt/adopt-logs.ts';
 import { logStatus } from '../../src/workers/inspect/status.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
@@ -57,7 +58,7 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
   let stream: Handler<DynamoDBStreamEvent, DynamoDBBatchResponse>;
   let snapshot: Handler<SQSEvent, SQSBatchResponse>;
   let maintain: Handler<SQSEvent, SQSBatchResponse>;
-  let sweep: Handler<unknown, SweepResult>;
+  let sweep: Handler<unknown, SweepResult | AdoptResult>;
   let replay: Handler<unknown, ReplayAnswer>;
 
   beforeAll(async () => {

@@ -46,7 +46,9 @@ class Swept {
     });
     const report = (each: SweepEvent): void => void this.events.push(each);
     const run = sweepFunction({ ...sheets.deps, tables, queues, policy, hasTrigger, report });
-    return run(event, lambdaContext(remainingMs, id));
+    const result = await run(event, lambdaContext(remainingMs, id));
+    if ('complete' in result) throw new Error('the function looked for logs instead');
+    return result;
   }
 
   /** The jobs in the queues, each taken out. */

@@ -32,7 +32,7 @@ export interface DescribedTable {
   readonly ttl: string | undefined;
   /** DynamoDB counts the items about every six hours. */
   readonly approximateItems: number;
-  /** What the stream holds, such as `NEW_IMAGE`; undefined if the table has no stream. */
+  /** View type of the stream, such as `NEW_IMAGE`; undefined if the table has no stream. */
   readonly stream: string | undefined;
 }
 

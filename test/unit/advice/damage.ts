@@ -8,7 +8,8 @@ import { RESERVED_TYPES, ReservedTypes } from '../../../src/log/entry.ts';
 import { queryNewest } from '../../../src/log/newest.ts';
 import { readPolicies, writePolicy } from '../../../src/retention/policies.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../../src/retention/retention-policy.ts';
-import { collectedKey, condemnedKey, logPrefix, POLICIES_KEY, SWEEP_KEY } from '../../../src/store/keys.ts';
+import { ADOPT_KEY, collectedKey, condemnedKey, logPrefix, POLICIES_KEY, SWEEP_KEY } from '../../../src/store/keys.ts';
+import { readAdoptNote } from '../../../src/workers/adopt/adopt-note.ts';
 import { collectLog } from '../../../src/workers/gc/collect.ts';
 import { type ReplayRange, replay } from '../../../src/workers/inspect/replay.ts';
 import { verify } from '../../../src/workers/inspect/verify.ts';
@@ -279,6 +280,13 @@ export const DAMAGE: Cases = {
     await refused(() => readSweepNote(sheets.blobs));
     await sheets.blobs.delete([SWEEP_KEY]);
     expect(await readSweepNote(sheets.blobs)).toBeUndefined();
+  },
+  'Remove it: the next run then looks for logs in the whole table': async (refused) => {
+    const sheets = new SheetLogs();
+    await damagedNote(sheets, ADOPT_KEY);
+    await refused(() => readAdoptNote(sheets.blobs, 'orders'));
+    await sheets.blobs.delete([ADOPT_KEY]);
+    expect(await readAdoptNote(sheets.blobs, 'orders')).toBeUndefined();
   },
   "Remove '…' and '…'. The next collection then starts over and takes longer": async (refused) => {
     const sheet = await SheetLog.create();

@@ -271,11 +271,21 @@ export const VALUES: Cases = {
       const [, at = ''] = /"(at)": "SEGMENT\/ENTRY"/.exec(advice) ?? [];
       expect(await replay({ ...event, [at]: '0/2' }, context)).toMatchObject({ position: { segment: 0, entry: 2 } });
     },
-  'Give {} or some of log, since, rebuild, collect and from': async (refused) => {
+  'Deploy with the parameter Mapping, or leave out adopt': async (refused) => {
+    const run = sweepFunction(sweepDeps());
+    await refused(() => run({ adopt: true }, lambdaContext(900_000, 'request')));
+    expect(await run({}, lambdaContext(900_000, 'request'))).toMatchObject({ failed: 0 });
+  },
+  'Give {"adopt": true} alone': async (refused) => {
+    const items = { async *logs() {} };
+    const run = sweepFunction({ ...sweepDeps(), adopt: { items, register: async () => 0, source: 'orders' } });
+    const advice = await refused(() => run({ adopt: true, rebuild: true }, lambdaContext(900_000, 'request')));
+    const event: unknown = JSON.parse(/\{.*\}/.exec(advice)?.[0] ?? '');
+    expect(await run(event, lambdaContext(900_000, 'request'))).toMatchObject({ complete: true });
+  },
+  'Give {}, {"adopt": true}, or some of log, since, rebuild, collect and from': async (refused) => {
     const sheets = new SheetLogs();
-    const queue = { send: async () => undefined, depth: async () => 0 };
-    const queues = { snapshot: queue, maintenance: queue };
-    const run = sweepFunction({ ...sheets.deps, queues, policy: DEFAULT_POLICY, report: () => undefined });
+    const run = sweepFunction(sweepDeps(sheets));
     const context = lambdaContext(900_000, 'request');
     const advice = await refused(() => run({ logs: 'all' }, context));
     const values = {
@@ -557,3 +567,9 @@ export const VALUES: Cases = {
       expect(await read(last.entry + 1)).toEqual([]);
     },
 };
+
+function sweepDeps(sheets = new SheetLogs()) {
+  const queue = { send: async () => undefined, depth: async () => 0 };
+  const queues = { snapshot: queue, maintenance: queue };
+  return { ...sheets.deps, queues, policy: DEFAULT_POLICY, report: () => undefined };
+}
