@@ -50,7 +50,7 @@ export function indexOfKey(mapping: SchemaMapping, key: StoredItem): number {
   const text = sortText(mapping, key);
   const digits =
     form === 'N' ? text : (between(text, form) ?? fail(`is '${text}' and has other texts around a number`));
-  if (form === 'N' && !/^(0|[1-9]\d*)$/.test(digits)) return fail(`is ${digits}, not a whole number from 0`);
+  if (form === 'N' && !/^(0|[1-9]\d*)$/.test(digits)) return fail(`is '${digits}', not a whole number from 0`);
   if (form !== 'N' && (digits.length !== form.digits || !/^\d+$/.test(digits))) {
     return fail(`is '${text}', whose number does not have exactly ${form.digits} digits`);
   }
@@ -109,6 +109,30 @@ export function parseMappedLog({ partitionKey }: SchemaMapping, text: string): L
   );
 }
 
+/** The longest filter pattern that Lambda takes. */
+const MAX_FILTER_LENGTH = 4096;
+
+/**
+ * The filter pattern for Lambda's event source, as JSON: inserted items whose String keys begin as
+ * the mapping says. AWS documents no filter for Binary keys, so the pattern ignores them. The
+ * stream function checks each item again.
+ */
+export function streamFilterOf({ partitionKey, sortKey }: SchemaMapping): string {
+  const prefixes = [
+    [partitionKey.name, partitionKey.type === 'S' ? partitionKey.prefix : ''],
+    [sortKey.name, sortKey.form === 'N' ? '' : sortKey.form.prefix],
+  ];
+  const keys = prefixes.filter(([, prefix]) => prefix !== '').map(([name, prefix]) => [name, { S: [{ prefix }] }]);
+  const inserts = { eventName: ['INSERT'] };
+  const filter = JSON.stringify({ ...inserts, dynamodb: { Keys: Object.fromEntries(keys) } });
+  return keys.length === 0 || filter.length > MAX_FILTER_LENGTH ? JSON.stringify(inserts) : filter;
+}
+
+/** An attribute of an item; undefined if it is missing, even if all objects have its name. */
+export function attributeOf(item: StoredItem, name: string): StoredAttribute | undefined {
+  return Object.hasOwn(item, name) ? item[name] : undefined;
+}
+
 /** Whether a key of an item has a value. */
 export function hasKey(found: StoredAttribute | undefined, key: AttributeValue): boolean {
   if ('S' in key) return found?.S === key.S;
@@ -135,7 +159,7 @@ export function refuse(
     readonly cause?: unknown;
   },
 ): never {
-  const keys = [partitionKey.name, sortKey.name].map((name) => `${name} ${shown(item[name])}`).join(', ');
+  const keys = [partitionKey.name, sortKey.name].map((name) => `${name} ${shown(attributeOf(item, name))}`).join(', ');
   throw new ItemInvalidError(`attribute '${error.name}' ${error.problem}, in the item with ${keys}`, {
     ...error.where,
     advice: `Correct the item, or change '${error.part}' of the mapping`,
@@ -166,8 +190,8 @@ function partitionId(mapping: SchemaMapping, key: StoredItem): string | undefine
   const { partitionKey } = mapping;
   const { name, type } = partitionKey;
   const fail = (problem: string) => refuse(mapping, key, { part: 'partitionKey', name, problem });
-  if (type === 'S') return between(key[name]?.S ?? fail('is not a String'), partitionKey);
-  const bytes = key[name]?.B ?? fail('is not Binary');
+  if (type === 'S') return between(attributeOf(key, name)?.S ?? fail('is not a String'), partitionKey);
+  const bytes = attributeOf(key, name)?.B ?? fail('is not Binary');
   try {
     return between(strictUtf8.decode(bytes), partitionKey);
   } catch (error) {
@@ -183,7 +207,7 @@ function partitionId(mapping: SchemaMapping, key: StoredItem): string | undefine
 
 function sortText(mapping: SchemaMapping, key: StoredItem): string {
   const { name, form }: SortKeyMapping = mapping.sortKey;
-  const text = form === 'N' ? key[name]?.N : key[name]?.S;
+  const text = form === 'N' ? attributeOf(key, name)?.N : attributeOf(key, name)?.S;
   if (text !== undefined) return text;
   return refuse(mapping, key, {
     part: 'sortKey',

@@ -43,7 +43,7 @@ export type BodyFormat = 'native' | 'json';
 
 /** The most bytes of the texts around a log's id: they leave room for an id in the key. */
 const MAX_AROUND_ID_BYTES = 1024;
-/** The most digits of a number, beside which zeros are of no use. */
+/** More digits than any number needs. */
 const MAX_DIGITS = 32;
 
 const Name = z.string().min(1);

@@ -8,11 +8,20 @@ import type { AttributeValue, Item, StoredAttribute, StoredItem } from '../log/a
 import { entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
 import { itemSeconds } from './item-time.ts';
-import { hasKey, keyOf, type MappingPart, partitionKeyOf, refuse, shown, sortKeyOf } from './key-pattern.ts';
+import {
+  attributeOf,
+  hasKey,
+  keyOf,
+  type MappingPart,
+  partitionKeyOf,
+  refuse,
+  shown,
+  sortKeyOf,
+} from './key-pattern.ts';
 import { MAPPED_TYPES } from './layout.ts';
 import { type BodyFormat, namedAttributes, type SchemaMapping } from './schema-mapping.ts';
 
-/** Where an item of the application stands as an entry. */
+/** The place of an item of the application in its log, as an item and as an entry. */
 export interface ItemPlace {
   readonly log: LogId;
   readonly position: Position;
@@ -43,7 +52,7 @@ export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: Ite
   const isReserved = ([name]: readonly [string, unknown]) => ONE_CAPITAL_LETTER.test(name);
   const { time, ttl, body } = mapping;
   const stays: [string, StoredAttribute | undefined][] = body === 'whole item' ? [] : [...others];
-  if (time !== undefined) stays.push([time.attribute, item[time.attribute]]);
+  if (time !== undefined) stays.push([time.attribute, attributeOf(item, time.attribute)]);
   const reserved = stays.filter(isReserved);
   return present<StoredAttribute>([
     ...stays.filter((each) => !isReserved(each)),
@@ -51,9 +60,9 @@ export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: Ite
     ['C', { N: String(secondsOf(mapping, item, fail)) }],
     ['T', typeOf(mapping, item, fail)],
     ['V', versionOf(mapping, item, fail)],
-    ['B', body === 'whole item' ? { M: present(others) } : bodyOf(item[body.attribute], body, fail)],
+    ['B', body === 'whole item' ? { M: present(others) } : bodyOf(attributeOf(item, body.attribute), body, fail)],
     ['Q', { N: String(index + 1) }],
-    ['X', ttl === undefined || item[ttl] === undefined ? undefined : wholeNumber('ttl', ttl, item, fail)],
+    ['X', ttl === undefined || attributeOf(item, ttl) === undefined ? undefined : wholeNumber('ttl', ttl, item, fail)],
     ['O', reserved.length === 0 ? undefined : { M: present(reserved) }],
   ]);
 }
@@ -76,7 +85,7 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
   if (ttl !== undefined) moved.push([ttl, item.X]);
   if (body !== 'whole item' && item.B !== undefined) {
     const { B } = item;
-    const original = body.format === 'json' ? B : fromBody(B);
+    const original = body.format === 'json' ? B : reader.parsed('B', () => fromBody(B));
     moved.push([body.attribute, original ?? reader.fail('B', 'is no body that logfold translated')]);
   }
   return {
@@ -94,17 +103,17 @@ type Fail = (part: MappingPart, name: string, problem: string, cause?: unknown) 
 /** The translation has no keys of the application: log and index give them back exactly. */
 function checkKey(mapping: SchemaMapping, item: StoredItem, { log, index }: ItemPlace, fail: Fail): void {
   const { partitionKey, sortKey } = mapping;
-  if (!hasKey(item[partitionKey.name], partitionKeyOf(mapping, log))) {
+  if (!hasKey(attributeOf(item, partitionKey.name), partitionKeyOf(mapping, log))) {
     fail('partitionKey', partitionKey.name, `is not the key of log '${log}'`);
   }
-  if (!hasKey(item[sortKey.name], sortKeyOf(mapping, index))) {
+  if (!hasKey(attributeOf(item, sortKey.name), sortKeyOf(mapping, index))) {
     fail('sortKey', sortKey.name, `is not the key of item ${index} of the log, counted from 0`);
   }
 }
 
 function secondsOf({ time }: SchemaMapping, item: StoredItem, fail: Fail): number {
   if (time === undefined) return 0;
-  const found = item[time.attribute];
+  const found = attributeOf(item, time.attribute);
   if (found === undefined) return fail('time', time.attribute, 'is missing');
   return (
     itemSeconds(found, time.format) ??
@@ -121,7 +130,7 @@ const TIME_FORMATS = {
 function typeOf({ type }: SchemaMapping, item: StoredItem, fail: Fail): StoredAttribute {
   if ('constant' in type) return { S: type.constant };
   const { attribute } = type;
-  const found = item[attribute];
+  const found = attributeOf(item, attribute);
   if (found === undefined) return fail('type', attribute, 'is missing');
   if (found.S === undefined || found.S === '') return fail('type', attribute, `is ${shown(found)}, not a type`);
   return MAPPED_TYPES.includes(found.S) ? fail('type', attribute, `is '${found.S}', a type that logfold uses`) : found;
@@ -133,7 +142,7 @@ function versionOf({ version }: SchemaMapping, item: StoredItem, fail: Fail): St
 }
 
 function wholeNumber(part: MappingPart, name: string, item: StoredItem, fail: Fail): StoredAttribute {
-  const found = item[name];
+  const found = attributeOf(item, name);
   if (found === undefined) return fail(part, name, 'is missing');
   const isWhole = /^\d+$/.test(found.N ?? '') && Number.isSafeInteger(Number(found.N));
   return isWhole ? found : fail(part, name, `is ${shown(found)}, not a whole Number from 0`);
@@ -166,12 +175,22 @@ function jsonText(found: StoredAttribute, attribute: string, fail: Fail): Stored
 function fromBody(body: AttributeValue): AttributeValue | undefined {
   if ('S' in body) {
     if (body.S === 'null') return { NULL: true };
-    const value: unknown = JSON.parse(body.S);
-    return typeof value === 'string' ? { S: value } : undefined;
+    const text = parseString(body.S);
+    return text === undefined ? undefined : { S: text };
   }
   if (!('B' in body)) return body;
   const value = decodeValue(body.B);
   return value instanceof Uint8Array ? { B: value } : undefined;
+}
+
+function parseString(json: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === 'string' ? value : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
 }
 
 function mapOf(attribute: AttributeValue | undefined): Item {

@@ -115,8 +115,12 @@ const expiry: fc.Arbitrary<Expiry> = fc.oneof(
   fc.tuple(seconds, seconds).map(([at, entries]) => expired(at, entries)),
   fc.constant(ON_HOLD),
 );
+const layout = fc.record(
+  { first: seconds, items: fc.integer({ min: 1, max: 2 ** 31 - 1 }), snapshotEvery: fc.integer({ min: 1 }) },
+  { noNullPrototype: true },
+);
 const segment: fc.Arbitrary<Segment> = fc.record(
-  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, archive, expiry },
+  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, archive, expiry, layout },
   { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
 );
 

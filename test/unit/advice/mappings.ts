@@ -1,10 +1,11 @@
 import { expect } from 'vitest';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
+import { isMappingName, readMapping } from '../../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { toEntryItem } from '../../../src/mapping/translate.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
 import { MappedLogs, ORDERS_WITHOUT_TTL, TENS } from '../../support/mapped-logs.ts';
-import { type Cases, numbersOf } from './case.ts';
+import { type Cases, numbersOf, quoted } from './case.ts';
 
 const CONSISTENT = { consistent: true };
 const FIRST = { segment: 0, entry: 1 };
@@ -72,5 +73,18 @@ export const MAPPINGS: Cases = {
     await logs.books.putSegment({ log, segment: 0, created: 1 });
     await refused(() => logs.store.getSegment(log, 0, CONSISTENT));
     expect(await logs.books.getSegment(log, 0)).toBeDefined();
+  },
+  'Give a JSON document as docs/format.md describes it, or one of the names …': async (refused) => {
+    const advice = await refused(() => readMapping('orders.json'));
+    readMapping(JSON.stringify(ORDERS));
+    for (const name of advice.split('names ')[1]?.split(', ') ?? []) {
+      expect(isMappingName(name)).toBe(true);
+      readMapping(name);
+    }
+  },
+  "Name one of …, or for example 'castore:STORE' for one event store": async (refused) => {
+    const advice = await refused(() => readMapping('castore:'));
+    for (const name of quoted(advice)) readMapping(name);
+    for (const name of /one of (.*), or/.exec(advice)?.[1]?.split(', ') ?? []) readMapping(name);
   },
 };
