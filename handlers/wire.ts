@@ -4,6 +4,7 @@ import { SQSClient } from '@aws-sdk/client-sqs';
 import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { DynamoDbLogStore } from '../src/adapters/dynamodb/log-store.ts';
+import { DynamoDbMappedItems } from '../src/adapters/dynamodb/mapped-items.ts';
 import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { loadReducer } from '../src/adapters/platform/reducer-module.ts';
@@ -12,6 +13,10 @@ import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
 import { DeploymentInvalidError, ReducerInvalidError } from '../src/errors.ts';
 import type { LogId } from '../src/ids/log-id.ts';
+import { mappedLayout } from '../src/log/division-policy.ts';
+import type { LogStore } from '../src/log/log-store.ts';
+import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
+import type { SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
@@ -47,7 +52,8 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
   const mapping = mappingOf(settings);
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
-  const tables = new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
+  const mapped = mapping && wireMapped(dynamodb, settings, mapping);
+  const tables: LogStore = mapped?.tables ?? new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
   const blobs = new S3BlobStore({ client: s3, bucket });
   const platform = nativePlatform;
   return {
@@ -58,6 +64,7 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
       platform,
       types: reservedTypes(settings),
     },
+    mapped,
     check: () =>
       checkDeployment({
         ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, bucket, ttl },
@@ -66,6 +73,14 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
         onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
       }),
   };
+}
+
+/** The logs of an application's table. All of logfold's own items are in the Segment table. */
+function wireMapped(client: DynamoDBClient, settings: StoreEnvironment, mapping: SchemaMapping) {
+  const { ENTRY_TABLE: table, SEGMENT_TABLE: segmentTable } = settings;
+  const items = new DynamoDbMappedItems({ client, table, segmentTable, mapping });
+  const books = new DynamoDbLogStore({ client, entryTable: segmentTable, segmentTable });
+  return { items, tables: new MappedLogStore({ items, books, mapping, now: Date.now }) };
 }
 
 /**
@@ -83,12 +98,18 @@ export function wireWork(settings: WorkEnvironment) {
     snapshot: new SqsJobQueue({ client, queueUrl: settings.SNAPSHOT_QUEUE_URL }),
     maintenance: new SqsJobQueue({ client, queueUrl: settings.MAINTENANCE_QUEUE_URL }),
   };
+  const readsSizes = division.snapshotEvery.bytes !== undefined;
+  const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
+  const { mapped } = wired;
   return {
-    ...wireStores(settings, {
-      ttl: policy.expire === 'ttl',
-      readsSizes: division.snapshotEvery.bytes !== undefined,
-    }),
+    ...wired,
     division,
+    /** Registers the logs of an application's table; undefined without a mapping. */
+    adopt: mapped && {
+      items: mapped.items,
+      register: (log: LogId) => mapped.tables.register(log, mappedLayout(division)),
+      source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
+    },
     queues,
     queue: jobQueues(queues),
     policy,

@@ -61,7 +61,7 @@ export interface SweepFunctionDeps {
    */
   readonly hasTrigger?: boolean | undefined;
   /** The application's table; undefined if logs are in logfold's own schema. */
-  readonly adopt?: Pick<AdoptDeps, 'items' | 'register'> & Pick<AdoptOptions, 'source'>;
+  readonly adopt?: (Pick<AdoptDeps, 'items' | 'register'> & Pick<AdoptOptions, 'source'>) | undefined;
   readonly report: (event: SweepEvent) => void;
 }
 

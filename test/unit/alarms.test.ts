@@ -124,7 +124,8 @@ let monitoring: Stack;
 let services: ReadonlyMap<string, string>;
 
 beforeAll(() => {
-  stack = readTemplate().expand();
+  // With a division policy the stack has every alarm.
+  stack = readTemplate().expand({ parameters: { SnapshotEveryEntries: '100' } });
   monitoring = stack.nested('MonitoringStack');
   services = new Map(
     [...deployedFunctions(stack)].map(([id, { environment }]) => [id, environment.POWERTOOLS_SERVICE_NAME ?? '']),
@@ -135,6 +136,7 @@ interface Sweep {
   readonly failed?: number;
   readonly stopped?: number;
   readonly missed?: number;
+  readonly undivided?: number;
   /** The age of the oldest Snapshot entry without a snapshot, in seconds. */
   readonly oldest?: number;
   /** The sweep fails before its end. */
@@ -152,13 +154,17 @@ class Deployment {
     }
   }
 
-  sweep(at: number, { failed = 0, stopped = 0, missed = 0, oldest = 0, breaks = false }: Sweep = {}): void {
+  sweep(
+    at: number,
+    { failed = 0, stopped = 0, missed = 0, undivided = 0, oldest = 0, breaks = false }: Sweep = {},
+  ): void {
     this.invoke('SweepFunction', at, breaks ? 1 : 0);
     if (breaks) return;
     const found = {
       LogsFailed: failed,
       LogsStopped: stopped,
       RecordsMissed: missed,
+      LogsUndivided: undivided,
       OldestUnsnapshottedSeconds: oldest,
     };
     for (const [name, value] of Object.entries(found)) {
@@ -206,6 +212,7 @@ describe.each(SCHEDULES)('with a sweep every %i seconds', (every) => {
     ['SweepFailuresAlarm', { failed: 1 }],
     ['SweepErrorsAlarm', { breaks: true }],
     ['UnsnapshottedAlarm', { oldest: 7 * HOUR }],
+    ['UndividedLogsAlarm', { undivided: 1 }],
   ])('%s lasts from the first sweep that finds trouble to the first that finds none', (id, trouble) => {
     const deployment = new Deployment();
     const [begin, end] = [DEPLOYED + DAY, DEPLOYED + 3 * DAY];

@@ -10,7 +10,7 @@ import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { MAX_DIVISION } from '../../src/log/division-policy.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
-import { CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
+import { ADOPT_KEY, CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
 import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
 import { passesFilter } from '../support/event-filter.ts';
 import { type Resource, readTemplate, type Stack, type Template } from '../support/template.ts';
@@ -57,12 +57,15 @@ let template: Template;
 let own: Stack;
 /** The nested stack of `own`. */
 let monitoring: Stack;
+/** That of a stack with a division policy, which has every alarm. */
+let divided: Stack;
 let existing: Stack;
 
 beforeAll(() => {
   template = readTemplate();
   own = template.expand();
   monitoring = own.nested('MonitoringStack');
+  divided = template.expand({ parameters: { SnapshotEveryEntries: '100' } }).nested('MonitoringStack');
   existing = template.expand({ parameters: EXISTING });
 });
 
@@ -500,7 +503,7 @@ describe('a mapping', () => {
   test.each([
     [{}, []],
     [{ Expire: 'ttl' }, ['UpdateItem: MaintainFunction']],
-    [{ Expire: 'delete' }, ['DeleteItem: MaintainFunction', 'BatchWriteItem: MaintainFunction']],
+    [{ Expire: 'delete' }, ['DeleteItem: MaintainFunction']],
     [{ AdoptSchedule: 'rate(1 day)' }, ['Scan: SweepFunction']],
     [{ SnapshotEveryEntries: '10', SegmentEveryEntries: '100', SnapshotEveryMinutes: '5' }, []],
   ])('with %j, the only rights on the table beside reading logs are %j', (parameters, expected) => {
@@ -539,6 +542,8 @@ describe('a stack without StreamTrigger', () => {
     const stack = template.expand({ parameters: { StreamTrigger: 'false' } }).nested('MonitoringStack');
     const alarms = (of: Stack) => of.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
     const without = alarms(monitoring).filter((id) => !alarms(stack).includes(id));
+    expect(alarms(monitoring).includes('UndividedLogsAlarm')).toBe(false);
+    expect(alarms(divided).filter((id) => !alarms(monitoring).includes(id))).toEqual(['UndividedLogsAlarm']);
     expect(without).toEqual(['StreamBehindAlarm', 'StreamErrorsAlarm', 'StreamSilentAlarm', 'LostRecordsAlarm']);
     const shown = z.object({
       widgets: z.tuple([z.object({ properties: z.object({ alarms: z.array(z.string()) }) })]).rest(z.unknown()),
@@ -709,6 +714,11 @@ describe('permissions', () => {
     );
     const keys = [`${LOGS_PREFIX}*`, `${CONDEMNED_PREFIX}*`, POLICIES_KEY, SWEEP_KEY];
     expect([...new Set(objects)].sort()).toEqual(keys.map((key) => `arn:aws:s3:::orders-snapshots/${key}`).sort());
+    const adopting = template.expand({ parameters: { ...MAPPED, AdoptSchedule: 'rate(1 day)' } });
+    const { statements } = functionOf(adopting, 'SweepFunction');
+    expect(statements.flatMap(({ resources }) => resources)).toContain(
+      `arn:aws:s3:::${adopting.ref('Bucket')}/${ADOPT_KEY}`,
+    );
   });
 
   test('only workers that delete have the permission to delete', () => {
@@ -831,7 +841,7 @@ describe('alarms and the dashboard', () => {
           ? [own.ref(id)]
           : [],
     );
-    for (const alarm of monitoring.ofType('AWS::CloudWatch::Alarm')) {
+    for (const alarm of divided.ofType('AWS::CloudWatch::Alarm')) {
       const metrics = metricsOf(alarm);
       expect(metrics.length, alarm.id).toBeGreaterThan(0);
       for (const [namespace, name, value] of metrics) {
@@ -843,8 +853,15 @@ describe('alarms and the dashboard', () => {
   });
 
   test('each parameter of the nested stack gets the name of the resource with the same id', () => {
-    const { Stack: stack, AlarmTopicArn: topic, StreamMapping: mapping, ...others } = monitoring.parameters;
+    const {
+      Stack: stack,
+      AlarmTopicArn: topic,
+      StreamMapping: mapping,
+      HasDivision: division,
+      ...others
+    } = monitoring.parameters;
     expect([stack, topic, mapping]).toEqual([own.ref('AWS::StackName'), '', own.ref('StreamFunctionStream')]);
+    expect(division).toBe('false');
     for (const [id, name] of Object.entries(others)) {
       const { type } = resourceOf(own, id);
       expect(name, id).toBe(type === 'AWS::SQS::Queue' ? own.attribute(id, 'QueueName') : own.ref(id));
@@ -897,7 +914,7 @@ describe('alarms and the dashboard', () => {
     const document = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
     const section = document.split(/^## /m).find((text) => text.startsWith('Alarms\n')) ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` +\| (.*?) +\| (.*?) +\|$/gm)];
-    const alarms = monitoring.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
+    const alarms = divided.ofType('AWS::CloudWatch::Alarm').map(({ id }) => id);
     expect(rows.map(([, name]) => `${name}Alarm`).sort()).toEqual(alarms.sort());
     for (const [, name, meaning, advice] of rows) {
       expect(meaning?.length, name).toBeGreaterThan(30);
@@ -926,6 +943,8 @@ describe('alarms and the dashboard', () => {
       missed: 6,
       oldest: 0,
       oldestDue: 0,
+      longestTail: 10,
+      undivided: 11,
       rest: undefined,
     };
     const ages = { unsnapshottedSeconds: 7, dueSeconds: 8 };
