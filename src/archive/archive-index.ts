@@ -51,8 +51,7 @@ export function decodeArchiveIndex(bytes: Uint8Array, from = 0): ArchiveIndex {
     });
   }
   const { log, hashes, firsts } = value;
-  if (!(log instanceof Uint8Array && log.length === 16 && hashes instanceof Uint8Array && Array.isArray(firsts)))
-    fail();
+  if (!(log instanceof Uint8Array && hashes instanceof Uint8Array && Array.isArray(firsts))) fail();
   const index = {
     log: logId(log),
     segment: integer(value.segment),

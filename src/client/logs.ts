@@ -1,6 +1,5 @@
 import { LogsClosedError } from '../errors.ts';
-import type { LogId } from '../ids/log-id.ts';
-import { parseLogId } from '../ids/log-id.ts';
+import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { START } from '../ids/position.ts';
 import { LogClient, type LogClientDeps } from '../log/client.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
@@ -31,12 +30,19 @@ const CACHE_BYTES = 64 * 1024 * 1024;
 export class Logs {
   readonly #client: LogClient;
   readonly #deps: DocumentDeps;
+  readonly #parseLog: ParseLog;
   readonly #close: () => Promise<void>;
   readonly #open = new Set<Document>();
   #closed: Promise<void> | undefined;
 
   constructor(deps: LogsDeps) {
-    const { types = RESERVED_TYPES, cacheBytes = CACHE_BYTES, close = async () => undefined } = deps;
+    const {
+      types = RESERVED_TYPES,
+      cacheBytes = CACHE_BYTES,
+      close = async () => undefined,
+      parseLog = parseLogId,
+    } = deps;
+    this.#parseLog = parseLog;
     this.#client = new LogClient(deps);
     const nodes = { cache: new NodeCache(cacheBytes) };
     const onClose = (document: Document) => void this.#open.delete(document);
@@ -67,7 +73,7 @@ export class Logs {
    * and one object more if it is not. Downloads chunks only when something reads them.
    * @param log the id, as {@link create} returned it
    * @throws LogsClosedError after {@link close}
-   * @throws LogIdInvalidError if the id is not a UUID
+   * @throws LogIdInvalidError if the id is not one of these logs, by default not a UUID
    * @throws ReducerInvalidError if the reducer lacks a part
    * @throws UsageError if another option is invalid
    * @throws LogNotFoundError if the log does not exist
@@ -77,7 +83,7 @@ export class Logs {
   async open(log: string, options: DocumentOptions): Promise<Document> {
     this.#checkOpen();
     checkDocumentOptions(log, options);
-    const document = await Document.open(this.#deps, parseLogId(log), options);
+    const document = await Document.open(this.#deps, this.#parseLog(log), options);
     this.#open.add(document);
     if (this.#closed !== undefined) document.close();
     this.#checkOpen();

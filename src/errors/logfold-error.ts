@@ -102,5 +102,5 @@ function describeWhere(where: Where): string {
 }
 
 function withLogId(advice: string | undefined, log: string | undefined): string | undefined {
-  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, log);
+  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => log);
 }

@@ -19,7 +19,7 @@ export type { WatchOptions } from '../client/watch.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';
 export type { Value } from '../codec/value.ts';
 export * from '../errors.ts';
-export { type LogId, parseLogId } from '../ids/log-id.ts';
+export { type LogId, parseLogId, textLogId } from '../ids/log-id.ts';
 export { comparePositions, formatPosition, type Position, parsePosition, START } from '../ids/position.ts';
 export { decodeEntryBody } from '../log/body.ts';
 export {

@@ -1,11 +1,12 @@
 import * as z from 'zod';
 import type { ChunkStore } from '../codec/chunk.ts';
 import { UsageError } from '../errors.ts';
-import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import { formatPosition, parsePosition } from '../ids/position.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import { assertPosition } from '../log/newest.ts';
 import type { BuildDeps } from '../snapshot/build.ts';
+import { logIdSchema } from '../store/log-id-schema.ts';
 import { type PartlyReplayed, type Replayed, replayPart } from '../workers/inspect/replay.ts';
 import type { Invocation, ReplayEvent } from './function-event.ts';
 
@@ -15,8 +16,6 @@ const position = z
   .transform(parsePosition)
   .optional();
 
-const schema = z.strictObject({ log: z.uuid().transform(parseLogId), at: position, from: position });
-
 /** Milliseconds that a replay has left when its time is up, to flush its edits and to clean up. */
 const MARGIN_MS = 60_000;
 
@@ -24,6 +23,8 @@ export interface ReplayFunctionDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   readonly types: ReservedTypes;
+  /** Reads the id of a log in an event; a UUID by default. */
+  readonly parseLog?: ParseLog | undefined;
   /** Runs work with a chunk store for temporary chunks, and removes them afterwards. */
   readonly withScratch: <T>(log: LogId, work: (scratch: ChunkStore) => Promise<T>) => Promise<T>;
   readonly report: (event: ReplayEvent) => void;
@@ -52,10 +53,11 @@ export type ReplayAnswer = { readonly log: LogId } & (
 export function replayFunction(
   deps: ReplayFunctionDeps,
 ): (event: unknown, invocation: Invocation) => Promise<ReplayAnswer> {
+  const schema = z.strictObject({ log: logIdSchema(deps.parseLog ?? parseLogId), at: position, from: position });
   return async (event, invocation) => {
     const run = invocation.awsRequestId;
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
-    const { log, at, from } = parseEvent(event);
+    const { log, at, from } = parseEvent(schema, event);
     if (at !== undefined) await assertPosition(deps, log, at);
     const replayed = await deps.withScratch(log, (scratch) =>
       replayPart({ ...deps, scratch, deadline }, log, { at, from }),
@@ -67,7 +69,7 @@ export function replayFunction(
   };
 }
 
-function parseEvent(event: unknown): z.infer<typeof schema> {
+function parseEvent<T>(schema: z.ZodType<T>, event: unknown): T {
   const parsed = schema.safeParse(event);
   if (parsed.success) return parsed.data;
   throw new UsageError(`the event of the replay function is malformed: ${z.prettifyError(parsed.error)}`, {

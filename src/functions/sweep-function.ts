@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { type LogfoldError, UsageError } from '../errors.ts';
-import { parseLogId } from '../ids/log-id.ts';
+import { type ParseLog, parseLogId } from '../ids/log-id.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
 import type { TableReader } from '../log/log-store.ts';
@@ -8,9 +8,10 @@ import { readPolicies } from '../retention/policies.ts';
 import type { RetentionPolicy } from '../retention/retention-policy.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { JobQueue } from '../store/job-queue.ts';
+import { logIdSchema } from '../store/log-id-schema.ts';
 import { type AdoptDeps, type AdoptOptions, type AdoptResult, adoptLogs } from '../workers/adopt/adopt-logs.ts';
 import { sweepDeduplicationId } from '../workers/dispatch/run-job.ts';
-import { encodeJob, type Job } from '../workers/jobs/job.ts';
+import { type Job, jobMessage } from '../workers/jobs/job.ts';
 import { jobQueues, type QueueName } from '../workers/jobs/job-queues.ts';
 import { type SweepDeps, type SweepOptions, sweep } from '../workers/sweep/sweep.ts';
 import { readSweepNote, sweepRestSchema, writeSweepNote } from '../workers/sweep/sweep-note.ts';
@@ -36,20 +37,21 @@ export const sinceSchema = z.iso
   .or(z.iso.date())
   .transform((date) => Math.floor(Date.parse(date) / 1000));
 
-const schema = z.strictObject({
+const settings = {
   adopt: z.literal(true).optional(),
-  log: z.uuid().transform(parseLogId).optional(),
   since: sinceSchema.optional(),
   rebuild: z.boolean().optional(),
   collect: z.boolean().optional(),
   from: sweepRestSchema.optional(),
-});
+};
 
 export interface SweepFunctionDeps {
   readonly tables: TableReader;
   readonly blobs: BlobStore;
   readonly queues: Readonly<Record<QueueName, Pick<JobQueue, 'send' | 'depth'>>>;
   readonly types: ReservedTypes;
+  /** Reads the id of a log in an event; a UUID by default. */
+  readonly parseLog?: ParseLog | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;
   /** The policy of logs without their own policy. */
@@ -81,18 +83,19 @@ export interface SweepFunctionDeps {
 export function sweepFunction(
   deps: SweepFunctionDeps,
 ): (event: unknown, invocation: Invocation) => Promise<SweepResult | AdoptResult> {
+  const schema = z.strictObject({ log: logIdSchema(deps.parseLog ?? parseLogId).optional(), ...settings });
   return async (event, invocation) => {
     const { awsRequestId: run } = invocation;
     const started = performance.now();
     const deadline = deps.now() + invocation.getRemainingTimeInMillis() - MARGIN_MS;
     const { blobs, queues, hasTrigger = true, report } = deps;
-    const { adopt, ...options } = parseEvent(event);
+    const { adopt, ...options } = parseEvent(schema, event);
     if (adopt === true) return adoptFor(deps, options, { run, deadline });
     const isManual = Object.values(options).some((setting) => setting !== undefined);
-    const policies = await readPolicies(blobs, deps.policy);
+    const policies = await readPolicies(blobs, deps.policy, deps.parseLog);
     const queue = jobQueues(queues);
     const sender = (onSent: (job: Job) => void) => async (job: Job, why: string) => {
-      await queue.send({ group: job.log, deduplicationId: sweepDeduplicationId(run, job), body: encodeJob(job) });
+      await queue.send(jobMessage(job, sweepDeduplicationId(run, job)));
       onSent(job);
       report({ kind: 'due', run, job, why });
     };
@@ -158,7 +161,7 @@ async function adoptFor(
   return result;
 }
 
-function parseEvent(event: unknown): SweepOptions & { readonly adopt?: true | undefined } {
+function parseEvent<T>(schema: z.ZodType<T>, event: unknown): T {
   const parsed = schema.safeParse(event ?? {});
   if (parsed.success) return parsed.data;
   throw new UsageError(`the event of the sweep function is malformed: ${z.prettifyError(parsed.error)}`, {

@@ -7,6 +7,9 @@ import { LogIdInvalidError } from '../errors.ts';
  */
 export type LogId = string & { readonly __brand: 'LogId' };
 
+/** Reads the id of a log that a user gives. @throws LogIdInvalidError if no log here can have it */
+export type ParseLog = (text: string) => LogId;
+
 /** The longest log id, in bytes of UTF-8. A segment id then fits into a partition key. */
 export const MAX_LOG_ID_BYTES = 2000;
 
@@ -50,9 +53,9 @@ export function textLogId(text: string): LogId {
   return given;
 }
 
-/** Whether the log has a UUID in lower case, as each log in logfold's own schema. */
-export function isUuidLog(log: LogId): boolean {
-  return isUuid(log);
+/** Whether a text is a UUID in lower case, as the id of each log in logfold's own schema is. */
+export function isUuid(text: string): text is LogId {
+  return validate(text) && text === text.toLowerCase();
 }
 
 /**
@@ -96,10 +99,6 @@ export function decodeSegmentId(bytes: Uint8Array): { readonly log: LogId; reado
   if (length < UUID_BYTES) throw new LogIdInvalidError(`a segment id of ${bytes.length} bytes is too short`);
   const segment = new DataView(bytes.buffer, bytes.byteOffset).getUint32(length);
   return { log: logIdFromBytes(bytes.subarray(0, length)), segment };
-}
-
-function isUuid(text: string): text is LogId {
-  return validate(text) && text === text.toLowerCase();
 }
 
 function isTextId(given: unknown): given is LogId {

@@ -1,4 +1,4 @@
-import type { LogId } from '../ids/log-id.ts';
+import type { LogId, ParseLog, parseLogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type RetryLimits, retry } from './backoff.ts';
 import type { ReservedTypes } from './entry.ts';
@@ -21,6 +21,8 @@ export interface LogClientDeps {
   readonly random: () => number;
   readonly sleep: (ms: number) => Promise<void>;
   readonly newLogId: () => LogId;
+  /** Reads the ids that users give; {@link parseLogId} by default. */
+  readonly parseLog?: ParseLog | undefined;
   /** {@link RESERVED_TYPES} by default. */
   readonly types?: ReservedTypes | undefined;
   /** {@link DEFAULT_RETRIES} by default. */
@@ -31,6 +33,7 @@ export interface LogClientDeps {
 export interface ClientContext extends LogClientDeps {
   readonly types: ReservedTypes;
   readonly retries: RetryLimits;
+  readonly parseLog: ParseLog;
   readonly newest: NewestCache;
 }
 

@@ -42,14 +42,15 @@ export type SnapshotOptions = EntryTime & Pick<AppendOptions, 'after' | 'snapsho
  * Appends to logs and reads them. A client caches the ends of the logs that it appends to, so that
  * it adds an entry in one request. Share one client within a process.
  *
- * The methods throw LogIdInvalidError if the id of the log is no UUID.
+ * The methods throw LogIdInvalidError if `parseLog` refuses the id of the log.
  */
 export class LogClient {
   readonly #context: ClientContext;
 
   constructor(deps: LogClientDeps) {
-    const { retries = DEFAULT_RETRIES, types = RESERVED_TYPES } = deps;
-    this.#context = { ...deps, types, retries, newest: new NewestCache(deps.now) };
+    const { retries = DEFAULT_RETRIES, types = RESERVED_TYPES, parseLog = parseLogId } = deps;
+
+    this.#context = { ...deps, types, retries, parseLog, newest: new NewestCache(deps.now) };
   }
 
   /**
@@ -75,7 +76,7 @@ export class LogClient {
    * @throws UsageError if there are no entries or a type is reserved
    */
   async addEntries(log: LogId, entries: readonly NewEntry[], options: AppendOptions = {}): Promise<AddedEntries> {
-    const id = parseLogId(log);
+    const id = this.#context.parseLog(log);
     checkNewEntries(id, entries, this.#context.types);
     return append(this.#context, id, entries, options);
   }
@@ -85,7 +86,7 @@ export class LogClient {
    * of {@link append}.
    */
   async addSnapshot(log: LogId, given: SnapshotOptions = {}): Promise<AddedEntry> {
-    const id = parseLogId(log);
+    const id = this.#context.parseLog(log);
     checkAppendOptions(id, given);
     const { created, ...options } = given;
     const entry = { type: this.#context.types.snapshot, version: RESERVED_VERSION, created };
@@ -96,14 +97,14 @@ export class LogClient {
    * Ends the log's newest segment and starts the next. Throws the errors of {@link startSegment}.
    */
   async startSegment(log: LogId, { created }: EntryTime = {}): Promise<NewSegment> {
-    return startSegment(this.#context, parseLogId(log), created);
+    return startSegment(this.#context, this.#context.parseLog(log), created);
   }
 
   /**
    * Reads a range of entries, page by page, across segments. Throws the errors of {@link query}.
    */
   async query(log: LogId, range: QueryRange): Promise<QueryAnswer> {
-    return query(this.#context, parseLogId(log), range);
+    return query(this.#context, this.#context.parseLog(log), range);
   }
 
   /**
@@ -111,7 +112,7 @@ export class LogClient {
    * segment takes changes. Costs one transaction. Throws the errors of {@link updateAttributes}.
    */
   async updateAttributes(log: LogId, position: Position, change: AttributeChange): Promise<AttributeAnswer> {
-    const id = parseLogId(log);
+    const id = this.#context.parseLog(log);
     checkPosition(position, { log: id, name: 'position' });
     return updateAttributes(this.#context, id, position, change);
   }

@@ -1,8 +1,9 @@
 import * as z from 'zod';
-import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { type LogId, type ParseLog, parseLogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../store/json-object.ts';
 import { POLICIES_KEY } from '../store/keys.ts';
+import { logIdSchema } from '../store/log-id-schema.ts';
 import { checkPolicy, type RetentionPolicy } from './retention-policy.ts';
 
 /** The settings in which a log's policy differs from the deployment's policy. */
@@ -16,15 +17,24 @@ const changesSchema = z.strictObject({
   graceSeconds: z.int().min(0).optional(),
   keepSnapshots: z.enum(['all', 'last']).optional(),
 });
-const schema = z.strictObject({ format: z.literal(1), logs: z.record(z.uuid(), changesSchema) });
-type Document = z.infer<typeof schema>;
 
-const OBJECT: JsonObject<Document> = {
-  key: POLICIES_KEY,
-  schema,
-  advice: 'Correct it, or remove it: then every log has the policy of the deployment',
-  indent: 2,
-};
+interface Document {
+  readonly logs: Map<LogId, PolicyChanges>;
+}
+
+function objectOf(parseLog: ParseLog): JsonObject<Document> {
+  // A record would lose a log with the id `__proto__`.
+  const logs = z.preprocess(
+    (given) => (typeof given === 'object' && given !== null ? new Map(Object.entries(given)) : given),
+    z.map(logIdSchema(parseLog), changesSchema),
+  );
+  return {
+    key: POLICIES_KEY,
+    schema: z.strictObject({ format: z.literal(1), logs }),
+    advice: 'Correct it, or remove it: then every log has the policy of the deployment',
+    indent: 2,
+  };
+}
 
 /** The retention policies of a deployment: one for all logs, and the differences of single logs. */
 export class Policies {
@@ -64,17 +74,31 @@ export function merge(policy: RetentionPolicy, changes: PolicyChanges): Retentio
 
 /**
  * Reads the policies of all logs, in one request.
+ * @param parseLog reads the ids of logs in the object
  * @throws ObjectInvalidError if the object cannot be read, PolicyInvalidError if the deployment's
  * policy is invalid
  */
-export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy): Promise<Policies> {
-  return new Policies(everywhere, ownPolicies(await readJson(blobs, OBJECT)));
+export async function readPolicies(
+  blobs: BlobStore,
+  everywhere: RetentionPolicy,
+  parseLog: ParseLog = parseLogId,
+): Promise<Policies> {
+  return new Policies(everywhere, (await readJson(blobs, objectOf(parseLog)))?.logs);
+}
+
+export interface PolicyUpdate {
+  readonly log: LogId;
+  /**
+   * Called with the log's own settings, possibly several times. Returns the settings to write, or
+   * undefined to remove all.
+   */
+  readonly change: (own: PolicyChanges) => PolicyChanges | undefined;
+  /** Reads the ids of logs in the object; {@link parseLogId} by default. */
+  readonly parseLog?: ParseLog | undefined;
 }
 
 /**
  * Changes the settings of a log. Concurrent changes to other logs are kept.
- * @param change called with the log's own settings, possibly several times; returns the settings to
- * write, or undefined to remove all
  * @returns all policies after the change
  * @throws PolicyInvalidError if the new policy is invalid; then nothing is written
  * @throws ObjectInvalidError if the object cannot be read; then nothing is written
@@ -82,11 +106,11 @@ export async function readPolicies(blobs: BlobStore, everywhere: RetentionPolicy
 export async function writePolicy(
   blobs: BlobStore,
   everywhere: RetentionPolicy,
-  { log, change }: { readonly log: LogId; readonly change: (own: PolicyChanges) => PolicyChanges | undefined },
+  { log, change, parseLog = parseLogId }: PolicyUpdate,
 ): Promise<Policies> {
   let policies = new Policies(everywhere);
-  await updateJson(blobs, OBJECT, (document) => {
-    const own = ownPolicies(document);
+  await updateJson(blobs, objectOf(parseLog), (document) => {
+    const own = new Map(document?.logs);
     const changes = change(own.get(log) ?? {});
     if (changes === undefined || Object.keys(changes).length === 0) own.delete(log);
     else own.set(log, changes);
@@ -95,8 +119,4 @@ export async function writePolicy(
     return { format: 1, logs: Object.fromEntries(own) };
   });
   return policies;
-}
-
-function ownPolicies(document: Document | undefined): Map<LogId, PolicyChanges> {
-  return new Map(Object.entries(document?.logs ?? {}).map(([log, changes]) => [parseLogId(log), changes]));
 }

@@ -2,7 +2,7 @@ import { ChunkCorruptError, ChunkMissingError, type LogfoldError, RootInvalidErr
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
 import type { BlobStore } from '../store/blob-store.ts';
-import { formatKey, type ProgressKey, parseKey, progressPrefix } from '../store/keys.ts';
+import { type ProgressPlace, parseKey, progressKey, progressPrefix } from '../store/keys.ts';
 import type { EncodedRoot, Root } from './root.ts';
 import { loadRoot, type SnapshotStores } from './snapshots.ts';
 
@@ -21,7 +21,14 @@ import { loadRoot, type SnapshotStores } from './snapshots.ts';
  * is gone or differs, the tables were restored to an earlier moment and the log continued
  * differently. The progress is then useless.
  */
-export type Progress = ProgressKey;
+export interface Progress extends ProgressPlace {
+  readonly log: LogId;
+}
+
+/** The key of the object that holds the root. */
+export function keyOfProgress(progress: Progress): string {
+  return progressKey(progress.log, progress);
+}
 
 /**
  * The progress of all builds of a log, or of the builds of one snapshot. The furthest comes first.
@@ -30,7 +37,9 @@ export async function listProgress(blobs: BlobStore, log: LogId, target?: Positi
   const all: Progress[] = [];
   for await (const { key } of blobs.list(progressPrefix(log, target))) {
     const parsed = parseKey(key);
-    if (parsed?.kind === 'progress') all.push(parsed);
+    if (parsed?.kind !== 'progress') continue;
+    const { target: of, targetCreated, reached, id } = parsed;
+    all.push({ log, target: of, targetCreated, reached, id });
   }
   return all.sort((a, b) => comparePositions(b.reached, a.reached));
 }
@@ -41,7 +50,7 @@ export async function listProgress(blobs: BlobStore, log: LogId, target?: Positi
  * see {@link isDamage}
  */
 export function loadProgress(stores: Pick<SnapshotStores, 'blobs' | 'platform'>, progress: Progress): Promise<Root> {
-  return loadRoot(stores, { log: progress.log, position: progress.reached }, { key: formatKey(progress) });
+  return loadRoot(stores, { log: progress.log, position: progress.reached }, { key: keyOfProgress(progress) });
 }
 
 /** Saves a root for the next run of the build of a snapshot. The root's chunks must be saved. */
@@ -51,14 +60,13 @@ export async function saveProgress(
   { root, encoded }: { readonly root: Root; readonly encoded: EncodedRoot },
 ): Promise<Progress> {
   const progress: Progress = {
-    kind: 'progress',
     log: root.log,
     target,
     targetCreated,
     reached: root.position,
     id: encoded.id,
   };
-  await blobs.put(formatKey(progress), encoded.stored);
+  await blobs.put(keyOfProgress(progress), encoded.stored);
   return progress;
 }
 
@@ -66,7 +74,7 @@ export async function saveProgress(
  * Removes progress objects. Missing objects are no error. Garbage collection removes their chunks.
  */
 export async function clearProgress(blobs: BlobStore, all: readonly Progress[]): Promise<void> {
-  if (all.length > 0) await blobs.delete(all.map(formatKey));
+  if (all.length > 0) await blobs.delete(all.map(keyOfProgress));
 }
 
 /**

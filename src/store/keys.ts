@@ -1,31 +1,34 @@
-import { BlobKeyInvalidError, LogIdInvalidError } from '../errors.ts';
-import { type LogId, parseLogId } from '../ids/log-id.ts';
+import { BlobKeyInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../ids/position.ts';
+import { type LogName, logName, parseLogName } from './log-name.ts';
 
-/** The meaning of an object's key. `id` is a SHA-256 in 64 lower-case hexadecimal digits. */
+/**
+ * The meaning of an object's key. `name` names the log, `id` is a SHA-256 in 64 lower-case
+ * hexadecimal digits.
+ */
 export type ParsedKey =
-  | { readonly kind: 'chunk'; readonly log: LogId; readonly id: string }
-  | { readonly kind: 'root'; readonly log: LogId; readonly position: Position; readonly id: string }
-  | {
-      readonly kind: 'progress';
-      readonly log: LogId;
-      readonly target: Position;
-      /** When the Snapshot entry at `target` was written, in epoch seconds. */
-      readonly targetCreated: number;
-      readonly reached: Position;
-      readonly id: string;
-    }
+  | { readonly kind: 'chunk'; readonly name: LogName; readonly id: string }
+  | { readonly kind: 'root'; readonly name: LogName; readonly position: Position; readonly id: string }
+  | ({ readonly kind: 'progress'; readonly name: LogName } & ProgressPlace)
   /** `upload` makes the key of each upload of a body unique: 12 lower-case hexadecimal digits. */
-  | { readonly kind: 'body'; readonly log: LogId; readonly id: string; readonly upload: string }
+  | { readonly kind: 'body'; readonly name: LogName; readonly id: string; readonly upload: string }
   /**
    * `upload` makes the key of each archive of a segment unique: 32 lower-case hexadecimal digits.
    */
-  | { readonly kind: 'archive'; readonly log: LogId; readonly segment: number; readonly upload: string }
-  | { readonly kind: 'stop'; readonly log: LogId }
-  | { readonly kind: 'collected'; readonly log: LogId }
-  | { readonly kind: 'condemned'; readonly log: LogId };
+  | { readonly kind: 'archive'; readonly name: LogName; readonly segment: number; readonly upload: string }
+  | { readonly kind: 'stop'; readonly name: LogName }
+  | { readonly kind: 'collected'; readonly name: LogName }
+  | { readonly kind: 'condemned'; readonly name: LogName };
 
-export type ProgressKey = Extract<ParsedKey, { kind: 'progress' }>;
+/** The part of a key that tells the progress of one build from others of its log. */
+export interface ProgressPlace {
+  readonly target: Position;
+  /** When the Snapshot entry at `target` was written, in epoch seconds. */
+  readonly targetCreated: number;
+  readonly reached: Position;
+  readonly id: string;
+}
 
 /** The prefix of all objects that belong to a log. */
 export const LOGS_PREFIX = 'logs/';
@@ -46,8 +49,7 @@ export const ADOPT_KEY = 'adopt.json';
 export const POLICIES_KEY = 'policies.json';
 
 const SHA256_HEX = /^[0-9a-f]{64}$/;
-// `parseLogId` checks log ids later. Here they only must not contain a slash.
-const LOG_KEY = /^logs\/([0-9a-f-]{36})\/(.+)$/;
+const LOG_KEY = /^logs\/([^/]+)\/(.+)$/;
 const ROOT_NAME = /^(\d{10})-(\d{10})-([0-9a-f]{64})$/;
 const BODY_NAME = /^([0-9a-f]{64})-([0-9a-f]{12})$/;
 const ARCHIVE_NAME = /^(\d{10})-([0-9a-f]{32})\.ndjson\.zst$/;
@@ -55,7 +57,7 @@ const PROGRESS_NAME = /^(\d{10})-(\d{10})-(0|[1-9]\d{0,15})-(\d{10})-(\d{10})-([
 
 /** The prefix of all objects of one log. */
 export function logPrefix(log: LogId): string {
-  return `${LOGS_PREFIX}${log}/`;
+  return `${LOGS_PREFIX}${logName(log)}/`;
 }
 
 /** The prefix of all chunks of one log. */
@@ -106,7 +108,7 @@ export function rootKey(log: LogId, position: Position, hexId: string): string {
  * @throws BlobKeyInvalidError if the id is not 64 lower-case hexadecimal digits or a number is out
  * of range
  */
-export function progressKey({ log, target, targetCreated, reached, id }: Omit<ProgressKey, 'kind'>): string {
+export function progressKey(log: LogId, { target, targetCreated, reached, id }: ProgressPlace): string {
   return checkName(
     `${padPosition(target)}-${targetCreated}-${padPosition(reached)}-${id}`,
     PROGRESS_NAME,
@@ -141,7 +143,7 @@ export function collectedKey(log: LogId): string {
 
 /** The key of the list of a log's condemned objects. */
 export function condemnedKey(log: LogId): string {
-  return CONDEMNED_PREFIX + log;
+  return CONDEMNED_PREFIX + logName(log);
 }
 
 /** The key of a log's stop note. */
@@ -152,52 +154,29 @@ export function stopKey(log: LogId): string {
 /** The inverse of the functions above; undefined for all other keys. */
 export function parseKey(key: string): ParsedKey | undefined {
   if (key.startsWith(CONDEMNED_PREFIX)) {
-    const log = parseCanonicalLogId(key.slice(CONDEMNED_PREFIX.length));
-    return log !== undefined && condemnedKey(log) === key ? { kind: 'condemned', log } : undefined;
+    const name = parseLogName(key.slice(CONDEMNED_PREFIX.length));
+    return name && { kind: 'condemned', name };
   }
-  const match = LOG_KEY.exec(key);
-  const log = parseCanonicalLogId(match?.[1]);
-  const rest = match?.[2];
-  if (log === undefined || rest === undefined) return undefined;
-  if (rest === 'stopped.json') return { kind: 'stop', log };
-  if (rest === 'collected.json') return { kind: 'collected', log };
+  const [, log = '', rest] = LOG_KEY.exec(key) ?? [];
+  const name = parseLogName(log);
+  if (name === undefined || rest === undefined) return undefined;
+  if (rest === 'stopped.json') return { kind: 'stop', name };
+  if (rest === 'collected.json') return { kind: 'collected', name };
   const slash = rest.indexOf('/');
-  const name = rest.slice(slash + 1);
+  const file = rest.slice(slash + 1);
   switch (rest.slice(0, slash + 1)) {
     case 'chunks/':
-      return SHA256_HEX.test(name) ? { kind: 'chunk', log, id: name } : undefined;
+      return SHA256_HEX.test(file) ? { kind: 'chunk', name, id: file } : undefined;
     case 'bodies/':
-      return parseBodyName(log, name);
+      return parseBodyName(name, file);
     case 'archives/':
-      return parseArchiveName(log, name);
+      return parseArchiveName(name, file);
     case 'roots/':
-      return parseRootName(log, name);
+      return parseRootName(name, file);
     case 'progress/':
-      return parseProgressName(log, name);
+      return parseProgressName(name, file);
     default:
       return undefined;
-  }
-}
-
-/** The inverse of {@link parseKey}. */
-export function formatKey(key: ParsedKey): string {
-  switch (key.kind) {
-    case 'chunk':
-      return chunkKey(key.log, key.id);
-    case 'root':
-      return rootKey(key.log, key.position, key.id);
-    case 'progress':
-      return progressKey(key);
-    case 'body':
-      return bodyKey(key.log, key.id, key.upload);
-    case 'archive':
-      return archiveKey(key.log, key.segment, key.upload);
-    case 'stop':
-      return stopKey(key.log);
-    case 'collected':
-      return collectedKey(key.log);
-    case 'condemned':
-      return condemnedKey(key.log);
   }
 }
 
@@ -217,48 +196,38 @@ export function checkBlobKey(key: string): string {
   return key;
 }
 
-function parseBodyName(log: LogId, name: string): ParsedKey | undefined {
-  const [, id, upload] = BODY_NAME.exec(name) ?? [];
-  return id === undefined || upload === undefined ? undefined : { kind: 'body', log, id, upload };
+function parseBodyName(name: LogName, file: string): ParsedKey | undefined {
+  const [, id, upload] = BODY_NAME.exec(file) ?? [];
+  return id === undefined || upload === undefined ? undefined : { kind: 'body', name, id, upload };
 }
 
-function parseArchiveName(log: LogId, name: string): ParsedKey | undefined {
-  const [, number, upload] = ARCHIVE_NAME.exec(name) ?? [];
+function parseArchiveName(name: LogName, file: string): ParsedKey | undefined {
+  const [, number, upload] = ARCHIVE_NAME.exec(file) ?? [];
   const segment = Number(number);
-  return upload === undefined || segment > MAX_NUMBER ? undefined : { kind: 'archive', log, segment, upload };
+  return upload === undefined || segment > MAX_NUMBER ? undefined : { kind: 'archive', name, segment, upload };
 }
 
-function parseRootName(log: LogId, name: string): ParsedKey | undefined {
-  const match = ROOT_NAME.exec(name);
+function parseRootName(name: LogName, file: string): ParsedKey | undefined {
+  const match = ROOT_NAME.exec(file);
   const id = match?.[3];
   const position = parsePadded(match?.[1], match?.[2]);
-  return id === undefined || position === undefined ? undefined : { kind: 'root', log, position, id };
+  return id === undefined || position === undefined ? undefined : { kind: 'root', name, position, id };
 }
 
-function parseProgressName(log: LogId, name: string): ParsedKey | undefined {
-  const match = PROGRESS_NAME.exec(name);
+function parseProgressName(name: LogName, file: string): ParsedKey | undefined {
+  const match = PROGRESS_NAME.exec(file);
   const id = match?.[6];
   const target = parsePadded(match?.[1], match?.[2]);
   const targetCreated = Number(match?.[3]);
   const reached = parsePadded(match?.[4], match?.[5]);
   if (id === undefined || target === undefined || reached === undefined || !Number.isSafeInteger(targetCreated))
     return undefined;
-  return { kind: 'progress', log, target, targetCreated, reached, id };
+  return { kind: 'progress', name, target, targetCreated, reached, id };
 }
 
 function parsePadded(segment: string | undefined, entry: string | undefined): Position | undefined {
   const position = { segment: Number(segment), entry: Number(entry) };
   return position.segment <= MAX_NUMBER && position.entry <= MAX_NUMBER ? position : undefined;
-}
-
-function parseCanonicalLogId(text: string | undefined): LogId | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return parseLogId(text);
-  } catch (error) {
-    if (error instanceof LogIdInvalidError) return undefined;
-    throw error;
-  }
 }
 
 /**

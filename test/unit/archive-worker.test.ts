@@ -316,6 +316,6 @@ test('a job that dies after it archived a segment has requested a collection', a
   expect((await sheet.segmentItem()).archive).toBeDefined();
   sheet.nowMs += DEFAULT_POLICY.graceSeconds * 1000;
   const leftovers = await findGcCandidates({ ...sheet.deps, policyOf: () => DEFAULT_POLICY });
-  expect([...leftovers.keys()]).toEqual([sheet.log]);
+  expect([...leftovers.logs.keys()]).toEqual([sheet.log]);
   expect((await collectLog(sheet.deps, sheet, DEFAULT_POLICY)).outcome).toBe('collected');
 });

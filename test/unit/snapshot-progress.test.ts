@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Position } from '../../src/ids/position.ts';
-import type { Progress } from '../../src/snapshot/progress.ts';
+import { keyOfProgress, type Progress } from '../../src/snapshot/progress.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
-import { chunkPrefix, formatKey, logPrefix, parseKey } from '../../src/store/keys.ts';
+import { chunkPrefix, logPrefix, parseKey } from '../../src/store/keys.ts';
 import { continuationDeduplicationId, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { SnapshotJob } from '../../src/workers/jobs/job.ts';
@@ -253,23 +253,23 @@ describe('progress', () => {
       'is cut off',
       'the stored bytes are damaged',
       async ({ sheet }, progress) => {
-        const stored = (await sheet.blobs.get(formatKey(progress))) ?? new Uint8Array();
-        await sheet.blobs.put(formatKey(progress), stored.subarray(0, 40));
+        const stored = (await sheet.blobs.get(keyOfProgress(progress))) ?? new Uint8Array();
+        await sheet.blobs.put(keyOfProgress(progress), stored.subarray(0, 40));
       },
     ],
     [
       'has foreign bytes',
       'the stored bytes are damaged',
-      ({ sheet }, progress) => sheet.blobs.put(formatKey(progress), Uint8Array.of(1, 2, 3)),
+      ({ sheet }, progress) => sheet.blobs.put(keyOfProgress(progress), Uint8Array.of(1, 2, 3)),
     ],
     [
       'has the key of another position',
       'the root belongs to log',
       async ({ sheet }, progress) => {
-        const stored = (await sheet.blobs.get(formatKey(progress))) ?? new Uint8Array();
-        await sheet.blobs.delete([formatKey(progress)]);
+        const stored = (await sheet.blobs.get(keyOfProgress(progress))) ?? new Uint8Array();
+        await sheet.blobs.delete([keyOfProgress(progress)]);
         const moved = { ...progress, reached: { segment: 0, entry: progress.reached.entry + 1 } };
-        await sheet.blobs.put(formatKey(moved), stored);
+        await sheet.blobs.put(keyOfProgress(moved), stored);
       },
     ],
     [

@@ -103,7 +103,7 @@ describe('a snapshot', () => {
     const [inline, object] = [(await sheet.ref(small)) ?? fail(), (await sheet.ref(large)) ?? fail()];
     expect('inline' in inline && inline.inline.length).toBeLessThanOrEqual(INLINE_ROOT_BYTES);
     const key = 'key' in object ? object.key : '';
-    expect(parseKey(key)).toMatchObject({ kind: 'root', log: sheet.log, position: large });
+    expect(parseKey(key)).toMatchObject({ kind: 'root', name: sheet.log, position: large });
     expect((await sheet.contents()).objects).toHaveProperty([key]);
   });
 

@@ -27,8 +27,7 @@ test('the name of an upload has its key, id and time, in file names that every s
 test("the longest of logfold's own keys is one file", () => {
   const log = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
   const upload = newUpload(
-    progressKey({
-      log,
+    progressKey(log, {
       target: { segment: 1, entry: 2 },
       targetCreated: 1,
       reached: { segment: 1, entry: 1 },

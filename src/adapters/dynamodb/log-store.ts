@@ -107,6 +107,8 @@ export class DynamoDbLogStore implements LogStore {
       Segment,
       TotalSegments,
       ExclusiveStartKey: after && segmentKey(after.log, after.segment),
+      // Entries have a type, segments have none.
+      FilterExpression: this.#segmentTable === this.#entryTable ? 'attribute_not_exists(T)' : undefined,
     });
     // With both tables in one, the scan also returns Snapshot entries. Only entries have a type.
     const isSegment = ({ T }: StoredItem): boolean => this.#entryTable !== this.#segmentTable || T === undefined;

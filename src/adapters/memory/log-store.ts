@@ -31,7 +31,7 @@ import type {
   SegmentRange,
 } from '../../log/log-store.ts';
 import { type Expiry, expiresAt, type Segment, sameArchive } from '../../log/segment.ts';
-import { type ItemPlace, MemoryTable } from './table.ts';
+import { type ItemPlace, MemoryTable, partOf } from './table.ts';
 
 export interface MemoryLogStoreOptions {
   /** Items per page, 1000 by default. */
@@ -342,9 +342,4 @@ function placeOfEntry(log: LogId, { segment, entry }: Position): ItemPlace {
 
 function placeOfSegment({ log, segment }: Segment): ItemPlace {
   return { partition: log, sort: segment };
-}
-
-/** The part of a scan that contains a log: the same for every scan with as many parts. */
-export function partOf(log: string, parts: number): number {
-  return (Number.parseInt(log.slice(-8), 16) || log.length) % parts;
 }

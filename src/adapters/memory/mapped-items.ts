@@ -14,8 +14,8 @@ import {
   ttlOf,
 } from '../../mapping/mapped-items.ts';
 import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
-import { type MemoryLogStore, partOf } from './log-store.ts';
-import { type ItemPlace, MemoryTable } from './table.ts';
+import type { MemoryLogStore } from './log-store.ts';
+import { type ItemPlace, MemoryTable, partOf } from './table.ts';
 
 export interface MemoryMappedItemsOptions {
   readonly mapping: SchemaMapping;

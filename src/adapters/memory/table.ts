@@ -1,3 +1,4 @@
+import { isUuid } from '../../ids/log-id.ts';
 import type { AttributeValue, Item } from '../../log/attribute.ts';
 import { checkWriteSize } from '../../log/item-size.ts';
 
@@ -105,4 +106,12 @@ function copyValue(value: AttributeValue): AttributeValue {
   if ('N' in value) return { N: value.N };
   if ('B' in value) return { B: value.B.slice() };
   return structuredClone(value);
+}
+
+/** The part of a scan that contains a partition: the same for every scan with as many parts. */
+export function partOf(partition: string, parts: number): number {
+  if (isUuid(partition)) return Number.parseInt(partition.slice(-8), 16) % parts;
+  let sum = 0;
+  for (const byte of new TextEncoder().encode(partition)) sum += byte;
+  return sum % parts;
 }

@@ -2,12 +2,13 @@ import * as z from 'zod';
 import {
   EntryExistsError,
   EntryNotFoundError,
+  LogIdInvalidError,
   MessageInvalidError,
   MessageNewerError,
   NotAllowedError,
   UsageError,
 } from '../../errors.ts';
-import { type LogId, parseLogId } from '../../ids/log-id.ts';
+import { type LogId, type ParseLog, parseLogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
 import { type Entry, RESERVED_TYPES, type ReservedTypes } from '../../log/entry.ts';
@@ -16,6 +17,7 @@ import { decodeEntry, encodeEntry, encodeEntryHead, encodeSegment } from '../../
 import { MAX_TRANSACTION_ITEMS } from '../../log/item-size.ts';
 import type { EntryAppender, LogReader } from '../../log/log-store.ts';
 import { type LogEnd, queryNewest } from '../../log/newest.ts';
+import { logIdSchema } from '../../store/log-id-schema.ts';
 import {
   decodeLines,
   encodeError,
@@ -42,6 +44,8 @@ export interface AnswerOptions {
    * @param entries the entries to append; none if the operation is `read`
    */
   readonly allows: (log: LogId, operation: LogOperation, entries: readonly Entry[]) => boolean | Promise<boolean>;
+  /** Reads the id of a log in a request; a UUID by default. */
+  readonly parseLog?: ParseLog | undefined;
   /** {@link RESERVED_TYPES} by default. */
   readonly types?: ReservedTypes | undefined;
 }
@@ -51,8 +55,8 @@ const FULL_ANSWER = 1_000_000;
 
 const Envelope = z.looseObject({ format: z.int().min(1) });
 const Numbered = z.int().min(0).max(MAX_NUMBER);
-const log = z.uuid().transform(parseLogId);
 const format = z.literal(MESSAGE_FORMAT);
+const log = logIdSchema();
 const read = { format, log, consistent: z.boolean() };
 const end = z
   .int()
@@ -89,7 +93,7 @@ export async function answerLogRequest(
   options: AnswerOptions,
 ): Promise<LogAnswer> {
   try {
-    return await answer(stores, parseRequest(request), options);
+    return await answer(stores, parseRequest(request, options), options);
   } catch (error) {
     if (stores.tables.isRetryable(error)) {
       const reason = 'the tables are busy, and nothing was changed';
@@ -101,7 +105,7 @@ export async function answerLogRequest(
   }
 }
 
-function parseRequest(request: unknown): Request {
+function parseRequest(request: unknown, { parseLog = parseLogId }: AnswerOptions): Request {
   const envelope = Envelope.safeParse(request);
   if (envelope.success && envelope.data.format > MESSAGE_FORMAT) {
     throw new MessageNewerError(
@@ -112,9 +116,19 @@ function parseRequest(request: unknown): Request {
     );
   }
   const parsed = Request.safeParse(request);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new MessageInvalidError(`the request is malformed at '${issue?.path.join('.')}': ${issue?.message}`, {
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw malformed(issue?.path.join('.') ?? '', issue?.message ?? '');
+  }
+  try {
+    return { ...parsed.data, log: parseLog(parsed.data.log) };
+  } catch (error) {
+    throw error instanceof LogIdInvalidError ? malformed('log', error.reason) : error;
+  }
+}
+
+function malformed(place: string, reason: string): MessageInvalidError {
+  return new MessageInvalidError(`the request is malformed at '${place}': ${reason}`, {
     advice: 'Give `answerLogRequest` the request of `send`, parsed from JSON',
   });
 }

@@ -2,7 +2,7 @@ import { v7 as newUuid } from 'uuid';
 import { Logs } from '../../client/logs.ts';
 import { checkOptionNames } from '../../client/options.ts';
 import type { ChunkPlatform } from '../../codec/chunk.ts';
-import { parseLogId } from '../../ids/log-id.ts';
+import { type ParseLog, parseLogId } from '../../ids/log-id.ts';
 import { RESERVED_TYPES, type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
 import { RemoteLogStore, type SendLogRequest } from './remote-log-store.ts';
 import { UrlBlobStore, type UrlBlobStoreOptions } from './url-blob-store.ts';
@@ -12,6 +12,8 @@ export interface PageLogsOptions extends UrlBlobStoreOptions {
   readonly send: SendLogRequest;
   /** `RESERVED_TYPES` by default. */
   readonly types?: ReservedTypeNames | undefined;
+  /** Reads the id of a log; a UUID by default. `textLogId` takes the ids of any application. */
+  readonly parseLog?: ParseLog | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
   /**
@@ -24,6 +26,7 @@ export interface PageLogsOptions extends UrlBlobStoreOptions {
 const NAMES = [
   'send',
   'types',
+  'parseLog',
   'cacheBytes',
   'platform',
   'urlOf',
@@ -39,7 +42,7 @@ const NAMES = [
  */
 export async function openLogs(options: PageLogsOptions): Promise<Logs> {
   checkOptionNames('openLogs', options, NAMES);
-  const { send, types, cacheBytes, platform, ...urls } = options;
+  const { send, types, parseLog, cacheBytes, platform, ...urls } = options;
   const store = new RemoteLogStore(send);
   return new Logs({
     store,
@@ -47,6 +50,7 @@ export async function openLogs(options: PageLogsOptions): Promise<Logs> {
     blobs: new UrlBlobStore(urls),
     platform: platform ?? (await (await import('../platform/wasm.ts')).loadWasmPlatform()),
     types: new ReservedTypes(types ?? RESERVED_TYPES),
+    ...(parseLog !== undefined && { parseLog }),
     ...(cacheBytes !== undefined && { cacheBytes }),
     now: Date.now,
     random: Math.random,

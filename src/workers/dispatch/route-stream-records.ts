@@ -5,7 +5,7 @@ import { asksAt, type DivisionPolicy, divides, NO_DIVISION } from '../../log/div
 import type { ReservedTypes } from '../../log/entry.ts';
 import { ItemReader } from '../../log/item-reader.ts';
 import { itemBytes } from '../../log/item-size.ts';
-import { type DivideJob, encodeJob, type SnapshotJob } from '../jobs/job.ts';
+import { type DivideJob, jobMessage, logLabel, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 
 export interface RouteDeps {
@@ -65,7 +65,7 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
     // A divide job looks at all entries that are there when it runs.
     if (job.kind === 'divide' && divided.has(job.log)) continue;
     try {
-      await deps.queue.send({ group: job.log, deduplicationId, body: encodeJob(job) });
+      await deps.queue.send(jobMessage(job, deduplicationId));
     } catch (error) {
       fail(record, error);
       break;
@@ -82,7 +82,7 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
  * them as copies.
  */
 export function streamDeduplicationId(job: SnapshotJob): string {
-  return `stream:${job.kind}:${job.log}:${job.position.segment}:${job.position.entry}`;
+  return `stream:${job.kind}:${logLabel(job.log)}:${job.position.segment}:${job.position.entry}`;
 }
 
 /**
@@ -115,7 +115,7 @@ function askToDivide(division: DivisionPolicy, record: StreamRecord): Routed | u
   const bytes = record.bytes ?? itemBytes(record.newImage ?? {});
   if (!asksAt(division, { entry, bytes, share: shareOf(S.B, entry) })) return undefined;
   const { log, segment } = readKeys(record);
-  return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${log}:${segment}:${entry}` };
+  return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${logLabel(log)}:${segment}:${entry}` };
 }
 
 /** @throws ItemInvalidError if the keys are malformed */

@@ -7,7 +7,7 @@ import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { type DivideResult, divideLog } from '../divide/divide-log.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
-import { encodeJob, type Job, messageKind, type SnapshotJob } from '../jobs/job.ts';
+import { type Job, jobMessage, logLabel, messageKind, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 import { type ArchiveResult, archiveSegment } from '../retention/archive-segment.ts';
 import { type ExpireDeps, type ExpireResult, expireSegment } from '../retention/expire-segment.ts';
@@ -63,7 +63,7 @@ export type JobResult =
  */
 export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
   const send = (next: Job, deduplicationId: string): Promise<void> =>
-    deps.queue.send({ group: next.log, deduplicationId, body: encodeJob(next) });
+    deps.queue.send(jobMessage(next, deduplicationId));
   const flushSoon = (position: Position): Promise<void> => {
     const next: Job = { kind: 'flush', log: job.log, position };
     return send(next, dueDeduplicationId(next));
@@ -127,7 +127,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
         const { continuation, since } = result;
         // The id has the start time, because another collection may begin while the queue remembers
         // this one.
-        await send({ ...job, continuation }, `turn:collect:${job.log}:${continuation}:${since}`);
+        await send({ ...job, continuation }, `turn:collect:${logLabel(job.log)}:${continuation}:${since}`);
       }
       return result;
     }
@@ -141,7 +141,7 @@ export async function runJob(deps: JobDeps, job: Job): Promise<JobResult> {
         // Not the id of a due job: the queue may remember a flush of the snapshot before the
         // rebuild.
         const next: Job = { kind: 'flush', log: job.log, position: result.newest };
-        await send(next, `rebuilt:${job.log}:${formatPosition(result.newest)}:${deps.now()}`);
+        await send(next, `rebuilt:${logLabel(job.log)}:${formatPosition(result.newest)}:${deps.now()}`);
       }
       return result;
     }
@@ -156,12 +156,12 @@ function refuseIfTimeUp(error: unknown): { readonly outcome: 'refused'; readonly
 
 /** The deduplication id of a due job. It is equal each time that the job is found due. */
 export function dueDeduplicationId(job: Job): string {
-  return ['due', messageKind(job.kind), job.log, ...placeOf(job)].join(':');
+  return ['due', messageKind(job.kind), logLabel(job.log), ...placeOf(job)].join(':');
 }
 
 /** The deduplication id of a job from a sweep. It is equal only within one run of the sweep. */
 export function sweepDeduplicationId(run: string, job: Job): string {
-  return ['sweep', run, messageKind(job.kind), job.log, ...placeOf(job)].join(':');
+  return ['sweep', run, messageKind(job.kind), logLabel(job.log), ...placeOf(job)].join(':');
 }
 
 /**
@@ -172,7 +172,9 @@ export function sweepDeduplicationId(run: string, job: Job): string {
  */
 export function continuationDeduplicationId(job: Job, reached: Position): string {
   const count = 'continuation' in job ? job.continuation : 'announced' in job ? job.announced : undefined;
-  return ['turn', messageKind(job.kind), job.log, ...placeOf(job), count ?? 0, formatPosition(reached)].join(':');
+  return ['turn', messageKind(job.kind), logLabel(job.log), ...placeOf(job), count ?? 0, formatPosition(reached)].join(
+    ':',
+  );
 }
 
 function placeOf(job: Job): (string | number)[] {

@@ -6,10 +6,10 @@ import { decodeEntry } from '../../log/item-codec.ts';
 import { requireDense, requireKnown } from '../../log/newest.ts';
 import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import { keepsSnapshot, type RetentionPolicy } from '../../retention/retention-policy.ts';
-import { listProgress } from '../../snapshot/progress.ts';
+import { keyOfProgress, listProgress } from '../../snapshot/progress.ts';
 import { lastWithoutRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { findBlob } from '../../store/blob-store.ts';
-import { archivePrefix, formatKey, parseKey, rootPrefix } from '../../store/keys.ts';
+import { archivePrefix, parseKey, rootPrefix } from '../../store/keys.ts';
 
 /** A root whose chunks are kept. */
 export interface KeptRoot {
@@ -56,7 +56,7 @@ export interface KeptRootsQuestion {
  */
 export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log: LogId): Promise<KeptRoot[]> {
   const all = await listProgress(deps.blobs, log);
-  return all.map((each) => ({ position: each.reached, ref: { key: formatKey(each) }, needed: false }));
+  return all.map((each) => ({ position: each.reached, ref: { key: keyOfProgress(each) }, needed: false }));
 }
 
 /**

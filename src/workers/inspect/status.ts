@@ -1,6 +1,6 @@
 import { openArchive } from '../../archive/reader.ts';
 import { type ItemInvalidError, LogfoldError } from '../../errors.ts';
-import { type LogId, parseLogId } from '../../ids/log-id.ts';
+import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
 import { type ReservedTypes, rootOf } from '../../log/entry.ts';
 import type { SegmentReader, TableReader } from '../../log/log-store.ts';
@@ -116,7 +116,7 @@ export async function allLogs(store: SegmentReader): Promise<LogId[]> {
   const logs = new Set<LogId>();
   const onInvalid = (error: ItemInvalidError): void => {
     if (error.log === undefined) throw error;
-    logs.add(parseLogId(error.log));
+    logs.add(textLogId(error.log));
   };
   for await (const segment of store.allSegments(undefined, onInvalid)) logs.add(segment.log);
   return [...logs].sort();
@@ -134,7 +134,7 @@ export async function logsByAge(
   const begun = new Map<LogId, number>();
   const onInvalid = (error: ItemInvalidError): void => {
     if (error.log === undefined) return onUnknown(error);
-    const log = parseLogId(error.log);
+    const log = textLogId(error.log);
     begun.set(log, begun.get(log) ?? Number.MAX_SAFE_INTEGER);
   };
   for await (const { log, created } of store.allSegments(undefined, onInvalid)) {

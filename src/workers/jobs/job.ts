@@ -1,7 +1,10 @@
 import * as z from 'zod';
 import { MessageInvalidError, MessageNewerError } from '../../errors.ts';
-import { type LogId, parseLogId } from '../../ids/log-id.ts';
+import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
+import type { NewMessage } from '../../store/job-queue.ts';
+import { logIdSchema } from '../../store/log-id-schema.ts';
+import { hashedLogName, logName } from '../../store/log-name.ts';
 
 /** Completes the snapshot of a Snapshot entry. */
 export interface SnapshotJob {
@@ -106,7 +109,7 @@ const FORMAT = 1;
 
 const Envelope = z.looseObject({ format: z.int().min(1) });
 const PositionNumber = z.int().min(0).max(MAX_NUMBER);
-const log = z.uuid().transform(parseLogId);
+const log = logIdSchema();
 const format = z.literal(FORMAT);
 const place = { format, log, segment: PositionNumber, entry: PositionNumber };
 const archivePart = z.strictObject({
@@ -152,6 +155,23 @@ const JobMessage = z.discriminatedUnion('kind', [
   }),
 ]);
 
+/** The longest label. A deduplication id of SQS has at most 128 characters. */
+const MAX_LABEL = 50;
+
+/**
+ * The label of a log in the group and the deduplication ids of its jobs: its name in keys, or a
+ * hash if the name is too long. A UUID is its own label.
+ */
+export function logLabel(log: LogId): string {
+  const name = logName(log);
+  return name.length <= MAX_LABEL ? name : hashedLogName(log).slice(0, MAX_LABEL);
+}
+
+/** The message of a job. Its group is that of its log. */
+export function jobMessage(job: Job, deduplicationId: string): NewMessage {
+  return { group: logLabel(job.log), deduplicationId, body: encodeJob(job) };
+}
+
 /** The kind of a job in its message and in deduplication ids. */
 export function messageKind(kind: Job['kind']): string {
   return kind === 'flush' ? 'compact' : kind;
@@ -159,7 +179,9 @@ export function messageKind(kind: Job['kind']): string {
 
 /** The body of a job's message: JSON, which an operator can read in a dead-letter queue. */
 export function encodeJob(job: Job): string {
-  return JSON.stringify({ format: FORMAT, ...toMessage(job) });
+  const json = JSON.stringify({ format: FORMAT, ...toMessage(job) });
+  // SQS replaces these two characters. JSON itself escapes the control characters.
+  return json.replaceAll('\ufffe', '\\ufffe').replaceAll('\uffff', '\\uffff');
 }
 
 /**

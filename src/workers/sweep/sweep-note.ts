@@ -1,17 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
-import { parseLogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { type JsonObject, readJson, updateJson } from '../../store/json-object.ts';
 import { SWEEP_KEY } from '../../store/keys.ts';
+import { logIdSchema } from '../../store/log-id-schema.ts';
 import type { SweepRest } from './sweep-result.ts';
 
 /** The rest of a sweep, as an operator or a note gives it back. */
 export const sweepRestSchema = z.array(
   z.union([
     z.literal(['beginning', 'end']),
-    z.strictObject({ log: z.uuid().transform(parseLogId), segment: z.int().min(0).max(MAX_NUMBER) }),
+    z.strictObject({ log: logIdSchema(), segment: z.int().min(0).max(MAX_NUMBER) }),
   ]),
 );
 

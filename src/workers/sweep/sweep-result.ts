@@ -13,7 +13,7 @@ export interface SweepResult {
   readonly jobs: number;
   /** Due jobs that were held back. */
   readonly waiting: number;
-  /** Failures that `onFailure` was called with: logs, and segments whose log is unknown. */
+  /** Failures that `onFailure` was called with: logs, and segments or names of unknown logs. */
   readonly failed: number;
   /** Stopped logs with pending snapshots. */
   readonly stopped: number;
@@ -54,7 +54,7 @@ export class SweepTotals {
   stopped = 0;
   missed = 0;
   readonly #failed = new Set<LogId>();
-  /** Segments whose log is unknown. */
+  /** Segments and names whose log is unknown. */
   #unknown = 0;
   #oldest: number | undefined;
   #oldestDue: number | undefined;

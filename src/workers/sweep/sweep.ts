@@ -1,5 +1,5 @@
 import { type ItemInvalidError, isOfOneLog, type LogfoldError, SegmentStateError } from '../../errors.ts';
-import { type LogId, parseLogId } from '../../ids/log-id.ts';
+import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import type { TableReader } from '../../log/log-store.ts';
@@ -8,7 +8,7 @@ import { isFrozen, type Segment } from '../../log/segment.ts';
 import { dueSince, expiringUnarchived, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import { hasStop } from '../../snapshot/stop.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
-import { findGcCandidates, requireInTables } from '../gc/candidates.ts';
+import { findGcCandidates, notInTables, requireInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
 import { findPendingSnapshots } from './pending-snapshots.ts';
 import { type SweepRest, type SweepResult, SweepTotals } from './sweep-result.ts';
@@ -45,7 +45,7 @@ export interface SweepDeps {
   /**
    * Called once for each log that cannot be read, that exists only in the bucket, or that has a
    * segment which expires without the archive that the policy requires. Also called for each
-   * segment whose log is unknown.
+   * segment, and each name in the bucket, whose log is unknown.
    */
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Called with the number of logs that the sweep has looked at. */
@@ -90,7 +90,8 @@ export interface SweepOptions {
  * latest.
  *
  * A sweep costs one scan of the Segment table, one query from Last Snapshot on for each log, two
- * listings of the bucket, and one more query for each gc candidate.
+ * listings of the bucket, and one more query for each gc candidate. If keys of gc candidates name
+ * their logs by hashes, it costs one more scan.
  */
 export async function sweep(deps: SweepDeps, options: SweepOptions = {}): Promise<SweepResult> {
   const run = new SweepRun(deps, options);
@@ -139,7 +140,7 @@ class SweepRun {
     const individual = new Set<LogId>();
     // If the log of an invalid item is known, its query reports what is wrong.
     const onInvalid = (error: ItemInvalidError): void => {
-      if (error.log !== undefined) individual.add(parseLogId(error.log));
+      if (error.log !== undefined) individual.add(textLogId(error.log));
       else this.#fail(undefined, error);
     };
     // A scan returns the segments of one log in order, but DynamoDB does not guarantee this. A log
@@ -183,8 +184,9 @@ class SweepRun {
   async gcCandidates(): Promise<void> {
     if (!this.#gcRemains || !this.#isThrough || (this.#isOver() && !this.#onlyCandidates)) return;
     this.#gcRemains = false;
-    for (const [log, { why, due }] of await findGcCandidates(this.#deps)) {
-      if (this.#options.log !== undefined && this.#options.log !== log) continue;
+    const { logs, unknown } = await findGcCandidates(this.#deps, this.#options.log);
+    for (const name of unknown) this.#fail(undefined, notInTables(name));
+    for (const [log, { why, due }] of logs) {
       await this.#guard(log, async () => {
         await requireInTables(this.#deps.tables, log);
         this.#totals.dueSince(due);
