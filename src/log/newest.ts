@@ -4,7 +4,7 @@ import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { type CompletedSnapshot, type EntryHead, type ReservedTypes, rootOf } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
-import { newerSnapshot, type Segment } from './segment.ts';
+import { lastSnapshotOf, newerSnapshot, type Segment } from './segment.ts';
 
 /**
  * How long a client trusts a cached end of a log, in milliseconds. It must be far below the age at
@@ -79,6 +79,30 @@ export async function queryNewestSegments(
   if (newest !== undefined) return [newest, ...older];
   if (!consistency.consistent) return queryNewestSegments(store, log, CONSISTENT);
   throw notFound(log);
+}
+
+/** Segments of the first query for an older snapshot. Each further query reads four times that. */
+const OLDER_SEGMENTS = 16;
+
+/**
+ * The newest complete snapshot of a log; undefined if there is none. Takes no request if one of the
+ * two newest segments has one, or the log is in logfold's own schema: such a log starts no segment
+ * before the previous one has a snapshot. The application starts the segments of a mapped log, so
+ * its newest snapshot may be further back.
+ * @param segments the two newest segments, newest first
+ */
+export async function queryLastSnapshot(
+  store: Pick<SegmentReader, 'newestSegments'>,
+  log: LogId,
+  segments: readonly [Segment, ...Segment[]],
+): Promise<Position | undefined> {
+  let known: readonly Segment[] = segments;
+  const isMapped = segments[0].layout !== undefined;
+  for (let limit = OLDER_SEGMENTS; ; limit *= 4) {
+    const last = lastSnapshotOf(known);
+    if (last !== undefined || !isMapped || known.at(-1)?.segment === 0) return last;
+    known = await store.newestSegments(log, limit, CONSISTENT);
+  }
 }
 
 /**

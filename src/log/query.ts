@@ -5,7 +5,7 @@ import { withAttributes } from './application-attributes.ts';
 import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
 import { positionOfNumber } from './entry-number.ts';
 import type { LogReader } from './log-store.ts';
-import { queryNewerSnapshot, queryNewestSegments } from './newest.ts';
+import { queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
 import { readUpTo } from './read-entries.ts';
 import type { Segment } from './segment.ts';
 import { lastSnapshotOf } from './segment.ts';
@@ -112,7 +112,7 @@ async function resolveStart(
 /** The newest segments of a log, newest first, and the newest complete snapshot. */
 export interface TailStart {
   readonly segments: NewestSegments;
-  /** Undefined if the log has one segment and no complete snapshot yet. */
+  /** Undefined if the log has no complete snapshot yet. Then only a mapped log has many segments. */
   readonly snapshot: Position | undefined;
 }
 
@@ -120,10 +120,12 @@ export interface TailStart {
 type NewestSegments = readonly [Segment, ...Segment[]];
 
 /**
- * Finds the newest complete snapshot of a log in one query.
+ * Finds the newest complete snapshot of a log in one query, or a few more if the snapshots of a
+ * mapped log are behind.
  * @throws LogNotFoundError if the log does not exist
- * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot. Such a
- * log is damaged, since a segment starts only after the previous one has a snapshot
+ * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot, and the
+ * log is in logfold's own schema. Such a log is damaged, since a segment starts only after the
+ * previous one has a snapshot
  */
 export async function tailStart(store: LogReader, log: LogId): Promise<TailStart> {
   return requireSnapshot(store, log, await queryNewestSegments(store, log));
@@ -133,8 +135,9 @@ async function requireSnapshot(store: LogReader, log: LogId, segments: NewestSeg
   const last = lastSnapshotOf(segments);
   if (last !== undefined || segments[0].segment === START.segment) return { segments, snapshot: last };
   const fresh = await queryNewestSegments(store, log, { consistent: true });
-  const completed = lastSnapshotOf(fresh);
-  if (completed !== undefined || fresh[0].segment === START.segment) return { segments: fresh, snapshot: completed };
+  const completed = await queryLastSnapshot(store, log, fresh);
+  const isWhole = fresh[0].segment === START.segment || fresh[0].layout !== undefined;
+  if (completed !== undefined || isWhole) return { segments: fresh, snapshot: completed };
   throw new SegmentWithoutSnapshotError('neither of the two newest segments has a complete snapshot', {
     log,
     segment: fresh[0].segment,

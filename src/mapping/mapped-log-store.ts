@@ -220,7 +220,8 @@ export class MappedLogStore implements LogStore {
 
   /**
    * Writes the application's items of an archive, as they were, and leaves existing ones as they
-   * are. Of the virtual entries, writes those with a root.
+   * are. Writes only those virtual entries that
+   * have a root.
    */
   async putItems(items: readonly Item[]): Promise<void> {
     checkBatchItems(items.length);

@@ -55,8 +55,8 @@ export interface MappedSegmentsDeps {
  * the first segment begins when it is recorded.
  *
  * A segment that is not recorded has the layout of the one before it. Another process may record it
- * with another layout only while its first item does not exist, so its layout is certain as soon as
- * a read shows this item and a later, consistent read shows no record. All items are therefore read
+ * with another layout, but only while its first item does not exist. So its layout is certain if a
+ * read shows this item, and a later, consistent read shows no record. Items are therefore read
  * before the records that they are compared with.
  */
 export class MappedSegments {

@@ -1,6 +1,7 @@
 import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { mayLackEntries, type Segment } from '../log/segment.ts';
+import type { Position } from '../ids/position.ts';
+import { lastSnapshotOf, mayLackEntries, type Segment } from '../log/segment.ts';
 
 /** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
 export interface RetentionPolicy {
@@ -101,11 +102,13 @@ export interface RetentionJob {
  */
 export function planRetention(segments: readonly Segment[], policy: RetentionPolicy, nowMs: number): RetentionJob[] {
   const jobs: RetentionJob[] = [];
+  const snapshot = lastSnapshotOf(segments.toReversed());
   for (const [i, segment] of segments.entries()) {
     const next = segments[i + 1];
-    if (next === undefined || !isCovered(segment, next)) continue;
+    if (next === undefined || !isCovered(segment, next, snapshot)) continue;
     const kept = nowMs < keptUntil(segments, i, policy);
     const kind = kept ? undefined : nextStep(segment, policy, nowMs);
+    if (kind === 'expire' && !hasItemsBehind(segment, segments.slice(i + 1, i + 3))) continue;
     if (kind !== undefined) jobs.push({ kind, log: segment.log, segment: segment.segment });
   }
   return jobs;
@@ -135,11 +138,24 @@ function keptUntil(segments: readonly Segment[], at: number, { keepSegments, kee
 }
 
 /**
- * Whether the first snapshot of the next segment, which contains all entries of this one, is
- * complete.
+ * Whether the next segment has a complete snapshot, which contains all entries of this one. In a
+ * mapped log, the snapshot may also be in a later segment.
+ * @param newest the newest complete snapshot of the log, as far as it is known
  */
-export function isCovered(segment: Segment, next: Segment | undefined): boolean {
-  return next !== undefined && next.segment === segment.segment + 1 && next.lastSnapshot !== undefined;
+export function isCovered({ segment }: Segment, next: Segment | undefined, newest?: Position): boolean {
+  if (next?.segment !== segment + 1) return false;
+  return (
+    next.lastSnapshot !== undefined || (next.layout !== undefined && newest !== undefined && newest.segment > segment)
+  );
+}
+
+/**
+ * Whether entries may expire without the newest item of a mapped log, from which its application
+ * may take the number of the next one. True for every other log, whose open segment has an entry.
+ * @param behind the next segments
+ */
+export function hasItemsBehind({ layout }: Segment, behind: readonly Segment[]): boolean {
+  return layout === undefined || behind.length > 1 || (behind[0]?.lastSnapshot ?? 0) > 0;
 }
 
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {

@@ -108,8 +108,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'retention/retention-policy.ts',
-        from: '  return next !== undefined && next.segment === segment.segment + 1 && next.lastSnapshot !== undefined;\n',
-        to: '  return next !== undefined && next.segment === segment.segment + 1;\n',
+        from: '    next.lastSnapshot !== undefined ||',
+        to: '    next.created > 0 ||',
       },
     ],
   },

@@ -40,7 +40,7 @@ export function orderItem(log: LogId, index: number, overrides: Item = {}): Item
     ...keyOf(ORDERS, log, index),
     type: { S: 'Set' },
     ts: { N: String(NOON + index) },
-    payload: { L: [{ N: '1' }, { N: String(index) }, { S: `value ${index}` }] },
+    payload: { L: [{ L: [{ N: String(index % 20) }, { N: '0' }, { S: `value ${index}` }] }] },
     note: { S: `attribute of item ${index}` },
     ...overrides,
   };
@@ -66,8 +66,7 @@ export class MappedLogs {
   }
 
   /** A registered log with so many items. */
-  async create(count: number, sizes = TENS): Promise<LogId> {
-    const log = newMappedLog();
+  async create(count: number, sizes = TENS, log = newMappedLog()): Promise<LogId> {
     await this.append(log, count);
     await this.store.register(log, sizes);
     return log;

@@ -336,13 +336,35 @@ describe('isCovered', () => {
     expect(isCovered(segment(3), segment(4, { lastSnapshot: 0 }))).toBe(true);
   });
 
+  const LAYOUT = { layout: { first: 0, items: 10, snapshotEvery: 10 } };
+  const pending = { lastSnapshot: undefined };
+
+  test('any later snapshot covers a closed segment of a mapped log, since its application starts segments', () => {
+    expect(isCovered(segment(3, LAYOUT), segment(4, { ...LAYOUT, ...pending }), { segment: 6, entry: 0 })).toBe(true);
+    const behind = [0, 1, 2].map((number) => segment(number, { ...LAYOUT, ...pending }));
+    const jobs = plan({ name: 'behind', segments: [...behind, segment(3, LAYOUT)], jobs: [] });
+    expect(jobs).toEqual(['archive 0', 'archive 1', 'archive 2']);
+  });
+
+  test('the segment with the newest item of a mapped log does not expire', () => {
+    const archived = { ...LAYOUT, ...ARCHIVED };
+    const of = (...segments: Segment[]) => plan({ name: 'expire', policy: { expire: 'ttl' }, segments, jobs: [] });
+    expect(of(segment(0, archived), segment(1, { ...LAYOUT, lastSnapshot: 0 }))).toEqual([]);
+    expect(of(segment(0, archived), segment(1, { ...LAYOUT, lastSnapshot: 11 }))).toEqual(['expire 0']);
+    expect(of(segment(0, archived), segment(1, archived), segment(2, { ...LAYOUT, lastSnapshot: 0 }))).toEqual([
+      'expire 0',
+    ]);
+  });
+
   test.each([
-    { name: 'no next segment', next: undefined },
-    { name: 'a next segment without a snapshot', next: segment(4, { lastSnapshot: undefined }) },
-    { name: 'a later segment than the next', next: segment(5) },
-    { name: 'itself', next: segment(3) },
-  ])('a segment is not covered: $name', ({ next }) => {
-    expect(isCovered(segment(3), next)).toBe(false);
+    { name: 'no next segment', next: undefined, newest: undefined },
+    { name: 'a next segment without a snapshot', next: segment(4, pending), newest: { segment: 6, entry: 0 } },
+    { name: 'a mapped log without a later snapshot', next: segment(4, { ...LAYOUT, ...pending }), newest: undefined },
+    { name: 'an own snapshot', next: segment(4, { ...LAYOUT, ...pending }), newest: { segment: 3, entry: 9 } },
+    { name: 'a later segment than the next', next: segment(5), newest: undefined },
+    { name: 'itself', next: segment(3), newest: undefined },
+  ])('a segment is not covered: $name', ({ next, newest }) => {
+    expect(isCovered(segment(3), next, newest)).toBe(false);
   });
 });
 

@@ -14,7 +14,7 @@ import type { BlobStore } from '../../store/blob-store.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import type { ExpireJob } from '../jobs/job.ts';
 import type { RateLimiter } from './rate-limiter.ts';
-import { changedMeanwhile, requireCovered, requireSegment } from './segment-state.ts';
+import { changedMeanwhile, requireCovered, requireItemsBehind, requireSegment } from './segment-state.ts';
 
 export interface ExpireDeps {
   readonly tables: TableReader & SegmentLifecycle;
@@ -81,6 +81,7 @@ export async function expireSegment(
       advice: `Run 'logfold archive LOG ${number}' first; nothing was changed`,
     });
   }
+  await requireItemsBehind(deps.tables, segment);
   const expiring = await announce(deps, segment, policy, options);
   const expires = expiring.expiry.at;
   if (policy.expire === 'delete' && deps.now() < expires * 1000)

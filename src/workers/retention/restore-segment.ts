@@ -8,6 +8,7 @@ import { writeUnits } from '../../log/item-size.ts';
 import type { SegmentPlace } from '../../log/log-store.ts';
 import { MAX_BATCH_ITEMS, type SegmentLifecycle, type TableReader } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
+import { MAPPED_TYPES } from '../../mapping/layout.ts';
 import type { ExpireDeps } from './expire-segment.ts';
 import { changedMeanwhile, requireSegment } from './segment-state.ts';
 
@@ -68,7 +69,7 @@ export async function restoreSegment(
     const missing: Item[] = [];
     for (const [i, item] of page.entries()) {
       const present = there.get(first + i);
-      if (present === undefined) missing.push(item);
+      if (present === undefined || isWithoutRoot(item, present, segment)) missing.push(item);
       else if (!sameEntry(item, present, { segment, types })) throw differs(place, first + i);
       else if (present.X !== undefined) {
         unexpired++;
@@ -115,6 +116,15 @@ async function stillExpires(tables: RestoreTarget, place: SegmentPlace): Promise
   if (segment.expiry.state === 'on hold') throw changedMeanwhile(segment);
   const later = { state: 'expiring', at: segment.expiry.at + 1 } as const;
   if (!(await tables.setExpiration(segment, later))) throw changedMeanwhile(segment);
+}
+
+/**
+ * Whether the tables have a virtual Snapshot entry, but not its root yet. Such an entry is there as
+ * soon as the item before it.
+ */
+function isWithoutRoot(archived: StoredItem, present: StoredItem, { layout }: Segment): boolean {
+  const hasRoot = ({ B, E }: StoredItem): boolean => B !== undefined || E !== undefined;
+  return layout !== undefined && archived.T?.S === MAPPED_TYPES.snapshot && hasRoot(archived) && !hasRoot(present);
 }
 
 async function itemsByNumber(

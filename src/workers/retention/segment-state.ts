@@ -1,6 +1,7 @@
 import { SegmentNotFoundError, SegmentStateError } from '../../errors.ts';
-import { formatPosition } from '../../ids/position.ts';
+import { formatPosition, type Position } from '../../ids/position.ts';
 import type { SegmentPlace, TableReader } from '../../log/log-store.ts';
+import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isCovered } from '../../retention/retention-policy.ts';
 
@@ -27,7 +28,7 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
   const { log, segment } = place;
   const found = await requireSegment(tables, place);
   const next = await tables.getSegment(log, segment + 1, { consistent: true });
-  if (isCovered(found, next)) return found;
+  if (isCovered(found, next, next && (await newestOfMapped(tables, next)))) return found;
   if (next === undefined) {
     throw new SegmentStateError('the segment is open: clients still append to it', {
       log,
@@ -40,6 +41,33 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
     log,
     segment,
     advice: "Run 'logfold sweep --log LOG' to complete it; nothing was changed",
+  });
+}
+
+/** The newest complete snapshot of a mapped log, if the next segment has none. */
+async function newestOfMapped(
+  tables: TableReader,
+  { log, lastSnapshot, layout }: Segment,
+): Promise<Position | undefined> {
+  if (lastSnapshot !== undefined || layout === undefined) return undefined;
+  return queryLastSnapshot(tables, log, await queryNewestSegments(tables, log, { consistent: true }));
+}
+
+/**
+ * Requires that the newest item of a mapped log stays in the table when a segment expires.
+ * @throws SegmentStateError if no item is behind the segment
+ */
+export async function requireItemsBehind(tables: TableReader, segment: Segment): Promise<void> {
+  const { log, segment: number, layout } = segment;
+  if (layout === undefined) return;
+  const [newest] = await queryNewestSegments(tables, log, { consistent: true });
+  if (newest.segment > number + 1) return;
+  const last = await tables.newestEntry(log, number + 1, { consistent: true });
+  if (last !== undefined && last.position.entry > 0) return;
+  throw new SegmentStateError('the segment has the newest item of the log', {
+    log,
+    segment: number,
+    advice: 'Try again later',
   });
 }
 

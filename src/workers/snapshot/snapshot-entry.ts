@@ -10,8 +10,8 @@ import { formatPosition, type Position } from '../../ids/position.ts';
 import { type Entry, type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
 import { rootAttribute } from '../../log/item-codec.ts';
 import type { LogReader, SegmentReader, SnapshotPublisher } from '../../log/log-store.ts';
-import { queryNewestSegments } from '../../log/newest.ts';
-import { isFrozen, lastSnapshotOf } from '../../log/segment.ts';
+import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
+import { isFrozen } from '../../log/segment.ts';
 import { otherReducer } from '../../snapshot/build.ts';
 import { isDamage } from '../../snapshot/progress.ts';
 import type { Root } from '../../snapshot/root.ts';
@@ -63,7 +63,7 @@ export function checkSnapshotEntry(
  * @throws LogNotFoundError if the log has no segment
  */
 export async function newestSnapshot(store: SegmentReader, log: LogId): Promise<Position | undefined> {
-  return lastSnapshotOf(await queryNewestSegments(store, log, { consistent: true }));
+  return queryLastSnapshot(store, log, await queryNewestSegments(store, log, { consistent: true }));
 }
 
 /**

@@ -1,4 +1,4 @@
-import { MAX_NUMBER } from '../../ids/position.ts';
+import { comparePositions, MAX_NUMBER, START } from '../../ids/position.ts';
 import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
 import type { TableReader } from '../../log/log-store.ts';
@@ -29,8 +29,9 @@ export interface PendingSnapshotsQuery {
 }
 
 /**
- * The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot.
- * Reads only the type of other entries, so a malformed one does no harm.
+ * The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot. In a
+ * mapped log only the newest Snapshot entry counts, because nothing asked for the others. Reads
+ * only the type of other entries, so a malformed one does no harm.
  * @throws ItemInvalidError if a Snapshot entry is malformed
  */
 export async function findPendingSnapshots(
@@ -38,9 +39,10 @@ export async function findPendingSnapshots(
   { segment, next, since, tail }: PendingSnapshotsQuery,
 ): Promise<Entry[]> {
   const { tables, types } = deps;
-  const { log, lastSnapshot } = segment;
+  const { log, lastSnapshot, layout } = segment;
   if (isFrozen(segment)) return [];
-  const thorough = since !== undefined && (next === undefined || next.created >= since);
+  if (layout !== undefined && next !== undefined) return [];
+  const thorough = layout === undefined && since !== undefined && (next === undefined || next.created >= since);
   // A closed segment needs one snapshot. The first snapshot of the next segment covers the others.
   if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];
   const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
@@ -51,6 +53,9 @@ export async function findPendingSnapshots(
       tail?.add(item);
       if (item.T?.S !== types.snapshot) continue;
       const entry = decodeEntry(item);
+      if (layout !== undefined) found.length = 0;
+      // The state before the first item of a mapped log is empty.
+      if (layout !== undefined && comparePositions(entry.position, START) === 0) continue;
       // A worker may have died after it wrote the root and before it moved Last Snapshot.
       const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
       if (!done) found.push(entry);
