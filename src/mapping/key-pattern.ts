@@ -141,7 +141,7 @@ export function hasKey(found: StoredAttribute | undefined, key: AttributeValue):
 }
 
 /** The part of a mapping that names the attribute of an error. */
-export type MappingPart = keyof SchemaMapping;
+export type MappingPart = Exclude<keyof SchemaMapping, 'names'>;
 
 /**
  * Refuses an item that does not fit a mapping.

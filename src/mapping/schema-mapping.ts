@@ -17,6 +17,8 @@ export interface SchemaMapping {
   readonly body: 'whole item' | { readonly attribute: string; readonly format: BodyFormat };
   /** The table's TTL attribute; undefined if logfold may not stamp items. */
   readonly ttl: string | undefined;
+  /** All attributes that the mapping names. */
+  readonly names: ReadonlySet<string>;
 }
 
 export interface PartitionKeyMapping {
@@ -86,7 +88,7 @@ export function parseMapping(document: unknown): SchemaMapping {
     throw invalid(issue?.path.map(String).join('.') ?? '', `is wrong (${issue?.message ?? ''})`);
   }
   const { partitionKey, sortKey, type, version, time, body, ttl } = parsed.data;
-  const mapping: SchemaMapping = {
+  const mapping: Omit<SchemaMapping, 'names'> = {
     partitionKey: { name: partitionKey.name, type: partitionKey.type, ...aroundId(partitionKey.pattern) },
     sortKey: {
       name: sortKey.name,
@@ -99,34 +101,28 @@ export function parseMapping(document: unknown): SchemaMapping {
     body: bodyOf(body),
     ttl,
   };
-  checkNames(mapping);
+  const names = namesOf(mapping);
   if ('constant' in mapping.type && MAPPED_TYPES.includes(mapping.type.constant)) {
     throw invalid('type.constant', `is '${mapping.type.constant}', a type that logfold uses`);
   }
-  return mapping;
+  return { ...mapping, names };
 }
 
-/** The attributes that a mapping names, by the path in the document. */
-export function namedAttributes({ partitionKey, sortKey, type, version, time, body, ttl }: SchemaMapping) {
-  const names: [path: string, name: string][] = [
-    ['partitionKey.name', partitionKey.name],
-    ['sortKey.name', sortKey.name],
-  ];
-  if ('attribute' in type) names.push(['type', type.attribute]);
-  if ('attribute' in version) names.push(['version', version.attribute]);
-  if (time !== undefined) names.push(['time.name', time.attribute]);
-  if (body !== 'whole item') names.push(['body', body.attribute]);
-  if (ttl !== undefined) names.push(['ttl', ttl]);
-  return new Map(names);
-}
-
-function checkNames(mapping: SchemaMapping): void {
-  const paths = new Map<string, string>();
-  for (const [path, name] of namedAttributes(mapping)) {
+/** @throws MappingInvalidError if two parts name the same attribute */
+function namesOf({ partitionKey, sortKey, type, version, time, body, ttl }: Omit<SchemaMapping, 'names'>) {
+  const paths = new Map([[partitionKey.name, 'partitionKey.name']]);
+  const add = (path: string, name: string) => {
     const other = paths.get(name);
     if (other !== undefined) throw invalid(path, `names the attribute '${name}', which '${other}' names too`);
     paths.set(name, path);
-  }
+  };
+  add('sortKey.name', sortKey.name);
+  if ('attribute' in type) add('type', type.attribute);
+  if ('attribute' in version) add('version', version.attribute);
+  if (time !== undefined) add('time.name', time.attribute);
+  if (body !== 'whole item') add('body', body.attribute);
+  if (ttl !== undefined) add('ttl', ttl);
+  return new Set(paths.keys());
 }
 
 function bodyOf(body: z.output<typeof documentSchema>['body']): SchemaMapping['body'] {

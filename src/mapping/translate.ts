@@ -19,7 +19,7 @@ import {
   sortKeyOf,
 } from './key-pattern.ts';
 import { MAPPED_TYPES } from './layout.ts';
-import { type BodyFormat, namedAttributes, type SchemaMapping } from './schema-mapping.ts';
+import type { BodyFormat, SchemaMapping } from './schema-mapping.ts';
 
 /** The place of an item of the application in its log, as an item and as an entry. */
 export interface ItemPlace {
@@ -28,6 +28,9 @@ export interface ItemPlace {
   /** Index of the item in its log. */
   readonly index: number;
 }
+
+// fromEntries defines keys instead of assigning them, so the name `__proto__` needs no special case.
+type NamedAttribute = readonly [name: string, attribute: StoredAttribute];
 
 /** Names that have a meaning in logfold's own schema. */
 const ONE_CAPITAL_LETTER = /^[A-Z]$/;
@@ -47,24 +50,30 @@ export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: Ite
   const fail: Fail = (part, name, problem, cause) =>
     refuse(mapping, item, { part, name, problem, where: { log, ...position }, cause });
   checkKey(mapping, item, place, fail);
-  const named = new Set(namedAttributes(mapping).values());
-  const others = Object.entries(item).filter(([name]) => !named.has(name));
-  const isReserved = ([name]: readonly [string, unknown]) => ONE_CAPITAL_LETTER.test(name);
   const { time, ttl, body } = mapping;
-  const stays: [string, StoredAttribute | undefined][] = body === 'whole item' ? [] : [...others];
-  if (time !== undefined) stays.push([time.attribute, attributeOf(item, time.attribute)]);
-  const reserved = stays.filter(isReserved);
-  return present<StoredAttribute>([
-    ...stays.filter((each) => !isReserved(each)),
-    ...Object.entries(entryKey(log, position)),
-    ['C', { N: String(secondsOf(mapping, item, fail)) }],
-    ['T', typeOf(mapping, item, fail)],
-    ['V', versionOf(mapping, item, fail)],
-    ['B', body === 'whole item' ? { M: present(others) } : bodyOf(attributeOf(item, body.attribute), body, fail)],
-    ['Q', { N: String(index + 1) }],
-    ['X', ttl === undefined || attributeOf(item, ttl) === undefined ? undefined : wholeNumber('ttl', ttl, item, fail)],
-    ['O', reserved.length === 0 ? undefined : { M: present(reserved) }],
-  ]);
+  const stays: NamedAttribute[] = [];
+  const reserved: NamedAttribute[] = [];
+  const inBody: NamedAttribute[] = [];
+  for (const [name, attribute] of Object.entries(item)) {
+    if (attribute === undefined || (mapping.names.has(name) && name !== time?.attribute)) continue;
+    if (body === 'whole item' && name !== time?.attribute) inBody.push([name, attribute]);
+    else if (ONE_CAPITAL_LETTER.test(name)) reserved.push([name, attribute]);
+    else stays.push([name, attribute]);
+  }
+  const bodyAttribute =
+    body === 'whole item' ? { M: Object.fromEntries(inBody) } : bodyOf(attributeOf(item, body.attribute), body, fail);
+  const expires = ttl === undefined || attributeOf(item, ttl) === undefined ? undefined : ttl;
+  return {
+    ...(stays.length > 0 && Object.fromEntries(stays)),
+    ...entryKey(log, position),
+    C: { N: String(secondsOf(mapping, item, fail)) },
+    T: typeOf(mapping, item, fail),
+    V: versionOf(mapping, item, fail),
+    ...(bodyAttribute !== undefined && { B: bodyAttribute }),
+    Q: { N: String(index + 1) },
+    ...(expires !== undefined && { X: wholeNumber('ttl', expires, item, fail) }),
+    ...(reserved.length > 0 && { O: { M: Object.fromEntries(reserved) } }),
+  };
 }
 
 /**
@@ -197,11 +206,9 @@ function mapOf(attribute: AttributeValue | undefined): Item {
   return attribute !== undefined && 'M' in attribute ? attribute.M : {};
 }
 
-/** The attributes that are present, by name. The last of a name counts. */
-function present<A extends StoredAttribute>(entries: Iterable<readonly [string, A | undefined]>): Record<string, A> {
-  const found: [string, A][] = [];
-  for (const [name, attribute] of entries) if (attribute !== undefined) found.push([name, attribute]);
-  // fromEntries defines keys instead of assigning them, so the name `__proto__` needs no special
-  // case.
-  return Object.fromEntries(found);
+/** The attributes that are present, by name. */
+function present(entries: readonly (readonly [string, AttributeValue | undefined])[]): Item {
+  return Object.fromEntries(
+    entries.flatMap(([name, attribute]) => (attribute === undefined ? [] : [[name, attribute]])),
+  );
 }

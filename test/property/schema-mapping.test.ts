@@ -11,12 +11,7 @@ import { decodeEntryBody } from '../../src/log/body.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import { indexOfKey, keyOf, logOfKey, maxIndex } from '../../src/mapping/key-pattern.ts';
 import { endOf, entryAt, entryOfItem, itemsBefore, newestEntryOf } from '../../src/mapping/layout.ts';
-import {
-  type MappingDocument,
-  namedAttributes,
-  parseMapping,
-  type SchemaMapping,
-} from '../../src/mapping/schema-mapping.ts';
+import { type MappingDocument, parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
@@ -166,8 +161,7 @@ test('a translated item is an entry with the body, the type and the number of th
 function expectedBody(mapping: SchemaMapping, item: Item): Value {
   const { body } = mapping;
   if (body === 'whole item') {
-    const named = [...namedAttributes(mapping).values()];
-    return valueFromMap(Object.fromEntries(Object.entries(item).filter(([name]) => !named.includes(name))));
+    return valueFromMap(Object.fromEntries(Object.entries(item).filter(([name]) => !mapping.names.has(name))));
   }
   const found = Object.hasOwn(item, body.attribute) ? item[body.attribute] : undefined;
   if (found === undefined) return null;
