@@ -60,7 +60,7 @@ class DocumentHistory {
     const rate = random.pick([0, 0.01, 0.03]);
     const crash = random.pick([0, 0.002]);
     world.faults = { crashBefore: crash, crashAfter: crash, throttle: rate, timeout: rate, delay: rate, resend: rate };
-    world.policy = anyPolicy(random);
+    world.policy = anyPolicy(world);
     const fail = (error: unknown): void => this.#processes.fail(error);
     // Some histories have a cache that holds a few chunks only.
     const tools: EditorTools = { fail, watched: this.#watched, cacheBytes: random.chance(0.8) ? 64e6 : 5_000 };

@@ -1,22 +1,26 @@
 import fc from 'fast-check';
+import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
-import { type Entry, RESERVED_TYPES, rootOf } from '../../src/log/entry.ts';
+import { type Entry, rootOf } from '../../src/log/entry.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
 import { isDamage } from '../../src/snapshot/progress.ts';
 import { readWhole } from '../../src/snapshot/snapshots.ts';
 import { clearStop } from '../../src/snapshot/stop.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
-import { route } from '../../src/workers/dispatch/route-stream-records.ts';
+import { anySchema } from './application-items.ts';
 import { isHealthy } from './log-truth.ts';
 import { NO_FAULTS } from './process.ts';
 import { Random } from './random.ts';
 import { sheetEdits } from './sheet-model.ts';
+import { anyLogId, fillBlock, liveApplication } from './sim-application.ts';
 import { type ClientPlan, liveClient, loadAndCheck } from './sim-client.ts';
-import { liveRouter, liveWorker } from './sim-pipeline.ts';
+import { liveRouter, liveWorker, routeRecords } from './sim-pipeline.ts';
 import { SimProcesses } from './sim-processes.ts';
 import {
+  anyDivision,
   anyPolicy,
   GRACE_MS,
+  liveDivision,
   liveOperator,
   liveSweeper,
   liveTtl,
@@ -32,7 +36,8 @@ import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks }
  */
 const ROUNDS_TO_REST = 9;
 
-/** About ten times the steps of the longest history. */
+/** One in so many seeds has mapped logs, and another one has a division policy. */
+const KINDS = 5;
 
 /** Longer than a queue remembers sent messages, in milliseconds. */
 const FORGOTTEN_MS = 6 * 60_000;
@@ -46,7 +51,8 @@ const FORGOTTEN_MS = 6 * 60_000;
  * @throws Error with the seed and the last lines of the trace if a check fails
  */
 export async function runHistory(seed: number): Promise<readonly string[]> {
-  const world = new World(new Random(seed));
+  const isMapped = seed % KINDS === 0;
+  const world = new World(new Random(seed), isMapped ? anySchema(new Random(seed)) : undefined);
   try {
     await new History(world, seed).run();
   } catch (cause) {
@@ -92,9 +98,12 @@ class History {
   }
 
   async #begin(): Promise<void> {
-    const { random } = this.#world;
+    const { random, mapped } = this.#world;
     const creator = this.#world.client(this.#world);
-    for (let logs = random.integer(1, 3); logs > 0; logs--) await creator.createLog();
+    for (let logs = random.integer(1, 3); logs > 0; logs--) {
+      if (mapped === undefined) await creator.createLog();
+      else this.#world.logs.push(anyLogId(this.#world.logs.length));
+    }
     const poisoned = random.chance(0.4) ? random.pick(this.#world.logs) : undefined;
     for (const log of this.#world.logs) {
       for (let clients = random.integer(1, 2); clients > 0; clients--) {
@@ -120,11 +129,13 @@ class History {
     for (const plan of this.#plans) {
       this.#editing++;
       this.#processes.live('client', async (ports) => {
-        await liveClient(this.#world, ports, plan);
+        if (mapped === undefined) await liveClient(this.#world, ports, plan);
+        else await liveApplication(this.#world, ports, mapped, plan);
         this.#editing--;
       });
     }
     this.#keep();
+    if (mapped !== undefined || this.#seed % KINDS === 3) this.#divide();
     if (random.chance(poisoned === undefined ? 0.4 : 0.7)) this.#processes.start(this.#deploy());
     this.#processes.live('router', (ports) => liveRouter(this.#world, ports, this.#processes.pipeline), 'always');
     for (let workers = random.integer(1, 3); workers > 0; workers--) {
@@ -136,7 +147,7 @@ class History {
   #keep(): void {
     const { random } = this.#world;
     if (random.chance(0.1)) return;
-    this.#world.policy = anyPolicy(random);
+    this.#world.policy = anyPolicy(this.#world);
     if (random.chance(0.5)) this.#world.clockErrorMs = GRACE_MS / 4;
     this.#processes.live('sweep', (ports) => liveSweeper(this.#world, ports, this.#processes.pipeline));
     this.#processes.start(liveTtl(this.#world, this.#processes.pipeline));
@@ -145,6 +156,13 @@ class History {
     this.#processes.live('operator', (ports) =>
       liveOperator(this.#world, ports, { pipeline: this.#processes.pipeline, plan }),
     );
+  }
+
+  /** Divides logs by policies, which change in some histories. */
+  #divide(): void {
+    const world = this.#world;
+    world.division = anyDivision(world);
+    if (world.random.chance(0.5)) this.#processes.start(liveDivision(world, this.#processes.pipeline));
   }
 
   async #deploy(): Promise<void> {
@@ -165,8 +183,7 @@ class History {
     await this.#mendForeignRoots();
     world.trace(`${world.scheduler.now()} repair by ${repair === 'sweep' ? 'sweep since 0' : repair}`);
     if (repair === 'late snapshot') {
-      const client = world.client(world);
-      for (const log of world.logs) await client.addSnapshot(log);
+      for (const log of world.logs) await this.#addSnapshot(log);
     } else if (repair === 'sweep') {
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
       await sweepOnce(world, this.#operator(), { since: 0 });
@@ -175,11 +192,18 @@ class History {
       // An operator looks at each stopped log and clears its stop. A log that is still broken stops
       // again.
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
-      await route({ queue: world.queue, types: RESERVED_TYPES, report: fail }, [...world.records]);
+      await routeRecords(world, { queue: world.queue, report: fail }, [...world.records]);
     }
     await this.#idle();
     await this.#comeToRest();
     this.#processes.pipeline.closing = true;
+  }
+
+  /** Makes one more snapshot of a log due. */
+  async #addSnapshot(log: LogId): Promise<void> {
+    const { mapped, random } = this.#world;
+    if (mapped === undefined) await this.#world.client(this.#world).addSnapshot(log);
+    else fillBlock(this.#world, mapped, log, random.integer(0, 3));
   }
 
   /** An operator follows the error's advice: deletes the foreign root and lets the log go on. */

@@ -1,4 +1,5 @@
 import type { LogStore } from '../../src/log/log-store.ts';
+import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import type { JobQueue } from '../../src/store/job-queue.ts';
 
@@ -47,6 +48,20 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
     putItems: (items) => intercept('putItems', () => inner.putItems(items)),
     putSegment: (segment) => intercept('putSegment', () => inner.putSegment(segment)),
     isRetryable: (error) => inner.isRetryable(error),
+  };
+}
+
+export function interceptMappedItems(inner: MappedItems, intercept: Interceptor): MappedItems {
+  return {
+    newest: (log, below, consistency) => intercept('newestItem', () => inner.newest(log, below, consistency)),
+    pages: (log, range, consistency) => interceptPages('itemPages', inner.pages(log, range, consistency), intercept),
+    logs: (part, onInvalid) => interceptPages('scanLogs', inner.logs(part, onInvalid), intercept),
+    putSegment: (segment) => intercept('putMappedSegment', () => inner.putSegment(segment)),
+    put: (items) => intercept('putMappedItems', () => inner.put(items)),
+    beginSegment: (segment) => intercept('beginSegment', () => inner.beginSegment(segment)),
+    expire: (segment, indexes, how) => intercept('expireItems', () => inner.expire(segment, indexes, how)),
+    unexpire: (segment, indexes) => intercept('unexpireItems', () => inner.unexpire(segment, indexes)),
+    setExpiry: (log, index, expires) => intercept('setItemExpiry', () => inner.setExpiry(log, index, expires)),
   };
 }
 

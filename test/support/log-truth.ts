@@ -1,6 +1,5 @@
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, type Position } from '../../src/ids/position.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import type { RecordedEntry } from './recorded-log-store.ts';
 import { foldPlainly } from './versioned-sheet.ts';
@@ -37,7 +36,7 @@ export function rowsAfter(world: World, entries: readonly RecordedEntry[], versi
   const applied = new Map<string, number>();
   const edits = entries.map(({ entry: { once, created, type } }) => {
     // A Snapshot entry has the time of the entry that it was appended with.
-    if (RESERVED_TYPES.includes(type)) return undefined;
+    if (world.types.includes(type)) return undefined;
     if (once !== undefined && once.mutation <= (applied.get(once.client) ?? 0)) return undefined;
     if (once !== undefined) applied.set(once.client, once.mutation);
     return world.edits.get(created);
@@ -67,5 +66,5 @@ export function entriesBefore(world: World, log: LogId, position: Position): Rec
 /** Positions of a log's Snapshot entries, in order. */
 export function snapshotEntries(world: World, log: LogId): Position[] {
   const history = world.tables.history(log);
-  return history.filter(({ entry }) => entry.type === RESERVED_TYPES.snapshot).map(({ entry }) => entry.position);
+  return history.filter(({ entry }) => entry.type === world.types.snapshot).map(({ entry }) => entry.position);
 }

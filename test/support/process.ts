@@ -39,6 +39,13 @@ const RESENT = new Set([
   'unexpireEntries',
   'putItems',
   'putSegment',
+  'putMappedSegment',
+  'putMappedItems',
+  'beginSegment',
+  'expireItems',
+  'unexpireItems',
+  'setItemExpiry',
+  'applicationPut',
   'put',
   'delete',
 ]);

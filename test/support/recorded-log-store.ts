@@ -19,6 +19,7 @@ import type {
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { type Interceptor, interceptLogStore } from './interceptor.ts';
+import { InjectedFault } from './process.ts';
 import type { Random } from './random.ts';
 
 /** Eventually consistent reads always see writes that are older than this, in milliseconds. */
@@ -57,6 +58,10 @@ export interface RecordedLogStoreOptions {
   readonly now: () => number;
   /** Called for every insertion, change and removal of an entry, in order. */
   readonly onRecord: (record: StreamRecord) => void;
+  /** Called for every entry that is gone from the table. */
+  readonly onGone?: (place: EntryPlace) => void;
+  /** Whether each eventually consistent read of segments may be stale, not only the newest ones. */
+  readonly staleSegments?: boolean;
 }
 
 /**
@@ -85,7 +90,8 @@ export class RecordedLogStore implements WatchedTables {
   }
 
   through(intercept: Interceptor): LogStore {
-    return interceptLogStore(this, intercept);
+    const isRetryable = (error: unknown): boolean => error instanceof InjectedFault && error.harmless;
+    return { ...interceptLogStore(this, intercept), isRetryable };
   }
 
   expireNow(now: number, choose: () => boolean): number {
@@ -97,6 +103,12 @@ export class RecordedLogStore implements WatchedTables {
   lose(log: LogId, position: Position): void {
     const kept = this.history(log).filter(({ entry }) => comparePositions(entry.position, position) !== 0);
     this.#entries.set(log, kept);
+  }
+
+  /** The segments of a log as they are stored, in order. */
+  segmentsOf(log: LogId): Segment[] {
+    const newest = [...this.#segments.values()].flatMap((versions) => versions.at(-1)?.segment ?? []);
+    return newest.filter((segment) => segment.log === log).sort((a, b) => a.segment - b.segment);
   }
 
   async createLog(segment: Segment, first: Entry): Promise<void> {
@@ -136,19 +148,19 @@ export class RecordedLogStore implements WatchedTables {
 
   async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
     const moved = await this.#inner.advanceLastSnapshot(log, position);
-    await this.#segmentChanged(log, position.segment);
+    await this.segmentChanged(log, position.segment);
     return moved;
   }
 
   async setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
     const named = await this.#inner.setArchive(segment, archive);
-    await this.#segmentChanged(segment.log, segment.segment);
+    await this.segmentChanged(segment.log, segment.segment);
     return named;
   }
 
   async replaceArchive(segment: Segment, archive: ReplacementArchive): Promise<boolean> {
     const named = await this.#inner.replaceArchive(segment, archive);
-    await this.#segmentChanged(segment.log, segment.segment);
+    await this.segmentChanged(segment.log, segment.segment);
     const position = { segment: segment.segment, entry: segment.lastSnapshot ?? 0 };
     if (named && archive.root !== undefined) await this.#modified(segment.log, position);
     return named;
@@ -157,13 +169,13 @@ export class RecordedLogStore implements WatchedTables {
   async setExpiration(segment: Segment, to: Expiry | undefined): Promise<boolean> {
     const set = await this.#inner.setExpiration(segment, to);
     this.stamps++;
-    await this.#segmentChanged(segment.log, segment.segment);
+    await this.segmentChanged(segment.log, segment.segment);
     return set;
   }
 
   async putSegment(segment: Segment): Promise<boolean> {
     const written = await this.#inner.putSegment(segment);
-    await this.#segmentChanged(segment.log, segment.segment);
+    await this.segmentChanged(segment.log, segment.segment);
     return written;
   }
 
@@ -202,7 +214,10 @@ export class RecordedLogStore implements WatchedTables {
   /** Reports entries that are gone from the table. */
   #removed(places: readonly EntryPlace[]): void {
     this.writes++;
-    for (const { log, position } of places) this.#record({ eventName: 'REMOVE', keys: entryKey(log, position) });
+    for (const place of places) {
+      this.#record({ eventName: 'REMOVE', keys: entryKey(place.log, place.position) });
+      this.#options.onGone?.(place);
+    }
   }
 
   async putItems(items: readonly Item[]): Promise<void> {
@@ -219,20 +234,29 @@ export class RecordedLogStore implements WatchedTables {
     }
   }
 
-  getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
-    return this.#inner.getSegment(log, segment, consistency);
+  async getSegment(log: LogId, segment: number, consistency: Consistency): Promise<Segment | undefined> {
+    const found = await this.#inner.getSegment(log, segment, consistency);
+    return found && this.#asOf(found, this.#segmentHorizon(consistency));
   }
 
   getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
     return this.#inner.getEntry(log, position, consistency);
   }
 
-  segments(log: LogId, consistency?: Consistency): AsyncIterable<Segment> {
-    return this.#inner.segments(log, consistency);
+  async *segments(log: LogId, consistency: Consistency = { consistent: false }): AsyncGenerator<Segment> {
+    const horizon = this.#segmentHorizon(consistency);
+    for await (const segment of this.#inner.segments(log, consistency)) {
+      const shown = this.#asOf(segment, horizon);
+      if (shown !== undefined) yield shown;
+    }
   }
 
-  allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment> {
-    return this.#inner.allSegments(part, onInvalid);
+  async *allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncGenerator<Segment> {
+    const horizon = this.#segmentHorizon({ consistent: false });
+    for await (const segment of this.#inner.allSegments(part, onInvalid)) {
+      const shown = this.#asOf(segment, horizon);
+      if (shown !== undefined) yield shown;
+    }
   }
 
   async newestSegments(log: LogId, limit: number, consistency: Consistency): Promise<Segment[]> {
@@ -271,6 +295,10 @@ export class RecordedLogStore implements WatchedTables {
     return consistent || !random.chance(0.2) ? Number.POSITIVE_INFINITY : now() - random.integer(1, STALE_MS);
   }
 
+  #segmentHorizon(consistency: Consistency): number {
+    return this.#options.staleSegments === true ? this.#horizon(consistency) : Number.POSITIVE_INFINITY;
+  }
+
   #shown(log: LogId, segment: number, horizon: number): RecordedEntry[] {
     return this.history(log).filter(({ entry, atMs }) => entry.position.segment === segment && atMs <= horizon);
   }
@@ -282,7 +310,8 @@ export class RecordedLogStore implements WatchedTables {
     return versions.filter(({ atMs }) => atMs <= horizon).at(-1)?.segment;
   }
 
-  async #segmentChanged(log: LogId, segment: number): Promise<void> {
+  /** Remembers a change of a segment. */
+  async segmentChanged(log: LogId, segment: number): Promise<void> {
     this.writes++;
     const stored = await this.#inner.getSegment(log, segment, { consistent: true });
     if (stored !== undefined) this.#rememberSegment(stored);

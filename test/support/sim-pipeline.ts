@@ -2,13 +2,18 @@ import { describeJob } from '../../src/cli/job-text.ts';
 import { ReceiptExpiredError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
-import type { ReceivedMessage } from '../../src/store/job-queue.ts';
+import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
+import type { JobQueue, ReceivedMessage } from '../../src/store/job-queue.ts';
 import { backoffMs } from '../../src/workers/dispatch/consume-jobs.ts';
-import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
-import { route } from '../../src/workers/dispatch/route-stream-records.ts';
+import {
+  type RouteDeps,
+  route,
+  type StreamBatchResponse,
+  type StreamRecord,
+} from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
+import { divideMapped, routeMapped } from './mapped-division.ts';
 import { isInjected } from './sim-client.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import type { Ports, World } from './world.ts';
@@ -41,13 +46,24 @@ export async function liveRouter(world: World, ports: Ports, pipeline: Pipeline)
     const report = (_: StreamRecord, error: unknown): void => {
       if (!isInjected(error)) throw error;
     };
-    const { batchItemFailures } = await route({ queue: ports.queue, types: RESERVED_TYPES, report }, pipeline.inHand);
+    const { batchItemFailures } = await routeRecords(world, { queue: ports.queue, report }, pipeline.inHand);
     const failed = pipeline.inHand.findIndex(
       ({ sequenceNumber }) => sequenceNumber === batchItemFailures[0]?.itemIdentifier,
     );
     if (failed >= 0) world.stream.unshift(...pipeline.inHand.slice(failed));
     pipeline.inHand = [];
   }
+}
+
+/** Routes stream records as the deployed function of this world does. */
+export function routeRecords(
+  world: World,
+  { queue, report }: Pick<RouteDeps, 'report'> & { readonly queue: JobQueue },
+  records: readonly StreamRecord[],
+): Promise<StreamBatchResponse> {
+  const { mapped, types, division } = world;
+  if (mapped !== undefined) return routeMapped(world, mapped, { queue, records });
+  return route({ queue, types, division, report }, records);
 }
 
 /** Factor by which an idle process polls less often, so that idle hours pass in few steps. */
@@ -121,7 +137,11 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
     atLeast: { objects: 5, marks: 10_000 },
     frames: { bytes: 500, atLeast: 64 },
   };
-  const result = await runJob(deps, job);
+  const { tables, queue } = ports;
+  const result =
+    job.kind === 'divide' && tables instanceof MappedLogStore
+      ? await divideMapped(world, { tables, queue }, job.log)
+      : await runJob(deps, job);
   const due = 'flushDue' in result && result.flushDue !== undefined ? ` due: ${result.flushDue.reason}` : '';
   world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);
   if (result.outcome === 'built' && world.random.chance(0.3)) await flushByHand(world, ports, job.log, result);

@@ -1,19 +1,21 @@
 import { describeJob } from '../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { checkDivision, type DivisionPolicy, MIN_DIVISION_BYTES } from '../../src/log/division-policy.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { type SweepOptions, sweep } from '../../src/workers/sweep/sweep.ts';
 import { isHealthy } from './log-truth.ts';
-import type { Random } from './random.ts';
 import { isInjected } from './sim-client.ts';
 import type { Pipeline } from './sim-pipeline.ts';
 import type { Ports, World } from './world.ts';
 
 const MINUTE = 60_000;
+
+/** Items of a mapped log's block if the policy counts only bytes or minutes. */
+const MAPPED_SNAPSHOT_EVERY = 10;
 
 /** Longer than any build or load in a history, in seconds: requests rarely take minutes. */
 const GRACE_SECONDS = 3600;
@@ -22,12 +24,43 @@ const GRACE_SECONDS = 3600;
 export const GRACE_MS = GRACE_SECONDS * 1000;
 
 /** A random policy, strict enough that a history of some hours carries it out. */
-export function anyPolicy(random: Random): RetentionPolicy {
-  const base = { ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSegments: random.integer(1, 2) };
+export function anyPolicy({ random, mapped }: Pick<World, 'random' | 'mapped'>): RetentionPolicy {
+  // An application numbers its next item by its last one, so the last one must stay.
+  const keepSegments = mapped === undefined ? random.integer(1, 2) : random.integer(2, 3);
+  const base = { ...DEFAULT_POLICY, graceSeconds: GRACE_SECONDS, keepSegments };
   const keepSnapshots = random.pick(['all', 'last'] as const);
   const archive = random.chance(0.8);
-  const expire = random.pick(['never', 'ttl', 'ttl', 'delete', 'delete'] as const);
+  const drawn = random.pick(['never', 'ttl', 'ttl', 'delete', 'delete'] as const);
+  const expire = drawn === 'ttl' && mapped !== undefined && mapped.mapping.ttl === undefined ? 'delete' : drawn;
   return { ...base, keepSnapshots, archive, expire, keepDays: archive && random.chance(0.8) ? 0 : 0.01 };
+}
+
+/** A random division policy, under which the logs of a history get several segments. */
+export function anyDivision({ random, mapped }: Pick<World, 'random' | 'mapped'>): DivisionPolicy {
+  const maybe = (from: number, to: number): number | undefined =>
+    random.chance(0.5) ? random.integer(from, to) : undefined;
+  const bytes = maybe(MIN_DIVISION_BYTES, 3_000);
+  const minutes = maybe(1, 60);
+  if (mapped === undefined) {
+    const snapshotEvery = { entries: maybe(2, 6), bytes, minutes };
+    return checkDivision({ snapshotEvery, segmentEvery: { entries: maybe(4, 20), bytes: maybe(2_000, 20_000) } });
+  }
+  const entries = random.integer(1, 5);
+  const snapshotEvery = random.chance(0.8)
+    ? { entries, bytes, minutes }
+    : { bytes: bytes ?? MIN_DIVISION_BYTES, minutes };
+  const blocks = random.integer(1, 4);
+  const items = (snapshotEvery.entries ?? MAPPED_SNAPSHOT_EVERY) * blocks;
+  return checkDivision({ snapshotEvery, segmentEvery: { entries: items } }, true);
+}
+
+/** A deployment changes its division policy from time to time. */
+export async function liveDivision(world: World, pipeline: Pipeline): Promise<void> {
+  const { random, scheduler } = world;
+  while (!pipeline.draining) {
+    await scheduler.sleep(random.chance(0.5) ? random.integer(1, 30_000) : random.integer(1, 60) * MINUTE);
+    if (!pipeline.draining) world.division = anyDivision(world);
+  }
 }
 
 /**
@@ -36,6 +69,7 @@ export function anyPolicy(random: Random): RetentionPolicy {
  */
 export async function sweepOnce(world: World, ports: Ports, options: SweepOptions = {}): Promise<number> {
   const { tables, blobs, now, queue } = ports;
+  const { types, division } = world;
   const run = world.nextSerial();
   const send = (job: Job): Promise<void> =>
     queue.send({ group: job.log, deduplicationId: `sweep:${run}:${describeJob(job)}`, body: encodeJob(job) });
@@ -43,7 +77,7 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
   const onFailure = (log: LogId | undefined, error: LogfoldError): void => {
     if (log === undefined || isHealthy(world, log)) throw error;
   };
-  const { jobs } = await sweep({ tables, blobs, types: RESERVED_TYPES, now, policyOf, send, onFailure }, options);
+  const { jobs } = await sweep({ tables, blobs, types, division, now, policyOf, send, onFailure }, options);
   world.trace(`${world.scheduler.now()} ${ports.process.name} sweep sends ${jobs} jobs`);
   return jobs;
 }
@@ -107,7 +141,7 @@ export async function liveOperator(
 
 async function actByHand(world: World, ports: Ports, plan: OperatorPlan): Promise<void> {
   const { random } = world;
-  const log = random.pick(world.logs);
+  const log = random.pick(world.registered);
   if (log === undefined) return;
   const choice = random.next();
   if (choice < 0.8) await undoRetention(world, ports, { log, plan });

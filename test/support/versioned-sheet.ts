@@ -3,6 +3,7 @@ import type { Draft } from '../../src/state/draft.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
+import { editOf } from './application-items.ts';
 import { SheetModel, trim } from './sheet-model.ts';
 
 /**
@@ -21,7 +22,8 @@ export function versionedSheet(version: number): Reducer {
   return {
     name: spreadsheet.name,
     version,
-    fold: async (draft, entry) => {
+    fold: async (draft, given) => {
+      const entry = editOf(given);
       if (entry.type === FAULTY) throw new TypeError('Cannot read properties of undefined');
       if (entry.type === NOTE && version > 1) return;
       await spreadsheet.fold(draft, { ...entry, body: version > 1 ? capitals(entry.body) : entry.body });

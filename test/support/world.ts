@@ -6,9 +6,11 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
-import { type EntryPlace, entryPlace } from '../../src/log/item-codec.ts';
+import { type DivisionPolicy, NO_DIVISION } from '../../src/log/division-policy.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
+import type { EntryPlace } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore } from '../../src/log/log-store.ts';
+import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
@@ -17,10 +19,12 @@ import type { JobQueue } from '../../src/store/job-queue.ts';
 import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import type { SnapshotDeps } from '../../src/workers/snapshot/build-snapshot.ts';
+import type { ApplicationSchema } from './application-items.ts';
 import { SMALL_SHAPE } from './chunks.ts';
 import { interceptBlobStore, interceptJobQueue } from './interceptor.ts';
 import { NOON } from './logs.ts';
-import { type FaultRates, InjectedFault, NO_FAULTS, Process } from './process.ts';
+import { MappedTables } from './mapped-tables.ts';
+import { type FaultRates, NO_FAULTS, Process } from './process.ts';
 import type { Random } from './random.ts';
 import { RecordedLogStore, type WatchedTables } from './recorded-log-store.ts';
 import { Scheduler } from './scheduler.ts';
@@ -55,6 +59,9 @@ export class World {
   readonly random: Random;
   readonly scheduler = new Scheduler(NOON * 1000);
   readonly tables: WatchedTables;
+  /** The same tables if the logs of this world are mapped. */
+  readonly mapped: MappedTables | undefined;
+  readonly types: ReservedTypes;
   readonly store: LogReader;
   readonly blobs: WatchedBlobStore;
   readonly queue: MemoryJobQueue;
@@ -82,6 +89,8 @@ export class World {
   version = 1;
   faults: FaultRates = NO_FAULTS;
   policy: RetentionPolicy = { ...DEFAULT_POLICY, graceSeconds: 3600 };
+  /** Decides where Snapshot and End Segment entries are due without being asked for. */
+  division: DivisionPolicy = NO_DIVISION;
   /** Largest error of clocks in either direction, in milliseconds. */
   clockErrorMs = 0;
   /** Entries that are gone from the table and not yet checked. */
@@ -96,17 +105,20 @@ export class World {
   // Far from clock times, so that no other entry has the same creation time.
   #serial = 1_000_000;
 
-  constructor(random: Random) {
+  /** @param schema how an application writes the logs of this world; logfold's own by default */
+  constructor(random: Random, schema?: ApplicationSchema) {
     const { now } = this.scheduler;
     this.random = random;
     this.queue = new MemoryJobQueue({ now, maxReceives: 6 });
     this.blobs = new WatchedBlobStore(new MemoryBlobStore(now));
-    this.tables = new RecordedLogStore({
-      inner: new MemoryLogStore({ pageItems: 7 }),
-      random,
-      now,
-      onRecord: (record) => this.#record(record),
-    });
+    const onRecord = (record: StreamRecord): void => this.#record(record);
+    const onGone = (place: EntryPlace): void => {
+      this.removed.push(place);
+    };
+    const memory = new MemoryLogStore({ pageItems: 7 });
+    this.mapped = schema && new MappedTables({ schema, random, now, onRecord, onGone });
+    this.tables = this.mapped ?? new RecordedLogStore({ inner: memory, random, now, onRecord, onGone });
+    this.types = this.mapped === undefined ? RESERVED_TYPES : MAPPED_TYPES;
     this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
     this.nodes = random.chance(0.6) ? { shape: SMALL_SHAPE } : {};
     this.rangeEntries = random.pick([undefined, 2, 5]);
@@ -144,6 +156,12 @@ export class World {
     }
   }
 
+  /** The logs that logfold knows: of the mapped ones, those that are registered. */
+  get registered(): readonly LogId[] {
+    const { mapped, logs } = this;
+    return mapped === undefined ? logs : logs.filter((log) => mapped.isRegistered(log));
+  }
+
   /** A number that identifies one entry. */
   nextSerial(): number {
     return ++this.#serial;
@@ -165,10 +183,7 @@ export class World {
       trace: this.trace,
       clockErrorMs: this.clockErrorMs,
     });
-    const tables = {
-      ...this.tables.through(process.intercept),
-      isRetryable: (error: unknown) => error instanceof InjectedFault && error.harmless,
-    };
+    const tables = this.tables.through(process.intercept);
     const blobs = interceptBlobStore(this.blobs, process.intercept);
     const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
     return { process, tables, store, blobs, queue: interceptJobQueue(this.queue, process.intercept), now: process.now };
@@ -193,15 +208,14 @@ export class World {
   /** The dependencies of a snapshot worker, a loading client or a check. */
   deps(ports: View = this, reducer: Reducer = versionedSheet(this.version)): Omit<JobDeps, 'queue'> {
     const { tables, store, blobs, now } = ports;
-    const { nodes, rangeEntries, policy } = this;
+    const { nodes, rangeEntries, policy, division } = this;
     const random = (): number => this.random.next();
-    const stores = { tables, store, blobs, platform: nativePlatform, types: RESERVED_TYPES, nodes, rangeEntries };
-    return { ...stores, reducer, now, random, policyOf: () => policy };
+    const stores = { tables, store, blobs, platform: nativePlatform, types: this.types, nodes, rangeEntries };
+    return { ...stores, reducer, now, random, division, policyOf: () => policy };
   }
 
   #record(record: StreamRecord): void {
     if (record.eventName === 'INSERT') this.records.push(record);
-    if (record.eventName === 'REMOVE') this.removed.push(entryPlace(record.keys));
     if (this.random.chance(this.streamFaults.lost)) return;
     this.stream.push(record);
     if (this.random.chance(this.streamFaults.twice)) this.stream.push(record);
