@@ -102,7 +102,7 @@ class History {
     const creator = this.#world.client(this.#world);
     for (let logs = random.integer(1, 3); logs > 0; logs--) {
       if (mapped === undefined) await creator.createLog();
-      else this.#world.logs.push(anyLogId(this.#world.logs.length));
+      else this.#world.logs.push(anyLogId(random, this.#world.logs.length));
     }
     const poisoned = random.chance(0.4) ? random.pick(this.#world.logs) : undefined;
     for (const log of this.#world.logs) {

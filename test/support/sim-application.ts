@@ -2,6 +2,7 @@ import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import { type SheetEdit, sheetBody } from '../../src/state/spreadsheet/edit.ts';
 import { applicationItem, applicationKey, type NewItem } from './application-items.ts';
 import type { MappedTables } from './mapped-tables.ts';
+import type { Random } from './random.ts';
 import { enlarge, isInjected, loadAndCheck, pauseMs } from './sim-client.ts';
 import { FAULTY, NOTE } from './versioned-sheet.ts';
 import type { Ports, World } from './world.ts';
@@ -15,10 +16,13 @@ export interface ApplicationPlan {
   readonly poisonAt: number | undefined;
 }
 
-/** A log id of an application. */
-export function anyLogId(number: number): LogId {
-  return textLogId(`0192f7a0-0000-7000-8000-${String(number).padStart(12, '0')}`);
+/** A log id of an application: any text. */
+export function anyLogId(random: Random, number: number): LogId {
+  const text = random.pick(['17', 'Łódź order', 'a/b', '..', '%2F', '~x', 'B'.repeat(300), UUID, UUID.toUpperCase()]);
+  return textLogId(number === 0 ? text : `${text}${number}`);
 }
+
+const UUID = '0192f7a0-0000-7000-8000-000000000001';
 
 /** One life of a process of the application, which puts items until its plan is done. */
 export async function liveApplication(
