@@ -29,7 +29,8 @@ export interface ItemPlace {
   readonly index: number;
 }
 
-// fromEntries defines keys instead of assigning them, so the name `__proto__` needs no special case.
+// fromEntries defines keys instead of assigning them, so the name `__proto__` needs no special
+// case.
 type NamedAttribute = readonly [name: string, attribute: StoredAttribute];
 
 /** Names that have a meaning in logfold's own schema. */

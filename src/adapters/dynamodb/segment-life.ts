@@ -147,7 +147,7 @@ export class DynamoDbSegmentLife {
   }
 
   /** Changes entries in one transaction that checks the expiry of the segment. */
-  #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
+  async #changeTogether(place: ChangingSegment, entries: readonly number[], how: Change): Promise<boolean> {
     checkBatchItems(entries.length);
     const changes = [...new Set(entries)].map((entry) => this.#change(place, entry, how));
     return changeTogether(this.#requests, { segmentTable: this.#segmentTable, segment: place }, changes);
