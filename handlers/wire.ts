@@ -123,10 +123,11 @@ export function wireWork(settings: WorkEnvironment) {
  * the reducer cannot be loaded
  */
 export async function wireJobs(settings: WorkEnvironment) {
-  const { stores, check, queue, policy, division, now } = wireWork(settings);
+  const { stores, mapped, check, queue, policy, division, now } = wireWork(settings);
   const { blobs } = stores;
   const jobs: JobDeps = {
     ...stores,
+    mapped: mapped?.tables,
     queue,
     division,
     now,

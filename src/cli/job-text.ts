@@ -23,6 +23,8 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
       const at = formatPosition(result.position);
       return `${what}: ${result.startsSegment ? `started a segment at ${at}` : `appended a Snapshot entry at ${at}`}`;
     }
+    case 'registered':
+      return `${what}: ${count(result.segments, 'segment')} registered`;
     case 'flushed': {
       const size = formatBytes(result.bytesWritten + result.rootBytes);
       return `${what}: ${count(result.flushedEdits, 'edit')} flushed, ${count(result.chunksWritten, 'chunk')}, ${size}`;

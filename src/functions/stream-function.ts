@@ -2,6 +2,7 @@ import type { AttributeValue, DynamoDBBatchResponse, DynamoDBRecord, DynamoDBStr
 import type { StoredAttribute, StoredItem } from '../log/attribute.ts';
 import type { DivisionPolicy } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
+import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { route, type StreamRecord } from '../workers/dispatch/route-stream-records.ts';
 import type { JobSender } from '../workers/jobs/job-queues.ts';
 import type { StreamEvent } from './function-event.ts';
@@ -11,6 +12,8 @@ export interface StreamFunctionDeps {
   readonly types: ReservedTypes;
   /** {@link NO_DIVISION} by default. */
   readonly division?: DivisionPolicy | undefined;
+  /** As in {@link route}. */
+  readonly mapping?: SchemaMapping | undefined;
   readonly report: (event: StreamEvent) => void;
 }
 
@@ -19,6 +22,7 @@ export function streamFunction({
   queue,
   types,
   division,
+  mapping,
   report,
 }: StreamFunctionDeps): (event: DynamoDBStreamEvent) => Promise<DynamoDBBatchResponse> {
   return async ({ Records }) => {
@@ -27,6 +31,7 @@ export function streamFunction({
         queue,
         types,
         division,
+        mapping,
         report: (record, error) => report({ kind: 'record', record, error }),
         onSent: (record, job) => report({ kind: 'routed', record, job }),
       },
@@ -49,7 +54,7 @@ export function fromLambdaRecord(record: unknown): StreamRecord {
     sequenceNumber: textOf(SequenceNumber) ?? '',
     createdMs: typeof seconds === 'number' ? seconds * 1000 : undefined,
     bytes: typeof SizeBytes === 'number' ? SizeBytes : undefined,
-    keys: fromLambdaItem(Keys),
+    keys: fromLambdaItem(Keys, () => true),
     newImage: NewImage === undefined ? undefined : fromLambdaItem(NewImage),
   };
 }
@@ -67,15 +72,15 @@ export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
       SequenceNumber: sequenceNumber,
       ...(createdMs === undefined ? {} : { ApproximateCreationDateTime: createdMs / 1000 }),
       ...(bytes === undefined ? {} : { SizeBytes: bytes }),
-      Keys: toLambdaItem(keys),
+      Keys: toLambdaItem(keys, () => true),
       ...(newImage === undefined ? {} : { NewImage: toLambdaItem(newImage) }),
     },
   };
 }
 
-/** Leaves out bodies: no job needs one, and their conversion takes time. */
-function fromLambdaItem(item: unknown): StoredItem {
-  const entries = Object.entries(fieldsOf(item)).filter(([name]) => name !== 'B');
+/** Leaves out bodies by default: no job needs one, and their conversion takes time. */
+function fromLambdaItem(item: unknown, isWanted = (name: string) => name !== 'B'): StoredItem {
+  const entries = Object.entries(fieldsOf(item)).filter(([name]) => isWanted(name));
   return Object.fromEntries(entries.map(([name, value]) => [name, fromLambdaAttribute(value)]));
 }
 
@@ -89,10 +94,10 @@ function fromLambdaAttribute(attribute: unknown): StoredAttribute {
   };
 }
 
-function toLambdaItem(item: StoredItem): Record<string, AttributeValue> {
+function toLambdaItem(item: StoredItem, isWanted = (name: string) => name !== 'B'): Record<string, AttributeValue> {
   const entries = Object.entries(item).flatMap(([name, attribute]): [string, AttributeValue][] => {
     const { S, N, B } = attribute ?? {};
-    if (name === 'B') return [];
+    if (!isWanted(name)) return [];
     if (S !== undefined) return [[name, { S }]];
     if (N !== undefined) return [[name, { N }]];
     return B === undefined ? [] : [[name, { B: Buffer.from(B).toString('base64') }]];

@@ -6,6 +6,7 @@ import { jobsFunction } from '../functions/jobs-function.ts';
 import { streamFunction, toLambdaRecord } from '../functions/stream-function.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../log/division-policy.ts';
 import type { ReservedTypes } from '../log/entry.ts';
+import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { ReceivedMessage } from '../store/job-queue.ts';
 import { consume } from '../workers/dispatch/consume-jobs.ts';
 import type { JobDeps } from '../workers/dispatch/run-job.ts';
@@ -42,6 +43,8 @@ export interface PipelineOptions {
   readonly types: ReservedTypes;
   /** {@link NO_DIVISION} by default. */
   readonly division?: DivisionPolicy | undefined;
+  /** How the table's items become entries; undefined if it is logfold's own Entry table. */
+  readonly mapping?: SchemaMapping | undefined;
   /** The most logs that are worked on at the same time. */
   readonly concurrency: number;
   /** Whether to end the pipeline when the stream is read to its end and every job is done. */
@@ -58,12 +61,12 @@ export interface PipelineOptions {
  */
 export async function runPipeline(options: PipelineOptions): Promise<void> {
   const queue = new MemoryJobQueue({ maxReceives: MAX_RECEIVES });
-  const { types, division = NO_DIVISION } = options;
+  const { types, division = NO_DIVISION, mapping } = options;
   // The deployed event source mapping has the same filter, so that an item without a type does not
   // block the shard.
   const reserved: (string | undefined)[] = [types.snapshot, types.endSegment];
-  const passes = divides(division) ? () => true : (type?: string) => reserved.includes(type);
-  const onStream = streamFunction({ queue: toQueue(queue), types, division, report: options.onEvent });
+  const passes = divides(division) || mapping !== undefined ? () => true : (type?: string) => reserved.includes(type);
+  const onStream = streamFunction({ queue: toQueue(queue), types, division, mapping, report: options.onEvent });
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const poller = new StreamPoller({

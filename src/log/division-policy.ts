@@ -165,6 +165,19 @@ export function asksAt({ snapshotEvery, segmentEvery }: DivisionPolicy, { entry,
   );
 }
 
+/**
+ * Whether a new item of a mapped log asks for a divide job. The first one does, to register the
+ * log, and the last one before each Snapshot entry and End Segment entry. Each other one asks by its
+ * share of the bytes.
+ * @param item `entry` is its index in its log, from 0
+ */
+export function asksAtIndex(policy: DivisionPolicy, { entry: index, bytes, share }: NewItem): boolean {
+  const { items } = mappedLayout(policy);
+  const { entries = items, bytes: limit = Number.POSITIVE_INFINITY } = policy.snapshotEvery;
+  const count = index + 1;
+  return index === 0 || count % entries === 0 || count % items === 0 || share < (ASKS_PER_BYTES * bytes) / limit;
+}
+
 /** The end of a log's newest segment, counted from its newest Snapshot entry on. */
 export interface Tail {
   /** Number of the newest Snapshot entry; -1 if the segment has none. */
@@ -205,6 +218,35 @@ export function isSnapshotDue({ snapshotEvery }: DivisionPolicy, tail: Tail, now
   return (
     since >= entries ||
     isAtMultiple ||
+    bytes >= (snapshotEvery.bytes ?? Number.POSITIVE_INFINITY) ||
+    (nowSeconds - oldest) / 60 >= (snapshotEvery.minutes ?? Number.POSITIVE_INFINITY)
+  );
+}
+
+/** The end of a mapped log's newest segment. Its Snapshot entries are virtual: they exist anyway. */
+export interface VirtualTail {
+  readonly segment: number;
+  /** Number of its newest Snapshot entry with a complete snapshot; -1 if it has none. */
+  readonly complete: number;
+  /** Number of the newest Snapshot entry; -1 if it is in an earlier segment. */
+  readonly snapshot: number;
+  /** Bytes of the items after `complete`. */
+  readonly bytes: number;
+  /** Creation time of the first of them in epoch seconds; undefined if there is none. */
+  readonly oldest: number | undefined;
+}
+
+/**
+ * Whether the newest Snapshot entry of a mapped log gets its snapshot. The first one of a segment
+ * always does, because it covers the segment before; only that of the empty state is not needed.
+ * @param nowSeconds epoch seconds
+ */
+export function isVirtualDue({ snapshotEvery }: DivisionPolicy, tail: VirtualTail, nowSeconds: number): boolean {
+  const { segment, complete, snapshot, bytes, oldest = nowSeconds } = tail;
+  if (snapshot <= complete || (segment === 0 && snapshot === 0)) return false;
+  if (complete === -1 && segment > 0) return true;
+  return (
+    snapshotEvery.entries !== undefined ||
     bytes >= (snapshotEvery.bytes ?? Number.POSITIVE_INFINITY) ||
     (nowSeconds - oldest) / 60 >= (snapshotEvery.minutes ?? Number.POSITIVE_INFINITY)
   );

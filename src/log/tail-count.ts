@@ -18,6 +18,8 @@ export class TailCount {
   #oldest: number | undefined;
   /** Bytes of all counted items. */
   allBytes = 0;
+  /** Creation time of the first counted entry that is no Snapshot entry, in epoch seconds. */
+  first: number | undefined;
 
   /** @param before number of the last item that is not counted; it is a Snapshot entry, or -1 */
   constructor(types: ReservedTypes, before: number) {
@@ -47,7 +49,9 @@ export class TailCount {
     }
     this.#bytes += bytes;
     const created = Number(item.C?.N ?? Number.NaN);
-    if (Number.isSafeInteger(created)) this.#oldest ??= created;
+    if (!Number.isSafeInteger(created)) return true;
+    this.first ??= created;
+    this.#oldest ??= created;
     return true;
   }
 

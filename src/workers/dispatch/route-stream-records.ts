@@ -1,10 +1,12 @@
 import { decodeSegmentId, type LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { asksAt, type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
+import { asksAt, asksAtIndex, type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { ItemReader } from '../../log/item-reader.ts';
 import { itemBytes } from '../../log/item-size.ts';
+import { indexOfKey, logOfKey } from '../../mapping/key-pattern.ts';
+import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { type DivideJob, jobMessage, logLabel, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 
@@ -13,6 +15,8 @@ export interface RouteDeps {
   readonly types: ReservedTypes;
   /** {@link NO_DIVISION} by default. */
   readonly division?: DivisionPolicy | undefined;
+  /** How the table's items become entries; undefined if it is logfold's own Entry table. */
+  readonly mapping?: SchemaMapping | undefined;
   /** Called for every record that failed: the answer to Lambda has no room for reasons. */
   readonly report: (record: StreamRecord, error: unknown) => void;
   /** Called for every job that was sent. */
@@ -32,10 +36,12 @@ interface Routed {
  * Turns stream records into jobs. The insertion of a Snapshot entry becomes a snapshot job in the
  * group of its log. The insertion of an End Segment entry is checked and needs no job, because the
  * next segment's Snapshot entry was written in the same transaction. With a division policy, other
- * entries ask for divide jobs, at most one per log and call. All other records are ignored.
+ * entries ask for divide jobs, at most one per log and call. With a mapping, items ask for them.
+ * All other records are ignored, also those of other programs' items.
  *
  * - A malformed record fails alone. The records after it are still routed: when its retries are
- *   used up, Lambda discards everything from it to the end of its batch.
+ *   used up, Lambda discards everything from it to the end of its batch. An item whose key does not
+ *   fit the mapping is only reported, because another delivery would not help.
  * - If sending fails, that record fails and routing ends, because the queue is out of reach for the
  *   rest too.
  *
@@ -57,7 +63,8 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
     try {
       routed = toJob(deps, record);
     } catch (error) {
-      fail(record, error);
+      if (deps.mapping === undefined) fail(record, error);
+      else deps.report(record, error);
       continue;
     }
     if (routed === undefined) continue;
@@ -91,8 +98,10 @@ export function streamDeduplicationId(job: SnapshotJob): string {
  * division policy the stream's filter lets only reserved types pass, so it also throws if the item
  * has no type
  */
-function toJob({ types, division = NO_DIVISION }: RouteDeps, record: StreamRecord): Routed | undefined {
+function toJob(deps: RouteDeps, record: StreamRecord): Routed | undefined {
+  const { types, division = NO_DIVISION, mapping } = deps;
   if (record.eventName !== 'INSERT') return undefined;
+  if (mapping !== undefined) return askForMapped({ mapping, division }, record);
   // Only type and keys are checked. A malformed entry must not hold up the shard; the jobs of its
   // log report it.
   const isDivided = divides(division);
@@ -112,10 +121,29 @@ function askToDivide(division: DivisionPolicy, record: StreamRecord): Routed | u
   const { S, N } = record.keys;
   if (S?.B?.length !== SEGMENT_ID_BYTES || N?.N === undefined || !/^\d{1,10}$/.test(N.N)) return undefined;
   const entry = Number(N.N);
-  const bytes = record.bytes ?? itemBytes(record.newImage ?? {});
-  if (!asksAt(division, { entry, bytes, share: shareOf(S.B, entry) })) return undefined;
+  if (!asksAt(division, { entry, bytes: bytesOf(record), share: shareOf(S.B, entry) })) return undefined;
   const { log, segment } = readKeys(record);
   return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${logLabel(log)}:${segment}:${entry}` };
+}
+
+/**
+ * The divide job that an item of a mapped log asks for.
+ * @throws ItemInvalidError if its key does not fit the mapping
+ */
+function askForMapped(
+  { mapping, division }: { readonly mapping: SchemaMapping; readonly division: DivisionPolicy },
+  record: StreamRecord,
+): Routed | undefined {
+  const log = logOfKey(mapping, record.keys);
+  if (log === undefined) return undefined;
+  const index = indexOfKey(mapping, record.keys);
+  const share = shareOf(new TextEncoder().encode(log), index);
+  if (!asksAtIndex(division, { entry: index, bytes: bytesOf(record), share })) return undefined;
+  return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${logLabel(log)}:${index}` };
+}
+
+function bytesOf({ bytes, newImage = {} }: StreamRecord): number {
+  return bytes ?? itemBytes(newImage);
 }
 
 /** @throws ItemInvalidError if the keys are malformed */

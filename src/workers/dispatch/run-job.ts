@@ -4,7 +4,7 @@ import { formatPosition, type Position } from '../../ids/position.ts';
 import { type DivisionPolicy, NO_DIVISION } from '../../log/division-policy.ts';
 import type { EntryAppender, SegmentLifecycle, SnapshotPublisher, TableReader } from '../../log/log-store.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
-import { type DivideResult, divideLog } from '../divide/divide-log.ts';
+import { type DivideDeps, type DivideResult, divideLog } from '../divide/divide-log.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../gc/collect.ts';
 import type { Deadline } from '../jobs/deadline.ts';
 import { type Job, jobMessage, logLabel, messageKind, type SnapshotJob } from '../jobs/job.ts';
@@ -21,7 +21,8 @@ export interface JobDeps
   extends SnapshotDeps,
     Omit<ArchiveDeps, keyof Deadline>,
     ExpireDeps,
-    Pick<CollectDeps, 'atLeast'> {
+    Pick<CollectDeps, 'atLeast'>,
+    Pick<DivideDeps, 'mapped'> {
   readonly tables: TableReader & EntryAppender & SnapshotPublisher & SegmentLifecycle;
   /** Receives the jobs that follow from this one. */
   readonly queue: JobSender;

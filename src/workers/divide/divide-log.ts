@@ -3,7 +3,14 @@ import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
 import { retry } from '../../log/backoff.ts';
-import { type DivisionPolicy, isSegmentDue, isSnapshotDue, type Tail } from '../../log/division-policy.ts';
+import {
+  type DivisionPolicy,
+  isSegmentDue,
+  isSnapshotDue,
+  isVirtualDue,
+  mappedLayout,
+  type Tail,
+} from '../../log/division-policy.ts';
 import { type EntryHead, epochSeconds, newEntryId, type ReservedTypes } from '../../log/entry.ts';
 import { decodeEntryHead } from '../../log/item-codec.ts';
 import type { EntryAppender, TableReader } from '../../log/log-store.ts';
@@ -11,6 +18,7 @@ import { nextSegment, snapshotEntry } from '../../log/new-segment.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
+import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
 import { hasStop } from '../../snapshot/stop.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
@@ -20,6 +28,8 @@ const IMMEDIATELY = { attempts: 8, baseMs: 0, capMs: 0, sleep: async () => undef
 
 export interface DivideDeps {
   readonly tables: TableReader & EntryAppender;
+  /** Registers mapped logs; undefined for logs in logfold's own schema. */
+  readonly mapped?: Pick<MappedLogStore, 'register'> | undefined;
   readonly blobs: BlobStore;
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
@@ -31,8 +41,13 @@ export interface DivideDeps {
 
 /** The result of a divide job. */
 export type DivideResult =
-  /** A Snapshot entry was appended, alone or as the first entry of a new segment. */
+  /**
+   * A Snapshot entry was appended, alone or as the first entry of a new segment. In a mapped log it
+   * exists anyway, and only its snapshot is due.
+   */
   | { readonly outcome: 'divided'; readonly position: Position; readonly startsSegment: boolean }
+  /** Segments of a mapped log were registered, and nothing else was due. */
+  | { readonly outcome: 'registered'; readonly segments: number }
   | {
       readonly outcome: 'undivided';
       /**
@@ -47,13 +62,18 @@ export type DivideResult =
  * and writes directly behind the entry that it counted last. So it changes nothing if nothing is
  * due: a duplicate, a late job, or a job after the application's own Snapshot entry.
  *
- * Takes two queries, and one request each for the stop note and the entry if something is due.
+ * It registers the begun segments of a mapped log, and finds out whether the newest Snapshot entry
+ * gets its snapshot.
+ *
+ * Takes two queries, and one request each for the stop note and the entry if something is due. A
+ * mapped log takes about two more queries, and a write for each new segment.
  * @throws LogNotFoundError if the log has no segment
  * @throws ItemInvalidError if the keys of an entry are malformed
  * @throws AttemptsExhaustedError if other writers were faster in every attempt
  * @throws any transient error; the caller retries the job
  */
 export async function divideLog(deps: DivideDeps, { log }: DivideJob): Promise<DivideResult> {
+  if (deps.mapped !== undefined) return divideMapped(deps, log, deps.mapped);
   const id = newEntryId(deps.random);
   const retryable = (error: unknown) => error instanceof EntryExistsError;
   const options = {
@@ -93,6 +113,27 @@ async function divideOnce(deps: DivideDeps, log: LogId, id: Uint8Array): Promise
     { ...snapshotEntry(deps, { log, position, created, ...(number !== undefined && { number }) }), id },
   ]);
   return { outcome: 'divided', position, startsSegment: false };
+}
+
+async function divideMapped(
+  { tables, blobs, types, division, now }: DivideDeps,
+  log: LogId,
+  mapped: Pick<MappedLogStore, 'register'>,
+): Promise<DivideResult> {
+  const segments = await mapped.register(log, mappedLayout(division));
+  const nothing: DivideResult =
+    segments > 0 ? { outcome: 'registered', segments } : { outcome: 'undivided', reason: 'not due' };
+  const [newest] = await tables.newestSegments(log, 1, { consistent: true });
+  if (newest === undefined) return nothing;
+  const { segment, lastSnapshot: complete = -1 } = newest;
+  const count = new TailCount(types, complete);
+  const range = { segment, from: complete + 1, to: MAX_NUMBER + 1 };
+  for await (const page of tables.items(log, range, { consistent: true })) for (const item of page) count.add(item);
+  const { snapshot } = count.tail;
+  const tail = { segment, complete, snapshot, bytes: count.allBytes, oldest: count.first };
+  if (!isVirtualDue(division, tail, now() / 1000)) return nothing;
+  if (await hasStop(blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
+  return { outcome: 'divided', position: { segment, entry: snapshot }, startsSegment: snapshot === 0 };
 }
 
 /**

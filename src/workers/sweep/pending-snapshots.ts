@@ -30,8 +30,9 @@ export interface PendingSnapshotsQuery {
 
 /**
  * The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot. In a
- * mapped log only the newest Snapshot entry counts, because nothing asked for the others. Reads
- * only the type of other entries, so a malformed one does no harm.
+ * mapped log only the newest Snapshot entry counts, because nothing asked for the others, and only
+ * if the division policy makes its snapshot due. Reads only the type of other entries, so a
+ * malformed one does no harm.
  * @throws ItemInvalidError if a Snapshot entry is malformed
  */
 export async function findPendingSnapshots(
@@ -61,5 +62,5 @@ export async function findPendingSnapshots(
       if (!done) found.push(entry);
     }
   }
-  return found;
+  return layout !== undefined && tail?.isVirtualDue === false ? [] : found;
 }

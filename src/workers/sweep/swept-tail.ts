@@ -1,5 +1,5 @@
 import type { StoredItem } from '../../log/attribute.ts';
-import { type DivisionPolicy, isSegmentDue, isSnapshotDue } from '../../log/division-policy.ts';
+import { type DivisionPolicy, isSegmentDue, isSnapshotDue, isVirtualDue } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import type { Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
@@ -26,6 +26,8 @@ export class SweptTail {
   /** The entries before the first young one. */
   readonly #settled: TailCount;
   #sawYoung = false;
+  /** Whether a mapped log has a segment that is not registered. */
+  #sawEnd = false;
 
   constructor(segment: Segment, options: SweptTailOptions) {
     this.#segment = segment;
@@ -41,6 +43,7 @@ export class SweptTail {
    */
   add(item: StoredItem): void {
     if (!this.#all.add(item)) return;
+    this.#sawEnd ||= item.T?.S === this.#options.types.endSegment;
     this.#sawYoung ||= this.#isYoung(item);
     if (!this.#sawYoung) this.#settled.add(item);
   }
@@ -50,8 +53,20 @@ export class SweptTail {
     return this.#all.tail.newest - this.#last;
   }
 
-  /** Whether the policy makes a Snapshot entry or a segment due. */
+  /**
+   * Whether the newest Snapshot entry of a mapped log gets its snapshot. Counts young entries too,
+   * because it is the age of that Snapshot entry that matters.
+   */
+  get isVirtualDue(): boolean {
+    const { segment } = this.#segment;
+    const { tail, allBytes: bytes, first: oldest } = this.#all;
+    const virtual = { segment, complete: this.#last, snapshot: tail.snapshot, bytes, oldest };
+    return isVirtualDue(this.#options.division, virtual, this.#options.now);
+  }
+
+  /** Whether a divide job is due: for a Snapshot entry, a segment, or to register a segment. */
   get isDue(): boolean {
+    if (this.#segment.layout !== undefined) return this.#sawEnd;
     const { division, now } = this.#options;
     const { snapshotEvery } = division;
     const settled = this.#settled.tail;
