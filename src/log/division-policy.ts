@@ -167,8 +167,8 @@ export function asksAt({ snapshotEvery, segmentEvery }: DivisionPolicy, { entry,
 
 /**
  * Whether a new item of a mapped log asks for a divide job. The first one does, to register the
- * log, and the last one before each Snapshot entry and End Segment entry. Each other one asks by its
- * share of the bytes.
+ * log, and the last one before each Snapshot entry and End Segment entry. Each other one asks by
+ * its share of the bytes.
  * @param item `entry` is its index in its log, from 0
  */
 export function asksAtIndex(policy: DivisionPolicy, { entry: index, bytes, share }: NewItem): boolean {
@@ -223,10 +223,12 @@ export function isSnapshotDue({ snapshotEvery }: DivisionPolicy, tail: Tail, now
   );
 }
 
-/** The end of a mapped log's newest segment. Its Snapshot entries are virtual: they exist anyway. */
+/**
+ * The end of a mapped log's newest segment. Its Snapshot entries are virtual: they exist anyway.
+ */
 export interface VirtualTail {
   readonly segment: number;
-  /** Number of its newest Snapshot entry with a complete snapshot; -1 if it has none. */
+  /** Number of its newest Snapshot entry with a complete snapshot; -1 without one. */
   readonly complete: number;
   /** Number of the newest Snapshot entry; -1 if it is in an earlier segment. */
   readonly snapshot: number;
