@@ -79,14 +79,15 @@ export class RequestedJobs {
     const queue = queueOf(job.kind);
     const ofLog = (this.#ofLog[queue].get(job.log) ?? 0) + 1;
     this.#ofLog[queue].set(job.log, ofLog);
-    return this.#requested.has(id) || ofLog > JOBS_OF_ONE_LOG || this.#depths[queue] >= FULL_QUEUE;
+    if (this.#requested.has(id) || ofLog > JOBS_OF_ONE_LOG || this.#depths[queue] >= FULL_QUEUE) return true;
+    // Counted before it is sent, because a sweep sends several jobs concurrently.
+    this.#depths[queue]++;
+    return false;
   }
 
   /** Remembers a job that was sent. */
   add(job: Job): void {
-    const queue = queueOf(job.kind);
-    this.#requested.set(idOf(job), this.#requests[queue]);
-    this.#depths[queue]++;
+    this.#requested.set(idOf(job), this.#requests[queueOf(job.kind)]);
   }
 
   /**
