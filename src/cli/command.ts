@@ -6,6 +6,7 @@ import { RESERVED_TYPES } from '../log/entry.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
+import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
 import { Output } from './output.ts';
 import { interrupted, untilInterrupted } from './signals.ts';
 
@@ -24,13 +25,15 @@ export function command(name: string, description: string) {
     )
     .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)
     .option('--end-segment-type <type>', 'the type of End Segment entries', RESERVED_TYPES.endSegment)
+    .addOption(mappingOption())
     .option('--json', 'print one JSON document on standard output and nothing else', false)
     .showHelpAfterError('(add --help for the options)');
 }
 
 /**
  * Names the option in each error of its parser, because parsers do not know the option. Also
- * refuses an option as the value of another option: commander accepts it.
+ * refuses an option as the value of another option: commander accepts it. If there is a mapping, it
+ * decides which ids logs have.
  */
 export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
   const names = new Set(command.options.map(({ long }) => long));
@@ -46,6 +49,10 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
         throw error;
       }
     });
+  }
+  // Options are parsed before arguments, and the mapping says which ids logs have.
+  for (const argument of command.registeredArguments) {
+    if (argument.name() === 'log') argument.argParser((text: string) => parseTypedLog(mappingIn(command), text));
   }
   return command;
 }

@@ -1,4 +1,5 @@
 import { type DivisionPolicy, divisionOf } from '../log/division-policy.ts';
+import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import { parse } from './command.ts';
 import { policyCommand } from './policy-options.ts';
 
@@ -17,6 +18,7 @@ export function dividingCommand(name: string, description: string) {
 }
 
 export interface DivisionOptions {
+  readonly mapping?: SchemaMapping | undefined;
   readonly snapshotEveryEntries?: number;
   readonly snapshotEveryBytes?: number;
   readonly snapshotEveryMinutes?: number;
@@ -25,17 +27,19 @@ export interface DivisionOptions {
 }
 
 /**
- * The division policy that the options name; without them nothing is divided.
+ * The division policy that the options name. Without them nothing is divided, except the logs of a
+ * mapping.
  * @throws PolicyInvalidError if a number is out of range
  */
 export function divisionFrom(options: DivisionOptions): DivisionPolicy {
   const { snapshotEveryEntries, snapshotEveryBytes, snapshotEveryMinutes } = options;
   const { segmentEveryEntries, segmentEveryBytes } = options;
-  return divisionOf({
+  const settings = {
     snapshotEveryEntries,
     snapshotEveryBytes,
     snapshotEveryMinutes,
     segmentEveryEntries,
     segmentEveryBytes,
-  });
+  };
+  return divisionOf(settings, options.mapping !== undefined);
 }

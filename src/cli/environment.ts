@@ -6,7 +6,9 @@ import { translateDynamoDbError } from '../adapters/aws/dynamodb-error.ts';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
-import { readTtlAttribute, readWriteCapacity } from '../adapters/dynamodb/table-settings.ts';
+import { DynamoDbMappedItems } from '../adapters/dynamodb/mapped-items.ts';
+import { readTtlAttribute, readWriteCapacity, requireMappedKeys } from '../adapters/dynamodb/table-settings.ts';
+import { openTables } from '../adapters/dynamodb/tables.ts';
 import { MemoryLogStore } from '../adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../adapters/metered-blob-store.ts';
 import { foldWatchOf } from '../adapters/platform/fold-watch.ts';
@@ -22,11 +24,17 @@ import { type CheckpointStore, FileCheckpointStore } from '../local/checkpoint-s
 import { openDataDirectory, openEngine } from '../local/data-directory.ts';
 import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
-import { ensureTables, missingTables, type TableNames } from '../local/tables.ts';
+import { openMappedTables } from '../local/mapped-tables.ts';
+import { ensureTables, missingTables, type TableNames, TTL_ATTRIBUTE } from '../local/tables.ts';
 import { ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
+import { MAPPED_TYPES } from '../mapping/layout.ts';
+import type { MappedItems } from '../mapping/mapped-items.ts';
+import { MappedLogStore } from '../mapping/mapped-log-store.ts';
+import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
+import { parseTypedLog } from './mapping.ts';
 import { type ChosenReducer, chooseReducer, reducerGuard } from './reducer.ts';
 
 /** The tables and the bucket that the command line names. */
@@ -39,6 +47,8 @@ export interface Place {
   readonly bucket?: string;
   /** The file of a reducer's module, or the name of the reducer that comes with logfold. */
   readonly reducer?: string;
+  /** How the items of the Entry table become entries; undefined if they are logfold's own. */
+  readonly mapping?: SchemaMapping | undefined;
   readonly snapshotType: string;
   readonly endSegmentType: string;
 }
@@ -58,6 +68,8 @@ export interface Environment {
   /** Throws ReducerForeignError if another reducer folds the log: see {@link reducerGuard}. */
   readonly requireReducer: (log: LogId) => Promise<void>;
   readonly settings: TableSettings;
+  /** The application's table; undefined without a mapping. */
+  readonly mapped: MappedTables | undefined;
   readonly otherTables: (names: TableNames, options: { readonly dryRun: boolean }) => Promise<OtherTables>;
   readonly streams: DynamoDBStreamsClient;
   readonly streamArn: () => Promise<string>;
@@ -66,6 +78,13 @@ export interface Environment {
   readonly lost: AbortSignal;
   readonly endpoint: string | undefined;
   readonly close: () => Promise<void>;
+}
+
+/** An application's table, and the logs in it. */
+export interface MappedTables {
+  readonly mapping: SchemaMapping;
+  readonly items: MappedItems;
+  readonly store: MappedLogStore;
 }
 
 /** Other tables of the same schema, in the same place. */
@@ -84,6 +103,8 @@ export interface TableSettings {
   readonly writeCapacity: () => Promise<number>;
   /** The TTL attribute; undefined if TTL is off. */
   readonly ttlAttribute: () => Promise<string | undefined>;
+  /** The attribute that logfold stamps; undefined if the mapping names none. */
+  readonly stampedAttribute: string | undefined;
   /** Whether expired items stay, because the engine accepts the TTL setting and ignores it. */
   readonly ignoresTtl: boolean;
 }
@@ -129,11 +150,16 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
       advice: 'Leave out --bucket: with --local, objects are in the directory',
     });
   }
-  const opened = await openDataDirectory(dir, place);
+  const { mapping } = place;
+  const opened = await openDataDirectory(dir, { ...place, entryTable: requireEntryTable(place) });
   const { engine, names, config, dynamodb, objects } = opened;
   return {
     ...wire(place, chosen, { names, dynamodb, objects, close: () => engine.leave() }),
     otherTables: async (others, { dryRun }) => {
+      if (mapping !== undefined) {
+        const created = await openMappedTables(dynamodb, others, { mapping, creates: !dryRun, dir });
+        return { store: openTables({ client: dynamodb, ...others, mapping, now: Date.now }), created };
+      }
       const created = await missingTables(dynamodb, others);
       if (dryRun && created.includes(others.entryTable)) return { store: new MemoryLogStore(), created };
       if (!dryRun) await ensureTables(dynamodb, others);
@@ -159,9 +185,14 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
   const dynamodb = new DynamoDBClient(config);
   await requireRegion(dynamodb);
   const objects = new S3BlobStore({ client: new S3Client(sdkConfig()), bucket });
+  const { mapping } = place;
+  if (mapping !== undefined) await requireMappedKeys(dynamodb, entryTable, mapping);
   return {
     ...wire(place, chosen, { names: { entryTable, segmentTable }, dynamodb, objects }),
-    otherTables: async (others) => ({ store: new DynamoDbLogStore({ client: dynamodb, ...others }), created: [] }),
+    otherTables: async (others) => {
+      if (mapping !== undefined) await requireMappedKeys(dynamodb, others.entryTable, mapping);
+      return { store: openTables({ client: dynamodb, ...others, mapping, now: Date.now }), created: [] };
+    },
     streams: new DynamoDBStreamsClient(config),
     streamArn: () => describeStream(dynamodb, entryTable),
     // There is no directory for checkpoints: each run reads the stream from its oldest record and
@@ -182,10 +213,16 @@ interface Stores {
 function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, close }: Stores) {
   const tables = new TableMeter();
   const blobs = new MeteredBlobStore(objects);
-  const store = new DynamoDbLogStore({ client: dynamodb, ...names, meter: tables.meter });
+  const { mapping } = place;
+  const metered = { client: dynamodb, ...names, meter: tables.meter };
+  const store = openTables({ ...metered, mapping, now: Date.now });
+  const mapped =
+    mapping === undefined || !(store instanceof MappedLogStore)
+      ? undefined
+      : { store, items: new DynamoDbMappedItems({ ...metered, table: names.entryTable, mapping }), mapping };
   const deps = jobDeps(place, chosen.reducer, store, blobs);
   const requireReducer = reducerGuard(deps, chosen);
-  const logs = wireLogs({ ...deps, close });
+  const logs = wireLogs({ ...deps, close, parseLog: (text) => parseTypedLog(mapping, text) });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);
     return logs.open(log, { reducer: chosen.reducer });
@@ -193,20 +230,31 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, c
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
     ttlAttribute: () => readTtlAttribute(dynamodb, names.entryTable),
+    stampedAttribute: mapping === undefined ? TTL_ATTRIBUTE : mapping.ttl,
     ignoresTtl: place.local !== undefined && existsSync(dataPath('dynoxide', place.local)),
   };
-  return { tables, blobs, logs, open, close: () => logs.close(), deps, requireReducer, settings };
+  return { tables, blobs, logs, open, close: () => logs.close(), deps, requireReducer, settings, mapped };
+}
+
+/** @throws UsageError if there is a mapping and the application's table is not named */
+function requireEntryTable({ mapping, entryTable }: Place): string | undefined {
+  if (mapping === undefined || entryTable !== undefined) return entryTable;
+  throw new UsageError('--mapping is for a table of your application, which is not named', {
+    advice: 'Give --entry-table NAME',
+  });
 }
 
 /** @throws UsageError if the types are the same or one is empty */
 export function typesOf({
+  mapping,
   snapshotType,
   endSegmentType,
-}: Pick<Place, 'snapshotType' | 'endSegmentType'>): ReservedTypes {
+}: Pick<Place, 'mapping' | 'snapshotType' | 'endSegmentType'>): ReservedTypes {
+  if (mapping !== undefined) return MAPPED_TYPES;
   return new ReservedTypes({ snapshot: snapshotType, endSegment: endSegmentType });
 }
 
-function jobDeps(place: Place, reducer: Reducer, tables: DynamoDbLogStore, blobs: MeteredBlobStore) {
+function jobDeps(place: Place, reducer: Reducer, tables: LogStore, blobs: MeteredBlobStore) {
   const platform = nativePlatform;
   return {
     store: new ArchivedLogStore(tables, { blobs, platform }),

@@ -1,6 +1,7 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { InterruptedError, UsageError } from '../errors.ts';
 import { nameOptions } from './command.ts';
+import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
@@ -59,6 +60,7 @@ export async function run(words: readonly string[]): Promise<number> {
     sweepCommand(),
     policyCommandOfLogs(),
     inspectCommand(),
+    adoptCommand(),
     engineCommand(),
   ];
   for (const each of commands) program.addCommand(nameOptions(each).exitOverride());

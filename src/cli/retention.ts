@@ -79,8 +79,15 @@ export async function rateLimiterOf(environment: Environment, share: number): Pr
  * @throws UsageError if the Entry table has no TTL on attribute `X`
  */
 export async function requireTtl(environment: Environment, output: Output, log?: LogId): Promise<void> {
+  const { stampedAttribute } = environment.settings;
+  if (stampedAttribute === undefined) {
+    throw new UsageError('the mapping names no TTL attribute, so no item can be stamped', {
+      log,
+      advice: "Add 'ttl' to the mapping, or use --expire delete; nothing was changed",
+    });
+  }
   const attribute = await environment.settings.ttlAttribute();
-  if (attribute === 'X') {
+  if (attribute === stampedAttribute) {
     if (environment.settings.ignoresTtl) {
       output.note(
         'The embedded engine deletes no expired entries. To see entries leave the table, use --expire delete.',
@@ -91,7 +98,7 @@ export async function requireTtl(environment: Environment, output: Output, log?:
   const now = attribute === undefined ? 'is off' : `uses attribute '${attribute}'`;
   throw new UsageError(`the TTL of the Entry table ${now}, so stamped entries would stay`, {
     log,
-    advice: "Switch TTL on for attribute 'X', or use --expire delete; nothing was changed",
+    advice: `Switch TTL on for attribute '${stampedAttribute}', or use --expire delete; nothing was changed`,
   });
 }
 

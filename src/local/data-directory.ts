@@ -3,16 +3,22 @@ import { DynamoDBClient, type DynamoDBClientConfig } from '@aws-sdk/client-dynam
 import { translateAwsError } from '../adapters/aws/aws-error.ts';
 import { FilesystemBlobStore } from '../adapters/filesystem/blob-store.ts';
 import { ResourceMissingError } from '../errors.ts';
+import type { SchemaMapping } from '../mapping/schema-mapping.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { type Engine, joinEngine } from './engine.ts';
+import { openMappedTables } from './mapped-tables.ts';
 import { ensureTables, missingTables, type TableNames } from './tables.ts';
 
 /** The tables of a data directory, unless somebody names others. */
 export const LOCAL_TABLES: TableNames = { entryTable: 'Entry', segmentTable: 'Segment' };
 
-export interface DirectoryOptions extends Partial<TableNames> {
+export interface DirectoryOptions {
+  readonly entryTable?: string | undefined;
+  readonly segmentTable?: string | undefined;
   /** Whether to create a missing directory, engine or table. False by default. */
   readonly creates?: boolean;
+  /** The Entry table is an application's, with this mapping. It is never created. */
+  readonly mapping?: SchemaMapping | undefined;
 }
 
 /** The engine of a data directory and a client of it. */
@@ -54,11 +60,15 @@ export async function openEngine(dir: string, { creates }: { readonly creates: b
  * @throws EngineError if the engine does not start, or ends
  */
 export async function openDataDirectory(dir: string, options: DirectoryOptions): Promise<DataDirectory> {
-  const { creates = false, entryTable, segmentTable } = { ...LOCAL_TABLES, ...options };
+  const { creates = false, mapping } = options;
+  const { entryTable = LOCAL_TABLES.entryTable, segmentTable = LOCAL_TABLES.segmentTable } = options;
   const { engine, config, dynamodb } = await openEngine(dir, { creates });
   try {
     const names = { entryTable, segmentTable };
-    const ready = creates ? ensureTables(dynamodb, names) : requireTables(dynamodb, names, dir);
+    const ready =
+      mapping === undefined
+        ? openTables(dynamodb, names, { creates, dir })
+        : openMappedTables(dynamodb, names, { mapping, creates, dir });
     await ready.catch((error: unknown) => {
       throw translateAwsError(error, `DynamoDB at ${engine.endpoint}`);
     });
@@ -69,7 +79,15 @@ export async function openDataDirectory(dir: string, options: DirectoryOptions):
   }
 }
 
-async function requireTables(client: DynamoDBClient, names: TableNames, dir: string): Promise<void> {
+async function openTables(
+  client: DynamoDBClient,
+  names: TableNames,
+  { creates, dir }: { readonly creates: boolean; readonly dir: string },
+): Promise<void> {
+  if (creates) {
+    await ensureTables(client, names);
+    return;
+  }
   const [missing] = await missingTables(client, names);
   if (missing === undefined) return;
   throw new ResourceMissingError(`there is no table '${missing}' in '${dir}'`, {

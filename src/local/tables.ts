@@ -68,6 +68,25 @@ export async function ensureTables(client: DynamoDBClient, names: TableNames): P
 }
 
 /**
+ * Creates the Segment table if it is missing, and waits until it is active.
+ * @throws UsageError if it exists with other keys
+ * @throws ResourceMissingError if it is not active after a minute
+ */
+export async function ensureSegmentTable(client: DynamoDBClient, name: string): Promise<void> {
+  await ensureTable(client, name, segmentTableInput(name));
+}
+
+/**
+ * Whether the Segment table exists.
+ * @throws UsageError if it has other keys
+ */
+export async function hasSegmentTable(client: DynamoDBClient, name: string): Promise<boolean> {
+  const table = await describe(client, name);
+  if (table !== undefined) requireKeys(table, segmentTableInput(name), name);
+  return table !== undefined;
+}
+
+/**
  * The names of the tables that {@link ensureTables} would create. Creates nothing.
  * @throws UsageError if {@link ensureTables} would throw a UsageError
  */

@@ -5,6 +5,7 @@ import { CLIENT } from './advice/client.ts';
 import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
 import { DAMAGE } from './advice/damage.ts';
 import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
+import { MAPPED_TABLES } from './advice/mapped-tables.ts';
 import { MAPPINGS } from './advice/mappings.ts';
 import { NOT_FOLLOWED } from './advice/not-followed.ts';
 import { PAGES } from './advice/pages.ts';
@@ -65,6 +66,7 @@ const FOLLOWED: Cases = {
   ...VALUES,
   ...DAMAGE,
   ...REDUCERS,
+  ...MAPPED_TABLES,
   ...MAPPINGS,
   ...CLIENT,
   ...COMMANDS,

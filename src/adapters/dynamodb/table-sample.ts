@@ -1,15 +1,9 @@
-import {
-  DescribeTableCommand,
-  type DynamoDBClient,
-  type KeySchemaElement,
-  type TableDescription,
-} from '@aws-sdk/client-dynamodb';
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { partitionsToRead } from '../../inspection/proposal.ts';
-import type { KeyAttribute, TableKeys, TableSample } from '../../inspection/table-sample.ts';
+import type { TableSample } from '../../inspection/table-sample.ts';
 import type { StoredItem } from '../../log/attribute.ts';
-import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
 import { DynamoDbRequests } from './requests.ts';
-import { readTtlAttribute } from './table-settings.ts';
+import type { DescribedTable } from './table-settings.ts';
 
 /** How much of a table is read. */
 export interface SampleLimits {
@@ -25,38 +19,8 @@ export interface SampleTask extends SampleLimits {
   readonly onItems?: (items: number) => void;
 }
 
-/** A table as DynamoDB describes it. */
-export interface DescribedTable {
-  readonly keys: TableKeys;
-  /** Undefined if TTL is off. */
-  readonly ttl: string | undefined;
-  /** DynamoDB counts the items about every six hours. */
-  readonly approximateItems: number;
-  /** View type of the stream, such as `NEW_IMAGE`; undefined if the table has no stream. */
-  readonly stream: string | undefined;
-}
-
 /** Parts of the scan, which lie far apart in the table. */
 const PARTS = 8;
-
-/**
- * Describes a table.
- * @throws ResourceMissingError if the table does not exist
- */
-export async function describeTable(client: DynamoDBClient, table: string): Promise<DescribedTable> {
-  const described = await client.send(new DescribeTableCommand({ TableName: table })).catch((error: unknown) => {
-    throw translateDynamoDbError(error, [table]);
-  });
-  const { KeySchema = [], ItemCount, StreamSpecification, ...rest } = described.Table ?? {};
-  const keys = KeySchema.map((key) => keyAttribute(key, rest));
-  const [partition = { name: '', type: 'S' }, sort] = keys;
-  return {
-    keys: { partition, sort },
-    ttl: await readTtlAttribute(client, table),
-    approximateItems: ItemCount ?? 0,
-    stream: StreamSpecification?.StreamEnabled === true ? StreamSpecification.StreamViewType : undefined,
-  };
-}
 
 /**
  * Reads items from all over a table, then a few partitions from their first item on. Reads are
@@ -65,7 +29,7 @@ export async function describeTable(client: DynamoDBClient, table: string): Prom
 export async function readTableSample(
   client: DynamoDBClient,
   table: string,
-  { keys, ttl }: DescribedTable,
+  { keys, ttl }: Pick<DescribedTable, 'keys'> & Pick<TableSample, 'ttl'>,
   task: SampleTask,
 ): Promise<TableSample> {
   let units = 0;
@@ -117,11 +81,6 @@ export async function readTableSample(
     partitions.push(items);
   }
   return { keys, ttl, scanned, partitions };
-}
-
-function keyAttribute({ AttributeName: name = '' }: KeySchemaElement, table: TableDescription): KeyAttribute {
-  const type = table.AttributeDefinitions?.find(({ AttributeName }) => AttributeName === name)?.AttributeType;
-  return { name, type: type ?? 'S' };
 }
 
 /** A key attribute as requests take it. */

@@ -1,4 +1,13 @@
-import { DescribeTableCommand, DescribeTimeToLiveCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import {
+  DescribeTableCommand,
+  DescribeTimeToLiveCommand,
+  type DynamoDBClient,
+  type KeySchemaElement,
+  type TableDescription,
+} from '@aws-sdk/client-dynamodb';
+import { UsageError } from '../../errors.ts';
+import type { KeyAttribute, TableKeys } from '../../inspection/table-sample.ts';
+import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { translateDynamoDbError } from '../aws/dynamodb-error.ts';
 
 /**
@@ -36,4 +45,60 @@ export async function readTtlAttribute(client: DynamoDBClient, table: string): P
   } catch (error) {
     throw translateDynamoDbError(error, [table]);
   }
+}
+
+/** A table as DynamoDB describes it. */
+export interface DescribedTable {
+  readonly keys: TableKeys;
+  /** DynamoDB counts the items about every six hours. */
+  readonly approximateItems: number;
+  /** View type of the stream, such as `NEW_IMAGE`; undefined if the table has no stream. */
+  readonly stream: string | undefined;
+}
+
+/**
+ * Describes a table.
+ * @throws ResourceMissingError if the table does not exist
+ */
+export async function describeTable(client: DynamoDBClient, table: string): Promise<DescribedTable> {
+  const described = await client.send(new DescribeTableCommand({ TableName: table })).catch((error: unknown) => {
+    throw translateDynamoDbError(error, [table]);
+  });
+  const { KeySchema = [], ItemCount, StreamSpecification, ...rest } = described.Table ?? {};
+  const keys = KeySchema.map((key) => keyAttribute(key, rest));
+  const [partition = { name: '', type: 'S' }, sort] = keys;
+  return {
+    keys: { partition, sort },
+    approximateItems: ItemCount ?? 0,
+    stream: StreamSpecification?.StreamEnabled === true ? StreamSpecification.StreamViewType : undefined,
+  };
+}
+
+/**
+ * Checks that a table has the keys that a mapping names.
+ * @throws ResourceMissingError if the table does not exist
+ * @throws UsageError if it has other keys
+ */
+export async function requireMappedKeys(client: DynamoDBClient, table: string, mapping: SchemaMapping): Promise<void> {
+  const { partitionKey, sortKey } = mapping;
+  const { keys } = await describeTable(client, table);
+  const sort = { name: sortKey.name, type: sortKey.form === 'N' ? 'N' : 'S' } as const;
+  const [has, needs] = [describeKeys(keys), describeKeys({ partition: partitionKey, sort })];
+  if (has === needs) return;
+  throw new UsageError(`table '${table}' has the keys ${has}, but the mapping names ${needs}`, {
+    advice: `Name another table or another mapping: 'logfold inspect ${table}' proposes one`,
+  });
+}
+
+const KEY_TYPES = { S: 'String', N: 'Number', B: 'Binary' } as const;
+
+/** The keys of a table for people. */
+export function describeKeys({ partition, sort }: TableKeys): string {
+  const keys = [partition, ...(sort === undefined ? [] : [sort])];
+  return keys.map(({ name, type }) => `${name} (${KEY_TYPES[type]})`).join(' and ');
+}
+
+function keyAttribute({ AttributeName: name = '' }: KeySchemaElement, table: TableDescription): KeyAttribute {
+  const type = table.AttributeDefinitions?.find(({ AttributeName }) => AttributeName === name)?.AttributeType;
+  return { name, type: type ?? 'S' };
 }

@@ -46,7 +46,9 @@ export function checkOptions(
 }
 
 /** Logs on these stores, with the clock, the randomness and the codecs of Node. */
-export function wireLogs(deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | 'types' | 'cacheBytes'>): Logs {
+export function wireLogs(
+  deps: Pick<LogsDeps, 'store' | 'tables' | 'blobs' | 'close' | 'types' | 'cacheBytes' | 'parseLog'>,
+): Logs {
   return new Logs({
     ...deps,
     platform: nativePlatform,

@@ -7,6 +7,7 @@ import { command, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
 import { type Environment, typesOf } from '../environment.ts';
 import { count, countEntries } from '../format.ts';
+import { requireOwnSchema } from '../mapping.ts';
 import { Output } from '../output.ts';
 import { chooseReducer } from '../reducer.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
@@ -37,6 +38,7 @@ export function appendCommand() {
     .option('--check', 'compare every check line with the sheet, loaded again from snapshot and tail', false)
     .addHelpText('after', LINES)
     .action(async (log, file, options) => {
+      requireOwnSchema(options, log);
       const { reducer } = await chooseReducer(options.reducer);
       const target = { log, types: typesOf(options), reducer: reducer.name };
       const edits = await untilInterrupted(() => openEdits(file, target));
@@ -115,12 +117,13 @@ function nameLine(error: unknown, line: number | undefined): unknown {
 }
 
 export function createCommand() {
-  return command('create', 'Create a log and print its id.').action((options) =>
-    inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
+  return command('create', 'Create a log and print its id.').action((options) => {
+    requireOwnSchema(options);
+    return inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
       const log = await logs.create();
       output.result({ log }, log);
-    }),
-  );
+    });
+  });
 }
 
 export function segmentCommand() {
@@ -129,10 +132,11 @@ export function segmentCommand() {
     'End the newest segment and start the next. The newest segment must have a complete snapshot.',
   )
     .argument('<log>', 'the log', parse.log)
-    .action((log, options) =>
-      inEnvironment(options, async ({ logs }, output) => {
+    .action((log, options) => {
+      requireOwnSchema(options, log);
+      return inEnvironment(options, async ({ logs }, output) => {
         const { position, segment } = await logs.client.startSegment(log);
         output.result({ log, segment, position }, `Segment ${segment} starts at ${formatPosition(position)}`);
-      }),
-    );
+      });
+    });
 }

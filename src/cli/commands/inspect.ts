@@ -1,7 +1,14 @@
 import Table from 'cli-table3';
-import { type DescribedTable, describeTable, readTableSample } from '../../adapters/dynamodb/table-sample.ts';
+import { readTableSample } from '../../adapters/dynamodb/table-sample.ts';
+import {
+  type DescribedTable,
+  describeKeys,
+  describeTable,
+  readTtlAttribute,
+} from '../../adapters/dynamodb/table-settings.ts';
 import type { Misfit } from '../../inspection/misfits.ts';
 import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../inspection/proposal.ts';
+import type { TableSample } from '../../inspection/table-sample.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { command, parse } from '../command.ts';
 import { openDynamoDb } from '../environment.ts';
@@ -34,7 +41,10 @@ export function inspectCommand() {
       try {
         await untilInterrupted(async () => {
           const output = new Output(options.json);
-          const described = await describeTable(place.client, table);
+          const described = {
+            ...(await describeTable(place.client, table)),
+            ttl: await readTtlAttribute(place.client, table),
+          };
           const limiter = new RateLimiter({ perSecond: options.readUnits });
           const sample = await output.during('Items read', (progress) =>
             readTableSample(place.client, table, described, {
@@ -80,14 +90,16 @@ function parametersFor(mapping: ProposedMapping): { readonly Mapping: string; re
   return { Mapping: JSON.stringify(mapping), StreamFilter: JSON.stringify({ eventName: ['INSERT'], ...keys }) };
 }
 
-const TYPES = { S: 'String', N: 'Number', B: 'Binary' } as const;
-
-function describe(table: string, described: DescribedTable, proposal: Proposal, written: string | undefined): string[] {
+function describe(
+  table: string,
+  described: DescribedTable & Pick<TableSample, 'ttl'>,
+  proposal: Proposal,
+  written: string | undefined,
+): string[] {
   const { keys, ttl, stream, approximateItems } = described;
   const { recognized, kinds, mapping, beside, misfits } = proposal;
-  const names = [keys.partition, ...(keys.sort === undefined ? [] : [keys.sort])];
   const lines = [
-    `Table '${table}': about ${count(approximateItems, 'item')}; keys ${names.map(({ name, type }) => `${name} (${TYPES[type]})`).join(' and ')}; ${ttl === undefined ? 'no TTL' : `TTL on '${ttl}'`}; ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`,
+    `Table '${table}': about ${count(approximateItems, 'item')}; keys ${describeKeys(keys)}; ${ttl === undefined ? 'no TTL' : `TTL on '${ttl}'`}; ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`,
     kinds.length === 0 ? 'The sample has no items.' : describeKinds(kinds),
   ];
   if (recognized !== undefined) lines.push(`These are items of ${recognized}.`);

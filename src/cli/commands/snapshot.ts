@@ -6,16 +6,18 @@ import { type FlushResult, flushSnapshot } from '../../workers/snapshot/flush-sn
 import { newestSnapshot } from '../../workers/snapshot/snapshot-entry.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
+import { requireOwnSchema } from '../mapping.ts';
 
 export function snapshotCommand() {
   return command('snapshot', 'Append a Snapshot entry, which asks for a snapshot of all entries before it.')
     .argument('<log>', 'the log', parse.log)
-    .action((log, options) =>
-      inEnvironment(options, async ({ logs }, output) => {
+    .action((log, options) => {
+      requireOwnSchema(options, log);
+      return inEnvironment(options, async ({ logs }, output) => {
         const { position } = await logs.client.addSnapshot(log);
         output.result({ log, position }, `Snapshot entry at ${formatPosition(position)}`);
-      }),
-    );
+      });
+    });
 }
 
 export function flushCommand() {
@@ -69,7 +71,7 @@ export function resumeCommand() {
   )
     .argument('<log>', 'the log', parse.log)
     .action((log, options) =>
-      inEnvironment(options, async ({ logs, deps }, output) => {
+      inEnvironment(options, async ({ logs, deps, mapped }, output) => {
         await queryNewestSegments(deps.store, log, { consistent: true });
         const stop = await readStop(deps.blobs, log).catch((error: unknown) => {
           // The error of an unreadable note advises to run this command.
@@ -79,12 +81,14 @@ export function resumeCommand() {
         // The note goes first. Otherwise a running pipeline refuses the job of the new Snapshot
         // entry.
         await clearStop(deps.blobs, log);
-        const { position } = await logs.client.addSnapshot(log);
         const was = stop === undefined ? 'was not stopped' : `was stopped by ${stop.code}`;
-        output.result(
-          { log, position, wasStopped: stop ?? null },
-          `${log} ${was}; Snapshot entry at ${formatPosition(position)}`,
-        );
+        // Nobody but the application appends to a mapped log, whose Snapshot entries are virtual.
+        const position = mapped === undefined ? (await logs.client.addSnapshot(log)).position : null;
+        const next =
+          position === null
+            ? "'logfold sweep' builds the snapshot that is due"
+            : `Snapshot entry at ${formatPosition(position)}`;
+        output.result({ log, position, wasStopped: stop ?? null }, `${log} ${was}; ${next}`);
       }),
     );
 }

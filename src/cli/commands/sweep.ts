@@ -12,9 +12,11 @@ import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { type SweepOptions, sweep } from '../../workers/sweep/sweep.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { dividingCommand, divisionFrom } from '../division-options.ts';
+import type { Place } from '../environment.ts';
 import { count } from '../format.ts';
 import { JobRunner } from '../job-runner.ts';
 import { describeJob, describeJobResult } from '../job-text.ts';
+import { parseTypedLog } from '../mapping.ts';
 import type { Output } from '../output.ts';
 import { POLICY_HELP, policyChanges } from '../policy-options.ts';
 import { capacityShareOption, policyEverywhere, rateLimiterOf, requireTtl, warnOfShortGrace } from '../retention.ts';
@@ -24,7 +26,7 @@ const MAX_PASSES = 10;
 
 export function sweepCommand() {
   return dividingCommand('sweep', 'Find and do what the stream missed and what is due, in all logs.')
-    .option('--log <log>', 'only this log', parse.log)
+    .option('--log <log>', 'only this log')
     .addOption(
       new Option(
         '--since <date>',
@@ -37,9 +39,10 @@ export function sweepCommand() {
     .addOption(capacityShareOption())
     .option('--dry-run', 'change nothing, and list what would be done', false)
     .addHelpText('after', POLICY_HELP)
-    .action((options) =>
-      inEnvironment(options, async (environment, output) => {
-        const { rebuild, dryRun, log, since } = options;
+    .action((options) => {
+      const log = optionalLog(options);
+      return inEnvironment(options, async (environment, output) => {
+        const { rebuild, dryRun, since } = options;
         if (rebuild && (options.collect || since !== undefined)) {
           throw new UsageError('--rebuild checks everything and excludes --since and --collect');
         }
@@ -110,8 +113,18 @@ export function sweepCommand() {
           summary.end();
         }
         summary.report();
-      }),
-    );
+      });
+    });
+}
+
+/** The option `--log`. It may come before `--mapping`, so it is parsed after all options. */
+function optionalLog({ log, mapping }: Pick<Place, 'mapping'> & { readonly log?: string }): LogId | undefined {
+  try {
+    return log === undefined ? undefined : parseTypedLog(mapping, log);
+  } catch (error) {
+    if (error instanceof UsageError) error.message = `--log: ${error.message}`;
+    throw error;
+  }
 }
 
 /**

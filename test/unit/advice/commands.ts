@@ -53,6 +53,11 @@ export async function openPlace(): Promise<string> {
   return place.endpoint;
 }
 
+/** The directory of files that commands read and write. */
+export function filesOfPlace(): string {
+  return files;
+}
+
 export async function closePlace(): Promise<void> {
   await rm(files, { recursive: true });
   await place.close();
@@ -94,7 +99,7 @@ function failureIn(answer: unknown): Error {
 }
 
 /** Runs a command on the shared data. */
-function here(...words: readonly string[]): Promise<unknown> {
+export function here(...words: readonly string[]): Promise<unknown> {
   return logfold(...words, ...place.words);
 }
 
@@ -157,7 +162,7 @@ async function withEnvironment<T>(
   }
 }
 
-async function withDb<T>(act: (db: DynamoDBClient) => Promise<T>): Promise<T> {
+export async function withDb<T>(act: (db: DynamoDBClient) => Promise<T>): Promise<T> {
   const db = new DynamoDBClient(clientConfig(place.endpoint));
   try {
     return await act(db);
@@ -253,7 +258,7 @@ export const COMMANDS: Cases = {
       await create();
     });
   },
-  "Switch TTL on for attribute 'X', or use --expire delete; nothing was changed": async (refused) => {
+  "Switch TTL on for attribute '…', or use --expire delete; nothing was changed": async (refused) => {
     const log = await closed();
     await here('archive', log, '0');
     await withDb(async (db) => {

@@ -1,0 +1,104 @@
+import { setTimeout } from 'node:timers/promises';
+import { InterruptedError, type LogfoldError, UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { mappedLayout } from '../../log/division-policy.ts';
+import { queryNewestSegments } from '../../log/newest.ts';
+import { type AdoptResult, adoptLogs } from '../../workers/adopt/adopt-logs.ts';
+import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
+import { command, inEnvironment, parse } from '../command.ts';
+import { divisionFrom } from '../division-options.ts';
+import { count } from '../format.ts';
+import { exitCodeOf } from '../signals.ts';
+
+const READ_UNITS = 100;
+/** So many items that do not fit are printed. */
+const SHOWN_FAILURES = 20;
+
+const HELP = `
+The command reads the keys of the application's table and writes the first segments of each log to
+the Segment table. It writes nothing to the application's table. Interrupt it and run it again: it
+continues where it stopped. Segments that are recorded keep their size.
+
+Examples:
+  logfold adopt --mapping mapping.json --entry-table orders --segment-table segments --bucket b
+  logfold adopt 123 --mapping mapping.json --entry-table orders --local data`;
+
+export function adoptCommand() {
+  return command('adopt', "Register the logs that are already in your application's table.")
+    .argument('[log]', 'the log; by default, all logs of the table', parse.log)
+    .option('--read-units <n>', 'use at most so many read units per second for the scan', parse.count, READ_UNITS)
+    .option('--snapshot-every-entries <n>', 'items between two snapshots', parse.count)
+    .option('--segment-every-entries <n>', 'items of a segment; a multiple of the items of a snapshot', parse.count)
+    .addHelpText('after', HELP)
+    .action((log, options) => {
+      if (options.mapping === undefined) {
+        throw new UsageError('only a table of your application has logs to register, and it needs a mapping', {
+          advice: "Give --mapping FILE; 'logfold inspect TABLE' proposes one",
+        });
+      }
+      const sizes = mappedLayout(divisionFrom(options));
+      return inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
+        const { mapped, deps, tables } = environment;
+        if (mapped === undefined) return;
+        const register = (of: LogId): Promise<number> => mapped.store.register(of, sizes);
+        if (log !== undefined) {
+          const recorded = await register(log);
+          await queryNewestSegments(deps.tables, log, { consistent: true });
+          const text =
+            recorded === 0 ? 'was registered before' : `is registered: ${count(recorded, 'segment')} recorded`;
+          output.result({ log, recorded }, `${log} ${text}`);
+          return;
+        }
+        // A signal must not wait for the read units of a whole page.
+        const sleep = (ms: number) => setTimeout(ms, undefined, { signal: stop }).catch(() => undefined);
+        const limiter = new RateLimiter({ perSecond: options.readUnits, sleep });
+        const failures: LogfoldError[] = [];
+        const progress = output.progress('Logs');
+        let spent = tables.readUnits;
+        const result = await adoptLogs(
+          {
+            items: mapped.items,
+            register,
+            blobs: deps.blobs,
+            now: deps.now,
+            onPage: async () => {
+              const units = tables.readUnits - spent;
+              spent = tables.readUnits;
+              await limiter.take(units);
+            },
+            onFailure: (error) => {
+              if (failures.length < SHOWN_FAILURES) failures.push(error);
+            },
+            onProgress: (logs) => progress.update(logs),
+          },
+          {
+            source: JSON.stringify([options.entryTable, mapped.mapping]),
+            stop: AbortSignal.any([stop, environment.lost]),
+          },
+        ).finally(() => progress.stop());
+        environment.lost.throwIfAborted();
+        output.result({ ...result, failures }, describe(result, failures));
+        if (result.unfit + result.failed > 0) process.exitCode = 1;
+        if (!result.complete && stop.reason instanceof InterruptedError) {
+          process.exitCode = exitCodeOf(stop.reason.signal);
+        }
+      });
+    });
+}
+
+function describe(result: AdoptResult, failures: readonly LogfoldError[]): string {
+  const { logs, registered, unfit, failed, continued, complete } = result;
+  const from = continued ? 'in the rest of the table' : 'in the table';
+  const lines = failures.map(({ code, message }) => `DOES NOT FIT: ${code}: ${message}`);
+  const more = unfit + failed - failures.length;
+  if (more > 0) lines.push(`and ${more} more`);
+  const unregistered = failed === 0 ? '' : `, ${count(failed, 'log')} not registered`;
+  const misfits = unfit === 0 ? '' : `, ${count(unfit, 'item')} that ${unfit === 1 ? 'does' : 'do'} not fit`;
+  lines.push(`${count(logs, 'log')} found ${from}, ${registered} newly registered${unregistered}${misfits}`);
+  lines.push(
+    complete
+      ? "'logfold sweep' builds the snapshots that are due."
+      : 'The scan is not complete: run the command again, and it continues where it stopped.',
+  );
+  return lines.join('\n');
+}

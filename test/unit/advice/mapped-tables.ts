@@ -1,0 +1,107 @@
+import { join } from 'node:path';
+import { CreateTableCommand, type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { expect } from 'vitest';
+import { z } from 'zod';
+import type { Cases } from './case.ts';
+import { filesOfPlace, here, withDb } from './commands.ts';
+
+const LOGS = z.object({ logs: z.union([z.number(), z.array(z.unknown())]) });
+
+/** Creates a table of an application with the keys `KEY` and `n`, and one log of three items. */
+async function createTable(db: DynamoDBClient, name: string, key = 'pk'): Promise<void> {
+  await db.send(
+    new CreateTableCommand({
+      TableName: name,
+      BillingMode: 'PAY_PER_REQUEST',
+      AttributeDefinitions: [
+        { AttributeName: key, AttributeType: 'S' },
+        { AttributeName: 'n', AttributeType: 'N' },
+      ],
+      KeySchema: [
+        { AttributeName: key, KeyType: 'HASH' },
+        { AttributeName: 'n', KeyType: 'RANGE' },
+      ],
+    }),
+  );
+  for (const n of [0, 1, 2]) await putItem(db, name, { key, n });
+}
+
+async function putItem(db: DynamoDBClient, table: string, { key = 'pk', n }: { key?: string; n: number }) {
+  const Item = { [key]: { S: 'order#1' }, n: { N: String(n) }, type: { S: 'Paid' }, payload: { M: {} } };
+  await db.send(new PutItemCommand({ TableName: table, Item }));
+}
+
+/** Makes a table of an application, and a mapping for it. @returns options with both */
+async function mapped(name: string): Promise<string[]> {
+  await withDb((db) => createTable(db, name));
+  const file = join(filesOfPlace(), `${name}.json`);
+  await here('inspect', name, '--output', file);
+  return ['--entry-table', name, '--segment-table', `${name}-segments`, '--mapping', file];
+}
+
+/** How to follow each advice about an application's table on the command line. */
+export const MAPPED_TABLES: Cases = {
+  "Add 'ttl' to the mapping, or use --expire delete; nothing was changed": async (refused) => {
+    const words = await mapped('without-ttl');
+    await here('adopt', ...words);
+    const sweep = (how: string) => here('sweep', '--dry-run', '--expire', how, ...words);
+    const [, how = ''] = /--expire (\w+)/.exec(await refused(() => sweep('ttl'))) ?? [];
+    await sweep(how);
+  },
+  "Append with your application's own code; 'logfold sweep' builds the snapshots that are due": async (refused) => {
+    const words = await mapped('read-only');
+    await here('adopt', ...words);
+    await refused(() => here('snapshot', '1', ...words));
+    await withDb((db) => putItem(db, 'read-only', { n: 3 }));
+    await here('sweep', '--dry-run', ...words);
+  },
+  "Check the name, or create the table at the endpoint that 'logfold engine' prints; nothing was created": async (
+    refused,
+  ) => {
+    const [, , , , ...mapping] = await mapped('to-copy');
+    const words = ['--entry-table', 'not-there-yet', '--segment-table', 'not-there-yet-segments', ...mapping];
+    await refused(() => here('adopt', ...words));
+    await withDb((db) => createTable(db, 'not-there-yet'));
+    expect(LOGS.parse(await here('adopt', ...words)).logs).toBe(1);
+  },
+  "Check the name, or run 'logfold adopt', which creates it; nothing was created": async (refused) => {
+    const words = await mapped('not-adopted');
+    await refused(() => here('status', ...words));
+    await here('adopt', ...words);
+    expect(LOGS.parse(await here('status', ...words)).logs).toHaveLength(1);
+  },
+  'Give --entry-table NAME': async (refused) => {
+    const [option = '', name = '', ...words] = await mapped('not-named');
+    const advice = await refused(() => here('adopt', ...words));
+    expect(advice).toContain(option);
+    await here('adopt', option, name, ...words);
+  },
+  "Give --mapping FILE; 'logfold inspect TABLE' proposes one": async (refused) => {
+    const [entry = '', name = '', segment = '', segments = '', ...mapping] = await mapped('without-mapping');
+    const words = ['adopt', entry, name, segment, segments];
+    await refused(() => here(...words));
+    await here(...words, ...mapping);
+  },
+  "Name a file with a mapping, which 'logfold inspect TABLE --output FILE' writes, or one of …": async (refused) => {
+    const [entry = '', name = '', segment = '', segments = ''] = await mapped('without-file');
+    const file = join(filesOfPlace(), 'no-such-file.json');
+    const words = ['adopt', entry, name, segment, segments, '--mapping', file];
+    await refused(() => here(...words));
+    await here('inspect', name, '--output', file);
+    await here(...words);
+  },
+  "Name another table or another mapping: 'logfold inspect …' proposes one": async (refused) => {
+    const words = await mapped('right-table');
+    await withDb((db) => createTable(db, 'wrong-table', 'id'));
+    const other = (mapping: string) => [
+      'adopt',
+      ...['--entry-table', 'wrong-table', '--segment-table', 'wrong-table-segments', '--mapping', mapping],
+    ];
+    const advice = await refused(() => here(...other(words.at(-1) ?? '')));
+    const [, table = ''] = /logfold inspect ([\w-]+)/.exec(advice) ?? [];
+    const file = join(filesOfPlace(), 'other.json');
+    await here('inspect', table, '--output', file);
+    await here(...other(file));
+    await here('adopt', ...words);
+  },
+};
