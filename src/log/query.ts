@@ -112,7 +112,7 @@ async function resolveStart(
 /** The newest segments of a log, newest first, and the newest complete snapshot. */
 export interface TailStart {
   readonly segments: NewestSegments;
-  /** Undefined if the log has no complete snapshot yet. Then only a mapped log has many segments. */
+  /** Undefined if the log has no complete snapshot; only a mapped log then has many segments. */
   readonly snapshot: Position | undefined;
 }
 
