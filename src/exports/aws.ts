@@ -2,7 +2,7 @@
 import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { S3Client } from '@aws-sdk/client-s3';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
-import { DynamoDbLogStore } from '../adapters/dynamodb/log-store.ts';
+import { openTables } from '../adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
 import { S3BlobStore } from '../adapters/s3/blob-store.ts';
@@ -44,7 +44,10 @@ const NAMES = ['entryTable', 'segmentTable', 'bucket', 'region', 'dynamodb', 's3
 export function openLogs(options: AwsLogsOptions): Logs {
   checkLogsOptions(options, NAMES);
   const { entryTable, segmentTable, bucket, region, cacheBytes } = options;
-  const types = checkOptions({ entryTable, segmentTable, bucket, ...(region !== undefined && { region }) }, options);
+  const { mapping, ...settings } = checkOptions(
+    { entryTable, segmentTable, bucket, ...(region !== undefined && { region }) },
+    options,
+  );
   const config = { ...sdkConfig(), ...(region !== undefined && { region }) };
   const dynamodb = options.dynamodb ?? new DynamoDBClient(config);
   const s3 = options.s3 ?? new S3Client(config);
@@ -52,8 +55,8 @@ export function openLogs(options: AwsLogsOptions): Logs {
     if (options.dynamodb === undefined) dynamodb.destroy();
     if (options.s3 === undefined) s3.destroy();
   };
-  const tables = new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
+  const tables = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
   const blobs = new S3BlobStore({ client: s3, bucket });
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  return wireLogs({ store, tables, blobs, types, cacheBytes, close });
+  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, close });
 }

@@ -1,6 +1,6 @@
 /** The package `logfold/local`: logs in a directory with an embedded engine, for Node. */
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { DynamoDbLogStore } from '../adapters/dynamodb/log-store.ts';
+import { openTables } from '../adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../adapters/platform/native.ts';
 import { checkLogsOptions, checkOptions, type LogsSettings, wireLogs } from '../adapters/platform/node-logs.ts';
 import { ArchivedLogStore } from '../archive/archived-log-store.ts';
@@ -42,17 +42,17 @@ export interface LocalLogsOptions extends LogsSettings, Partial<TableNames> {
 export async function openLogs(options: LocalLogsOptions): Promise<Logs> {
   checkLogsOptions(options, ['directory', 'entryTable', 'segmentTable'] satisfies (keyof LocalLogsOptions)[]);
   const { directory, entryTable, segmentTable, cacheBytes } = { ...LOCAL_TABLES, ...options };
-  const types = checkOptions({ directory, entryTable, segmentTable }, options);
-  const opened = await openDataDirectory(directory, { entryTable, segmentTable, creates: true });
+  const { mapping, ...settings } = checkOptions({ directory, entryTable, segmentTable }, options);
+  const opened = await openDataDirectory(directory, { entryTable, segmentTable, creates: true, mapping });
   const { engine, names, dynamodb, objects: blobs } = opened;
   explainLoss(dynamodb, engine.lost);
-  const tables = new DynamoDbLogStore({ client: dynamodb, ...names });
+  const tables = openTables({ client: dynamodb, ...names, mapping, now: Date.now });
   const close = async (): Promise<void> => {
     dynamodb.destroy();
     await engine.leave();
   };
   const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-  return wireLogs({ store, tables, blobs, types, cacheBytes, close });
+  return wireLogs({ ...settings, store, tables, blobs, cacheBytes, close });
 }
 
 /** A lost engine explains the error of a request better than the refused connection does. */

@@ -48,6 +48,8 @@ export {
   ReservedTypes,
 } from '../log/entry.ts';
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
+export { MAPPED_TYPES } from '../mapping/layout.ts';
+export type { MappingDocument } from '../mapping/schema-mapping.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { Draft, DraftMap, DraftOptions } from '../state/draft.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';

@@ -5,12 +5,21 @@ import { checkOptionNames } from '../../client/options.ts';
 import { UsageError } from '../../errors.ts';
 import { parseLogId } from '../../ids/log-id.ts';
 import { RESERVED_TYPES, type ReservedTypeNames, ReservedTypes } from '../../log/entry.ts';
+import { parseMappedLog } from '../../mapping/key-pattern.ts';
+import { MAPPED_TYPES } from '../../mapping/layout.ts';
+import { readMapping } from '../../mapping/ready-made.ts';
+import { type MappingDocument, parseMapping, type SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { nativePlatform } from './native.ts';
 
 /** Settings of `openLogs`, wherever the logs are. */
 export interface LogsSettings {
   /** `RESERVED_TYPES` by default. */
   readonly types?: ReservedTypeNames | undefined;
+  /**
+   * How the items of an application's own table become entries: a schema mapping, or the name of a
+   * ready-made one such as `pk-sk`. By default the table has logfold's own schema.
+   */
+  readonly mapping?: MappingDocument | string | undefined;
   /** Memory for chunks, shared by all documents, in bytes; 64 MiB by default. */
   readonly cacheBytes?: number | undefined;
 }
@@ -21,20 +30,27 @@ export interface LogsSettings {
  * @throws UsageError otherwise
  */
 export function checkLogsOptions(options: unknown, names: readonly string[]): void {
-  const settings = ['types', 'cacheBytes'] satisfies (keyof LogsSettings)[];
+  const settings = ['types', 'mapping', 'cacheBytes'] satisfies (keyof LogsSettings)[];
   checkOptionNames('openLogs', options, [...names, ...settings]);
+}
+
+/** The settings of logs, checked. */
+export interface CheckedSettings extends Pick<LogsDeps, 'parseLog'> {
+  readonly types: ReservedTypes;
+  /** Undefined for logfold's own schema. */
+  readonly mapping: SchemaMapping | undefined;
 }
 
 /**
  * Checks the options that an application gives.
- * @returns the reserved types
- * @throws UsageError if a name is not a string or is empty, `cacheBytes` is no number from 0 on, or
- * `types` are not two types
+ * @throws UsageError if a name is not a string or is empty, `cacheBytes` is no number from 0 on,
+ * `types` are not two types, or both `types` and a mapping are given
+ * @throws MappingInvalidError if the mapping is wrong
  */
 export function checkOptions(
   names: Readonly<Record<string, string>>,
-  { cacheBytes = 0, types }: LogsSettings,
-): ReservedTypes {
+  { cacheBytes = 0, types, mapping: given }: LogsSettings,
+): CheckedSettings {
   for (const [option, name] of Object.entries<unknown>(names)) {
     if (typeof name === 'string' && name !== '') continue;
     throw new UsageError(`openLogs got no name as '${option}', but ${name === '' ? 'an empty string' : String(name)}`);
@@ -42,7 +58,17 @@ export function checkOptions(
   if (typeof cacheBytes !== 'number' || !(cacheBytes >= 0)) {
     throw new UsageError(`cacheBytes is ${String(cacheBytes)}, not a number of bytes`);
   }
-  return new ReservedTypes(types ?? RESERVED_TYPES);
+  const mapping = mappingOf(given);
+  if (mapping === undefined) return { types: new ReservedTypes(types ?? RESERVED_TYPES), mapping };
+  if (types === undefined) return { types: MAPPED_TYPES, mapping, parseLog: (text) => parseMappedLog(mapping, text) };
+  throw new UsageError('openLogs got `types` beside a mapping, whose logs have no such entries', {
+    advice: 'Leave `types` out',
+  });
+}
+
+function mappingOf(given: LogsSettings['mapping']): SchemaMapping | undefined {
+  if (given === undefined) return undefined;
+  return typeof given === 'string' ? readMapping(given) : parseMapping(given);
 }
 
 /** Logs on these stores, with the clock, the randomness and the codecs of Node. */

@@ -1,0 +1,108 @@
+import { expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
+import type { Document } from '../../src/client/document.ts';
+import { Logs } from '../../src/client/logs.ts';
+import { textLogId } from '../../src/ids/log-id.ts';
+import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { completeSnapshot } from '../../src/workers/snapshot/build-snapshot.ts';
+import { interceptBlobStore } from '../support/interceptor.ts';
+import { rowsOf } from '../support/live-logs.ts';
+import { NOON } from '../support/logs.ts';
+import { MappedLogs, newMappedLog, TENS } from '../support/mapped-logs.ts';
+import { versionedSheet } from '../support/versioned-sheet.ts';
+
+/** A table of orders, a worker, and clients whose downloads are counted. */
+class LiveOrders extends MappedLogs {
+  readonly log = newMappedLog();
+  readonly downloads: string[] = [];
+  nowMs = NOON * 1000;
+  readonly #blobs = new MemoryBlobStore(() => NOON * 1000);
+
+  open(log: string = this.log): Promise<Document> {
+    const { store: tables } = this;
+    const blobs = interceptBlobStore(this.#blobs, (name, effect) => {
+      this.downloads.push(name);
+      return effect();
+    });
+    const logs = new Logs({
+      store: new ArchivedLogStore(tables, { blobs, platform: nativePlatform }),
+      tables,
+      blobs,
+      platform: nativePlatform,
+      types: MAPPED_TYPES,
+      parseLog: textLogId,
+      now: () => this.nowMs,
+      random: Math.random,
+      sleep: async () => undefined,
+      newLogId: () => this.log,
+    });
+    return logs.open(log, { reducer: versionedSheet(1) });
+  }
+
+  /** Completes the snapshot at a position, as the pipeline does. */
+  async snapshot(segment: number, entry: number): Promise<void> {
+    const { store: tables, log } = this;
+    const blobs = this.#blobs;
+    const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
+    const stores = { tables, store, blobs, platform: nativePlatform, types: MAPPED_TYPES };
+    const deps = { ...stores, reducer: versionedSheet(1), now: () => NOON * 1000, random: Math.random };
+    const result = await completeSnapshot(deps, { kind: 'snapshot', log, position: { segment, entry } });
+    expect(result.outcome).toBe('built');
+  }
+}
+
+const values = (count: number) => Array.from({ length: count }, (_, i) => [`value ${i}`]);
+
+test('a document of a mapped log follows the items that the application appends, across segments', async () => {
+  const orders = new LiveOrders();
+  await orders.create(3, TENS, orders.log);
+  const document = await orders.open();
+  expect(await rowsOf(document)).toEqual(values(3));
+  for (const count of [1, 6, 8]) {
+    await orders.append(orders.log, count);
+    await document.refresh();
+  }
+  expect(await rowsOf(document)).toEqual(values(18));
+  expect(document.newest).toEqual({ segment: 1, entry: 9 });
+});
+
+test('a document of a mapped log opens at its newest snapshot and moves to the next one without a download', async () => {
+  const orders = new LiveOrders();
+  await orders.create(7, TENS, orders.log);
+  await orders.snapshot(0, 6);
+  const document = await orders.open();
+  expect(await rowsOf(document)).toEqual(values(7));
+  await orders.append(orders.log, 5);
+  await document.refresh();
+  await orders.store.register(orders.log, TENS);
+  await orders.snapshot(1, 0);
+  await orders.append(orders.log, 1);
+  orders.downloads.length = 0;
+  // A document asks for a pending snapshot now and then.
+  orders.nowMs += 3_600_000;
+  await document.refresh();
+  expect(await rowsOf(document)).toEqual(values(13));
+  expect(document.snapshot).toEqual({ segment: 1, entry: 0 });
+  expect(orders.downloads).toEqual([]);
+});
+
+test.each(['append', 'mutate'] as const)('%s of a mapped log is refused and changes nothing', async (method) => {
+  const orders = new LiveOrders();
+  await orders.create(3, TENS, orders.log);
+  const document = await orders.open();
+  const entry = { type: 'Set', version: 1, body: [[0, 0, 'mine']] };
+  await expect(document[method](entry)).rejects.toMatchObject({ code: 'LOG_READ_ONLY', log: orders.log });
+  expect(await rowsOf(document)).toEqual(values(3));
+  expect(document.pending).toEqual([]);
+});
+
+test('a log that is not registered is not found, and the error says what to do', async () => {
+  const orders = new LiveOrders();
+  await orders.append(orders.log, 3);
+  await expect(orders.open()).rejects.toMatchObject({
+    code: 'LOG_NOT_FOUND',
+    advice: expect.stringContaining(`logfold adopt`),
+  });
+});
