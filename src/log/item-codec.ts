@@ -260,19 +260,32 @@ function readLayout(reader: ItemReader, { F, K, J }: StoredItem): SegmentLayout 
 /**
  * Decodes several items.
  * @param onInvalid called for each malformed item, which is skipped
+ * @param besideEntries whether entries lie in the same table; they are passed over
  * @throws ItemInvalidError if an item is malformed and `onInvalid` is undefined
  */
 export function* decodeSegments(
   items: Iterable<StoredItem>,
   onInvalid: ((error: ItemInvalidError) => void) | undefined,
+  besideEntries = false,
 ): Generator<Segment> {
   for (const item of items) {
     try {
       yield decodeSegment(item);
     } catch (error) {
-      if (onInvalid === undefined || !(error instanceof ItemInvalidError)) throw error;
+      if (!(error instanceof ItemInvalidError)) throw error;
+      if (besideEntries && hasEntryKey(item)) continue;
+      if (onInvalid === undefined) throw error;
       onInvalid(error);
     }
+  }
+}
+
+function hasEntryKey(item: StoredItem): boolean {
+  try {
+    return readEntryPlace(new ItemReader(item)) !== undefined;
+  } catch (error) {
+    if (error instanceof ItemInvalidError) return false;
+    throw error;
   }
 }
 

@@ -18,7 +18,7 @@ import {
   SegmentWithoutSnapshotError,
   TooLargeError,
 } from '../../src/errors.ts';
-import type { LogId } from '../../src/ids/log-id.ts';
+import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
 import { decodeBody } from '../../src/log/body.ts';
@@ -54,13 +54,20 @@ afterAll(() => engine.stop());
 const STORES: readonly (readonly [string, () => Promise<LogStore>])[] = [
   ['memory', async () => new MemoryLogStore({ pageItems: 3 })],
   ['dynamodb', async () => new DynamoDbLogStore({ client: engine.client, ...(await engine.createTables()) })],
+  [
+    'dynamodb (one table for both)',
+    async () => {
+      const { entryTable } = await engine.createTables();
+      return new DynamoDbLogStore({ client: engine.client, entryTable, segmentTable: entryTable });
+    },
+  ],
   ['remote (reads only)', async () => readsOfPage(new MemoryLogStore({ pageItems: 3 }))],
 ];
 
 /** A store whose reads go through the messages between a page and its server. */
 function readsOfPage(tables: LogStore): LogStore {
   const remote = new RemoteLogStore(async (request) => {
-    const options = { allows: () => true };
+    const options = { allows: () => true, parseLog: textLogId };
     const answer = await answerLogRequest({ store: unarchived(tables), tables }, jsonOf(request), options);
     return jsonOf(answer);
   });
@@ -499,6 +506,49 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       for (const [i, after] of whole.entries()) {
         expect(await collect(store.allSegments({ index, of, after }))).toEqual(whole.slice(i + 1));
       }
+    }
+  });
+
+  test('any text is the id of a log, apart from all other logs', async () => {
+    const long = 'a text of more than 21 bytes';
+    const texts = [
+      'x',
+      'X',
+      long,
+      `${long}\0\0\0\0`,
+      `${long}\0\0\0\x01`,
+      '.',
+      'a/b',
+      'a/b/0',
+      '\ufefföé😀',
+      '__proto__',
+    ];
+    const logs = [...texts, newLogId().toUpperCase().replaceAll('0', 'A'), 'y'.repeat(2000)].map(textLogId);
+    for (const [i, log] of logs.entries()) {
+      await store.createLog({ ...segmentOf(log, 0), created: NOON + i }, snapshotAt(log, 0, 0));
+      await store.completeSnapshot(log, { segment: 0, entry: 0 }, { inline: Uint8Array.of(i) });
+      await store.putEntries([entryAt(log, { segment: 0, entry: 1 }, { created: NOON + i })]);
+      const end = endAt(log, 0, 2);
+      await store.startSegment({ end, segment: segmentOf(log, 1), first: snapshotAt(log, 1, 0) });
+    }
+    for (const [i, log] of logs.entries()) {
+      expect(await store.getSegment(log, 0, CONSISTENT)).toEqual({ ...segmentOf(log, 0), created: NOON + i });
+      expect(await store.newestSegments(log, 9, CONSISTENT)).toHaveLength(2);
+      expect(await store.newestEntry(log, 0, CONSISTENT)).toEqual(headOf(endAt(log, 0, 2)));
+      const [entries = []] = await collect(store.entries(log, { segment: 0, from: 0, to: 9 }, CONSISTENT));
+      expect(entries.map((entry) => entry.log)).toEqual([log, log, log]);
+      expect(entries[0]?.body).toEqual({ format: 'bytes', bytes: Uint8Array.of(i) });
+      expect(entries[1]?.created).toBe(NOON + i);
+    }
+    const given = new Set(logs);
+    for (let index = 0, found = 0; index < 3; index++) {
+      const whole = await collect(store.allSegments({ index, of: 3 }));
+      found += whole.filter(({ log }) => given.has(log)).length;
+      for (const [i, after] of whole.entries()) {
+        if (!given.has(after.log)) continue;
+        expect(await collect(store.allSegments({ index, of: 3, after }))).toEqual(whole.slice(i + 1));
+      }
+      if (index === 2) expect(found).toBe(2 * logs.length);
     }
   });
 

@@ -2,14 +2,26 @@ import fc from 'fast-check';
 import { MAX, NIL } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import { MessageInvalidError, MessageNewerError } from '../../src/errors.ts';
-import { parseLogId } from '../../src/ids/log-id.ts';
+import { isUuid, type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
-import { decodeJob, encodeJob, type Job, MAX_ARCHIVE_PARTS } from '../../src/workers/jobs/job.ts';
+import { streamDeduplicationId } from '../../src/workers/dispatch/route-stream-records.ts';
+import {
+  continuationDeduplicationId,
+  dueDeduplicationId,
+  sweepDeduplicationId,
+} from '../../src/workers/dispatch/run-job.ts';
+import { decodeJob, encodeJob, type Job, jobMessage, MAX_ARCHIVE_PARTS } from '../../src/workers/jobs/job.ts';
+import { anyLogs } from '../support/log-ids.ts';
+import { propertyRuns } from '../support/property-runs.ts';
 
+/** At most 128 characters of those that SQS allows in the ids of groups and of deduplication. */
+const SQS_ID = /^[a-zA-Z0-9!"#$%&'()*+,\-./:;<=>?@[\\\]^_`{|}~]{1,128}$/;
+/** The characters of a message that SQS replaces. */
+const NOT_IN_SQS = /[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
 const LOG = parseLogId('0190b5a0-7e1c-7000-8000-0123456789ab');
 const numbers = fc.integer({ min: 0, max: MAX_NUMBER });
 const place = {
-  log: fc.oneof(fc.uuid(), fc.constantFrom(NIL, MAX)).map(parseLogId),
+  log: fc.oneof(anyLogs, fc.constantFrom(NIL, MAX).map(parseLogId)),
   position: fc.record({ segment: numbers, entry: numbers }),
 };
 const counts = fc.option(fc.integer({ min: 1, max: 1_000_000 }), { nil: undefined });
@@ -71,6 +83,37 @@ describe('a job in a message', () => {
     );
   });
 
+  test('SQS takes the message of every job unchanged', () => {
+    fc.assert(
+      fc.property(jobs, fc.uuid(), (job, run) => {
+        const place = { segment: MAX_NUMBER, entry: MAX_NUMBER };
+        for (const deduplicationId of [
+          dueDeduplicationId(job),
+          sweepDeduplicationId(run, job),
+          continuationDeduplicationId(job, place),
+          ...(job.kind === 'snapshot' ? [streamDeduplicationId(job)] : []),
+        ]) {
+          const message = jobMessage(job, deduplicationId);
+          expect(message.group).toMatch(SQS_ID);
+          expect(message.deduplicationId).toMatch(SQS_ID);
+          expect(message.body).not.toMatch(NOT_IN_SQS);
+        }
+      }),
+      { numRuns: propertyRuns(1000) },
+    );
+  });
+
+  test('the group of a log is its UUID, or tells it from other logs', () => {
+    fc.assert(
+      fc.property(anyLogs, anyLogs, (a, b) => {
+        const group = (log: LogId) => jobMessage({ kind: 'collect', log }, 'id').group;
+        expect(group(a) === group(b)).toBe(a === b);
+        if (isUuid(a)) expect(group(a)).toBe(a);
+      }),
+    );
+    expect(jobMessage({ kind: 'collect', log: textLogId('order-17') }, 'id').group).toBe('~order-17');
+  });
+
   test('any text is a job or is refused with the right error', () => {
     const texts = fc.oneof(fc.string(), fc.json(), jobs.map(encodeJob));
     fc.assert(
@@ -92,7 +135,9 @@ describe('a job in a message', () => {
     ['{"Records":[]}', 'does not come from logfold'],
     [JSON.stringify({ ...GOOD, format: '1' }), 'does not come from logfold'],
     [JSON.stringify({ ...GOOD, kind: 'explode' }), 'kind'],
-    [JSON.stringify({ ...GOOD, log: 'no-uuid' }), 'log'],
+    [JSON.stringify({ ...GOOD, log: '' }), 'log'],
+    [JSON.stringify({ ...GOOD, log: 'x'.repeat(2001) }), 'log'],
+    [JSON.stringify({ ...GOOD, log: 'half \ud800' }), 'log'],
     [JSON.stringify({ ...GOOD, segment: -1 }), 'segment'],
     [JSON.stringify({ ...GOOD, entry: 1.5 }), 'entry'],
     [JSON.stringify({ ...GOOD, entry: MAX_NUMBER + 1 }), 'entry'],

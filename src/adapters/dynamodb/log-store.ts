@@ -42,6 +42,7 @@ export type { Meter } from './requests.ts';
 export interface DynamoDbLogStoreOptions {
   readonly client: DynamoDBClient;
   readonly entryTable: string;
+  /** May be the Entry table: no entry has the key of a segment. */
   readonly segmentTable: string;
   readonly meter?: Meter;
   /**
@@ -102,17 +103,16 @@ export class DynamoDbLogStore implements LogStore {
     onInvalid?: (error: ItemInvalidError) => void,
   ): AsyncGenerator<Segment> {
     const { index: Segment, of: TotalSegments, after } = part;
+    const isShared = this.#segmentTable === this.#entryTable;
     const pages = this.#requests.scanPages({
       TableName: this.#segmentTable,
       Segment,
       TotalSegments,
       ExclusiveStartKey: after && segmentKey(after.log, after.segment),
       // Entries have a type, segments have none.
-      FilterExpression: this.#segmentTable === this.#entryTable ? 'attribute_not_exists(T)' : undefined,
+      FilterExpression: isShared ? 'attribute_not_exists(T)' : undefined,
     });
-    // With both tables in one, the scan also returns Snapshot entries. Only entries have a type.
-    const isSegment = ({ T }: StoredItem): boolean => this.#entryTable !== this.#segmentTable || T === undefined;
-    for await (const items of pages) yield* decodeSegments(items.filter(isSegment), onInvalid);
+    for await (const items of pages) yield* decodeSegments(items, onInvalid, isShared);
   }
 
   async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {
