@@ -55,7 +55,7 @@ export function applicationKey({ partitionKey, sortKey }: ApplicationSchema, log
   };
 }
 
-/** What an application stores in an item. */
+/** The content of an application's item. */
 export interface NewItem {
   readonly type: string;
   readonly version: number;

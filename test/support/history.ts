@@ -17,6 +17,7 @@ import { type ClientPlan, liveClient, loadAndCheck } from './sim-client.ts';
 import { liveRouter, liveWorker, routeRecords } from './sim-pipeline.ts';
 import { SimProcesses } from './sim-processes.ts';
 import {
+  adoptOnce,
   anyDivision,
   anyPolicy,
   GRACE_MS,
@@ -109,7 +110,9 @@ class History {
       for (let clients = random.integer(1, 2); clients > 0; clients--) {
         const drawn = fc.sample(sheetEdits(30), { seed: this.#seed * 10 + this.#plans.length, numRuns: 2 }).flat();
         // Two logs with the same contents have chunks of the same names.
-        const edits = random.chance(0.3) ? (this.#plans[0]?.edits ?? drawn) : drawn;
+        const same = random.chance(0.3) ? (this.#plans[0]?.edits ?? drawn) : drawn;
+        // Some mapped logs are shorter than a block.
+        const edits = mapped !== undefined && random.chance(0.2) ? same.slice(0, random.integer(1, 4)) : same;
         const poisonAt = log === poisoned && clients === 1 ? random.integer(0, edits.length) : undefined;
         const client = random.chance(0.5) ? `client ${this.#plans.length}` : undefined;
         const mutations = client === undefined ? undefined : { client, newest: 0, sent: [], isAnswered: true };
@@ -161,6 +164,7 @@ class History {
   /** Divides logs by policies, which change in some histories. */
   #divide(): void {
     const world = this.#world;
+    world.adopts = world.random.chance(0.5);
     world.division = anyDivision(world);
     if (world.random.chance(0.5)) this.#processes.start(liveDivision(world, this.#processes.pipeline));
   }
@@ -186,6 +190,7 @@ class History {
       for (const log of world.logs) await this.#addSnapshot(log);
     } else if (repair === 'sweep') {
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
+      await adoptOnce(world, this.#operator());
       await sweepOnce(world, this.#operator(), { since: 0 });
     } else {
       await world.scheduler.sleep(FORGOTTEN_MS);

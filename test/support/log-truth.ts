@@ -13,9 +13,11 @@ export interface PoisonedAt {
 /** The first entry of a log that a version of the reducer cannot fold. */
 export function firstPoison(world: World, log: LogId, version = world.version): PoisonedAt | undefined {
   let expected: Position = { segment: 0, entry: 0 };
+  let hasEnded = false;
   for (const { entry } of world.tables.history(log)) {
-    if (entry.position.segment > expected.segment) expected = { segment: entry.position.segment, entry: 0 };
-    if (entry.position.entry !== expected.entry) return { position: expected, code: 'ENTRY_GAP' };
+    if (entry.position.segment > expected.segment && hasEnded) expected = { segment: expected.segment + 1, entry: 0 };
+    hasEnded = entry.type === world.types.endSegment;
+    if (comparePositions(entry.position, expected) !== 0) return { position: expected, code: 'ENTRY_GAP' };
     const poison = world.poisons.get(entry.created);
     if (poison !== undefined && version < poison.curedBy) return { position: entry.position, code: poison.code };
     expected = { segment: expected.segment, entry: expected.entry + 1 };

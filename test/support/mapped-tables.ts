@@ -9,6 +9,7 @@ import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { decodeEntryHead, type EntryPlace } from '../../src/log/item-codec.ts';
 import type { Consistency, LogReader, LogStore, SegmentRange } from '../../src/log/log-store.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import { MappedLogStore, type MappedLogStoreOptions } from '../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { toApplicationItem } from '../../src/mapping/translate.ts';
@@ -28,6 +29,11 @@ export interface MappedTablesOptions {
   readonly onGone: (place: EntryPlace) => void;
 }
 
+/** A store of mapped logs, and the application's table behind it. */
+export interface MappedStore extends LogStore, Pick<MappedLogStore, 'register'> {
+  readonly application: MappedItems;
+}
+
 /** Entries of a log by plain counting. */
 interface Numbered {
   readonly entries: RecordedEntry[];
@@ -41,7 +47,7 @@ interface Numbered {
  * every process is compared with the plain numbering of the application's items: an item that was
  * once shown at a position keeps it.
  */
-export class MappedTables extends MappedLogStore implements WatchedTables {
+export class MappedTables extends MappedLogStore implements WatchedTables, MappedStore {
   readonly schema: ApplicationSchema;
   readonly mapping: SchemaMapping;
   readonly application: RecordedItems;
@@ -118,7 +124,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables {
     return this.#books.segmentsOf(log).length > 0;
   }
 
-  through(intercept: Interceptor): LogStore {
+  through(intercept: Interceptor): MappedStore {
     const items = interceptMappedItems(this.application, intercept);
     const books = this.#books.through(intercept);
     const check = (shown: ShownEntry): void => this.#checkShown(shown);
@@ -162,7 +168,7 @@ export class MappedTables extends MappedLogStore implements WatchedTables {
     };
     for (const item of this.application.written(log)) {
       if (next === 0) add(MAPPED_TYPES.snapshot, true, item);
-      // An item that is missing leaves its place, and those of the virtual entries behind it, empty.
+      // A missing item leaves its place empty, and those of the virtual entries behind it.
       while (next <= item.index) {
         const layout = layouts[position.segment] ?? layouts.at(-1);
         if (layout === undefined) return numbered;
@@ -176,7 +182,8 @@ export class MappedTables extends MappedLogStore implements WatchedTables {
         add(MAPPED_TYPES.endSegment, isThere, item);
         Object.assign(position, { segment: position.segment + 1, entry: 0 });
         inSegment = 0;
-        add(MAPPED_TYPES.snapshot, isThere, item);
+        // The Snapshot entry of a segment is also there with the item behind it.
+        add(MAPPED_TYPES.snapshot, isThere || next === item.index, item);
       }
     }
     return numbered;
@@ -215,11 +222,13 @@ interface ShownEntry extends EntryPlace {
 }
 
 /** Checks each entry that a read returns. */
-class CheckedMappedStore extends MappedLogStore {
+class CheckedMappedStore extends MappedLogStore implements MappedStore {
+  readonly application: MappedItems;
   readonly #check: (shown: ShownEntry) => void;
 
   constructor(options: MappedLogStoreOptions, check: (shown: ShownEntry) => void) {
     super(options);
+    this.application = options.items;
     this.#check = check;
   }
 

@@ -85,7 +85,7 @@ export class RecordedItems implements MappedItems {
     this.#record({ eventName: 'INSERT', keys: this.#keys(item), newImage: item });
   }
 
-  /** The index of the newest item of a log in the table, as the application finds it; -1 if there is none. */
+  /** The index of a log's newest item, as the application finds it; -1 if there is none. */
   newestIndex(log: LogId): number {
     return this.written(log).findLast((item) => presentItem(item) !== undefined)?.index ?? -1;
   }

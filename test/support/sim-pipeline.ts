@@ -2,7 +2,6 @@ import { describeJob } from '../../src/cli/job-text.ts';
 import { ReceiptExpiredError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
-import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import type { JobQueue, ReceivedMessage } from '../../src/store/job-queue.ts';
 import { backoffMs } from '../../src/workers/dispatch/consume-jobs.ts';
 import {
@@ -13,7 +12,6 @@ import {
 } from '../../src/workers/dispatch/route-stream-records.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
-import { divideMapped, routeMapped } from './mapped-division.ts';
 import { isInjected } from './sim-client.ts';
 import { versionedSheet } from './versioned-sheet.ts';
 import type { Ports, World } from './world.ts';
@@ -62,8 +60,7 @@ export function routeRecords(
   records: readonly StreamRecord[],
 ): Promise<StreamBatchResponse> {
   const { mapped, types, division } = world;
-  if (mapped !== undefined) return routeMapped(world, mapped, { queue, records });
-  return route({ queue, types, division, report }, records);
+  return route({ queue, types, division, mapping: mapped?.mapping, report }, records);
 }
 
 /** Factor by which an idle process polls less often, so that idle hours pass in few steps. */
@@ -137,11 +134,7 @@ async function work(world: World, ports: Ports, { job, version }: { job: Job; ve
     atLeast: { objects: 5, marks: 10_000 },
     frames: { bytes: 500, atLeast: 64 },
   };
-  const { tables, queue } = ports;
-  const result =
-    job.kind === 'divide' && tables instanceof MappedLogStore
-      ? await divideMapped(world, { tables, queue }, job.log)
-      : await runJob(deps, job);
+  const result = await runJob(deps, job);
   const due = 'flushDue' in result && result.flushDue !== undefined ? ` due: ${result.flushDue.reason}` : '';
   world.trace(`${world.scheduler.now()} ${ports.process.name} ${describeJob(job)}: ${result.outcome}${due}`);
   if (result.outcome === 'built' && world.random.chance(0.3)) await flushByHand(world, ports, job.log, result);

@@ -1,8 +1,9 @@
 import { describeJob } from '../../src/cli/job-text.ts';
 import { type LogfoldError, SegmentStateError } from '../../src/errors.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { checkDivision, type DivisionPolicy, MIN_DIVISION_BYTES } from '../../src/log/division-policy.ts';
+import { checkDivision, type DivisionPolicy, MIN_DIVISION_BYTES, mappedLayout } from '../../src/log/division-policy.ts';
 import { DEFAULT_POLICY, planRetention, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
+import { adoptLogs } from '../../src/workers/adopt/adopt-logs.ts';
 import { encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
@@ -82,6 +83,20 @@ export async function sweepOnce(world: World, ports: Ports, options: SweepOption
   return jobs;
 }
 
+/** Registers the mapped logs of a world that the stream missed, like the deployed sweep. */
+export async function adoptOnce(world: World, { mapped, blobs, now }: Ports): Promise<void> {
+  if (mapped === undefined) return;
+  const register = (log: LogId): Promise<number> => mapped.register(log, mappedLayout(world.division));
+  const onFailure = (error: LogfoldError): void => {
+    throw error;
+  };
+  const { registered } = await adoptLogs(
+    { items: mapped.application, register, blobs, now, onFailure },
+    { source: 'sim' },
+  );
+  world.trace(`${world.scheduler.now()} ${registered} logs adopted`);
+}
+
 /** One life of the sweeper: it sweeps all logs from time to time. */
 export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline): Promise<void> {
   const { random, scheduler } = world;
@@ -90,6 +105,7 @@ export async function liveSweeper(world: World, ports: Ports, pipeline: Pipeline
     if (pipeline.draining) return;
     const collect = random.chance(0.3);
     const since = random.chance(0.2) ? 0 : undefined;
+    if (world.adopts && random.chance(0.3)) await adoptOnce(world, ports);
     await sweepOnce(world, ports, { collect, since, youngSeconds: random.pick([0, 60]) });
   }
 }

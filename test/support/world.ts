@@ -23,7 +23,7 @@ import type { ApplicationSchema } from './application-items.ts';
 import { SMALL_SHAPE } from './chunks.ts';
 import { interceptBlobStore, interceptJobQueue } from './interceptor.ts';
 import { NOON } from './logs.ts';
-import { MappedTables } from './mapped-tables.ts';
+import { type MappedStore, MappedTables } from './mapped-tables.ts';
 import { type FaultRates, NO_FAULTS, Process } from './process.ts';
 import type { Random } from './random.ts';
 import { RecordedLogStore, type WatchedTables } from './recorded-log-store.ts';
@@ -36,6 +36,8 @@ export interface Ports {
   readonly process: Process;
   /** The tables, without archives. */
   readonly tables: LogStore;
+  /** The same tables if they are mapped. */
+  readonly mapped: MappedStore | undefined;
   /** The tables with the archives behind them. */
   readonly store: LogReader;
   readonly blobs: BlobStore;
@@ -45,7 +47,7 @@ export interface Ports {
 }
 
 /** The ports that reading and building need. */
-export type View = Pick<Ports, 'tables' | 'store' | 'blobs' | 'now'>;
+export type View = Pick<Ports, 'tables' | 'mapped' | 'store' | 'blobs' | 'now'>;
 
 /** An entry that no snapshot can be built across. */
 export interface Poison {
@@ -91,6 +93,8 @@ export class World {
   policy: RetentionPolicy = { ...DEFAULT_POLICY, graceSeconds: 3600 };
   /** Decides where Snapshot and End Segment entries are due without being asked for. */
   division: DivisionPolicy = NO_DIVISION;
+  /** Whether the sweep looks for mapped logs that are not registered. */
+  adopts = false;
   /** Largest error of clocks in either direction, in milliseconds. */
   clockErrorMs = 0;
   /** Entries that are gone from the table and not yet checked. */
@@ -183,10 +187,19 @@ export class World {
       trace: this.trace,
       clockErrorMs: this.clockErrorMs,
     });
-    const tables = this.tables.through(process.intercept);
+    const mapped = this.mapped?.through(process.intercept);
+    const tables = mapped ?? this.tables.through(process.intercept);
     const blobs = interceptBlobStore(this.blobs, process.intercept);
     const store = new ArchivedLogStore(tables, { blobs, platform: nativePlatform });
-    return { process, tables, store, blobs, queue: interceptJobQueue(this.queue, process.intercept), now: process.now };
+    return {
+      process,
+      tables,
+      mapped,
+      store,
+      blobs,
+      queue: interceptJobQueue(this.queue, process.intercept),
+      now: process.now,
+    };
   }
 
   client({ store, tables, blobs, now }: View): LogClient {
@@ -207,11 +220,11 @@ export class World {
 
   /** The dependencies of a snapshot worker, a loading client or a check. */
   deps(ports: View = this, reducer: Reducer = versionedSheet(this.version)): Omit<JobDeps, 'queue'> {
-    const { tables, store, blobs, now } = ports;
+    const { tables, mapped, store, blobs, now } = ports;
     const { nodes, rangeEntries, policy, division } = this;
     const random = (): number => this.random.next();
     const stores = { tables, store, blobs, platform: nativePlatform, types: this.types, nodes, rangeEntries };
-    return { ...stores, reducer, now, random, division, policyOf: () => policy };
+    return { ...stores, mapped, reducer, now, random, division, policyOf: () => policy };
   }
 
   #record(record: StreamRecord): void {
