@@ -40,6 +40,7 @@ const jobs: fc.Arbitrary<Job> = fc.oneof(
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('archive'), continuation: counts, parts }),
   fc.record({ log: place.log, segment: numbers, kind: fc.constant('expire'), from: counts, announced: counts }),
   fc.record({ log: place.log, kind: fc.constant('collect'), continuation: counts }),
+  fc.record({ log: place.log, kind: fc.constant('divide') }),
   fc.record({
     log: place.log,
     kind: fc.constant('rebuild'),
@@ -64,6 +65,7 @@ describe('a job in a message', () => {
     const rebuild = encodeJob({ kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
     expect(JSON.parse(rebuild)).toEqual({ format: 1, kind: 'rebuild', log: LOG, after: { segment: 1, entry: 2 } });
     expect(JSON.parse(encodeJob({ kind: 'collect', log: LOG }))).toEqual({ format: 1, kind: 'collect', log: LOG });
+    expect(JSON.parse(encodeJob({ kind: 'divide', log: LOG }))).toEqual({ format: 1, kind: 'divide', log: LOG });
   });
 
   test('an archive job with the most parts fits into an SQS message', () => {

@@ -103,6 +103,50 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'counted-from-the-start',
+    fault: 'a division policy counts from the start of the segment, not from the newest Snapshot entry',
+    test: 'test/property/division.test.ts',
+    edits: [
+      { file: 'log/division-policy.ts', from: '  const since = newest - snapshot;\n', to: '  const since = newest;\n' },
+    ],
+  },
+  {
+    name: 'divide-twice',
+    fault: 'a duplicate of a divide job appends a second Snapshot entry',
+    test: 'test/property/division.test.ts',
+    edits: [
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: "  if (!isDue && !endsSegment) return { outcome: 'undivided', reason: 'not due' };\n",
+        to: '',
+      },
+      {
+        file: 'workers/divide/divide-log.ts',
+        from: "  if (!isDue && !isCovered) return { outcome: 'undivided', reason: 'uncovered' };\n",
+        to: '',
+      },
+      { file: 'workers/divide/divide-log.ts', from: '(lastSnapshot ?? -1) : -1;', to: '-1 : -1;' },
+    ],
+  },
+  {
+    name: 'sweep-asks-no-one',
+    fault: 'the sweep forgets logs in which nothing asked for a snapshot',
+    test: 'test/property/division.test.ts',
+    edits: [
+      {
+        file: 'workers/sweep/sweep.ts',
+        from: 'if (tail.isDue && isStopped !== true)',
+        to: 'if (tail.isDue && isStopped === false)',
+      },
+    ],
+  },
+  {
+    name: 'segment-behind-snapshot',
+    fault: 'a segment starts directly behind a Snapshot entry, with another one of the same state',
+    test: 'test/property/division.test.ts',
+    edits: [{ file: 'log/division-policy.ts', from: '  if (newest === snapshot) return false;\n', to: '' }],
+  },
+  {
     name: 'expire-uncovered',
     fault: 'segments expire before they are covered',
     edits: [

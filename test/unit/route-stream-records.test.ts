@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
+import { divisionOf } from '../../src/log/division-policy.ts';
 import { type Entry, RESERVED_TYPES, ReservedTypes } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { JobQueue } from '../../src/store/job-queue.ts';
@@ -160,5 +161,79 @@ describe('route', () => {
 
   test('an empty batch succeeds', async () => {
     expect(await route(open(), [])).toEqual({ batchItemFailures: [] });
+  });
+});
+
+describe('with a division policy', () => {
+  const division = divisionOf({ snapshotEveryEntries: 5, segmentEveryEntries: 12 });
+  const set = (entry: number, log = A, changes: Partial<StreamRecord> = {}): StreamRecord =>
+    record({ log, type: 'Set', position: { segment: 2, entry } }, changes);
+  const divide = (log = A) => ({ group: log, job: { kind: 'divide', log } });
+
+  test('entries at multiples of the policy ask for a divide job, and Snapshot entries for theirs', async () => {
+    const deps = open({ division });
+    for (let entry = 1; entry <= 11; entry++) {
+      const records = entry === 6 ? [snapshot(2, 6)] : [set(entry)];
+      expect(await route(deps, records)).toEqual({ batchItemFailures: [] });
+    }
+    expect(await jobsIn(deps.queue)).toEqual([divide(), job(2, 6), divide()]);
+    expect(deps.reported).toEqual([]);
+  });
+
+  test('a batch asks at most once for each log', async () => {
+    const deps = open({ division });
+    await route(deps, [set(5), set(10), set(5, B), set(12), set(15, B)]);
+    expect(await jobsIn(deps.queue)).toEqual([divide(), divide(B)]);
+  });
+
+  test('copies of a record ask once', { tags: ['I5'] }, async () => {
+    const deps = open({ division });
+    await route(deps, [set(5)]);
+    await route(deps, [set(5)]);
+    expect(await jobsIn(deps.queue)).toEqual([divide()]);
+  });
+
+  test('items of other programs are ignored, whatever they have', async () => {
+    const deps = open({ division: divisionOf({ snapshotEveryEntries: 1 }) });
+    const { S } = entryKey(A, { segment: 0, entry: 0 });
+    const keys = [
+      {},
+      { pk: { S: 'customer' } },
+      { S: { S: 'text' }, N: { N: '5' } },
+      { S, N: { N: '1.5' } },
+      { S, N: { S: '5' } },
+      { S: { B: new Uint8Array(20).fill(7) }, N: { N: '5' } },
+    ];
+    const images = [undefined, {}, { T: { N: '1' } }, { T: { S: 'Customer' } }];
+    const records = keys.flatMap((each) => images.map((newImage) => record({}, { keys: each, newImage })));
+    expect(await route(deps, records)).toEqual({ batchItemFailures: [] });
+    expect([await jobsIn(deps.queue), deps.reported]).toEqual([[], []]);
+  });
+
+  test('a malformed Snapshot entry still fails', async () => {
+    const deps = open({ division });
+    const bad = record({}, { keys: {} });
+    expect(await route(deps, [bad, set(5)])).toEqual({ batchItemFailures: [{ itemIdentifier: bad.sequenceNumber }] });
+    expect(await jobsIn(deps.queue)).toEqual([divide()]);
+  });
+
+  test('by bytes, about four entries ask for each share of the policy, and copies agree', async () => {
+    const deps = open({ division: divisionOf({ snapshotEveryBytes: 100_000 }) });
+    const records = Array.from({ length: 10_000 }, (_, entry) => set(entry, A, { bytes: 1_000 }));
+    let asked = 0;
+    for (const each of records) {
+      const queue = new MemoryJobQueue();
+      await route({ ...deps, queue }, [each]);
+      const jobs = await jobsIn(queue);
+      await route(
+        { ...deps, queue: new MemoryJobQueue(), onSent: (_, sent) => void jobs.push({ group: A, job: sent }) },
+        [{ ...each }],
+      );
+      expect(jobs.length % 2).toBe(0);
+      asked += jobs.length / 2;
+    }
+    // 10 MB are 100 shares of the policy.
+    expect(asked).toBeGreaterThan(330);
+    expect(asked).toBeLessThan(470);
   });
 });

@@ -1,3 +1,4 @@
+import { ItemInvalidError } from '../../errors.ts';
 import { decodeSegmentId, type LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { StoredItem } from '../../log/attribute.ts';
@@ -118,11 +119,16 @@ function toJob(deps: RouteDeps, record: StreamRecord): Routed | undefined {
  * none.
  */
 function askToDivide(division: DivisionPolicy, record: StreamRecord): Routed | undefined {
-  const { S, N } = record.keys;
-  if (S?.B?.length !== SEGMENT_ID_BYTES || N?.N === undefined || !/^\d{1,10}$/.test(N.N)) return undefined;
-  const entry = Number(N.N);
-  if (!asksAt(division, { entry, bytes: bytesOf(record), share: shareOf(S.B, entry) })) return undefined;
-  const { log, segment } = readKeys(record);
+  let place: ReturnType<typeof readKeys>;
+  try {
+    place = readKeys(record);
+  } catch (error) {
+    if (!(error instanceof ItemInvalidError)) throw error;
+    return undefined;
+  }
+  const { log, segment, entry } = place;
+  const share = shareOf(`${log}/${segment}/${entry}`);
+  if (!asksAt(division, { entry, bytes: bytesOf(record), share })) return undefined;
   return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${logLabel(log)}:${segment}:${entry}` };
 }
 
@@ -137,7 +143,7 @@ function askForMapped(
   const log = logOfKey(mapping, record.keys);
   if (log === undefined) return undefined;
   const index = indexOfKey(mapping, record.keys);
-  const share = shareOf(new TextEncoder().encode(log), index);
+  const share = shareOf(`${log}/${index}`);
   if (!asksAtIndex(division, { entry: index, bytes: bytesOf(record), share })) return undefined;
   return { job: { kind: 'divide', log }, deduplicationId: `stream:divide:${logLabel(log)}:${index}` };
 }
@@ -157,13 +163,11 @@ function readKeys(record: StreamRecord): { readonly log: LogId; readonly segment
 
 /**
  * A number from 0 up to but not including 1 that looks random. It is equal for all copies of a
- * record: FNV-1a over the bytes of its key, mixed as MurmurHash3 does at its end.
+ * record: FNV-1a over the name of its item, mixed as MurmurHash3 does at its end.
  */
-function shareOf(key: Uint8Array, number: number): number {
+function shareOf(name: string): number {
   let hash = 0x811c9dc5;
-  for (const byte of [...key, ...new TextEncoder().encode(String(number))]) {
-    hash = Math.imul(hash ^ byte, 0x01000193);
-  }
+  for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
@@ -171,9 +175,6 @@ function shareOf(key: Uint8Array, number: number): number {
 
 /** An item or its keys, as in DynamoDB's API; binaries are Uint8Array. */
 export type StreamImage = StoredItem;
-
-/** Bytes of a segment id, the partition key of an entry. */
-const SEGMENT_ID_BYTES = 20;
 
 /** One change of the Entry table, from a Lambda event or from the Streams API. */
 export interface StreamRecord {
