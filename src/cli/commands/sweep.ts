@@ -62,7 +62,7 @@ export function sweepCommand() {
         const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
         const runner = new JobRunner(
-          { ...environment.deps, requireReducer, rateLimiter, policyOf, division },
+          { ...environment.deps, mapped: environment.mapped?.store, requireReducer, rateLimiter, policyOf, division },
           (job, result) => summary.done(job, result),
         );
         const pass = async (how: SweepOptions): Promise<boolean> => {

@@ -34,11 +34,13 @@ export function workCommand() {
           checkpoints: environment.checkpoints(streamArn),
           jobs: {
             ...environment.deps,
+            mapped: environment.mapped?.store,
             requireReducer: environment.requireReducer,
             policyOf: async (log) => (await readPolicies(environment.deps.blobs, policy)).of(log),
           },
           types: environment.deps.types,
           division,
+          mapping: options.mapping,
           concurrency: options.concurrency,
           untilIdle: options.untilIdle,
           signal: AbortSignal.any([stop, environment.lost, foreign.signal]),
