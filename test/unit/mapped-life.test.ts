@@ -6,9 +6,11 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition, type Position } from '../../src/ids/position.ts';
 import type { StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
+import type { LogReader } from '../../src/log/log-store.ts';
 import { tailStart } from '../../src/log/query.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retention-policy.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
@@ -20,8 +22,8 @@ import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { MemoryChunks } from '../support/chunks.ts';
-import { allEntries, NOON, newLogId } from '../support/logs.ts';
-import { MappedLogs, orderItem, TENS } from '../support/mapped-logs.ts';
+import { allEntries, NOON, newLogId, unarchived } from '../support/logs.ts';
+import { MappedLogs, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
 const DAY = 24 * 3600;
@@ -207,7 +209,9 @@ describe('a mapped log in a pipeline', () => {
     expect(await life.originals(log)).toEqual(items);
   });
 
-  test('a job deletes the items of expired segments, but not the newest item of the log', async () => {
+  test('a job deletes the items of expired segments, but not the newest item of the log', {
+    tags: ['I3'],
+  }, async () => {
     const life = new MappedLife();
     life.policy = { ...EXPIRES, keepSegments: 1, expire: 'delete' };
     const log = await life.create(30);
@@ -265,5 +269,62 @@ describe('a mapped log in a pipeline', () => {
       failed.push(typeof result === 'string' ? result : result.outcome);
     }
     expect(failed).toEqual(['stopped', 'built']);
+  });
+
+  /** A store on the same tables that knows no layouts, and the requests that it makes. */
+  function counted({ items, books }: MappedLife): { readonly store: LogReader; readonly requests: string[] } {
+    const requests: string[] = [];
+    const count = <T extends object>(port: T, name: string): T =>
+      new Proxy(port, {
+        get: (target, key) => {
+          const member: unknown = Reflect.get(target, key, target);
+          if (typeof member !== 'function') return member;
+          return (...args: unknown[]): unknown => {
+            requests.push(`${name}.${String(key)}`);
+            return Reflect.apply(member, target, args);
+          };
+        },
+      });
+    const options = { items: count(items, 'items'), books: count(books, 'books'), mapping: ORDERS, now: Date.now };
+    return { store: unarchived(new MappedLogStore(options)), requests };
+  }
+
+  test('opening it takes two requests more than another log, and a range at most one more', async () => {
+    const life = new MappedLife();
+    const log = await life.create(48);
+    await life.sweep();
+    const { store, requests } = counted(life);
+    await loadState({ ...life.deps, store }, log);
+    expect(requests).toEqual(['items.newest', 'books.newestSegments', 'books.items', 'items.pages']);
+    const ranges = [
+      { from: 1, to: 6, most: ['items.pages'] },
+      { from: 2, to: 3, most: ['items.pages'] },
+      { from: 1, to: 7, most: ['books.items', 'items.pages'] },
+      { from: 0, to: 13, most: ['books.items', 'items.pages'] },
+    ];
+    for (const { from, to, most } of ranges) {
+      requests.length = 0;
+      await allEntries(store.entries(log, { segment: 3, from, to }, CONSISTENT));
+      expect(requests).toEqual(most);
+    }
+    requests.length = 0;
+    await allEntries(store.entries(log, { segment: 0, from: 1, to: 6 }, CONSISTENT));
+    expect(requests).toEqual(['books.getSegment', 'items.pages']);
+  });
+
+  test('opening it while its newest segment is not recorded takes up to three more', async () => {
+    const life = new MappedLife();
+    const log = await life.create(20);
+    await life.sweep();
+    await life.append(log, 13);
+    const { store, requests } = counted(life);
+    await loadState({ ...life.deps, store }, log);
+    expect(requests.slice(0, 5)).toEqual([
+      'items.newest',
+      'books.newestSegments',
+      'books.newestSegments',
+      'items.pages',
+      'books.items',
+    ]);
   });
 });
