@@ -94,7 +94,7 @@ function describe(reason: string, details: ErrorDetails): string {
 
 function describeWhere(where: Where): string {
   const parts: string[] = [];
-  if (where.log !== undefined) parts.push(`log ${where.log}`);
+  if (where.log !== undefined) parts.push(`log ${printable(where.log)}`);
   if (where.segment !== undefined) parts.push(`segment ${where.segment}`);
   if (where.entry !== undefined) parts.push(`entry ${where.entry}`);
   if (where.type !== undefined) parts.push(`type '${where.type}'`);
@@ -102,5 +102,15 @@ function describeWhere(where: Where): string {
 }
 
 function withLogId(advice: string | undefined, log: string | undefined): string | undefined {
-  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => log);
+  return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => shellWord(log));
+}
+
+/** A text without characters that move the cursor or cannot be seen. */
+function printable(text: string): string {
+  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+}
+
+/** A text as one word of a shell command. */
+function shellWord(text: string): string {
+  return /^\w[\w@%+=:,./#-]*$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
 }

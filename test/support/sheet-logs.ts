@@ -4,7 +4,7 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { JobRunner } from '../../src/cli/job-runner.ts';
 import type { LogfoldError } from '../../src/errors.ts';
-import type { LogId } from '../../src/ids/log-id.ts';
+import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
@@ -40,7 +40,7 @@ export class SheetLogs {
   readonly deps: Omit<JobDeps, 'queue'> & Pick<SweepDeps, 'policyOf'>;
   readonly client: LogClient;
 
-  constructor(tables = new MemoryLogStore(), nodes?: SnapshotDeps['nodes']) {
+  constructor(tables = new MemoryLogStore(), nodes?: SnapshotDeps['nodes'], newId = newLogId) {
     const random = new Random(1);
     const { blobs } = this;
     this.tables = tables;
@@ -61,7 +61,8 @@ export class SheetLogs {
       store: unarchived(tables),
       tables,
       sleep: async () => undefined,
-      newLogId,
+      newLogId: newId,
+      parseLog: textLogId,
     });
   }
 

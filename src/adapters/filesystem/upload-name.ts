@@ -15,8 +15,8 @@ export function newUpload(key: string): UploadInfo {
 
 /**
  * The file name of an upload: its id, which contains the time, then its key. Names that are too
- * long for one file are cut into folders, which no two uploads share. logfold's own keys are short
- * enough.
+ * long for one file are cut into folders, which no two uploads share. The keys of logs with UUIDs
+ * are short enough.
  * @throws BlobKeyInvalidError if the key or the id is malformed
  */
 export function formatUploadName({ key, id }: UploadInfo): string {
