@@ -3,7 +3,8 @@ import { DeploymentInvalidError, MappingInvalidError, PolicyInvalidError } from 
 import { type DivisionPolicy, divisionOf, MAX_DIVISION, MIN_DIVISION_BYTES } from '../src/log/division-policy.ts';
 import { ReservedTypes } from '../src/log/entry.ts';
 import { MAPPED_TYPES } from '../src/mapping/layout.ts';
-import { parseMapping, type SchemaMapping } from '../src/mapping/schema-mapping.ts';
+import { readMapping } from '../src/mapping/ready-made.ts';
+import type { SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import {
   checkPolicy,
   MAX_GRACE_SECONDS,
@@ -119,11 +120,10 @@ export function reservedTypes(settings: z.infer<typeof schema>): ReservedTypes {
 
 /**
  * How the items of the Entry table become entries; undefined if they are logfold's own.
- * @throws DeploymentInvalidError if the mapping is no JSON or invalid
+ * @throws DeploymentInvalidError if the mapping is no JSON, has no known name or is invalid
  */
 export function mappingOf({ MAPPING: text }: z.infer<typeof schema>): SchemaMapping | undefined {
-  if (text === '') return undefined;
-  return fromParameter('Mapping', 'is invalid', () => parseMapping(parseJson(text)));
+  return fromParameter('Mapping', 'is invalid', () => readMapping(text));
 }
 
 /**
@@ -170,17 +170,6 @@ function fromParameter<T>(parameter: string, is: string, check: () => T): T {
   } catch (error) {
     if (!(error instanceof PolicyInvalidError || error instanceof MappingInvalidError)) throw error;
     throw new DeploymentInvalidError(parameter, `${is}: ${error.reason}`, { advice: error.advice, cause: error });
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new DeploymentInvalidError('Mapping', `is '${text}', which is not JSON`, {
-      advice: 'Pass the JSON text of the mapping, in single quotes',
-      cause: error,
-    });
   }
 }
 

@@ -3,8 +3,8 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
-import { DynamoDbLogStore } from '../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../src/adapters/dynamodb/mapped-items.ts';
+import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
 import { loadReducer } from '../src/adapters/platform/reducer-module.ts';
@@ -12,11 +12,10 @@ import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
 import { DeploymentInvalidError, ReducerInvalidError } from '../src/errors.ts';
-import type { LogId } from '../src/ids/log-id.ts';
+import { type LogId, parseLogId } from '../src/ids/log-id.ts';
 import { mappedLayout } from '../src/log/division-policy.ts';
-import type { LogStore } from '../src/log/log-store.ts';
+import { parseMappedLog } from '../src/mapping/key-pattern.ts';
 import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
-import type { SchemaMapping } from '../src/mapping/schema-mapping.ts';
 import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
@@ -52,8 +51,8 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
   const mapping = mappingOf(settings);
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
-  const mapped = mapping && wireMapped(dynamodb, settings, mapping);
-  const tables: LogStore = mapped?.tables ?? new DynamoDbLogStore({ client: dynamodb, entryTable, segmentTable });
+  const tables = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
+  const items = mapping && new DynamoDbMappedItems({ client: dynamodb, table: entryTable, segmentTable, mapping });
   const blobs = new S3BlobStore({ client: s3, bucket });
   const platform = nativePlatform;
   return {
@@ -63,8 +62,9 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
       blobs,
       platform,
       types: reservedTypes(settings),
+      parseLog: mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text),
     },
-    mapped,
+    items,
     check: () =>
       checkDeployment({
         ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, bucket, ttl },
@@ -73,14 +73,6 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
         onUnknown: (error) => logger.warn('the deployment could not be checked; work goes on', { error }),
       }),
   };
-}
-
-/** The logs of an application's table. All of logfold's own items are in the Segment table. */
-function wireMapped(client: DynamoDBClient, settings: StoreEnvironment, mapping: SchemaMapping) {
-  const { ENTRY_TABLE: table, SEGMENT_TABLE: segmentTable } = settings;
-  const items = new DynamoDbMappedItems({ client, table, segmentTable, mapping });
-  const books = new DynamoDbLogStore({ client, entryTable: segmentTable, segmentTable });
-  return { items, tables: new MappedLogStore({ items, books, mapping, now: Date.now }) };
 }
 
 /**
@@ -100,16 +92,19 @@ export function wireWork(settings: WorkEnvironment) {
   };
   const readsSizes = division.snapshotEvery.bytes !== undefined;
   const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
-  const { mapped } = wired;
+  const { items, stores } = wired;
+  const mapped = stores.tables instanceof MappedLogStore ? stores.tables : undefined;
   return {
     ...wired,
+    mapped,
     division,
     /** Registers the logs of an application's table; undefined without a mapping. */
-    adopt: mapped && {
-      items: mapped.items,
-      register: (log: LogId) => mapped.tables.register(log, mappedLayout(division)),
-      source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
-    },
+    adopt: items &&
+      mapped && {
+        items,
+        register: (log: LogId) => mapped.register(log, mappedLayout(division)),
+        source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
+      },
     queues,
     queue: jobQueues(queues),
     policy,
@@ -124,17 +119,17 @@ export function wireWork(settings: WorkEnvironment) {
  */
 export async function wireJobs(settings: WorkEnvironment) {
   const { stores, mapped, check, queue, policy, division, now } = wireWork(settings);
-  const { blobs } = stores;
+  const { blobs, parseLog } = stores;
   const jobs: JobDeps = {
     ...stores,
-    mapped: mapped?.tables,
+    mapped,
     queue,
     division,
     now,
     random: Math.random,
     reducer: await wireReducer(settings),
     watch: foldWatchOf(process.env),
-    policyOf: async (log: LogId) => (await readPolicies(blobs, policy)).of(log),
+    policyOf: async (log: LogId) => (await readPolicies(blobs, policy, parseLog)).of(log),
     rateLimiter: new RateLimiter({ perSecond: settings.EXPIRE_WRITE_UNITS }),
   };
   return { jobs, check };

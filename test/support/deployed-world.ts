@@ -1,12 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
+import { openTables } from '../../src/adapters/dynamodb/tables.ts';
 import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { S3BlobStore } from '../../src/adapters/s3/blob-store.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
-import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
+import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import { parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
@@ -27,16 +30,20 @@ export class DeployedWorld {
   readonly deployment: Deployment;
   readonly client: LogClient;
   readonly store: ArchivedLogStore;
-  readonly tables: DynamoDbLogStore;
+  readonly tables: LogStore;
+  readonly types: ReservedTypes;
   readonly blobs: S3BlobStore;
   readonly #stop: () => Promise<void>;
 
   constructor(deployment: Deployment, stop: () => Promise<void>) {
     const { EntryTableName: entryTable, SegmentTableName: segmentTable, BucketName: bucket } = deployment.stack.outputs;
+    const { Mapping: text = '' } = deployment.stack.parameters;
+    const mapping = text === '' ? undefined : parseMapping(JSON.parse(text));
+    this.types = mapping === undefined ? RESERVED_TYPES : MAPPED_TYPES;
     this.deployment = deployment;
     this.#stop = stop;
     const names = { entryTable: String(entryTable), segmentTable: String(segmentTable) };
-    this.tables = new DynamoDbLogStore({ client: deployment.aws.dynamodb, ...names });
+    this.tables = openTables({ client: deployment.aws.dynamodb, ...names, mapping, now: Date.now });
     this.blobs = new S3BlobStore({ client: deployment.aws.s3, bucket: String(bucket) });
     this.store = new ArchivedLogStore(this.tables, { blobs: this.blobs, platform: nativePlatform });
     this.client = new LogClient({
@@ -108,16 +115,13 @@ export class DeployedWorld {
 
   /** The rows that a client of the log reads. */
   async rows(log: LogId): Promise<string[][]> {
-    const { draft } = await loadState(
-      { ...this, platform: nativePlatform, types: RESERVED_TYPES, reducer: spreadsheet },
-      log,
-    );
+    const { draft } = await loadState({ ...this, platform: nativePlatform, reducer: spreadsheet }, log);
     return Array.fromAsync(sheetRows(sheetOf(draft)));
   }
 
   /** The status of a log. */
   status(log: LogId) {
-    return logStatus({ ...this, platform: nativePlatform, types: RESERVED_TYPES, now: Date.now }, log);
+    return logStatus({ ...this, platform: nativePlatform, now: Date.now }, log);
   }
 
   /** Lets a grace period pass, runs the schedules and processes all resulting work. */

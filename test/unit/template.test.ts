@@ -9,6 +9,7 @@ import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
 import { MAX_DIVISION } from '../../src/log/division-policy.ts';
+import { MAPPING_NAMES } from '../../src/mapping/ready-made.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY, CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
 import { allows, type DeployedFunction, deployedFunctions, matches } from '../support/deployed-functions.ts';
@@ -205,6 +206,10 @@ describe('parameters', () => {
     { ...MAPPED, SegmentTableName: 'orders-segments', AdoptSchedule: 'rate(7 days)' },
     { ...MAPPED, EntryTableStreamArn: '', StreamTrigger: 'false', AdoptSchedule: 'rate(15 minutes)' },
     { ...MAPPED, Mapping: JSON.stringify(JSON.parse(MAPPING), null, 2) },
+    ...MAPPING_NAMES.filter((name) => name !== 'logfold').flatMap((name) => [
+      { ...MAPPED, Mapping: name },
+      { ...MAPPED, Mapping: `${name}:orders` },
+    ]),
   ])('compatible parameters are accepted: %j', (parameters) => {
     expect(() => template.expand({ parameters })).not.toThrow();
   });

@@ -13,7 +13,7 @@ import {
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { CreateQueueCommand, SendMessageCommand } from '@aws-sdk/client-sqs';
 import { expect } from 'vitest';
-import { mappingOf, readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
+import { readEnvironment, streamEnvironment } from '../../../handlers/environment.ts';
 import { wireReducer } from '../../../handlers/wire.ts';
 import { checkDeployment, type Deployment } from '../../../src/adapters/aws/deployment-check.ts';
 import { DynamoDbLogStore } from '../../../src/adapters/dynamodb/log-store.ts';
@@ -131,11 +131,6 @@ export const DEPLOYMENT: Cases = {
     const TimeToLiveSpecification = { Enabled: true, AttributeName: 'expiresAt' };
     await db.send(new UpdateTimeToLiveCommand({ TableName: orders.entryTable, TimeToLiveSpecification }));
     await check({ ...orders, mapping: parseMapping({ ...ORDERS, ttl: 'expiresAt' }), ttl: true });
-  },
-  'Pass the JSON text of the mapping, in single quotes': async (refused) => {
-    const types = { SNAPSHOT_TYPE: 'Snapshot', END_SEGMENT_TYPE: 'End Segment' };
-    await refused(async () => mappingOf({ ...types, MAPPING: JSON.stringify(ORDERS).replaceAll('"', '') }));
-    mappingOf({ ...types, MAPPING: JSON.stringify(ORDERS) });
   },
   'Turn its stream on with the view type NEW_IMAGE, and pass its ARN as EntryTableStreamArn': async (refused) => {
     const streamless = await entryTable({ StreamSpecification: { StreamEnabled: false } });
