@@ -25,7 +25,7 @@ import { openDataDirectory, openEngine } from '../local/data-directory.ts';
 import { givenEndpoint } from '../local/engine.ts';
 import { dataPath } from '../local/engine-program.ts';
 import { openMappedTables } from '../local/mapped-tables.ts';
-import { ensureTables, missingTables, type TableNames, TTL_ATTRIBUTE } from '../local/tables.ts';
+import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTRIBUTE } from '../local/tables.ts';
 import { ReservedTypes } from '../log/entry.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAPPED_TYPES } from '../mapping/layout.ts';
@@ -157,6 +157,8 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
     ...wire(place, chosen, { names, dynamodb, objects, close: () => engine.leave() }),
     otherTables: async (others, { dryRun }) => {
       if (mapping !== undefined) {
+        const isMissing = !(await hasSegmentTable(dynamodb, others.segmentTable));
+        if (dryRun && isMissing) return { store: new MemoryLogStore(), created: [others.segmentTable] };
         const created = await openMappedTables(dynamodb, others, { mapping, creates: !dryRun, dir });
         return { store: openTables({ client: dynamodb, ...others, mapping, now: Date.now }), created };
       }
@@ -222,7 +224,7 @@ function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, c
       : { store, items: new DynamoDbMappedItems({ ...metered, table: names.entryTable, mapping }), mapping };
   const deps = jobDeps(place, chosen.reducer, store, blobs);
   const requireReducer = reducerGuard(deps, chosen);
-  const logs = wireLogs({ ...deps, close, parseLog: (text) => parseTypedLog(mapping, text) });
+  const logs = wireLogs({ ...deps, close });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);
     return logs.open(log, { reducer: chosen.reducer });
@@ -264,6 +266,7 @@ function jobDeps(place: Place, reducer: Reducer, tables: LogStore, blobs: Metere
     reducer,
     watch: foldWatchOf(process.env),
     types: typesOf(place),
+    parseLog: (text: string) => parseTypedLog(place.mapping, text),
     now: Date.now,
     random: Math.random,
   };

@@ -32,7 +32,7 @@ export async function policyOfLog(
   log: LogId,
   changes: PolicyChanges,
 ): Promise<RetentionPolicy> {
-  const policies = await readPolicies(environment.deps.blobs, DEFAULT_POLICY);
+  const policies = await readPolicies(environment.deps.blobs, DEFAULT_POLICY, environment.deps.parseLog);
   return checkPolicy(merge(policies.of(log), changes), log);
 }
 

@@ -1,7 +1,7 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CreateTableCommand, DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { CreateTableCommand, DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Item } from '../../src/log/attribute.ts';
 import { runCli } from '../support/cli.ts';
@@ -18,18 +18,11 @@ beforeAll(async () => {
   place = await CliPlace.open();
   directory = await mkdtemp(join(tmpdir(), 'logfold-mapping-'));
   db = new DynamoDBClient(clientConfig(place.endpoint));
+  await createTable(TABLE);
   await db.send(
-    new CreateTableCommand({
+    new UpdateTimeToLiveCommand({
       TableName: TABLE,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: 'pk', AttributeType: 'S' },
-        { AttributeName: 'sk', AttributeType: 'N' },
-      ],
-      KeySchema: [
-        { AttributeName: 'pk', KeyType: 'HASH' },
-        { AttributeName: 'sk', KeyType: 'RANGE' },
-      ],
+      TimeToLiveSpecification: { Enabled: true, AttributeName: 'expiresAt' },
     }),
   );
   for (const id of ['1', '2']) for (let n = 0; n < 25; n++) await put(event(id, n));
@@ -40,6 +33,24 @@ afterAll(async () => {
   await place.close();
   await rm(directory, { recursive: true });
 });
+
+async function createTable(name: string): Promise<void> {
+  await db.send(
+    new CreateTableCommand({
+      TableName: name,
+      BillingMode: 'PAY_PER_REQUEST',
+      StreamSpecification: { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' },
+      AttributeDefinitions: [
+        { AttributeName: 'pk', AttributeType: 'S' },
+        { AttributeName: 'sk', AttributeType: 'N' },
+      ],
+      KeySchema: [
+        { AttributeName: 'pk', KeyType: 'HASH' },
+        { AttributeName: 'sk', KeyType: 'RANGE' },
+      ],
+    }),
+  );
+}
 
 async function put(item: Item): Promise<void> {
   await db.send(new PutItemCommand({ TableName: TABLE, Item: item }));
@@ -62,6 +73,7 @@ const MAPPING = {
   version: { constant: 1 },
   time: { name: 'ts', format: 'iso' },
   body: 'payload',
+  ttl: 'expiresAt',
 };
 
 describe('inspect', () => {
@@ -72,8 +84,8 @@ describe('inspect', () => {
     expect(found).toMatchObject({
       table: TABLE,
       keys: { partition: { name: 'pk', type: 'S' }, sort: { name: 'sk', type: 'N' } },
-      ttl: null,
-      stream: null,
+      ttl: 'expiresAt',
+      stream: 'NEW_IMAGE',
       recognized: null,
       kinds: [
         { partitionKey: 'order#{id}', sortKey: 'a number', items: 50, partitions: 2, isLog: true },
@@ -111,5 +123,201 @@ describe('inspect', () => {
   test('refuses a table that does not exist', async () => {
     const [refusal] = await place.refusals(['inspect', 'nowhere']);
     expect(refusal).toMatchObject({ code: 'RESOURCE_MISSING', message: expect.stringContaining("table 'nowhere'") });
+  });
+});
+
+const REDUCER = `export default { name: 'orders', version: 1, async fold(draft, { type }) {
+  const counts = draft.map('counts', 'string');
+  counts.put(type, Number((await counts.get(type)) ?? 0) + 1);
+} };`;
+
+/** Items of a log of 25 items make three full segments and a fourth. */
+const SIZES = ['--snapshot-every-entries', '4', '--segment-every-entries', '8'];
+
+describe('the commands on mapped logs', () => {
+  /** Options that each command needs for the application's table. */
+  let words: readonly string[];
+  let original: readonly string[];
+
+  beforeAll(async () => {
+    const [mapping, reducer] = [join(directory, 'mapping.json'), join(directory, 'orders.mjs')];
+    await writeFile(mapping, JSON.stringify(MAPPING));
+    await writeFile(reducer, REDUCER);
+    words = ['--entry-table', TABLE, '--segment-table', 'order-segments', '--mapping', mapping, '--reducer', reducer];
+    original = await itemsOf(TABLE);
+  });
+
+  /** Each item of a table as text, in order. */
+  async function itemsOf(table: string): Promise<string[]> {
+    const items = await place.items(table);
+    return items.map((item) => JSON.stringify(Object.entries(item).sort())).sort();
+  }
+
+  const json = (...command: readonly string[]) => place.json(...command, ...words);
+
+  /** Runs a command without `--json`. @returns what it prints */
+  async function text(...command: readonly string[]): Promise<string> {
+    const answer = await runCli([...command, ...words, ...place.words]);
+    expectNoTrace(answer);
+    expect(answer, answer.stderr).toMatchObject({ code: 0 });
+    return answer.stdout;
+  }
+
+  test('adopt registers the logs of the table, once', async () => {
+    const found = { logs: 2, unfit: 0, failed: 0, continued: false, complete: true, failures: [] };
+    expect(await json('adopt', '--read-units', '1000', ...SIZES)).toEqual({ ...found, registered: 2 });
+    expect(await json('adopt', ...SIZES)).toEqual({ ...found, registered: 0 });
+    expect(await text('adopt', ...SIZES)).toContain('2 logs found in the table, 0 newly registered');
+    expect(await json('adopt', '1', ...SIZES)).toEqual({ log: '1', recorded: 0 });
+    expect(await text('adopt', '2', ...SIZES)).toBe('2 was registered before\n');
+  });
+
+  test('work builds the snapshots that are due, and status shows them', async () => {
+    const worked = await json('work', '--until-idle', ...SIZES);
+    expect(worked).toMatchObject({ stopped: [], failures: [] });
+    await json('sweep', '--log', '1', ...SIZES);
+    const status = { segments: 4, lastSnapshot: { segment: 3, entry: 0 }, stopped: null };
+    expect(await json('status', '1')).toMatchObject({ logs: [{ log: '1', ...status }], failures: [] });
+    expect(await text('status')).toMatch(/│ 2 +│ 4 /);
+  });
+
+  test.each([
+    ['export', ['export', '1'], { log: '1' }, '"key":"OrderPaid","value":24'],
+    ['view', ['view', '1', '--map', 'counts'], { log: '1' }, 'OrderPaid'],
+    ['replay', ['replay', '1'], { log: '1', equal: true }, 'equals the stored state at 3/0'],
+    ['verify', ['verify', '1'], { log: '1', problems: [] }, 'nothing is missing'],
+    ['collect', ['collect', '1', '--dry-run'], { log: '1', dryRun: true }, 'kept'],
+    ['flush', ['flush', '1'], { log: '1' }, 'The snapshot at 3/0'],
+    ['policy', ['policy', '1', '--keep-segments', '2'], { policies: [{ log: '1', own: { keepSegments: 2 } }] }, '2'],
+    ['resume', ['resume', '1'], { log: '1', position: null }, "'logfold sweep' builds the snapshot that is due"],
+    ['sweep', ['sweep', '--log', '1', '--dry-run'], { failures: [] }, '0 failed'],
+    ['archive', ['archive', '1', '2', '--dry-run'], { segments: [{ segment: 2, outcome: 'would archive' }] }, '11'],
+  ] as const)('%s works, for people and for programs', async (_, command, document, shown) => {
+    if (command[0] !== 'export' && command[0] !== 'view') expect(await json(...command)).toMatchObject(document);
+    expect(await text(...command)).toContain(shown);
+    // No command so far has written to the application's table.
+    expect(await itemsOf(TABLE)).toEqual(original);
+  });
+
+  test('a segment is archived, expires by TTL, and comes back byte for byte', async () => {
+    for (const segment of ['0', '1', '2']) await json('archive', '1', segment);
+    expect(await text('archive', '1', '0')).toContain('segment 0 already has an archive');
+    expect(await json('expire', '1', '0', '--expire', 'ttl', '--grace', '0s')).toMatchObject({ log: '1' });
+    const stamped = (await place.items(TABLE)).filter((item) => item.expiresAt !== undefined);
+    expect(stamped.map(({ pk, sk }) => [pk?.S, Number(sk?.N)]).sort()).toEqual(
+      Array.from({ length: 8 }, (_, n) => ['order#1', n]),
+    );
+    expect(await json('restore', '1', '0')).toMatchObject({ segment: 0, restored: 0, unexpired: 8 });
+    expect(await itemsOf(TABLE)).toEqual(original);
+  });
+
+  test('a segment is deleted, and comes back byte for byte', async () => {
+    await json('expire', '1', '1', '--expire', 'delete', '--grace', '0s');
+    expect(await itemsOf(TABLE)).toHaveLength(original.length - 8);
+    expect(await json('replay', '1')).toMatchObject({ equal: true });
+    expect(await text('restore', '1', '1')).toContain('10 are put back');
+    expect(await itemsOf(TABLE)).toEqual(original);
+  });
+
+  test('all archived segments of a log are restored into another table, byte for byte', async () => {
+    await createTable('copy');
+    const into = ['--to-entry-table', 'copy', '--to-segment-table', 'copy-segments'];
+    expect(await json('restore', '1', '--dry-run', ...into)).toMatchObject({ created: ['copy-segments'] });
+    expect(await place.items('copy')).toEqual([]);
+    expect(await json('restore', '1', ...into)).toMatchObject({
+      segments: [{ segment: 0 }, { segment: 1 }, { segment: 2 }],
+      created: ['copy-segments'],
+    });
+    const archived = original.filter((item) => item.includes('"order#1"') && !item.includes('"N":"24"}]'));
+    expect(await itemsOf('copy')).toEqual(archived);
+    expect(await itemsOf(TABLE)).toEqual(original);
+  });
+});
+
+describe('errors', () => {
+  let file: string;
+
+  beforeAll(async () => {
+    file = join(directory, 'errors.json');
+    await writeFile(file, JSON.stringify(MAPPING));
+  });
+
+  /** Runs commands that must fail and change neither tables nor objects of logfold. */
+  const refusals = (...commands: readonly (readonly string[])[]) =>
+    place.refusals(...commands.map((words) => [...words, '--entry-table', TABLE, '--segment-table', 'order-segments']));
+
+  test('a mapping that cannot be used names its file and the wrong part', async () => {
+    const [text, wrong] = [join(directory, 'text.json'), join(directory, 'wrong.json')];
+    await writeFile(text, 'pk, sk');
+    await writeFile(wrong, JSON.stringify({ ...MAPPING, sortKey: { name: 'sk', type: 'N', first: 2 } }));
+    const files = [join(directory, 'no-such-file.json'), text, wrong, 'dynamo'];
+    expect(await refusals(...files.map((name) => ['status', '--mapping', name]))).toMatchObject([
+      { code: 'USAGE', message: expect.stringMatching(/^--mapping: '.*no-such-file.json' cannot be read: .*ENOENT/) },
+      { code: 'MAPPING_INVALID', message: expect.stringMatching(/text.json'.* not JSON/) },
+      { code: 'MAPPING_INVALID', message: expect.stringMatching(/wrong.json'.*'sortKey.first'/) },
+      { code: 'USAGE', message: expect.stringContaining("'dynamo' cannot be read") },
+    ]);
+  });
+
+  test('a table without the keys of the mapping is refused', async () => {
+    const other = join(directory, 'other.json');
+    await writeFile(other, JSON.stringify({ ...MAPPING, sortKey: { name: 'number', type: 'N', first: 0 } }));
+    expect(await refusals(['status', '--mapping', other])).toMatchObject([
+      {
+        code: 'USAGE',
+        message: expect.stringContaining(
+          "table 'orders' has the keys pk (String) and sk (Number), but the mapping names pk (String) and number (Number)",
+        ),
+      },
+    ]);
+  });
+
+  test('commands that append refuse, and change nothing', async () => {
+    const before = await place.items(TABLE);
+    const commands = [['create'], ['append', '1', '-'], ['snapshot', '1'], ['segment', '1']];
+    const advice: unknown = expect.stringContaining("Append with your application's own code");
+    expect(await refusals(...commands.map((words) => [...words, '--mapping', file]))).toEqual(
+      commands.map(() => expect.objectContaining({ code: 'LOG_READ_ONLY', advice })),
+    );
+    expect(await place.items(TABLE)).toEqual(before);
+  });
+
+  test('an id that no key can have, and a log that does not exist, are refused', async () => {
+    const ids = ['x'.repeat(2001), '', 'nobody'];
+    const found = await refusals(...ids.map((id) => ['status', id, '--mapping', file]));
+    expect(found.map(({ code }) => code)).toEqual(['LOG_ID_INVALID', 'LOG_ID_INVALID', 'LOG_NOT_FOUND']);
+  });
+
+  test('items that do not fit are named, and other logs go on', async () => {
+    await createTable('broken');
+    const { type: _, ...untyped } = event('untyped', 1);
+    const items = [
+      ...[0, 1, 2, 3, 4].map((n) => event('good', n)),
+      ...[event('untyped', 0), untyped],
+      ...[0, 1, 3].map((n) => event('gap', n)),
+      { ...event('half', 0), sk: { N: '0.5' } },
+      event('x'.repeat(2001), 0),
+    ];
+    for (const Item of items) await db.send(new PutItemCommand({ TableName: 'broken', Item }));
+    const reducer = join(directory, 'orders.mjs');
+    await writeFile(reducer, REDUCER);
+    const words = ['--entry-table', 'broken', '--segment-table', 'broken-segments', '--mapping', file];
+    const run = async (...command: readonly string[]) => {
+      const answer = await runCli([...command, ...words, '--reducer', reducer, '--json', ...place.words]);
+      expect(answer.code).toBe(1);
+      return JSON.parse(answer.stdout) as { readonly failures: readonly { readonly message: string }[] };
+    };
+    const sizes = ['--snapshot-every-entries', '4', '--segment-every-entries', '8'];
+    const adopted = await run('adopt', ...sizes);
+    expect(adopted).toMatchObject({ logs: 4, registered: 3, failed: 1, unfit: 1 });
+    const adoptFailures = adopted.failures.map(({ message }) => message).join('\n');
+    expect(adoptFailures).toMatch(/'sk' is '0\.5', not a whole number.*pk 'order#half', sk '0\.5'/);
+    expect(adoptFailures).toMatch(/'pk' has no log id of 1 to 2000 bytes.*'order#xxx/);
+    const swept = await run('sweep', ...sizes);
+    const failures = swept.failures.map(({ message }) => message).join('\n');
+    expect(failures).toMatch(/'type' is missing, in the item with pk 'order#untyped', sk '1'/);
+    expect(failures).toMatch(/an entry is missing \[log gap, segment 0, entry 3\]/);
+    const good = await runCli(['replay', 'good', ...words, '--reducer', reducer, '--json', ...place.words]);
+    expect(JSON.parse(good.stdout)).toMatchObject({ equal: true, position: { segment: 0, entry: 5 } });
   });
 });

@@ -154,7 +154,7 @@ describe('items that do not fit', () => {
     [
       'a number that is not whole',
       [order('2', 0), order('2', 0.5)],
-      { "attribute 'sk' is 0.5, not a whole number from 0": ['order#2, 0.5'] },
+      { "attribute 'sk' is '0.5', not a whole number from 0": ['order#2, 0.5'] },
     ],
     [
       'an id that is too long',

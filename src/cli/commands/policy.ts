@@ -25,11 +25,11 @@ export function policyCommandOfLogs() {
         if (log !== undefined) await queryNewestSegments(deps.store, log, { consistent: true });
         if (log !== undefined && (sets || options.clear)) {
           const change = (own: PolicyChanges) => (options.clear ? undefined : { ...own, ...changes });
-          const before = (await readPolicies(deps.blobs, DEFAULT_POLICY)).ownOf(log);
+          const before = (await readPolicies(deps.blobs, DEFAULT_POLICY, deps.parseLog)).ownOf(log);
           if (change(before)?.expire === 'ttl') await requireTtl(environment, output, log);
-          await writePolicy(deps.blobs, DEFAULT_POLICY, { log, change });
+          await writePolicy(deps.blobs, DEFAULT_POLICY, { log, change, parseLog: deps.parseLog });
         }
-        const policies = await readPolicies(deps.blobs, DEFAULT_POLICY);
+        const policies = await readPolicies(deps.blobs, DEFAULT_POLICY, deps.parseLog);
         const shown = (log === undefined ? policies.logs() : [log]).map((each) => ({
           log: each,
           own: policies.ownOf(each),

@@ -1,18 +1,29 @@
 import { Option } from '@commander-js/extra-typings';
 import { UsageError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { querySegments } from '../../log/newest.ts';
 import { MAX_KEEP_DAYS } from '../../retention/retention-policy.ts';
-import { restoreSegment } from '../../workers/retention/restore-segment.ts';
+import { type RestoreResult, restoreSegment } from '../../workers/retention/restore-segment.ts';
 import { command, inEnvironment, parse } from '../command.ts';
+import type { Environment } from '../environment.ts';
 import { countEntries, parseDuration } from '../format.ts';
 import { capacityShareOption, rateLimiterOf } from '../retention.ts';
 
 const HOLD = '7d';
 const MAX_HOLD_SECONDS = MAX_KEEP_DAYS * 24 * 3600;
 
+const HELP = `
+With a mapping, the application's items come back as they were. Another table for them must exist and
+have the same keys.
+
+Examples:
+  logfold restore LOG 3 --entry-table entries --segment-table segments --bucket b
+  logfold restore LOG --mapping mapping.json --to-entry-table copy --to-segment-table copy-segments`;
+
 export function restoreCommand() {
-  return command('restore', "Put an archived segment's entries back into the table, or into another table.")
+  return command('restore', 'Put the entries of archived segments back into the table, or into another table.')
     .argument('<log>', 'the log', parse.log)
-    .argument('<segment>', 'the segment', parse.number)
+    .argument('[segment]', 'the segment; by default, every segment that has an archive', parse.number)
     .addOption(
       new Option('--hold <duration>', 'the time in which no policy expires the segment again')
         .argParser(parseHold)
@@ -22,7 +33,8 @@ export function restoreCommand() {
     .option('--to-segment-table <name>', 'write into this Segment table instead')
     .addOption(capacityShareOption())
     .option('--dry-run', 'write nothing, and print what would be written', false)
-    .action((log, segment, options) =>
+    .addHelpText('after', HELP)
+    .action((log, number, options) =>
       inEnvironment({ ...options, creates: true }, async (environment, output) => {
         const { toEntryTable, toSegmentTable, dryRun } = options;
         if ((toEntryTable === undefined) !== (toSegmentTable === undefined)) {
@@ -32,32 +44,54 @@ export function restoreCommand() {
           toEntryTable === undefined || toSegmentTable === undefined
             ? undefined
             : await environment.otherTables({ entryTable: toEntryTable, segmentTable: toSegmentTable }, { dryRun });
-        const progress = output.progress('Entries');
-        try {
-          const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
-          const onEntries = (entries: number): void => progress.update(entries);
-          const result = await restoreSegment(
-            { ...environment.deps, rateLimiter, onEntries },
-            { log, segment },
-            { into: others?.store, holdSeconds: options.hold, dryRun },
-          );
-          progress.stop();
-          const { entries, restored, unexpired } = result;
-          const would = (number: number): string => (dryRun ? 'would be' : number === 1 ? 'is' : 'are');
-          const there = entries - restored - unexpired;
-          const parts = [
-            `segment ${segment} of ${countEntries(entries)}: ${restored} ${would(restored)} put back`,
-            `${unexpired} no longer ${unexpired === 1 ? 'expires' : 'expire'}`,
-            `${there} ${there === 1 ? 'was' : 'were'} in the table already`,
-          ];
-          const created = others?.created ?? [];
-          if (created.length > 0) parts.push(`${created.join(' and ')} ${would(created.length)} created`);
-          output.result({ log, dryRun, ...result, ...(others && { created }) }, parts.join(', '));
-        } finally {
-          progress.stop();
-        }
+        const numbers = number === undefined ? await archivedSegments(environment, log) : [number];
+        const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
+        const results: RestoreResult[] = [];
+        await output.during('Entries', async (progress) => {
+          let before = 0;
+          for (const segment of numbers) {
+            const onEntries = (entries: number): void => progress.update(before + entries);
+            const deps = { ...environment.deps, rateLimiter, onEntries };
+            const result = await restoreSegment(
+              deps,
+              { log, segment },
+              { into: others?.store, holdSeconds: options.hold, dryRun },
+            );
+            before += result.entries;
+            results.push(result);
+          }
+        });
+        const created = others?.created ?? [];
+        const lines = results.map((result) => describe(result, dryRun));
+        if (lines.length === 0) lines.push('no segment has an archive');
+        if (created.length > 0) lines.push(`${created.join(' and ')} ${would(created.length, dryRun)} created`);
+        const [one] = results;
+        const document = number === undefined ? { segments: results } : one;
+        output.result(
+          { log, dryRun, ...document, ...(others && { created }) },
+          lines.join(number === undefined ? '\n' : ', '),
+        );
       }),
     );
+}
+
+async function archivedSegments({ deps }: Environment, log: LogId): Promise<number[]> {
+  const segments = await querySegments(deps.tables, log, { consistent: true });
+  return segments.filter(({ archive }) => archive !== undefined).map(({ segment }) => segment);
+}
+
+function would(number: number, dryRun: boolean): string {
+  if (dryRun) return 'would be';
+  return number === 1 ? 'is' : 'are';
+}
+
+function describe({ segment, entries, restored, unexpired }: RestoreResult, dryRun: boolean): string {
+  const there = entries - restored - unexpired;
+  return [
+    `segment ${segment} of ${countEntries(entries)}: ${restored} ${would(restored, dryRun)} put back`,
+    `${unexpired} no longer ${unexpired === 1 ? 'expires' : 'expire'}`,
+    `${there} ${there === 1 ? 'was' : 'were'} in the table already`,
+  ].join(', ');
 }
 
 /** @throws UsageError */

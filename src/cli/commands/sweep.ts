@@ -52,7 +52,7 @@ export function sweepCommand() {
         if (log !== undefined) await queryNewestSegments(environment.deps.store, log, { consistent: true });
         const everywhere = policyEverywhere(policyChanges(options));
         const division = divisionFrom(options);
-        const policies = await readPolicies(environment.deps.blobs, everywhere);
+        const policies = await readPolicies(environment.deps.blobs, everywhere, environment.deps.parseLog);
         if (everywhere.expire === 'ttl') await requireTtl(environment, output);
         const byTtl = (log === undefined ? policies.logs() : [log]).find((of) => policies.ownOf(of).expire === 'ttl');
         if (byTtl !== undefined) await requireTtl(environment, output, byTtl);

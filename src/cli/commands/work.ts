@@ -21,6 +21,7 @@ export function workCommand() {
     .addHelpText('after', POLICY_HELP)
     .action((options) =>
       inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
+        const { deps } = environment;
         const policy = policyEverywhere(policyChanges(options));
         const division = divisionFrom(options);
         const summary = new Summary(output);
@@ -36,7 +37,7 @@ export function workCommand() {
             ...environment.deps,
             mapped: environment.mapped?.store,
             requireReducer: environment.requireReducer,
-            policyOf: async (log) => (await readPolicies(environment.deps.blobs, policy)).of(log),
+            policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
           },
           types: environment.deps.types,
           division,
