@@ -4,7 +4,7 @@ import { DynamoDbLogStore, type DynamoDbLogStoreOptions } from './log-store.ts';
 import { DynamoDbMappedItems } from './mapped-items.ts';
 
 export interface TablesOptions extends DynamoDbLogStoreOptions {
-  /** How the items of the Entry table become entries; undefined if they have logfold's own schema. */
+  /** How the items of the Entry table become entries; undefined for logfold's own schema. */
   readonly mapping: SchemaMapping | undefined;
   /** Epoch milliseconds. */
   readonly now: () => number;
