@@ -160,14 +160,15 @@ export class MappedTables extends MappedLogStore implements WatchedTables, Mappe
     const add = (type: string, isThere: boolean, { written, atMs }: RecordedItem): void => {
       const place = { ...position };
       position.entry++;
+      // Some reads show a virtual entry beside a missing item, and others do not.
+      if (isThere || type !== ITEM) at.set(formatPosition(place), `${type} ${next}`);
       if (!isThere) return;
       const created = type === ITEM ? serialOf(written) : 0;
       entries.push({ entry: { log, position: place, created, type, version: 1 }, atMs });
-      at.set(formatPosition(place), `${type} ${next}`);
       if (type === ITEM) positions.set(next, place);
     };
     for (const item of this.application.written(log)) {
-      if (next === 0) add(MAPPED_TYPES.snapshot, true, item);
+      if (next === 0) add(MAPPED_TYPES.snapshot, item.index === 0, item);
       // A missing item leaves its place empty, and those of the virtual entries behind it.
       while (next <= item.index) {
         const layout = layouts[position.segment] ?? layouts.at(-1);

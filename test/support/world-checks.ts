@@ -4,7 +4,7 @@ import { fromHex, toHex } from '../../src/codec/bytes.ts';
 import type { ChunkId } from '../../src/codec/chunk.ts';
 import { chunkId, unpackChunk } from '../../src/codec/chunk.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../../src/ids/position.ts';
+import { comparePositions, formatPosition, MAX_NUMBER, type Position, START } from '../../src/ids/position.ts';
 import { type Entry, RESERVED_TYPES, rootOf } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
 import { isFrozen, mayLackEntries, type Segment } from '../../src/log/segment.ts';
@@ -262,6 +262,8 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
     assert.equal(flushDue(newest.state), undefined, `due flush of ${log}`);
   }
 
+  if (poison === undefined && world.mapped === undefined) checkDivision(world, log);
+
   const stop = await readStop(world.blobs, log);
   if (poison !== undefined && !requested.every(isBuildable)) {
     assert.deepEqual(stop && { code: stop.code, segment: stop.segment, entry: stop.entry }, {
@@ -309,6 +311,20 @@ function checkMutations(world: World, log: LogId): void {
   for (const [client, newest] of applied) {
     assert.ok((world.confirmed.get(client) ?? 0) <= newest, `the confirmed mutations of ${client} in ${log}`);
   }
+}
+
+/** Checks that a division policy makes nothing due, by plain counting in the open segment. */
+function checkDivision(world: World, log: LogId): void {
+  const { division, types } = world;
+  const entries = world.tables.history(log).map(({ entry }) => entry);
+  const newest = entries.at(-1)?.position ?? START;
+  const open = entries.filter(({ position }) => position.segment === newest.segment);
+  const since = newest.entry - (open.findLast(({ type }) => type === types.snapshot)?.position.entry ?? -1);
+  if (since === 0) return;
+  const name = `${log} at ${formatPosition(newest)}, ${since} entries behind a Snapshot entry`;
+  assert.ok(since < (division.snapshotEvery.entries ?? MAX_NUMBER), `a due Snapshot entry of ${name}`);
+  assert.equal(division.snapshotEvery.minutes, undefined, `a Snapshot entry of ${name} that is due since minutes`);
+  assert.ok(newest.entry < (division.segmentEvery.entries ?? MAX_NUMBER), `a due segment of ${name}`);
 }
 
 /** Whether a snapshot of the newest Snapshot entry is due, not only after many bytes or minutes. */
