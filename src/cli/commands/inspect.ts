@@ -9,6 +9,8 @@ import {
 import type { Misfit } from '../../inspection/misfits.ts';
 import { type KindReport, type Proposal, type ProposedMapping, propose } from '../../inspection/proposal.ts';
 import type { TableSample } from '../../inspection/table-sample.ts';
+import { streamFilterOf } from '../../mapping/key-pattern.ts';
+import { parseMapping } from '../../mapping/schema-mapping.ts';
 import { RateLimiter } from '../../workers/retention/rate-limiter.ts';
 import { command, parse } from '../command.ts';
 import { openDynamoDb } from '../environment.ts';
@@ -80,14 +82,7 @@ function nullForUndefined(document: object): object {
 
 /** The parameters of the template that belong to a mapping. */
 function parametersFor(mapping: ProposedMapping): { readonly Mapping: string; readonly StreamFilter: string } {
-  const { partitionKey, sortKey } = mapping;
-  const prefixes = [partitionKey, sortKey].flatMap((key) => {
-    // Streams carry Binary as Base64, in which a prefix is not whole.
-    const [prefix = ''] = key.type === 'S' ? (key.pattern ?? '').split('{') : [];
-    return prefix === '' ? [] : [[key.name, { S: [{ prefix }] }]];
-  });
-  const keys = prefixes.length > 0 && { dynamodb: { Keys: Object.fromEntries(prefixes) } };
-  return { Mapping: JSON.stringify(mapping), StreamFilter: JSON.stringify({ eventName: ['INSERT'], ...keys }) };
+  return { Mapping: JSON.stringify(mapping), StreamFilter: streamFilterOf(parseMapping(mapping)) };
 }
 
 function describe(
