@@ -30,7 +30,7 @@ function isoSeconds(text: string): number | undefined {
     .slice(1, 7)
     .map((part) => Number(part ?? 0));
   const date = new Date(Date.UTC(year, month - 1, day));
-  if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return undefined;
+  if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month - 1) return undefined;
   const [offsetHours, offsetMinutes] = [Number(parts[8] ?? 0), Number(parts[9] ?? 0)];
   // 24:00 is the end of a day, and :60 is a leap second.
   if (hours > 24 || minutes > 59 || seconds > 60 || offsetHours > 23 || offsetMinutes > 59) return undefined;

@@ -158,7 +158,7 @@ function wholeNumber(part: MappingPart, name: string, item: StoredItem, fail: Fa
   return isWhole ? found : fail(part, name, `is ${shown(found)}, not a whole Number from 0`);
 }
 
-/** In logfold's schema a String is JSON text, Binary is MessagePack, and NULL is no body. */
+/** In logfold's schema a String is JSON text, and Binary is MessagePack. */
 function bodyOf(
   found: StoredAttribute | undefined,
   { attribute, format }: { readonly attribute: string; readonly format: BodyFormat },
@@ -168,7 +168,7 @@ function bodyOf(
   if (format === 'json') return jsonText(found, attribute, fail);
   if (found.S !== undefined) return { S: JSON.stringify(found.S) };
   if (found.B !== undefined) return { B: encodeValue(plainBytes(found.B)) };
-  return found.NULL === undefined ? found : { S: 'null' };
+  return found;
 }
 
 function jsonText(found: StoredAttribute, attribute: string, fail: Fail): StoredAttribute {
@@ -184,7 +184,6 @@ function jsonText(found: StoredAttribute, attribute: string, fail: Fail): Stored
 /** The inverse of {@link bodyOf} for native bodies; undefined if it gives no such body. */
 function fromBody(body: AttributeValue): AttributeValue | undefined {
   if ('S' in body) {
-    if (body.S === 'null') return { NULL: true };
     const text = parseString(body.S);
     return text === undefined ? undefined : { S: text };
   }

@@ -373,6 +373,18 @@ describe('segment items', () => {
       { log: LOG, segment: 7, created: NOON, expiry: ON_HOLD },
       { S: partition, N: { N: '7' }, C: { N: '1732104000' }, G: { N: '7258118400' } },
     ],
+    [
+      'a segment of a mapped log',
+      { log: LOG, segment: 7, created: NOON, layout: { first: 7000, items: 1000, snapshotEvery: 100 } },
+      {
+        S: partition,
+        N: { N: '7' },
+        C: { N: '1732104000' },
+        F: { N: '7000' },
+        K: { N: '1000' },
+        J: { N: '100' },
+      },
+    ],
   ])('%s is written in the format and read back', (_what, segment, item) => {
     expect(encodeSegment(segment)).toEqual(item);
     expect(decodeSegment(item)).toEqual(segment);
@@ -390,6 +402,11 @@ describe('segment items', () => {
     ["'H' is not Binary", { A: { S: 'logs/x/archives/7' }, H: { S: 'a7' } }],
     ["'G' is '1.5'", { G: { N: '1.5' } }],
     ["'D' is '-1'", { D: { N: '-1' } }],
+    ["'F' is missing", { K: { N: '10' }, J: { N: '5' } }],
+    ["'J' is missing", { F: { N: '0' }, K: { N: '10' } }],
+    ["'K' is '0', but a segment has items", { F: { N: '0' }, K: { N: '0' }, J: { N: '5' } }],
+    ["'K' is '2147483648'", { F: { N: '0' }, K: { N: '2147483648' }, J: { N: '5' } }],
+    ["'J' is '0'", { F: { N: '0' }, K: { N: '10' }, J: { N: '0' } }],
     ["'D' is present without 'G'", { D: { N: '7' } }],
     ["'D' is present although 'G' says that the segment is on hold", { D: { N: '7' }, G: { N: '7258118400' } }],
   ])('a segment item is refused if %s', (problem, change) => {
