@@ -156,7 +156,7 @@ function parseRoot(value: Value): Omit<Root, 'stateHash'> & { readonly hash: str
   if (!isNatural(segment) || !isNatural(entry)) throw invalid('the position is missing');
   if (typeof name !== 'string' || typeof version !== 'number') throw invalid('the reducer is missing');
   return {
-    log: parseLog(log),
+    log: logId(log),
     position: { segment, entry },
     reducer: { name, version },
     hash: toHex(hash),
@@ -177,7 +177,7 @@ function parseMap(value: Value): [string, BufferedTree] {
   return [name, { kind, tree, buffer: bufferTop === undefined ? emptyTree(kind) : parseTop(bufferTop) }];
 }
 
-function parseLog(bytes: Uint8Array): LogId {
+function logId(bytes: Uint8Array): LogId {
   try {
     return logIdFromBytes(bytes);
   } catch (cause) {

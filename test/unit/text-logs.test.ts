@@ -3,8 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts';
+import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
+import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
-import { LogIdInvalidError, LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
+import { LogIdInvalidError, LogNotFoundError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
+import { replayFunction } from '../../src/functions/replay-function.ts';
+import { sweepFunction } from '../../src/functions/sweep-function.ts';
 import { type LogId, parseLogId, textLogId } from '../../src/ids/log-id.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { readPolicies, writePolicy } from '../../src/retention/policies.ts';
@@ -13,8 +17,10 @@ import { archiveKey, condemnedKey, logPrefix, stopKey } from '../../src/store/ke
 import { logName } from '../../src/store/log-name.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
+import { decodeJob } from '../../src/workers/jobs/job.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { beginUpload } from '../support/gc-scenario.ts';
+import { lambdaContext } from '../support/lambda-events.ts';
 import { LOG, recordRequests } from '../support/logs.ts';
 import { SheetLogs } from '../support/sheet-logs.ts';
 
@@ -89,6 +95,27 @@ describe('logs with any text as their ids', () => {
     // A typed UUID in upper case is the same in lower case, except in logs that take any text.
     const upper = new LogClient(deps).addEntry(parseLogId(LOG.toUpperCase()), edit);
     await expect(upper).rejects.toMatchObject({ code: 'LOG_NOT_FOUND', log: LOG });
+  });
+
+  test('the functions read ids as their deployment does, by default as UUIDs', async () => {
+    const [log = LOG] = HASHED;
+    const sheets = logsOf([log]);
+    await sheets.atRest();
+    const queue = new MemoryJobQueue({ now: () => sheets.nowMs });
+    const deps = { ...sheets.deps, policy: DELETE, withScratch, report: () => undefined };
+    const queues = { snapshot: queue, maintenance: queue };
+    const context = lambdaContext(900_000, 'run');
+    for (const make of [replayFunction, (given: typeof deps) => sweepFunction({ ...given, queues })]) {
+      await expect(make(deps)({ log }, context)).rejects.toThrow(UsageError);
+      const parses = { ...deps, parseLog: textLogId };
+      await expect(make(parses)({ log: '' }, context)).rejects.toThrow(UsageError);
+      await expect(make(parses)({ log }, context)).resolves.toBeDefined();
+    }
+    const sweeps = sweepFunction({ ...deps, queues, parseLog: textLogId });
+    expect(await sweeps({ log, rebuild: true }, context)).toMatchObject({ logs: 1, jobs: 1 });
+    const [message] = await queue.receive({ max: 1, visibilityMs: 1000 });
+    expect(decodeJob(message?.body ?? '')).toEqual({ kind: 'rebuild', log });
+    expect(message?.group).toBe(logName(log).slice(0, 50));
   });
 
   test('an advice names the log exactly, as one word of a command', () => {
