@@ -1,7 +1,8 @@
-import { ItemInvalidError } from '../errors.ts';
+import { ItemInvalidError, MappingInvalidError } from '../errors.ts';
 import { START } from '../ids/position.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import { indexOfKey, logOfKey } from '../mapping/key-pattern.ts';
+import { isMappingName, MAPPING_NAMES, readMapping } from '../mapping/ready-made.ts';
 import { type MappingDocument, parseMapping, type SchemaMapping } from '../mapping/schema-mapping.ts';
 import { toEntryItem } from '../mapping/translate.ts';
 import { type AttributeRoles, attributeRoles } from './attribute-roles.ts';
@@ -31,6 +32,8 @@ export interface Proposal {
   readonly kinds: readonly KindReport[];
   /** Undefined if no kind can be read as logs. */
   readonly mapping: ProposedMapping | undefined;
+  /** The name of a ready-made mapping that equals the proposed one; undefined if there is none. */
+  readonly readyMade: string | undefined;
   /** Attributes that stay beside the body, where reducers do not see them. */
   readonly beside: readonly string[];
   readonly misfits: readonly Misfit[];
@@ -63,6 +66,7 @@ export function propose(sample: TableSample): Proposal {
     recognized: own ?? (mapping !== undefined && isCastore(keys, mapping) ? 'Castore' : undefined),
     kinds: kinds.map(report),
     mapping,
+    readyMade: mapping && readyMadeName(mapping),
     beside: mapping === undefined || log === undefined ? [] : attributesBeside(mapping, log.items),
     misfits: misfits.list(),
   };
@@ -117,6 +121,23 @@ function isCastore({ partition, sort }: TableKeys, { type, time, body }: Propose
     time?.name === 'timestamp' &&
     body === 'payload'
   );
+}
+
+function readyMadeName(mapping: ProposedMapping): string | undefined {
+  const proposed = JSON.stringify(parseMapping(mapping));
+  const [, parameter] = /^(.+)#\{id\}$/.exec(mapping.partitionKey.pattern ?? '') ?? [];
+  const names = MAPPING_NAMES.map((name) => (parameter === undefined ? name : `${name}:${parameter}`));
+  return names.filter(isMappingName).find((name) => JSON.stringify(namedMapping(name)) === proposed);
+}
+
+/** @returns undefined if the name does not take the parameter */
+function namedMapping(name: string): SchemaMapping | undefined {
+  try {
+    return readMapping(name);
+  } catch (error) {
+    if (error instanceof MappingInvalidError) return undefined;
+    throw error;
+  }
 }
 
 /** The kind that looks most like event logs: numbered, mostly without gaps, with the most items. */

@@ -1,10 +1,11 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { CreateTableCommand, DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Item } from '../../src/log/attribute.ts';
-import { runCli } from '../support/cli.ts';
+import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { clientConfig } from '../support/shared-engine.ts';
 
@@ -56,13 +57,14 @@ async function put(item: Item): Promise<void> {
   await db.send(new PutItemCommand({ TableName: TABLE, Item: item }));
 }
 
-function event(id: string, number: number): Item {
+function event(id: string, number: number, overrides: Item = {}): Item {
   return {
     pk: { S: `order#${id}` },
     sk: { N: String(number) },
     type: { S: number === 0 ? 'OrderPlaced' : 'OrderPaid' },
     ts: { S: new Date(1_767_225_600_000 + number * 1000).toISOString() },
     payload: { M: { amount: { N: String(number) } } },
+    ...overrides,
   };
 }
 
@@ -232,6 +234,32 @@ describe('the commands on mapped logs', () => {
     expect(await itemsOf('copy')).toEqual(archived);
     expect(await itemsOf(TABLE)).toEqual(original);
   });
+});
+
+test('adopt ends at a signal, and continues where it stopped', async () => {
+  await createTable('large');
+  const payload = { B: new Uint8Array(300_000) };
+  // 8 items of 300 kB take minutes at one read unit per second.
+  for (let id = 0; id < 8; id++) {
+    await db.send(new PutItemCommand({ TableName: 'large', Item: event(String(id), 0, { payload }) }));
+  }
+  const file = join(directory, 'large.json');
+  await writeFile(file, JSON.stringify(MAPPING));
+  const tables = ['--entry-table', 'large', '--segment-table', 'large-segments', '--mapping', file];
+  const words = ['adopt', ...tables, '--json', ...place.words];
+  const child = startCli([...words, '--read-units', '1']);
+  let stdout = '';
+  child.stdout?.on('data', (data: Buffer) => {
+    stdout += data.toString();
+  });
+  const registered = async (): Promise<number> =>
+    (await place.tableNames()).includes('large-segments') ? (await place.items('large-segments')).length : 0;
+  while ((await registered()) < 8) await setTimeout(50);
+  await end(child, 'SIGINT');
+  expect(child.exitCode).toBe(130);
+  expect(JSON.parse(stdout)).toMatchObject({ logs: 8, registered: 8, continued: false, complete: false });
+  const again = await runCli(words);
+  expect(JSON.parse(again.stdout)).toMatchObject({ logs: 0, continued: true, complete: true });
 });
 
 describe('errors', () => {

@@ -45,7 +45,13 @@ const MAPPING = {
 describe('the proposed mapping', () => {
   test('has the prefix of the partition key, and the attributes by their usual names', () => {
     const proposal = propose(sampleOf([...log('1', 5), ...log('2', 3)]));
-    expect(proposal).toMatchObject({ mapping: MAPPING, misfits: [], beside: [], recognized: undefined });
+    expect(proposal).toMatchObject({
+      mapping: MAPPING,
+      readyMade: 'pk-sk:order',
+      misfits: [],
+      beside: [],
+      recognized: undefined,
+    });
   });
 
   test('is for the events of a table with several kinds of items, and leaves the others alone', () => {
@@ -83,6 +89,7 @@ describe('the proposed mapping', () => {
     const partitions = [items.slice(0, 3), items.slice(3)];
     expect(propose({ keys, ttl: undefined, scanned: items, partitions })).toMatchObject({
       recognized: 'Castore',
+      readyMade: 'castore:POKEMONS',
       mapping: {
         partitionKey: { name: 'aggregateId', type: 'S', pattern: 'POKEMONS#{id}' },
         sortKey: { name: 'version', type: 'N', first: 1 },

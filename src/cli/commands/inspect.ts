@@ -92,7 +92,7 @@ function describe(
   written: string | undefined,
 ): string[] {
   const { keys, ttl, stream, approximateItems } = described;
-  const { recognized, kinds, mapping, beside, misfits } = proposal;
+  const { recognized, kinds, mapping, readyMade, beside, misfits } = proposal;
   const lines = [
     `Table '${table}': about ${count(approximateItems, 'item')}; keys ${describeKeys(keys)}; ${ttl === undefined ? 'no TTL' : `TTL on '${ttl}'`}; ${stream === undefined ? 'no stream' : `a stream of ${stream}`}`,
     kinds.length === 0 ? 'The sample has no items.' : describeKinds(kinds),
@@ -105,6 +105,7 @@ function describe(
   if (mapping === undefined) {
     return [...lines, 'No mapping is proposed: a log needs a sort key with a number that counts from 0 or 1.'];
   }
+  if (readyMade !== undefined) lines.push(`The ready-made mapping --mapping ${readyMade} is the same.`);
   if (beside.length > 0) {
     lines.push(
       `Beside the body, where reducers do not see them: ${beside.join(', ')}. "body": {"item": true} shows all.`,
