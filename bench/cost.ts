@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from '@commander-js/extra-typings';
 import { PRICES } from '../src/cli/prices.ts';
+import { divisionReport } from './cost/division.ts';
 import { runMonths } from './cost/months.ts';
 import { costReport, costsOf, DEFAULT_OPTIONS } from './cost/report.ts';
 import { wholeNumber } from './options.ts';
@@ -26,10 +27,12 @@ const cost = new Command('npm run cost --')
   .option('--sweep-hours <n>', 'hours from one sweep to the next, a divisor of 24', divisorOf24, usual.sweepHours)
   .option('--active <percent>', 'percentage of logs that are edited each day', percent, activeShare * 100)
   .option('--request-ms <n>', 'milliseconds that a function waits for a request', wholeNumber, usualMs)
+  .option('--division', 'print only the price of a division policy, as in docs/performance.md', false)
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .addHelpText('after', '\nWithout options it prints what docs/operations.md has under "Costs".')
   .showHelpAfterError('(add --help for the options)')
-  .action(async ({ active, requestMs, keepDays, json, ...chosen }) => {
+  .action(async ({ active, requestMs, keepDays, json, division, ...chosen }) => {
+    if (division) return console.log(await divisionReport(requestMs));
     const model = { ...usual, ...chosen, policy: { ...usual.policy, keepDays } };
     const options = { model, activeShare: active / 100, requestMs };
     const months = await runMonths(model);

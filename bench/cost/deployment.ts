@@ -1,3 +1,4 @@
+import type { DynamoDBRecord } from 'aws-lambda';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
 import { MeteredBlobStore } from '../../src/adapters/metered-blob-store.ts';
@@ -13,6 +14,7 @@ import { toSqsEvent } from '../../src/local/pipeline.ts';
 import { LogClient } from '../../src/log/client.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, encodeSegment, entryKey } from '../../src/log/item-codec.ts';
+import { itemBytes } from '../../src/log/item-size.ts';
 import { readPolicies } from '../../src/retention/policies.ts';
 import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import type { ReceivedMessage } from '../../src/store/job-queue.ts';
@@ -51,6 +53,7 @@ export interface Month {
   readonly bucketBytes: number;
 }
 
+const SECOND_MS = 1000;
 const HOUR_MS = 3600 * 1000;
 const DAY_HOURS = 24;
 /** 2026-01-01T00:00:00Z. */
@@ -83,6 +86,7 @@ export class Deployment {
   readonly #onStream: ReturnType<typeof streamFunction>;
   readonly #onMessages: ReturnType<typeof jobsFunction>;
   readonly #onSchedule: ReturnType<typeof sweepFunction>;
+  readonly #batch: DynamoDBRecord[] = [];
   #done = noWork();
   #invocations = 0;
   #log: LogId | undefined;
@@ -107,10 +111,11 @@ export class Deployment {
       now,
       random: () => random.next(),
       policyOf: async (log) => (await readPolicies(this.#blobs, model.policy)).of(log),
+      division: model.division?.policy,
     };
     const sleep = async (): Promise<void> => undefined;
     this.#client = new LogClient({ ...jobs, tables: this.#tables, sleep, newLogId: () => LOG });
-    this.#onStream = streamFunction({ queue, types: RESERVED_TYPES, report: failOnTrouble });
+    this.#onStream = streamFunction({ ...jobs, report: failOnTrouble });
     const changeVisibility = (receipt: string, ms: number) => this.#queue.changeVisibility(receipt, ms);
     this.#onMessages = jobsFunction({ jobs: async () => jobs, report: failOnTrouble, changeVisibility });
     this.#onSchedule = sweepFunction({ ...jobs, queues, policy: model.policy, report: failOnTrouble });
@@ -150,6 +155,19 @@ export class Deployment {
     };
   }
 
+  /**
+   * Appends entries, a second apart, and counts the work, also of entries that are still on their
+   * way in the stream. No sweep runs.
+   */
+  async appends(count: number): Promise<Month['work']> {
+    this.#done = noWork();
+    for (let i = 0; i < count; i++) {
+      this.#nowMs += SECOND_MS;
+      await this.#append();
+    }
+    return { ...this.#done };
+  }
+
   async #passDay(active: boolean): Promise<void> {
     const midnight = START_MS + this.#day * DAY_HOURS * HOUR_MS;
     const { entriesADay, sweepHours } = this.#model;
@@ -174,10 +192,11 @@ export class Deployment {
   async #append(): Promise<void> {
     const log = this.#log;
     if (log === undefined) return;
-    const { snapshotEvery, segmentEvery } = this.#model;
+    const { snapshotEvery, segmentEvery, division } = this.#model;
     this.#entries++;
     await this.#during('append', async () => {
       await this.#client.addEntry(log, this.#edits.next());
+      if (division !== undefined) return;
       if (this.#entries % segmentEvery === 0) await this.#client.startSegment(log);
       else if (this.#entries % snapshotEvery === 0) await this.#client.addSnapshot(log);
     });
@@ -207,18 +226,25 @@ export class Deployment {
 
   /**
    * Invokes the stream function once per record, which is the maximum: a batch may have several
-   * records.
+   * records. With a division policy, once per batch.
    */
   async #route(entry: Entry): Promise<void> {
-    if (entry.type !== RESERVED_TYPES.snapshot && entry.type !== RESERVED_TYPES.endSegment) return;
-    const record = toLambdaRecord({
+    const { division } = this.#model;
+    if (division === undefined && !RESERVED_TYPES.includes(entry.type)) return;
+    const keys = entryKey(entry.log, entry.position);
+    const newImage = encodeEntry(entry);
+    const sequenceNumber = '1';
+    const record = {
       eventId: '',
       eventName: 'INSERT',
-      sequenceNumber: '1',
-      keys: entryKey(entry.log, entry.position),
-      newImage: encodeEntry(entry),
-    });
-    await this.#during('stream', () => this.#onStream({ Records: [record] }));
+      sequenceNumber,
+      bytes: itemBytes(newImage),
+      keys,
+      newImage,
+    } as const;
+    this.#batch.push(toLambdaRecord(record));
+    if (this.#batch.length < (division?.batchRecords ?? 1)) return;
+    await this.#during('stream', () => this.#onStream({ Records: this.#batch.splice(0) }));
     this.#add('stream', { ...NO_WORK, invocations: 1 });
   }
 

@@ -1,3 +1,4 @@
+import type { DivisionPolicy } from '../../src/log/division-policy.ts';
 import type { RetentionPolicy } from '../../src/retention/retention-policy.ts';
 
 /** Days in a month. */
@@ -19,6 +20,15 @@ export interface UsageModel {
   /** Hours from one sweep to the next; a divisor of 24. */
   readonly sweepHours: number;
   readonly policy: RetentionPolicy;
+  /** If given, the application does not ask for snapshots, and the stream carries all entries. */
+  readonly division?: Division | undefined;
+}
+
+/** A division policy, and the stream that serves it. */
+export interface Division {
+  readonly policy: DivisionPolicy;
+  /** Records that start the stream function together. */
+  readonly batchRecords: number;
 }
 
 /** Fifty edits a day. Entries older than a month are archived and expire. */

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
+import { divisionReport } from '../../bench/cost/division.ts';
 import { DEFAULT_MODEL } from '../../bench/cost/model.ts';
 import { runMonths } from '../../bench/cost/months.ts';
 import { costReport, DEFAULT_OPTIONS } from '../../bench/cost/report.ts';
@@ -27,4 +28,19 @@ test('docs/operations.md has the costs that a run counts', async () => {
   const costs = (printed ?? '').split('\n').filter((row) => /^\| 1[0,]+ \|/.test(row));
   expect(costs).toHaveLength(3);
   for (const row of costs) expect(row).toMatch(/^(\| [\d,.]+ ){10}\|$/);
+});
+
+test('docs/performance.md has the price of a division policy that a run counts', async () => {
+  const document = await readFile(new URL('../../docs/performance.md', import.meta.url), 'utf8');
+  const printed = /<!-- npm run cost -- --division -->\n\n(.*?)\n<!-- end of/s
+    .exec(document)?.[1]
+    ?.replace(/ +/g, ' ')
+    .replace(/-{3,}/g, '---');
+  // The last column has Lambda's time, which is measured.
+  const counted = (report = ''): string[] =>
+    report
+      .trim()
+      .split('\n')
+      .map((row) => row.replace(/[^|]*\|$/, ''));
+  expect(counted(printed)).toEqual(counted(await divisionReport(DEFAULT_OPTIONS.requestMs)));
 });
