@@ -7,5 +7,7 @@ export default defineConfig({
     testTimeout: 300_000,
     hookTimeout: 300_000,
     pool: 'forks',
+    // Each file has its own emulator.
+    fileParallelism: false,
   },
 });

@@ -50,7 +50,7 @@ export async function deployStack(deployment: StackDeployment): Promise<Readonly
   const { emulator, sam, parameters, change = (resources) => resources } = deployment;
   const file = await copyTemplate('template.yaml', emulator, (resources) => change(emulated(resources)));
   await copyTemplate('monitoring.yaml', emulator, withoutMath);
-  const overrides = Object.entries(parameters).map(([name, value]) => `${name}="${value}"`);
+  const overrides = Object.entries(parameters).map(([name, value]) => `${name}="${value.replaceAll('"', '\\"')}"`);
   const options = ['--template-file', file, '--config-file', SAM_CONFIG, '--config-env', 'dev'];
   await run(sam, ['deploy', ...options, '--parameter-overrides', ...overrides], {
     cwd: emulator.directory,
