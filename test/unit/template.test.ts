@@ -8,7 +8,7 @@ import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
 import { TTL_ATTRIBUTE } from '../../src/local/tables.ts';
-import { MAX_DIVISION } from '../../src/log/division-policy.ts';
+import { divides, MAPPED_DIVISION, MAX_DIVISION } from '../../src/log/division-policy.ts';
 import { MAPPING_NAMES } from '../../src/mapping/ready-made.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { ADOPT_KEY, CONDEMNED_PREFIX, LOGS_PREFIX, POLICIES_KEY, SWEEP_KEY } from '../../src/store/keys.ts';
@@ -289,6 +289,33 @@ describe('environment variables', () => {
         }
       }
     }
+  });
+
+  test.each([
+    [{ Mapping: '{"partitionKey":}' }, 'Mapping is invalid: the schema mapping is not JSON'],
+    [{ Mapping: JSON.stringify({ ...JSON.parse(MAPPING), body: 7 }) }, 'Mapping is invalid: '],
+    [{ SegmentEveryEntries: '150' }, 'SegmentEveryEntries is 150: '],
+    [{ SnapshotEveryEntries: '30', SegmentEveryEntries: '100' }, 'SegmentEveryEntries is 100: '],
+    [{ SnapshotEveryBytes: '999' }, "SnapshotEveryBytes is '999': neither 0 nor from 1000 to"],
+  ])('an error names the parameter that the functions cannot use: %j', (parameters, reason) => {
+    const stack = template.expand({ parameters: { ...MAPPED, ...parameters } });
+    const settings = () => {
+      const read = environment.readEnvironment(
+        environment.workEnvironment,
+        functionOf(stack, 'SnapshotFunction').environment,
+      );
+      return [environment.mappingOf(read), environment.divisionPolicyOf(read)];
+    };
+    expect(settings).toThrow(`parameter ${reason}`);
+  });
+
+  test('without numbers, a division policy is off for own logs and has defaults for mapped ones', () => {
+    const policyOf = (stack: Stack) =>
+      environment.divisionPolicyOf(
+        environment.streamEnvironment.parse(functionOf(stack, 'StreamFunction').environment),
+      );
+    expect(divides(policyOf(own))).toBe(false);
+    expect(policyOf(template.expand({ parameters: MAPPED }))).toEqual(MAPPED_DIVISION);
   });
 
   test('variables name the tables, bucket and queues of the stack, or the given ones', () => {
@@ -985,6 +1012,27 @@ describe('alarms and the dashboard', () => {
       2: polls.toLocaleString('en-US'),
       4: dollars(polls / 1e6, PRICES.sqs.perMillion.requests),
     });
+  });
+
+  test('docs/operations.md states the costs of a stream whose insertions all start the function', () => {
+    const section = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8')
+      .split(/^## /m)
+      .find((text) => text.startsWith('Deploying beside a table of your own\n'))
+      ?.replaceAll(/\s+/g, ' ');
+    const mapped = template.expand({ parameters: MAPPED });
+    const { streams, memoryMb } = functionOf(mapped, 'StreamFunction');
+    const [source] = streams;
+    const window = source?.batchingWindowSeconds ?? 0;
+    const invocations = (30 * 24 * 3600) / window;
+    const { perMillion } = PRICES.lambda;
+    const cents = (invocations / 1e6) * perMillion.invocations * 100;
+    const timeCents = (invocations / 1e6) * 0.02 * (memoryMb / 1024) * perMillion.gigabyteSeconds * 100;
+    expect(section).toContain(
+      `for \`BatchingWindow\` seconds (${window}), or until they are ${source?.batchSize.toLocaleString('en-US')}. ` +
+        'So each shard of a stream that is never at rest starts it ' +
+        `${invocations.toLocaleString('en-US')} times a month, for ${Math.round(cents)} cents. ` +
+        `Its time at ${memoryMb} MB, 20 ms each, costs ${Math.round(timeCents)} cents more.`,
+    );
   });
 
   test('a stack without monitoring has no alarms and no dashboard', () => {
