@@ -4,8 +4,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { translateDynamoDbError } from '../../src/adapters/aws/dynamodb-error.ts';
 import { DynamoDbLogStore, isRetryable } from '../../src/adapters/dynamodb/log-store.ts';
 import { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
-import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
-import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
 import {
   AttemptsExhaustedError,
   CredentialsError,
@@ -14,7 +12,6 @@ import {
   ItemInvalidError,
   ResourceMissingError,
   SegmentClosedError,
-  SegmentNotFoundError,
   SegmentWithoutSnapshotError,
   TooLargeError,
 } from '../../src/errors.ts';
@@ -28,17 +25,9 @@ import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
-import {
-  allEntries,
-  entryAt,
-  MALFORMED,
-  malformedItem,
-  NOON,
-  newLogId,
-  testLogClient,
-  unarchived,
-} from '../support/logs.ts';
-import { expired, expiring, ON_HOLD } from '../support/segments.ts';
+import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
+import { readsOfPage } from '../support/remote-reads.ts';
+import { expiring } from '../support/segments.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -63,28 +52,6 @@ const STORES: readonly (readonly [string, () => Promise<LogStore>])[] = [
   ],
   ['remote (reads only)', async () => readsOfPage(new MemoryLogStore({ pageItems: 3 }))],
 ];
-
-/** A store whose reads go through the messages between a page and its server. */
-function readsOfPage(tables: LogStore): LogStore {
-  const remote = new RemoteLogStore(async (request) => {
-    const options = { allows: () => true, parseLog: textLogId };
-    const answer = await answerLogRequest({ store: unarchived(tables), tables }, jsonOf(request), options);
-    return jsonOf(answer);
-  });
-  return new Proxy(tables, {
-    get(target, name) {
-      const owner = REMOTE_READS.has(String(name)) ? remote : target;
-      const member: unknown = Reflect.get(owner, name, owner);
-      return typeof member === 'function' ? member.bind(owner) : member;
-    },
-  });
-}
-
-const REMOTE_READS = new Set(['newestSegments', 'getSegment', 'newestEntry', 'getEntry', 'entries', 'items']);
-
-function jsonOf(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value));
-}
 
 const segmentOf = (log: LogId, segment: number): Segment => ({ log, segment, created: NOON });
 const snapshotAt = (log: LogId, segment: number, entry: number): Entry => {
@@ -121,16 +88,6 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   let store: LogStore;
   beforeAll(async () => {
     store = await open();
-  });
-
-  test('it finds nothing of a log that does not exist', async () => {
-    const log = newLogId();
-    expect(await store.newestSegments(log, 2, CONSISTENT)).toEqual([]);
-    expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
-    expect(await store.newestEntry(log, 0, CONSISTENT)).toBeUndefined();
-    expect(await store.getEntry(log, { segment: 0, entry: 0 }, CONSISTENT)).toBeUndefined();
-    expect(await collect(store.segments(log))).toEqual([]);
-    expect(await allEntries(store.entries(log, { segment: 0, from: 0, to: 10 }, CONSISTENT))).toEqual([]);
   });
 
   test('it creates a log once, with its first segment and entry', async () => {
@@ -347,113 +304,6 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     expect(all).toHaveLength(5);
   });
 
-  test.each([
-    ['a key', { key: 'logs/x/roots/y' }, { key: 'other' }],
-    ['an inline root', { inline: Uint8Array.of(1, 2, 3) }, { inline: Uint8Array.of(9) }],
-    ['a key, then an inline root', { key: 'logs/x/roots/y' }, { inline: Uint8Array.of(9) }],
-    ['an inline root, then a key', { inline: Uint8Array.of(1, 2, 3) }, { key: 'other' }],
-  ])('it completes a snapshot once: %s', async (_what, root, late) => {
-    const log = await createLog(store);
-    const position = { segment: 0, entry: 0 };
-    expect(await store.completeSnapshot(log, position, root)).toEqual(root);
-    expect(await store.completeSnapshot(log, position, late)).toEqual(root);
-    const expected = 'key' in root ? { external: root.key } : { body: { format: 'bytes', bytes: root.inline } };
-    expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), ...expected });
-  });
-
-  test('it completes no snapshot without an entry, or on an entry with a body', async () => {
-    const log = await createLog(store);
-    const place = { segment: 0, entry: 7 };
-    await expect(store.completeSnapshot(log, place, { key: 'k' })).rejects.toThrow(EntryNotFoundError);
-    expect(await store.getEntry(log, place, CONSISTENT)).toBeUndefined();
-    await store.putEntries([entryAt(log, place, { body: { format: 'json', text: '1' } })]);
-    await expect(store.completeSnapshot(log, place, { key: 'k' })).rejects.toThrow(ItemInvalidError);
-  });
-
-  test('it completes no snapshot with a root that does not fit the item', async () => {
-    const log = await createLog(store);
-    const root = { inline: new Uint8Array(400 * 1024) };
-    await expect(store.completeSnapshot(log, { segment: 0, entry: 0 }, root)).rejects.toThrow(TooLargeError);
-    expect(await store.getEntry(log, { segment: 0, entry: 0 }, CONSISTENT)).toEqual(snapshotAt(log, 0, 0));
-  });
-
-  const ROOTS: readonly (readonly [string, RootRef])[] = [
-    ['a key', { key: 'logs/x/roots/old' }],
-    ['another key', { key: 'logs/x/roots/new' }],
-    ['an inline root', { inline: Uint8Array.of(1, 2, 3) }],
-    ['another inline root', { inline: Uint8Array.of(1, 2, 4) }],
-  ];
-  const PAIRS = ROOTS.flatMap(([a, from]) => ROOTS.filter(([b]) => b !== a).map(([b, to]) => ({ a, b, from, to })));
-
-  test.each(PAIRS)('it replaces $a by $b, and nothing else of the entry', async ({ from, to }) => {
-    const log = await createLog(store);
-    const position = { segment: 0, entry: 0 };
-    await store.completeSnapshot(log, position, from);
-    expect(await store.replaceRoot(log, position, from, to)).toBe(true);
-    // An entry with both attributes cannot be read.
-    const expected = 'key' in to ? { external: to.key } : { body: { format: 'bytes', bytes: to.inline } };
-    expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), ...expected });
-    expect(await store.completeSnapshot(log, position, from)).toEqual(to);
-  });
-
-  test.each(PAIRS)(
-    'it replaces no root except $a by $b, and says whether the entry carries it',
-    { tags: ['I2'] },
-    async ({ from, to }) => {
-      const log = await createLog(store);
-      const position = { segment: 0, entry: 0 };
-      const before = await store.getEntry(log, position, CONSISTENT);
-      expect(await store.replaceRoot(log, position, from, to)).toBe(false);
-      expect(await store.getEntry(log, position, CONSISTENT)).toEqual(before);
-
-      for (const [, other] of ROOTS.filter(([, root]) => root !== from && root !== to)) {
-        const another = await createLog(store);
-        await store.completeSnapshot(another, position, other);
-        const stays = await store.getEntry(another, position, CONSISTENT);
-        expect(await store.replaceRoot(another, position, from, to)).toBe(false);
-        expect(await store.getEntry(another, position, CONSISTENT)).toEqual(stays);
-      }
-      await store.completeSnapshot(log, position, to);
-      expect(await store.replaceRoot(log, position, from, to)).toBe(true);
-      expect(await store.completeSnapshot(log, position, from)).toEqual(to);
-    },
-  );
-
-  test('it replaces no root without an entry, or by one that does not fit the item', async () => {
-    const log = await createLog(store);
-    const [from, to] = [{ key: 'old' }, { inline: new Uint8Array(400 * 1024) }];
-    const place = { segment: 0, entry: 7 };
-    await expect(store.replaceRoot(log, place, from, { key: 'new' })).rejects.toThrow(EntryNotFoundError);
-    expect(await store.getEntry(log, place, CONSISTENT)).toBeUndefined();
-    const position = { segment: 0, entry: 0 };
-    await store.completeSnapshot(log, position, from);
-    await expect(store.replaceRoot(log, position, from, to)).rejects.toThrow(TooLargeError);
-    expect(await store.getEntry(log, position, CONSISTENT)).toEqual({ ...snapshotAt(log, 0, 0), external: 'old' });
-  });
-
-  test('it lets one of many clients replace a root', async () => {
-    const log = await createLog(store);
-    const position = { segment: 0, entry: 0 };
-    await store.completeSnapshot(log, position, { key: 'old' });
-    const keys = Array.from({ length: 8 }, (_, i) => `new ${i}`);
-    const replaced = await Promise.all(keys.map((key) => store.replaceRoot(log, position, { key: 'old' }, { key })));
-    expect(replaced.filter((won) => won)).toHaveLength(1);
-    expect((await store.getEntry(log, position, CONSISTENT))?.external).toBe(keys[replaced.indexOf(true)]);
-  });
-
-  test('it moves Last Snapshot forward only', { tags: ['I2'] }, async () => {
-    const log = await createLog(store);
-    const lastSnapshot = async () => (await store.getSegment(log, 0, CONSISTENT))?.lastSnapshot;
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 5 })).toBe(true);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 5 })).toBe(false);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 3 })).toBe(false);
-    expect(await lastSnapshot()).toBe(5);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 40 })).toBe(true);
-    expect(await lastSnapshot()).toBe(40);
-    await expect(store.advanceLastSnapshot(log, { segment: 3, entry: 0 })).rejects.toThrow(SegmentNotFoundError);
-    expect(await store.getSegment(log, 3, CONSISTENT)).toBeUndefined();
-  });
-
   const HASH = new Uint8Array(32).fill(1);
   const OTHER_HASH = new Uint8Array(32).fill(2);
   const ROOT = { key: 'logs/x/roots/0' };
@@ -485,28 +335,6 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const log = await createLog(store);
     expect(await store.putSegment(segmentOf(log, 1))).toBe(true);
     expect(await collect(store.segments(log, CONSISTENT))).toEqual([segmentOf(log, 0), segmentOf(log, 1)]);
-  });
-
-  test.each([1, 3, 7])('it returns every segment in exactly one of %d parts of a scan', async (of) => {
-    const logs = await Promise.all(Array.from({ length: 12 }, () => createLog(store)));
-    await store.putSegment(segmentOf(logs[0] ?? newLogId(), 1));
-    const parts = await Promise.all(
-      Array.from({ length: of }, (_, index) => collect(store.allSegments({ index, of }))),
-    );
-    const names = (segments: readonly Segment[]) => segments.map(({ log, segment }) => `${log}/${segment}`).sort();
-    expect(names(parts.flat())).toEqual(names(await collect(store.allSegments())));
-    expect(names(parts.flat())).toEqual(expect.arrayContaining(logs.map((log) => `${log}/0`)));
-  });
-
-  test.each([1, 3])('it continues a scan in %d parts after any segment', async (of) => {
-    const logs = await Promise.all(Array.from({ length: 6 }, () => createLog(store)));
-    for (const log of logs) await store.putSegment(segmentOf(log, 1));
-    for (let index = 0; index < of; index++) {
-      const whole = await collect(store.allSegments({ index, of }));
-      for (const [i, after] of whole.entries()) {
-        expect(await collect(store.allSegments({ index, of, after }))).toEqual(whole.slice(i + 1));
-      }
-    }
   });
 
   test('any text is the id of a log, apart from all other logs', async () => {
@@ -552,186 +380,16 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     }
   });
 
-  test.each<[string, RootRef]>([
-    ['a key', ROOT],
-    ['an inline root', { inline: Uint8Array.of(1, 2, 3) }],
-  ])('it names an archive once, beside a snapshot with %s', async (_what, root) => {
-    const log = await createSnapshotLog(root);
-    const segment = await segmentNow(log);
-    expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
-    const archived = { ...segment, archive: { key: ARCHIVE.key, hash: HASH } };
-    expect(await segmentNow(log)).toEqual(archived);
-    expect(await store.setArchive(segment, { ...ARCHIVE, root })).toBe(true);
-    expect(await store.setArchive(archived, { ...ARCHIVE, root })).toBe(true);
-    expect(await store.setArchive(segment, { ...ARCHIVE, root, key: 'other' })).toBe(false);
-    expect(await store.setArchive(segment, { ...ARCHIVE, root, hash: OTHER_HASH })).toBe(false);
-    expect(await segmentNow(log)).toEqual(archived);
-  });
-
-  test('it names an archive of a segment without a snapshot', async () => {
-    const log = await createLog(store);
-    expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(true);
-    expect(await segmentNow(log)).toEqual({ ...segmentOf(log, 0), archive: { key: ARCHIVE.key, hash: HASH } });
-  });
-
-  test('it names no archive if Last Snapshot differs', async () => {
-    const log = await createSnapshotLog();
-    const segment = await segmentNow(log);
-    expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(false);
-    await store.putEntries([snapshotAt(log, 0, 5)]);
-    await store.completeSnapshot(log, { segment: 0, entry: 5 }, ROOT);
-    await store.advanceLastSnapshot(log, { segment: 0, entry: 5 });
-    expect(await store.setArchive(segment, ARCHIVE)).toBe(false);
-    expect(await segmentNow(log)).toEqual({ ...segment, lastSnapshot: 5 });
-  });
-
-  test.each<[string, RootRef]>([
-    ['another key', { key: 'logs/x/roots/1' }],
-    ['an inline root', { inline: Uint8Array.of(9) }],
-  ])('it names no archive if the root was replaced by %s', async (_what, to) => {
-    const log = await createSnapshotLog();
-    const segment = await segmentNow(log);
-    await store.replaceRoot(log, FIRST, ROOT, to);
-    expect(await store.setArchive(segment, ARCHIVE)).toBe(false);
-    expect(await segmentNow(log)).toEqual(segment);
-    expect(await store.setArchive(segment, { ...ARCHIVE, root: to })).toBe(true);
-  });
-
-  test('it names no archive without a segment, or without an entry that carries the root', async () => {
-    const log = newLogId();
-    expect(await store.setArchive(segmentOf(log, 0), { ...ARCHIVE, root: undefined })).toBe(false);
-    expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
-    const segment = { ...segmentOf(log, 0), lastSnapshot: 3 };
-    await store.putSegment(segment);
-    expect(await store.setArchive(segment, ARCHIVE)).toBe(false);
-    expect(await segmentNow(log)).toEqual(segment);
-  });
-
-  test('it keeps Last Snapshot and root of an archived segment unchanged', async () => {
-    const log = await createSnapshotLog();
-    await store.setArchive(await segmentNow(log), ARCHIVE);
-    const archived = await segmentNow(log);
-    expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 9 })).toBe(false);
-    expect(await store.replaceRoot(log, FIRST, ROOT, { key: 'logs/x/roots/1' })).toBe(false);
-    expect(await store.replaceRoot(log, FIRST, { key: 'logs/x/roots/1' }, ROOT)).toBe(true);
-    const missing = store.replaceRoot(log, { segment: 0, entry: 7 }, ROOT, { key: 'logs/x/roots/1' });
-    await expect(missing).rejects.toThrow(EntryNotFoundError);
-    expect(await segmentNow(log)).toEqual(archived);
-    expect((await store.getEntry(log, FIRST, CONSISTENT))?.external).toBe(ROOT.key);
-  });
-
-  test('it either names the archive or replaces the root', async () => {
-    for (let round = 0; round < 8; round++) {
-      const log = await createSnapshotLog();
-      const segment = await segmentNow(log);
-      const [named, replaced] = await Promise.all([
-        store.setArchive(segment, ARCHIVE),
-        store.replaceRoot(log, FIRST, ROOT, { key: 'logs/x/roots/1' }),
-      ]);
-      expect([named, replaced].filter((done) => done)).toHaveLength(1);
-      expect((await segmentNow(log)).archive?.key).toBe(named ? ARCHIVE.key : undefined);
-    }
-  });
-
-  test('it replaces an archive, with another root on the entry of Last Snapshot', async () => {
+  test('it replaces an archive if the entry of Last Snapshot has left the table', async () => {
     const to: RootRef = { inline: Uint8Array.of(9, 9) };
     const other = { key: 'logs/x/archives/2', hash: OTHER_HASH };
     const log = await createSnapshotLog();
-    const open = await segmentNow(log);
-    expect(await store.replaceArchive(open, other)).toBe(false);
-    await store.setArchive(open, ARCHIVE);
-    const archived = await segmentNow(log);
-    const stale: readonly Segment[] = [
-      open,
-      { ...archived, archive: { key: 'logs/x/archives/3', hash: HASH } },
-      { ...archived, archive: { key: ARCHIVE.key, hash: OTHER_HASH } },
-      { ...archived, lastSnapshot: 1 },
-    ];
-    for (const segment of stale) {
-      expect(await store.replaceArchive(segment, { ...other, root: { from: ROOT, to } })).toBe(false);
-    }
-    expect(await store.replaceArchive(archived, { ...other, root: { from: to, to: ROOT } })).toBe(false);
-    expect(await segmentNow(log)).toEqual(archived);
-    expect((await store.getEntry(log, FIRST, CONSISTENT))?.external).toBe(ROOT.key);
-
-    expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
-    const renamed = { ...archived, archive: { key: other.key, hash: OTHER_HASH } };
-    expect(await segmentNow(log)).toEqual(renamed);
-    const entry = await store.getEntry(log, FIRST, CONSISTENT);
-    expect([entry?.external, entry?.body]).toEqual([undefined, { format: 'bytes', bytes: to.inline }]);
-    // A client that lost the answer sends the request again.
-    expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
-
-    await store.deleteEntries(log, 0, [0]);
-    const back = { ...ARCHIVE, root: { from: to, to: ROOT } };
-    expect(await store.replaceArchive(renamed, back)).toBe(true);
-    expect(await segmentNow(log)).toEqual(archived);
-    expect(await store.getEntry(log, FIRST, CONSISTENT)).toBeUndefined();
-    expect(await store.replaceArchive(archived, other)).toBe(true);
-    expect(await segmentNow(log)).toEqual(renamed);
-  });
-
-  test('it writes the expiry of a segment, step by step and back again', async () => {
-    const log = await createSnapshotLog();
     await store.setArchive(await segmentNow(log), ARCHIVE);
-    const kept = await segmentNow(log);
-    const steps = [expiring(NOON), expired(NOON, 7), ON_HOLD, expiring(NOON + 1), undefined];
-    let segment = kept;
-    for (const step of steps) {
-      expect(await store.setExpiration(segment, step)).toBe(true);
-      segment = await segmentNow(log);
-      expect(segment).toEqual({ ...kept, ...(step !== undefined && { expiry: step }) });
-    }
-  });
-
-  test('it writes the expiry only if the segment has the state before or the new one', async () => {
-    const log = await createSnapshotLog();
-    const before = await segmentNow(log);
-    const leaving = { ...before, expiry: expiring(NOON) };
-    expect(await store.setExpiration(before, expiring(NOON))).toBe(true);
-    expect(await store.setExpiration(before, expiring(NOON))).toBe(true);
-    expect(await store.setExpiration(before, expiring(NOON + 1))).toBe(false);
-    expect(await store.setExpiration({ ...before, expiry: expiring(NOON + 1) }, undefined)).toBe(false);
-    expect(await store.setExpiration({ ...before, expiry: expired(NOON, 1) }, expired(NOON, 2))).toBe(false);
-    expect(await segmentNow(log)).toEqual(leaving);
-
-    await store.setArchive(leaving, ARCHIVE);
-    const archived = { ...leaving, archive: { key: ARCHIVE.key, hash: HASH } };
-    const stale: readonly Segment[] = [
-      leaving,
-      { ...archived, archive: { key: 'other', hash: HASH } },
-      { ...archived, archive: { key: ARCHIVE.key, hash: OTHER_HASH } },
-      { ...archived, lastSnapshot: 1 },
-      { ...archived, lastSnapshot: undefined },
-    ];
-    for (const segment of stale) {
-      expect(await store.setExpiration(segment, undefined)).toBe(false);
-      expect(await store.setExpiration(segment, expiring(NOON))).toBe(false);
-    }
-    expect(await segmentNow(log)).toEqual(archived);
-  });
-
-  test('it writes no expiry without a segment', async () => {
-    const log = newLogId();
-    expect(await store.setExpiration(segmentOf(log, 0), expiring(NOON))).toBe(false);
-    expect(await store.getSegment(log, 0, CONSISTENT)).toBeUndefined();
-  });
-
-  test('it stamps an entry and removes the stamp', async () => {
-    const log = await createLog(store);
-    const entry = entryAt(log, { segment: 0, entry: 1 });
-    await store.putEntries([entry]);
-    expect(await store.setEntryExpiry(log, entry.position, NOON)).toBe(true);
-    expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual({ ...entry, expires: NOON });
-    expect(await store.setEntryExpiry(log, entry.position, undefined)).toBe(true);
-    expect(await store.setEntryExpiry(log, entry.position, undefined)).toBe(true);
-    expect(await store.getEntry(log, entry.position, CONSISTENT)).toEqual(entry);
-  });
-
-  test.each([NOON, undefined])('it creates no entry when it stamps a missing one with %s', async (expires) => {
-    const log = await createLog(store);
-    expect(await store.setEntryExpiry(log, { segment: 0, entry: 1 }, expires)).toBe(false);
-    expect(await numbersOf(log)).toEqual([0]);
+    const archived = await segmentNow(log);
+    await store.deleteEntries(log, 0, [0]);
+    expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
+    expect(await segmentNow(log)).toEqual({ ...archived, archive: { key: other.key, hash: OTHER_HASH } });
+    expect(await store.getEntry(log, FIRST, CONSISTENT)).toBeUndefined();
   });
 
   describe('expiring entries in batches', () => {
@@ -742,61 +400,6 @@ describe.each(STORES)('the %s log store', (_name, open) => {
       expect(await store.setExpiration(segmentOf(log, 0), leaving.expiry)).toBe(true);
       return { log, leaving };
     }
-    const expiries = async (log: LogId) =>
-      (await itemsOf(log)).map(({ X }) => (X !== undefined && 'N' in X ? X.N : ''));
-
-    test('it stamps or deletes them', async () => {
-      const { log, leaving } = await leavingLog();
-      expect(await store.expireEntries(leaving, [1, 2, 2], 'ttl')).toBe(true);
-      expect(await store.expireEntries(leaving, [2, 3], 'ttl')).toBe(true);
-      const at = String(NOON);
-      expect(await expiries(log)).toEqual(['', at, at, at, '']);
-      expect(await store.expireEntries(leaving, [1, 4, 4], 'delete')).toBe(true);
-      expect(await numbersOf(log)).toEqual([0, 2, 3]);
-    });
-
-    test('it ignores missing entries, and creates none', async () => {
-      const { log, leaving } = await leavingLog();
-      await store.deleteEntries(log, 0, [2, 4]);
-      expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
-      expect(await store.expireEntries(leaving, [4], 'ttl')).toBe(true);
-      expect(await store.expireEntries(leaving, [], 'ttl')).toBe(true);
-      expect(await expiries(log)).toEqual(['', String(NOON), String(NOON)]);
-      expect(await store.expireEntries(leaving, [0, 2, 3], 'delete')).toBe(true);
-      expect(await numbersOf(log)).toEqual([1]);
-    });
-
-    test('it removes their stamps', async () => {
-      const { log, leaving } = await leavingLog();
-      const items = await itemsOf(log);
-      expect(await store.expireEntries(leaving, [1, 2, 3], 'ttl')).toBe(true);
-      expect(await store.unexpireEntries(leaving, [1])).toBe(false);
-      expect(await store.setExpiration(leaving, ON_HOLD)).toBe(true);
-      expect(await store.expireEntries(leaving, [4], 'ttl')).toBe(false);
-      expect(await store.unexpireEntries(leaving, [1, 2, 2, 4])).toBe(true);
-      expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
-      expect(await store.unexpireEntries({ log, segment: 1 }, [3])).toBe(false);
-      expect(await expiries(log)).toEqual(['', '', '', String(NOON), '']);
-      expect(await store.unexpireEntries(leaving, [3, 40])).toBe(true);
-      expect(await itemsOf(log)).toEqual(items);
-      const numbers = Array.from({ length: MAX_BATCH_ITEMS + 1 }, (_, i) => i);
-      await expect(store.unexpireEntries(leaving, numbers)).rejects.toThrow(TooLargeError);
-    });
-
-    test('it expires none if the segment has changed', async () => {
-      const { log, leaving } = await leavingLog();
-      const items = await itemsOf(log);
-      const other = { ...leaving, expiry: expiring(NOON + 1) };
-      for (const how of ['ttl', 'delete'] as const) {
-        expect(await store.expireEntries(other, [1, 2], how)).toBe(false);
-        expect(await store.expireEntries(other, [9], how)).toBe(false);
-        expect(await store.expireEntries(other, [], how)).toBe(false);
-        expect(await store.expireEntries({ ...leaving, segment: 1 }, [1], how)).toBe(false);
-      }
-      expect(await store.setExpiration(leaving, undefined)).toBe(true);
-      for (const how of ['ttl', 'delete'] as const) expect(await store.expireEntries(leaving, [1, 2], how)).toBe(false);
-      expect(await itemsOf(log)).toEqual(items);
-    });
 
     test('its batches are full if items are large, but not larger', async () => {
       const { log, leaving } = await leavingLog();
@@ -1014,20 +617,6 @@ describe.each(STORES)('the %s log store', (_name, open) => {
     const put = store.putItems([encodeEntry(entryAt(log, { segment: 0, entry: 1 })), large]);
     await expect(put).rejects.toThrow(TooLargeError);
     expect(await numbersOf(log)).toEqual([0]);
-  });
-
-  test('it writes a segment only if its number is free', async () => {
-    const log = newLogId();
-    const segment = {
-      ...segmentOf(log, 4),
-      lastSnapshot: 0,
-      archive: { key: 'k', hash: HASH },
-      expiry: expired(NOON, 3),
-    };
-    expect(await store.putSegment(segment)).toBe(true);
-    expect(await store.putSegment(segment)).toBe(false);
-    expect(await store.putSegment(segmentOf(log, 4))).toBe(false);
-    expect(await store.getSegment(log, 4, CONSISTENT)).toEqual(segment);
   });
 
   test('it gives many clients that append to one log dense numbers, and loses nothing', async () => {
