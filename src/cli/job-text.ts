@@ -1,3 +1,4 @@
+import { printable } from '../errors.ts';
 import { formatPosition } from '../ids/position.ts';
 import type { JobResult } from '../workers/dispatch/run-job.ts';
 import type { Job } from '../workers/jobs/job.ts';
@@ -5,9 +6,9 @@ import { count, countEntries, formatBytes, formatDate } from './format.ts';
 
 /** A job in words. */
 export function describeJob(job: Job): string {
-  if ('position' in job) return `${job.kind} ${job.log} ${formatPosition(job.position)}`;
-  if ('segment' in job) return `${job.kind} ${job.log} segment ${job.segment}`;
-  return `${job.kind} ${job.log}`;
+  const what = `${job.kind} ${printable(job.log)}`;
+  if ('position' in job) return `${what} ${formatPosition(job.position)}`;
+  return 'segment' in job ? `${what} segment ${job.segment}` : what;
 }
 
 /** A job and its result in words; undefined if there was nothing to do. */

@@ -105,8 +105,8 @@ function withLogId(advice: string | undefined, log: string | undefined): string 
   return log === undefined ? advice : advice?.replaceAll(/\bLOG\b/g, () => shellWord(log));
 }
 
-/** A text without characters that move the cursor or cannot be seen. */
-function printable(text: string): string {
+/** A text in which escapes replace characters that move a cursor or cannot be seen. */
+export function printable(text: string): string {
   return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
 }
 

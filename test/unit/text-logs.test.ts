@@ -6,6 +6,7 @@ import { FilesystemBlobStore } from '../../src/adapters/filesystem/blob-store.ts
 import { withScratch } from '../../src/adapters/filesystem/scratch.ts';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import type { MemoryLogStore } from '../../src/adapters/memory/log-store.ts';
+import { describeJob } from '../../src/cli/job-text.ts';
 import { LogIdInvalidError, LogNotFoundError, ObjectInvalidError, UsageError } from '../../src/errors.ts';
 import { replayFunction } from '../../src/functions/replay-function.ts';
 import { sweepFunction } from '../../src/functions/sweep-function.ts';
@@ -17,7 +18,7 @@ import { archiveKey, condemnedKey, logPrefix, stopKey } from '../../src/store/ke
 import { logName } from '../../src/store/log-name.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
-import { decodeJob } from '../../src/workers/jobs/job.ts';
+import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { beginUpload } from '../support/gc-scenario.ts';
 import { lambdaContext } from '../support/lambda-events.ts';
@@ -124,6 +125,8 @@ describe('logs with any text as their ids', () => {
     expect(advice('order#17')).toBe("Run 'logfold verify order#17'");
     expect(advice("LOG $& it's")).toBe("Run 'logfold verify 'LOG $& it'\\''s''");
     expect(String(new LogNotFoundError('x', { log: 'a\u001b[2Jb\n' }))).toContain('[log a\\u{1b}[2Jb\\u{a}]');
+    const job: Job = { kind: 'collect', log: textLogId('a\u001b[2Jb\n') };
+    expect(describeJob(job)).toBe('collect a\\u{1b}[2Jb\\u{a}');
   });
 
   test('a directory holds the objects of each log apart', async () => {

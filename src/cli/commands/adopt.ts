@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import { InterruptedError, type LogfoldError, UsageError } from '../../errors.ts';
+import { InterruptedError, type LogfoldError, printable, UsageError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { mappedLayout } from '../../log/division-policy.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
@@ -46,7 +46,7 @@ export function adoptCommand() {
           await queryNewestSegments(deps.tables, log, { consistent: true });
           const text =
             recorded === 0 ? 'was registered before' : `is registered: ${count(recorded, 'segment')} recorded`;
-          output.result({ log, recorded }, `${log} ${text}`);
+          output.result({ log, recorded }, `${printable(log)} ${text}`);
           return;
         }
         // A signal must not wait for the read units of a whole page.

@@ -1,4 +1,4 @@
-import { UsageError } from '../../errors.ts';
+import { printable, UsageError } from '../../errors.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type PolicyChanges, readPolicies, writePolicy } from '../../retention/policies.ts';
 import { DEFAULT_POLICY } from '../../retention/retention-policy.ts';
@@ -34,7 +34,7 @@ export function policyCommandOfLogs() {
           log: each,
           own: policies.ownOf(each),
         }));
-        const lines = shown.map(({ log: each, own }) => `${each}: ${describeOwn(own)}`);
+        const lines = shown.map(({ log: each, own }) => `${printable(each)}: ${describeOwn(own)}`);
         const none = 'No log has its own policy.';
         output.result({ policies: shown }, lines.length === 0 ? none : lines.join('\n'));
       }),

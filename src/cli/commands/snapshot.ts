@@ -1,4 +1,4 @@
-import { ObjectInvalidError, SegmentWithoutSnapshotError } from '../../errors.ts';
+import { ObjectInvalidError, printable, SegmentWithoutSnapshotError } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { clearStop, readStop } from '../../snapshot/stop.ts';
@@ -88,7 +88,7 @@ export function resumeCommand() {
           position === null
             ? "'logfold sweep' builds the snapshot that is due"
             : `Snapshot entry at ${formatPosition(position)}`;
-        output.result({ log, position, wasStopped: stop ?? null }, `${log} ${was}; ${next}`);
+        output.result({ log, position, wasStopped: stop ?? null }, `${printable(log)} ${was}; ${next}`);
       }),
     );
 }

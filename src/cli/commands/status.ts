@@ -1,6 +1,6 @@
 import Table from 'cli-table3';
 import pLimit from 'p-limit';
-import { isOfOneLog } from '../../errors.ts';
+import { isOfOneLog, printable } from '../../errors.ts';
 import { formatPosition } from '../../ids/position.ts';
 import {
   allLogs,
@@ -95,7 +95,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
     const size = formatBytes(bytes);
     table.push([
-      log,
+      printable(log),
       segments,
       archived,
       expiring,
@@ -109,8 +109,10 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       stopped?.code ?? '-',
     ]);
   }
-  const stops = logs.flatMap(({ log, stopped }) => (stopped === null ? [] : [`${log} is stopped: ${stopped.message}`]));
-  const failed = failures.map(({ log, code, message }) => `${log} cannot be read: ${code}: ${message}`);
+  const stops = logs.flatMap(({ log, stopped }) =>
+    stopped === null ? [] : [`${printable(log)} is stopped: ${stopped.message}`],
+  );
+  const failed = failures.map(({ log, code, message }) => `${printable(log)} cannot be read: ${code}: ${message}`);
   return [table.toString(), ...stops, ...failed].join('\n');
 }
 

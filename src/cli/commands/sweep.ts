@@ -1,5 +1,5 @@
 import { Option } from '@commander-js/extra-typings';
-import { LogfoldError, UsageError } from '../../errors.ts';
+import { LogfoldError, printable, UsageError } from '../../errors.ts';
 import { sinceSchema } from '../../functions/sweep-function.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
@@ -208,7 +208,7 @@ class Summary {
       return text === undefined ? [] : [text];
     });
     const failures = this.#failures.map(
-      ({ log, code, message }) => `FAILED ${log ?? 'a segment'}: ${code}: ${message}`,
+      ({ log, code, message }) => `FAILED ${log === null ? 'a segment' : printable(log)}: ${code}: ${message}`,
     );
     const done = `${count(jobs.length, 'job')} ${this.#dryRun ? 'to do' : 'done'}`;
     const summary = `${count(this.#logs, 'log')} checked, ${done}, ${failures.length} failed`;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { InterruptedError, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
+import { InterruptedError, printable, ReducerForeignError, textOf, UsageError } from '../../errors.ts';
 import { type PipelineEvent, runPipeline } from '../../local/pipeline.ts';
 import { readPolicies } from '../../retention/policies.ts';
 import { contains, type Stop } from '../../snapshot/stop.ts';
@@ -130,7 +130,7 @@ class Summary {
         this.#stopped.set(job.log, result.stop);
         break;
       case 'refused':
-        return this.#fail(`${job.kind} ${job.log} was refused: ${result.error.message}`);
+        return this.#fail(`${job.kind} ${printable(job.log)} was refused: ${result.error.message}`);
       case 'present':
         if (job.kind === 'snapshot') this.#present++;
         break;
