@@ -132,6 +132,8 @@ function levelOf({ outcome }: JobResult): LogLine['level'] {
  * digits.
  */
 function plain(result: JobResult): Readonly<Record<string, unknown>> {
+  // The message of a divide job names no position.
+  if (result.outcome === 'divided') return { ...result, position: formatPosition(result.position) };
   const { outcome, ...rest } = result;
   const fields = Object.entries(rest)
     .filter(([name]) => name !== 'segment' && name !== 'position' && name !== 'parts')

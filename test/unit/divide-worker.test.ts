@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AttemptsExhaustedError, FoldFailedError } from '../../src/errors.ts';
+import { logLine } from '../../src/functions/log-line.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../src/ids/position.ts';
 import { type DivisionSettings, divisionOf } from '../../src/log/division-policy.ts';
@@ -245,5 +246,22 @@ describe('a divide job', () => {
     expect(await sheets.divide(log, settings)).toEqual(NOT_DUE);
     sheets.nowMs += 1_000;
     expect(await sheets.divide(log, settings)).toEqual(dividedAt({ segment: 0, entry: 3 }));
+  });
+
+  test('its line in the function log names the new Snapshot entry, or why there is none', async () => {
+    const sheets = new Sheets();
+    const log = await sheets.atRest();
+    await sheets.append(log, 5);
+    const lineOf = async () => {
+      const result = await sheets.divide(log, EVERY_FIVE);
+      const delivery = { messageId: '1', receiveCount: 1 };
+      return logLine({ kind: 'job', delivery, job: { kind: 'divide', log }, result, ms: 1, lag: undefined });
+    };
+    expect(await lineOf()).toMatchObject({
+      level: 'info',
+      message: 'divide: divided',
+      fields: { log, position: '0/6' },
+    });
+    expect(await lineOf()).toMatchObject({ message: 'divide: undivided', fields: { log, reason: 'not due' } });
   });
 });

@@ -182,6 +182,7 @@ describe('jobs go to one of two queues', () => {
     }));
     const jobs: Job[] = [
       { kind: 'snapshot', log: LOG, position: START },
+      { kind: 'divide', log: LOG },
       { kind: 'rebuild', log: LOG },
       { kind: 'flush', log: LOG, position: START },
       { kind: 'archive', log: LOG, segment: 0 },
@@ -191,7 +192,7 @@ describe('jobs go to one of two queues', () => {
     for (const job of jobs) await send(job, job.kind);
     const kinds = async (queue: MemoryJobQueue) =>
       (await queue.receive({ max: 10, visibilityMs: 1 })).map(({ body }) => decodeJob(body).kind);
-    expect(await kinds(queues.snapshot)).toEqual(['snapshot', 'rebuild']);
+    expect(await kinds(queues.snapshot)).toEqual(['snapshot', 'divide', 'rebuild']);
     expect(await kinds(queues.maintenance)).toEqual(['flush', 'archive', 'expire', 'collect']);
     const foreign = { group: 'g', deduplicationId: 'd', body: '{}' };
     await expect(jobQueues(queues).send(foreign)).rejects.toMatchObject({ code: 'MESSAGE_INVALID' });
