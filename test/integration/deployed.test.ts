@@ -370,6 +370,8 @@ describe('a stack beside an existing log, whose entries expire by TTL', () => {
         SegmentTableName: names.segmentTable,
         BucketName: 'snapshots',
         Expire: 'ttl',
+        SnapshotEveryEntries: '20',
+        SegmentEveryEntries: '40',
       };
     });
     deployment = world.deployment;
@@ -390,6 +392,19 @@ describe('a stack beside an existing log, whose entries expire by TTL', () => {
     expect(await world.keys(chunkPrefix(log))).not.toEqual(chunks);
     expect(await deployment.invoke('ReplayFunction', { log })).toMatchObject({ equal: true });
     expect(await deployment.messages('DeadMaintenanceJobs')).toEqual([]);
+  });
+
+  test('it takes snapshots and starts segments of a log in which nothing asks for them', async () => {
+    const log = await world.client.createLog();
+    const sheet = new SheetModel();
+    for (let row = 0; row < 25; row++) await world.set(log, sheet, [[row, 0]]);
+    await deployment.deliverAll();
+    expect(await world.status(log)).toMatchObject({ segments: 1, lastSnapshot: { segment: 0, entry: 26 } });
+    for (let row = 25; row < 50; row++) await world.set(log, sheet, [[row, 0]]);
+    await deployment.deliverAll();
+    expect(await world.status(log)).toMatchObject({ segments: 2, lastSnapshot: { segment: 1, entry: 0 } });
+    expect(await world.rows(log)).toEqual(sheet.trimmed());
+    expect(await deployment.invoke('ReplayFunction', { log })).toMatchObject({ equal: true });
   });
 
   test('it deletes the entries of a log without archives, some days later', async () => {
