@@ -44,7 +44,7 @@ beforeAll(async () => {
 });
 afterAll(() => engine.stop());
 
-/** Where item number `index` stands. */
+/** The position of item number `index`. */
 function placeOf(index: number): Position {
   const segment = Math.floor(index / SIZES.items);
   return { segment, entry: entryOfItem({ first: segment * SIZES.items, ...SIZES }, index) };
