@@ -1,4 +1,6 @@
 import { expect } from 'vitest';
+import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
+import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
 import { isMappingName, readMapping } from '../../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
@@ -21,6 +23,10 @@ const ORDERS = {
 
 /** Advice on schema mappings and on items that do not fit them. */
 export const MAPPINGS: Cases = {
+  'Leave `types` out': async (refused) => {
+    await refused(() => checkOptions({}, { types: RESERVED_TYPES, mapping: 'pk-sk' }));
+    checkOptions({}, { mapping: 'pk-sk' });
+  },
   'Correct it as docs/format.md describes schema mappings': async (refused) => {
     await refused(() => parseMapping({ ...ORDERS, sortKey: { ...ORDERS.sortKey, pattern: 'event#{n:6}' } }));
     parseMapping({ ...ORDERS, sortKey: { name: 'sk', type: 'S', first: 0, pattern: 'event#{n:6}' } });
