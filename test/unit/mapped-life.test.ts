@@ -22,8 +22,8 @@ import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
 import { MemoryChunks } from '../support/chunks.ts';
-import { allEntries, NOON, newLogId, unarchived } from '../support/logs.ts';
-import { MappedLogs, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
+import { allEntries, NOON, unarchived } from '../support/logs.ts';
+import { MappedLogs, newMappedLog, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
 import { versionedSheet } from '../support/versioned-sheet.ts';
 
 const DAY = 24 * 3600;
@@ -38,7 +38,7 @@ class MappedLife extends MappedLogs {
   readonly reader = new ArchivedLogStore(this.store, { blobs: this.blobs, platform: nativePlatform });
 
   override create(count: number, sizes = TENS): Promise<LogId> {
-    return super.create(count, sizes, newLogId());
+    return super.create(count, sizes, newMappedLog());
   }
 
   get deps(): JobDeps {
