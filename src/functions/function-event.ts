@@ -26,8 +26,11 @@ export interface SnapshotLag {
 export type StreamEvent =
   /** A record was turned into a job. */
   | { readonly kind: 'routed'; readonly record: StreamRecord; readonly job: RoutedJob }
-  /** A record was malformed, or its job could not be sent. Lambda delivers the record again. */
-  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown };
+  /**
+   * A record was malformed, or its job could not be sent. Lambda delivers the record again, unless
+   * it is skipped.
+   */
+  | { readonly kind: 'record'; readonly record: StreamRecord; readonly error: unknown; readonly isSkipped?: true };
 
 /** An event of a function that runs jobs. */
 export type JobEvent =

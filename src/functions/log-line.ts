@@ -25,7 +25,10 @@ export function logLine(event: FunctionEvent): LogLine {
     case 'record': {
       const { eventId: correlationId, sequenceNumber } = event.record;
       const fields = { correlationId, sequenceNumber, ...placeOfError(event.error), error: event.error };
-      return line('error', 'a stream record failed; Lambda delivers it again', fields);
+      const message = event.isSkipped
+        ? 'a stream record was skipped, because its item does not fit the mapping'
+        : 'a stream record failed; Lambda delivers it again';
+      return line('error', message, fields);
     }
     case 'job': {
       const { delivery, job, result, ms, lag } = event;

@@ -32,7 +32,8 @@ export function streamFunction({
         types,
         division,
         mapping,
-        report: (record, error) => report({ kind: 'record', record, error }),
+        report: (record, error, isSkipped) =>
+          report({ kind: 'record', record, error, ...(isSkipped && { isSkipped }) }),
         onSent: (record, job) => report({ kind: 'routed', record, job }),
       },
       Records.map(fromLambdaRecord),

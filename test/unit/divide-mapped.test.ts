@@ -4,6 +4,7 @@ import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { JobRunner } from '../../src/cli/job-runner.ts';
 import { ItemInvalidError } from '../../src/errors.ts';
+import { logLine } from '../../src/functions/log-line.ts';
 import { fromLambdaRecord, toLambdaRecord } from '../../src/functions/stream-function.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
@@ -152,6 +153,11 @@ describe('the router of a mapped table', () => {
     expect(String(errors[0])).toContain('1.5');
     expect(batchItemFailures).toEqual([]);
     expect(jobs).toEqual([{ kind: 'divide', log }]);
+    const record = recordOf({ pk, sk: { N: '1.5' } });
+    expect(logLine({ kind: 'record', record, error: errors[0], isSkipped: true })).toMatchObject({
+      level: 'error',
+      message: 'a stream record was skipped, because its item does not fit the mapping',
+    });
   });
 });
 

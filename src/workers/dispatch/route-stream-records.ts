@@ -18,8 +18,11 @@ export interface RouteDeps {
   readonly division?: DivisionPolicy | undefined;
   /** How the table's items become entries; undefined if it is logfold's own Entry table. */
   readonly mapping?: SchemaMapping | undefined;
-  /** Called for every record that failed: the answer to Lambda has no room for reasons. */
-  readonly report: (record: StreamRecord, error: unknown) => void;
+  /**
+   * Called for every record that failed: the answer to Lambda has no room for reasons. A skipped
+   * record is not delivered again.
+   */
+  readonly report: (record: StreamRecord, error: unknown, isSkipped?: true) => void;
   /** Called for every job that was sent. */
   readonly onSent?: (record: StreamRecord, job: RoutedJob) => void;
 }
@@ -65,7 +68,7 @@ export async function route(deps: RouteDeps, records: readonly StreamRecord[]): 
       routed = toJob(deps, record);
     } catch (error) {
       if (deps.mapping === undefined) fail(record, error);
-      else deps.report(record, error);
+      else deps.report(record, error, true);
       continue;
     }
     if (routed === undefined) continue;
