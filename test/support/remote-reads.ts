@@ -6,7 +6,7 @@ import { unarchived } from './logs.ts';
 /** A store whose reads go through the messages between a page and its server. */
 export function readsOfPage(tables: LogStore): LogStore {
   const remote = new RemoteLogStore(async (request) => {
-    const options = { allows: () => true };
+    const options = { allows: () => true, parseLog: textLogId };
     const answer = await answerLogRequest({ store: unarchived(tables), tables }, jsonOf(request), options);
     return jsonOf(answer);
   });
