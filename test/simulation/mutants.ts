@@ -597,4 +597,43 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'layout-changes-under-items',
+    fault: 'a new division policy changes the layout of a segment whose first item exists',
+    edits: [
+      { file: 'mapping/mapped-segments.ts', from: 'if (changes && count <= same.first) {', to: 'if (changes) {' },
+      {
+        file: 'adapters/memory/mapped-items.ts',
+        from: '    if (this.#table.has({ partition: segment.log, sort: segment.layout?.first ?? 0 })) return false;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'segment-shown-too-early',
+    fault: 'a recorded segment of a mapped log is shown before the segment before it is full',
+    edits: [
+      {
+        file: 'mapping/mapped-segments.ts',
+        from: 'isFrozen(record) || hasBegun(layout, items);',
+        to: 'isFrozen(record) || layout.first >= items;',
+      },
+    ],
+  },
+  {
+    name: 'snapshot-entry-not-counted',
+    fault: 'the positions of items do not count the Snapshot entry behind a full block',
+    edits: [
+      {
+        file: 'mapping/layout.ts',
+        from: '  return i + Math.floor(i / snapshotEvery) + 1;\n',
+        to: '  return i + Math.floor((i - 1) / snapshotEvery) + 1;\n',
+      },
+    ],
+  },
+  {
+    name: 'restore-of-other-item',
+    fault: 'a restore leaves out the attributes of an item that have the name of one of logfold',
+    edits: [{ file: 'mapping/translate.ts', from: '    ...mapOf(item.O),\n', to: '' }],
+  },
 ];

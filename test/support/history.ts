@@ -38,7 +38,7 @@ import { checkLogAtRest, checkObjects, checkRetention, type Repair, StepChecks }
 const ROUNDS_TO_REST = 9;
 
 /** One in so many seeds has mapped logs, and another one has a division policy. */
-const KINDS = 5;
+const KINDS = 10;
 
 /** Longer than a queue remembers sent messages, in milliseconds. */
 const FORGOTTEN_MS = 6 * 60_000;
@@ -186,11 +186,12 @@ class History {
     await this.#idle();
     await this.#mendForeignRoots();
     world.trace(`${world.scheduler.now()} repair by ${repair === 'sweep' ? 'sweep since 0' : repair}`);
+    // Also completes a scan whose process crashed.
+    if (world.adopts || repair === 'sweep') await adoptOnce(world, this.#operator());
     if (repair === 'late snapshot') {
       for (const log of world.logs) await this.#addSnapshot(log);
     } else if (repair === 'sweep') {
       for (const log of world.logs) if (!isHealthy(world, log)) await clearStop(world.blobs, log);
-      await adoptOnce(world, this.#operator());
       await sweepOnce(world, this.#operator(), { since: 0 });
     } else {
       await world.scheduler.sleep(FORGOTTEN_MS);
