@@ -1,5 +1,6 @@
 import { answerLogRequest } from '../../src/adapters/web/answer-log-request.ts';
 import { RemoteLogStore } from '../../src/adapters/web/remote-log-store.ts';
+import { textLogId } from '../../src/ids/log-id.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { unarchived } from './logs.ts';
 
