@@ -49,9 +49,20 @@ test('every command explains its options', async () => {
     replay: ['--at'],
     verify: [],
     resume: [],
+    inspect: ['--sample', '--partitions', '--read-units', '--output'],
+    adopt: ['--read-units', '--snapshot-every-entries', '--segment-every-entries'],
     engine: [],
   };
-  const common = ['--local', '--entry-table', '--segment-table', '--bucket', '--reducer', '--json', '--help'];
+  const common = [
+    '--local',
+    '--entry-table',
+    '--segment-table',
+    '--bucket',
+    '--reducer',
+    '--mapping',
+    '--json',
+    '--help',
+  ];
   const limit = pLimit(3);
   await Promise.all(
     Object.entries(own).map(([name, options]) =>
