@@ -10,6 +10,7 @@ import type {
   AttributeUpdate,
   Consistency,
   ExpiringSegment,
+  ItemPlace,
   LogStore,
   NewArchive,
   ReplacementArchive,
@@ -124,7 +125,7 @@ export class BilledLogStore implements LogStore {
     this.#onInsert(first);
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
     const before = await this.#entryItem(log, position);
     const carried = await this.#inner.completeSnapshot(log, position, root);
     this.#write([changeUnits(before, await this.#entryItem(log, position))]);
@@ -149,9 +150,19 @@ export class BilledLogStore implements LogStore {
     return replaced;
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+  async removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
+    const { log, segment, entry } = place;
+    const read = () =>
+      entry === undefined ? this.#segmentItem(log, segment) : this.#entryItem(log, { segment, entry });
+    const before = await read();
+    const removed = await this.#inner.removeForeign(place, attributes);
+    this.#write([changeUnits(before, await read())]);
+    return removed;
+  }
+
+  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
     const before = await this.#segmentItem(log, position.segment);
-    const moved = await this.#inner.advanceLastSnapshot(log, position);
+    const moved = await this.#inner.advanceLastSnapshot(log, position, from);
     this.#write([changeUnits(before, await this.#segmentItem(log, position.segment))]);
     if (!moved) await this.getSegment(log, position.segment, CONSISTENT);
     return moved;

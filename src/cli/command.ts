@@ -3,6 +3,7 @@ import { InterruptedError, UsageError } from '../errors.ts';
 import { parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
+import { type ForeignPart, foreignNotice } from '../log/foreign.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
@@ -73,7 +74,9 @@ export async function inEnvironment(
   options: CommonOptions,
   run: (environment: Environment, output: Output, stop: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const environment = await untilInterrupted(() => openEnvironment(options));
+  const notices: string[] = [];
+  const onForeign = (part: ForeignPart): void => void notices.push(foreignNotice(part));
+  const environment = await untilInterrupted(() => openEnvironment(options, onForeign));
   const output = new Output(options.json, () => requestsOf(environment));
   const command = (): Promise<void> => run(environment, output, interrupted());
   try {
@@ -86,6 +89,7 @@ export async function inEnvironment(
     // A lost engine explains the error better than the refused connection does.
     throw environment.lost.aborted ? environment.lost.reason : error;
   } finally {
+    for (const notice of notices) output.note(notice);
     await environment.close();
   }
 }

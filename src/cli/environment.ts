@@ -27,6 +27,7 @@ import { dataPath } from '../local/engine-program.ts';
 import { openMappedTables } from '../local/mapped-tables.ts';
 import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTRIBUTE } from '../local/tables.ts';
 import { ReservedTypes } from '../log/entry.ts';
+import { type ForeignPart, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAPPED_TYPES } from '../mapping/layout.ts';
 import type { MappedItems } from '../mapping/mapped-items.ts';
@@ -64,7 +65,7 @@ export interface Environment {
    */
   readonly open: (log: LogId) => Promise<Document>;
   /** The dependencies of every job, except a queue and a policy. */
-  readonly deps: ReturnType<typeof jobDeps>;
+  readonly deps: ReturnType<typeof jobDeps> & Pick<Chosen, 'onForeign'>;
   /** Throws ReducerForeignError if another reducer folds the log: see {@link reducerGuard}. */
   readonly requireReducer: (log: LogId) => Promise<void>;
   readonly settings: TableSettings;
@@ -109,14 +110,21 @@ export interface TableSettings {
   readonly ignoresTtl: boolean;
 }
 
-/** @throws UsageError, EngineError, ResourceMissingError */
-export async function openEnvironment(place: Place): Promise<Environment> {
+/**
+ * @param onForeign called once for each thing that another program wrote and a command passes over
+ * @throws UsageError, EngineError, ResourceMissingError
+ */
+export async function openEnvironment(
+  place: Place,
+  onForeign: (part: ForeignPart) => void = () => undefined,
+): Promise<Environment> {
   // Fails before anything is opened.
   typesOf(place);
   const chosen = await chooseReducer(place.reducer);
   const endpoint = givenEndpoint();
   if (endpoint !== undefined) await requireDynamoDb(endpoint);
-  return place.local === undefined ? openAws(place, chosen) : openLocal(place, chosen, place.local);
+  const how = { ...chosen, onForeign: oncePerPart(onForeign) };
+  return place.local === undefined ? openAws(place, how) : openLocal(place, how, place.local);
 }
 
 /** A client of DynamoDB alone, for tables that are not logfold's. */
@@ -144,7 +152,7 @@ function awsConfig(endpoint: string | undefined): DynamoDBClientConfig {
   return { ...sdkConfig(), ...(endpoint !== undefined && { endpoint }) };
 }
 
-async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Promise<Environment> {
+async function openLocal(place: Place, chosen: Chosen, dir: string): Promise<Environment> {
   if (place.bucket !== undefined) {
     throw new UsageError('--local and --bucket exclude each other', {
       advice: 'Leave out --bucket: with --local, objects are in the directory',
@@ -175,7 +183,7 @@ async function openLocal(place: Place, chosen: ChosenReducer, dir: string): Prom
   };
 }
 
-async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment> {
+async function openAws(place: Place, chosen: Chosen): Promise<Environment> {
   const { entryTable, segmentTable, bucket } = place;
   if (entryTable === undefined || segmentTable === undefined || bucket === undefined) {
     throw new UsageError('the tables and the bucket are not given', {
@@ -205,6 +213,11 @@ async function openAws(place: Place, chosen: ChosenReducer): Promise<Environment
   };
 }
 
+/** How the commands of a place fold logs, and what they report. */
+interface Chosen extends ChosenReducer {
+  readonly onForeign: (part: ForeignPart) => void;
+}
+
 interface Stores {
   readonly names: TableNames;
   readonly dynamodb: DynamoDBClient;
@@ -212,22 +225,23 @@ interface Stores {
   readonly close?: () => Promise<void>;
 }
 
-function wire(place: Place, chosen: ChosenReducer, { names, dynamodb, objects, close }: Stores) {
+function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }: Stores) {
   const tables = new TableMeter();
   const blobs = new MeteredBlobStore(objects);
   const { mapping } = place;
+  const { onForeign } = chosen;
   const metered = { client: dynamodb, ...names, meter: tables.meter };
   const store = openTables({ ...metered, mapping, now: Date.now });
   const mapped =
     mapping === undefined || !(store instanceof MappedLogStore)
       ? undefined
       : { store, items: new DynamoDbMappedItems({ ...metered, table: names.entryTable, mapping }), mapping };
-  const deps = jobDeps(place, chosen.reducer, store, blobs);
+  const deps = { ...jobDeps(place, chosen.reducer, store, blobs), onForeign };
   const requireReducer = reducerGuard(deps, chosen);
   const logs = wireLogs({ ...deps, close });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);
-    return logs.open(log, { reducer: chosen.reducer });
+    return logs.open(log, { reducer: chosen.reducer, onForeign });
   };
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),

@@ -18,7 +18,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     case 'built': {
       const why = result.rebuiltBecause === undefined ? '' : `, from the beginning because ${result.rebuiltBecause}`;
       const size = formatBytes(result.bytesWritten + result.rootBytes);
-      return `${what}: ${countEntries(result.entries)}, ${count(result.chunksWritten, 'chunk')}, ${size}${why}`;
+      return `${what}: ${countEntries(result.entries)}, ${count(result.chunksWritten, 'chunk')}, ${size}${why}${passed(result)}`;
     }
     case 'divided': {
       const at = formatPosition(result.position);
@@ -53,7 +53,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
         differed.length === 0
           ? ''
           : `; ${differed.length} HAD A DIFFERENT STATE: ${differed.map(formatPosition).join(', ')}`;
-      return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${difference}`;
+      return `${what}: ${count(snapshots, 'snapshot')} from ${countEntries(entries)}, ${replaced} replaced${difference}${passed(result)}`;
     }
     case 'undivided':
     case 'progress':
@@ -65,7 +65,13 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     case 'obsolete':
     case 'empty':
     case 'passed':
-    case 'foreign':
       return undefined;
+    case 'foreign':
+      return `${what}: passed over: ${result.reason}`;
   }
+}
+
+/** Parts that another program wrote, and a job left alone. */
+function passed({ passedOver = [] }: { readonly passedOver?: readonly string[] | undefined }): string {
+  return passedOver.length === 0 ? '' : `; passed over: ${passedOver.join(', ')}`;
 }

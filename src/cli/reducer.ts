@@ -2,9 +2,10 @@ import { resolve } from 'node:path';
 import { loadReducer } from '../adapters/platform/reducer-module.ts';
 import { isOfOneLog, ReducerForeignError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import { findSnapshot } from '../log/last-snapshot.ts';
 import { queryNewestSegments } from '../log/newest.ts';
 import type { ReducerId } from '../snapshot/root.ts';
-import { findSnapshot, loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
+import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 

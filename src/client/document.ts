@@ -10,6 +10,7 @@ import {
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
+import { oncePerPart } from '../log/foreign.ts';
 import { checkNewEntries, type NewEntry } from '../log/new-entry.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -60,9 +61,11 @@ export class Document {
   }
 
   /** Opens a log. Use `Logs.open`. */
-  static async open(deps: DocumentDeps, log: LogId, { reducer, reloadAfter }: DocumentOptions): Promise<Document> {
+  static async open(deps: DocumentDeps, log: LogId, options: DocumentOptions): Promise<Document> {
+    const { reducer, reloadAfter } = options;
     const { entries = RELOAD_AFTER.entries, segments = RELOAD_AFTER.segments } = reloadAfter ?? {};
-    const follower = await Follower.load(deps, log, reducer, { entries, segments });
+    const onForeign = options.onForeign && oncePerPart(options.onForeign);
+    const follower = await Follower.load({ ...deps, onForeign }, log, reducer, { entries, segments });
     return new Document(deps, follower, reducer);
   }
 

@@ -7,7 +7,7 @@ import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest
 import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf } from '../log/segment.ts';
 import { otherReducer } from '../snapshot/build.ts';
-import { loadState } from '../snapshot/load.ts';
+import { type LoadDeps, loadState } from '../snapshot/load.ts';
 import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -23,6 +23,8 @@ export interface FollowerDeps extends SnapshotStores {
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
+  /** As in {@link LoadDeps}. */
+  readonly onForeign?: LoadDeps['onForeign'];
 }
 
 /** How far a follower may be behind before it loads the newest snapshot instead of all entries. */
@@ -189,7 +191,7 @@ export class Follower {
 
   /** Loads the newest snapshot and the entries since, in place of the present state. */
   async #reload(): Promise<void> {
-    const { store, blobs, platform, types, now } = this.#deps;
+    const { store, blobs, platform, types, now, onForeign } = this.#deps;
     const startedMs = now();
     let tail = Tail.empty(types);
     let last: Entry | undefined;
@@ -197,7 +199,7 @@ export class Follower {
       tail = tail.with(page);
       last = page.at(-1) ?? last;
     };
-    const deps = { store, blobs, platform, types, reducer: this.#reducer };
+    const deps = { store, blobs, platform, types, onForeign, reducer: this.#reducer };
     const folder = this.#folder.renewed();
     const { draft, base, end } = await loadState(deps, this.log, { nodes: folder.nodes, onPage });
     const state = await draft.state();

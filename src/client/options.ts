@@ -1,4 +1,5 @@
 import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts';
+import type { ForeignPart } from '../log/foreign.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
 import type { ReloadLimits } from './follower.ts';
 
@@ -10,6 +11,11 @@ export interface DocumentOptions {
    * entries and 2 segments by default.
    */
   readonly reloadAfter?: Partial<ReloadLimits>;
+  /**
+   * Called once for each archive, root or Last Snapshot that another program wrote and that the
+   * document passed over. Ignored by default.
+   */
+  readonly onForeign?: (part: ForeignPart) => void;
 }
 
 /**
@@ -33,13 +39,16 @@ export function checkOptionNames(call: string, options: unknown, names: readonly
  */
 export function checkDocumentOptions(log: unknown, options: DocumentOptions): void {
   if (typeof log !== 'string') throw new LogIdInvalidError(`the id of the log is not a string, but ${String(log)}`);
-  const names = ['reducer', 'reloadAfter'] satisfies (keyof DocumentOptions)[];
+  const names = ['reducer', 'reloadAfter', 'onForeign'] satisfies (keyof DocumentOptions)[];
   checkOptionNames('open', options, names);
-  const { reducer, reloadAfter = {} } = options;
+  const { reducer, reloadAfter = {}, onForeign } = options;
   if (!isReducer(reducer)) {
     throw new ReducerInvalidError('the reducer of a document is not valid', {
       advice: `Give 'open' a reducer: ${REDUCER_PARTS}`,
     });
+  }
+  if (onForeign !== undefined && typeof onForeign !== 'function') {
+    throw new UsageError(`'onForeign' is ${String(onForeign)}, not a function`);
   }
   checkOptionNames('reloadAfter', reloadAfter, ['entries', 'segments']);
   for (const [name, limit] of Object.entries<unknown>(reloadAfter)) {

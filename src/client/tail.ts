@@ -1,5 +1,5 @@
 import { comparePositions, START } from '../ids/position.ts';
-import { type CompletedSnapshot, type Entry, type ReservedTypes, rootOf } from '../log/entry.ts';
+import { type CompletedSnapshot, type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../log/entry.ts';
 
 /** The most entries that a tail holds. */
 const MAX_ENTRIES = 10_000;
@@ -69,7 +69,9 @@ export class Tail {
   }
 
   /** Whether an entry asks for a snapshot that is newer than the base and not empty. */
-  #isPending({ type, position }: Entry): boolean {
-    return type === this.#types.snapshot && comparePositions(position, this.base?.position ?? START) > 0;
+  #isPending(entry: Entry): boolean {
+    const { type, position } = entry;
+    const isNewer = type === this.#types.snapshot && comparePositions(position, this.base?.position ?? START) > 0;
+    return isNewer && !isForeignRoot(entry);
   }
 }

@@ -78,13 +78,21 @@ export function packChunk(platform: ChunkPlatform, canonical: Uint8Array): Uint8
 }
 
 /**
+ * Whether bytes begin like the stored form of a chunk, of this or any other version. They may still
+ * be damaged.
+ */
+export function isChunkForm(stored: Uint8Array): boolean {
+  return MAGIC.every((byte, i) => stored[i] === byte);
+}
+
+/**
  * The inverse of {@link packChunk}. Checks magic, version, codec and length before it allocates.
  * The caller checks the hash.
  * @throws ChunkCorruptError if the bytes are not a stored chunk
  */
 export function unpackChunk(platform: ChunkPlatform, stored: Uint8Array): Uint8Array {
   if (stored.length < HEADER_BYTES) throw damaged(`it ends after ${stored.length} bytes, within its header`);
-  if (MAGIC.some((byte, i) => stored[i] !== byte)) throw damaged('it does not start with the magic bytes LGF');
+  if (!isChunkForm(stored)) throw damaged('it does not start with the magic bytes LGF');
   const version = stored[3];
   if (version !== FORMAT_VERSION) {
     throw new ChunkCorruptError(`stored in format version ${version}, and only version ${FORMAT_VERSION} is known`, {

@@ -127,6 +127,7 @@ function placeOfError(error: unknown): Readonly<Record<string, unknown>> {
 }
 
 function levelOf({ outcome }: JobResult): LogLine['level'] {
+  if (outcome === 'foreign') return 'warn';
   return outcome === 'stopped' || outcome === 'refused' ? 'error' : 'info';
 }
 

@@ -105,6 +105,34 @@ export function attributeFromValue(value: Value): AttributeValue {
   return { M: Object.fromEntries(Object.entries(value).map(([key, item]) => [key, attributeFromValue(item)])) };
 }
 
+/**
+ * An attribute as read, as one to write.
+ * @throws ItemInvalidError, without a position, if the attribute has no type
+ */
+export function plainAttribute(attribute: StoredAttribute): AttributeValue {
+  const { S, N, B, BOOL, NULL, M, L, SS, NS, BS } = attribute;
+  if (S !== undefined) return { S };
+  if (N !== undefined) return { N };
+  if (B !== undefined) return { B: plainBytes(B) };
+  if (BOOL !== undefined) return { BOOL };
+  if (NULL !== undefined) return { NULL: true };
+  if (L !== undefined) return { L: L.map(plainAttribute) };
+  if (SS !== undefined) return { SS: [...SS] };
+  if (NS !== undefined) return { NS: [...NS] };
+  if (BS !== undefined) return { BS: BS.map(plainBytes) };
+  if (M !== undefined) return { M: plainItem(M) };
+  throw new ItemInvalidError('an attribute has none of the types of DynamoDB');
+}
+
+/** Some attributes of an item as read, as those of an item to write; all by default. */
+export function plainItem(item: StoredItem, names: readonly string[] = Object.keys(item)): Item {
+  const entries = names.flatMap((name): [string, AttributeValue][] => {
+    const attribute = item[name];
+    return attribute === undefined ? [] : [[name, plainAttribute(attribute)]];
+  });
+  return Object.fromEntries(entries);
+}
+
 function numberFromText(text: string): Value {
   const number = Number(text);
   const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? [];

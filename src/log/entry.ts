@@ -1,7 +1,9 @@
+import { isChunkForm } from '../codec/chunk.ts';
 import type { Value } from '../codec/value.ts';
 import { ClockInvalidError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
+import { parseKey, rootPrefix } from '../store/keys.ts';
 
 /** An entry's body as it is stored, not yet decoded. */
 export type StoredBody =
@@ -159,10 +161,36 @@ export interface CompletedSnapshot {
   readonly root: RootRef;
 }
 
-/** The root that a Snapshot entry carries; undefined while its snapshot is pending. */
+/**
+ * The root that a Snapshot entry carries; undefined while its snapshot is pending, or if another
+ * program wrote something else there: see {@link isRootForm}.
+ */
 export function rootOf(entry: Entry): RootRef | undefined {
+  const carried = carriedRef(entry);
+  return carried !== undefined && isRootForm(entry.log, carried) ? carried : undefined;
+}
+
+/** Whether another program wrote a body onto a Snapshot entry, where logfold writes its root. */
+export function isForeignRoot(entry: Entry): boolean {
+  return rootOf(entry) === undefined && (entry.external ?? entry.body) !== undefined;
+}
+
+/**
+ * The reference that a Snapshot entry carries in the place of a root, even if another program wrote
+ * it. Undefined if there is none, or if its type is not that of a root.
+ */
+export function carriedRef(entry: Entry): RootRef | undefined {
   if (entry.external !== undefined) return { key: entry.external };
   return entry.body?.format === 'bytes' ? { inline: entry.body.bytes } : undefined;
+}
+
+/**
+ * Whether a reference has the form that logfold gives to the roots of a log: the key of a root of
+ * this log, or a stored root of any version. If not, another program wrote it.
+ */
+export function isRootForm(log: LogId, ref: RootRef): boolean {
+  if ('inline' in ref) return isChunkForm(ref.inline);
+  return ref.key.startsWith(rootPrefix(log)) && parseKey(ref.key)?.kind === 'root';
 }
 
 /** Whether both name the same object or have the same bytes. */

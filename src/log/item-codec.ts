@@ -2,10 +2,12 @@ import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 import { decodeSegmentId, encodeSegmentId, type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../ids/position.ts';
+import { archivePrefix, parseKey } from '../store/keys.ts';
 import {
   type AttributeValue,
   attributeFromValue,
   type Item,
+  plainItem,
   type StoredAttribute,
   type StoredItem,
   valueFromAttribute,
@@ -153,9 +155,10 @@ export function rootAttribute(root: RootRef): { readonly name: 'B' | 'E'; readon
 export function encodeSegment(segment: Segment): Item {
   const item: Item = { ...segmentKey(segment.log, segment.segment), C: { N: String(segment.created) } };
   if (segment.lastSnapshot !== undefined) item.L = { N: String(segment.lastSnapshot) };
-  const { archive, expiry, layout } = segment;
+  const { archive, expiry, layout, foreign } = segment;
   return {
     ...item,
+    ...foreign,
     ...(archive !== undefined && archiveAttributes(archive)),
     ...(expiry !== undefined && expiryAttributes(expiry)),
     ...(layout !== undefined && layoutAttributes(layout)),
@@ -163,7 +166,8 @@ export function encodeSegment(segment: Segment): Item {
 }
 
 /**
- * The inverse of {@link encodeSegment}. Ignores other attributes.
+ * The inverse of {@link encodeSegment}. An `A` and an `L` of another form belong to another program
+ * and become foreign. Ignores other attributes.
  * @throws ItemInvalidError if an attribute is missing or malformed, or attributes contradict each
  * other
  */
@@ -175,8 +179,10 @@ export function decodeSegment(item: StoredItem): Segment {
   const segment = reader.integer('N', MAX_NUMBER);
   reader.where = { log, segment };
   const created = reader.integer('C');
-  const lastSnapshot = reader.optional('L', () => reader.integer('L', MAX_NUMBER));
-  const archive = readArchive(reader);
+  const isForeignLast = item.L !== undefined && !isEntryNumber(item.L);
+  const lastSnapshot = isForeignLast ? undefined : reader.optional('L', () => reader.integer('L', MAX_NUMBER));
+  const archive = readArchive(reader, item, log);
+  const foreignNames = [...(isForeignLast ? ['L'] : []), ...(archive === 'foreign' ? ['A', 'H'] : [])];
   const expiry = readExpiry(reader);
   const layout = readLayout(reader, item);
   return {
@@ -184,9 +190,10 @@ export function decodeSegment(item: StoredItem): Segment {
     segment,
     created,
     ...(lastSnapshot !== undefined && { lastSnapshot }),
-    ...(archive !== undefined && { archive }),
+    ...(archive !== undefined && archive !== 'foreign' && { archive }),
     ...(expiry !== undefined && { expiry }),
     ...(layout !== undefined && { layout }),
+    ...(foreignNames.length > 0 && { foreign: plainItem(item, foreignNames) }),
   };
 }
 
@@ -220,13 +227,18 @@ function storedExpiry(expiry: Expiry): number {
   return expiry.state === 'on hold' ? ON_HOLD : expiry.at;
 }
 
-function readArchive(reader: ItemReader): ArchiveRef | undefined {
-  const key = reader.optional('A', () => reader.string('A'));
-  const hash = reader.optional('H', () => reader.binary('H', HASH_BYTES));
-  if (key !== undefined && hash !== undefined) return { key, hash };
-  if (key !== undefined) reader.fail('A', "is present without 'H', the hash of the archive");
-  if (hash !== undefined) reader.fail('H', "is present without 'A', the key of the archive");
-  return undefined;
+/** The archive that logfold wrote; `foreign` if another program wrote the attribute. */
+function readArchive(reader: ItemReader, { A, H }: StoredItem, log: LogId): ArchiveRef | 'foreign' | undefined {
+  if (A === undefined) {
+    return H === undefined ? undefined : reader.fail('H', "is present without 'A', the key of the archive");
+  }
+  const isKey = A.S?.startsWith(archivePrefix(log)) === true && parseKey(A.S)?.kind === 'archive';
+  if (A.S === undefined || !isKey || H?.B?.length !== HASH_BYTES) return 'foreign';
+  return { key: A.S, hash: plainBytes(H.B) };
+}
+
+function isEntryNumber({ N }: StoredAttribute): boolean {
+  return N !== undefined && /^\d+$/.test(N) && Number(N) <= MAX_NUMBER;
 }
 
 function readExpiry(reader: ItemReader): Expiry | undefined {

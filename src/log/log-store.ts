@@ -161,15 +161,15 @@ export interface EntryAppender {
 }
 
 /** Publishes the roots of snapshots. */
-export interface SnapshotPublisher {
+export interface SnapshotPublisher extends ForeignRemover {
   /**
-   * Writes a root onto a Snapshot entry that has none.
-   * @returns the root that the entry carries afterwards: the given one, or an earlier one
+   * Writes a root onto a Snapshot entry that has no body.
+   * @returns the reference that the entry carries afterwards: the given one, or an earlier one,
+   * even of another program; undefined if the entry carries a body that is no reference
    * @throws EntryNotFoundError if the entry does not exist
-   * @throws ItemInvalidError if the entry's body is not a root
    * @throws TooLargeError if an inline root makes the item larger than DynamoDB allows
    */
-  completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef>;
+  completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined>;
 
   /**
    * Replaces the root of a Snapshot entry if the entry still carries exactly `from` and its segment
@@ -182,16 +182,30 @@ export interface SnapshotPublisher {
   replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean>;
 
   /**
-   * Moves a segment's Last Snapshot forward. Leaves it unchanged if it is already there or further,
-   * or if the segment is archived.
+   * Moves a segment's Last Snapshot to a position of the segment, from the entry at which the
+   * caller saw it. Leaves it unchanged if it is elsewhere, or if the segment has an archive, even
+   * of another program.
+   * @param from number of the entry; absent if the segment had no Last Snapshot
    * @returns whether it moved
    * @throws SegmentNotFoundError if the segment does not exist
    */
-  advanceLastSnapshot(log: LogId, position: Position): Promise<boolean>;
+  advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean>;
+}
+
+/** A segment, or one of its entries. */
+export type ItemPlace = SegmentPlace & { readonly entry?: number | undefined };
+
+/** Removes what another program wrote, if a person asks for it. */
+export interface ForeignRemover {
+  /**
+   * Removes attributes of a segment or an entry if each of them is exactly as given.
+   * @returns whether they were removed; if not, nothing was changed
+   */
+  removeForeign(place: ItemPlace, attributes: Item): Promise<boolean>;
 }
 
 /** Archives, expires and restores closed segments. */
-export interface SegmentLifecycle {
+export interface SegmentLifecycle extends ForeignRemover {
   /**
    * Names the archive of a segment, if the segment has none, its Last Snapshot is as in `segment`,
    * and the entry of Last Snapshot still carries `root`. From then on Last Snapshot and that root

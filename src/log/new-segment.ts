@@ -83,7 +83,8 @@ export function nextSegment(
 async function findCovered(context: ClientContext, log: LogId, consistency: Consistency): Promise<Newest> {
   const newest = await queryNewest(context, log, consistency);
   const [segment] = newest.segments;
-  if (segment?.lastSnapshot !== undefined) return newest;
+  // No snapshot can be completed in a segment with a foreign archive or a foreign Last Snapshot.
+  if (segment?.lastSnapshot !== undefined || segment?.foreign !== undefined) return newest;
   if (!consistency.consistent) return findCovered(context, log, { consistent: true });
   throw new SegmentWithoutSnapshotError('the newest segment has no complete snapshot yet', {
     log,

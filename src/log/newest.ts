@@ -4,7 +4,7 @@ import { formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import { type CompletedSnapshot, type EntryHead, type ReservedTypes, rootOf } from './entry.ts';
 import { decodeEntryHead } from './item-codec.ts';
 import type { Consistency, EntryReader, SegmentReader } from './log-store.ts';
-import { lastSnapshotOf, newerSnapshot, type Segment } from './segment.ts';
+import { lastSnapshotOf, newerSnapshots, type Segment } from './segment.ts';
 
 /**
  * How long a client trusts a cached end of a log, in milliseconds. It must be far below the age at
@@ -140,7 +140,7 @@ export async function queryNewest(
  * The newest complete snapshot, if it is newer than the one that a client uses. Reads its entry
  * only then.
  * @param segments the two newest segments, newest first
- * @returns also undefined if the entry carries no root: the client can go on with its snapshot
+ * @returns also undefined if no entry carries a root: the client can go on with its snapshot
  */
 export async function queryNewerSnapshot(
   store: Pick<EntryReader, 'getEntry'>,
@@ -148,12 +148,12 @@ export async function queryNewerSnapshot(
   segments: readonly Segment[],
   standsOn: Position,
 ): Promise<CompletedSnapshot | undefined> {
-  const position = newerSnapshot(segments, standsOn);
-  if (position === undefined) return undefined;
-  for (const consistency of [EVENTUAL, CONSISTENT]) {
-    const entry = await store.getEntry(log, position, consistency);
-    const root = entry && rootOf(entry);
-    if (root !== undefined) return { position, root };
+  for (const position of newerSnapshots(segments, standsOn)) {
+    for (const consistency of [EVENTUAL, CONSISTENT]) {
+      const entry = await store.getEntry(log, position, consistency);
+      const root = entry && rootOf(entry);
+      if (root !== undefined) return { position, root };
+    }
   }
   return undefined;
 }

@@ -1,12 +1,14 @@
-import { SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
+import { EntryGapError, SegmentWithoutSnapshotError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { checkPosition, type Position, START } from '../ids/position.ts';
 import { withAttributes } from './application-attributes.ts';
-import type { CompletedSnapshot, Entry, ReservedTypes } from './entry.ts';
+import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from './entry.ts';
 import { positionOfNumber } from './entry-number.ts';
+import { type ForeignPart, foreignOf } from './foreign.ts';
+import { foreignPointer, lastWithoutRoot, searchSnapshot } from './last-snapshot.ts';
 import type { LogReader } from './log-store.ts';
 import { queryLastSnapshot, queryNewerSnapshot, queryNewestSegments } from './newest.ts';
-import { readUpTo } from './read-entries.ts';
+import { type EntrySource, type OpenRange, readUpTo } from './read-entries.ts';
 import type { Segment } from './segment.ts';
 import { lastSnapshotOf } from './segment.ts';
 
@@ -45,7 +47,8 @@ export interface QueryAnswer {
  * for the empty state, even while its snapshot is pending.
  *
  * Takes one query for the segments, one more request if it names a newer snapshot, and one or more
- * queries while the entries are read. Reading them throws the errors of {@link readUpTo}.
+ * queries while the entries are read. If `from` is `snapshot`, reads the first page before it
+ * answers. Reading throws the errors of {@link readUpTo}.
  * @throws PositionInvalidError if `from`, `to` or `snapshot` is malformed
  * @throws UsageError if the limit is not a positive integer
  * @throws the errors of {@link positionOfNumber} if `from` is a number
@@ -64,15 +67,22 @@ export async function query(
     throw new UsageError(`the limit ${limit} is not a positive integer`, { log });
   }
   const { store } = source;
-  const segments = await queryNewestSegments(store, log);
-  const start = await resolveStart(source, log, { segments, from });
-  const asks = snapshot !== undefined && from !== 'snapshot';
-  const lastSnapshot = asks ? await queryNewerSnapshot(store, log, segments, snapshot) : undefined;
   const reads = attributes ? { ...source, store: withAttributes(store) } : source;
+  if (from === 'snapshot') {
+    const { start, pages } = await readTail(source, log, { reads, to, limit });
+    return answerOf(start, pages);
+  }
+  const segments = await queryNewestSegments(store, log);
+  const start = await resolveStart(source, log, from);
+  const lastSnapshot = snapshot && (await queryNewerSnapshot(store, log, segments, snapshot));
   const wanted = { from: start, to, limit, newestSegment: segments[0].segment };
+  return answerOf(start, readUpTo(reads, log, wanted), lastSnapshot);
+}
+
+function answerOf(start: Position, pages: AsyncIterable<Entry[]>, lastSnapshot?: CompletedSnapshot): QueryAnswer {
   let end = start;
   async function* entries() {
-    for await (const page of readUpTo(reads, log, wanted)) {
+    for await (const page of pages) {
       const last = page.at(-1);
       if (last !== undefined) end = { segment: last.position.segment, entry: last.position.entry + 1 };
       yield page;
@@ -102,17 +112,90 @@ function checkRange(log: LogId, range: QueryRange): void {
 async function resolveStart(
   source: { readonly store: LogReader; readonly types: ReservedTypes },
   log: LogId,
-  { segments, from }: { readonly segments: NewestSegments; readonly from: QueryRange['from'] },
+  from: Exclude<QueryRange['from'], 'snapshot'>,
 ): Promise<Position> {
   if (from === 'start') return START;
-  if (from !== 'snapshot') return 'number' in from ? positionOfNumber(source, log, from.number) : from;
-  return (await requireSnapshot(source.store, log, segments)).snapshot ?? START;
+  return 'number' in from ? positionOfNumber(source, log, from.number) : from;
+}
+
+/** The newest complete snapshot of a log, and the entries from its own on. */
+export interface LogTail {
+  /** Undefined if the log has none; the entries are then all of the log. */
+  readonly snapshot: CompletedSnapshot | undefined;
+  /** Position of the first entry. */
+  readonly start: Position;
+  readonly pages: AsyncIterable<Entry[]>;
+  /** Parts that another program wrote, and what the search passed over. */
+  readonly foreign: readonly ForeignPart[];
+}
+
+/**
+ * Finds the newest complete snapshot of a log, and reads the first page of entries from its entry
+ * on. Takes two queries, unless Last Snapshot was written by another program: then it searches the
+ * newest snapshot of logfold.
+ * @throws LogNotFoundError if the log does not exist
+ * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
+ * @throws RootInvalidError if the entry of Last Snapshot is missing, or has no root although its
+ * segment is archived
+ * @throws the errors of {@link readUpTo}
+ */
+export async function readTail(
+  source: { readonly store: LogReader; readonly types: ReservedTypes },
+  log: LogId,
+  { reads = source, ...range }: Partial<Pick<OpenRange, 'to' | 'limit'>> & { readonly reads?: EntrySource } = {},
+): Promise<LogTail> {
+  const { segments, snapshot: position } = await tailStart(source.store, log);
+  const newestSegment = segments[0].segment;
+  const from = (start: Position) => readUpTo(reads, log, { to: 'end', ...range, from: start, newestSegment });
+  let foreign = segments.flatMap(foreignOf);
+  if (position !== undefined && !foreign.some(({ kind }) => kind === 'pointer')) {
+    const pages = from(position);
+    let gap: EntryGapError | undefined;
+    const first = await pages.next().catch((error: unknown): undefined => {
+      // Another program may have named an entry that does not exist.
+      if (!(error instanceof EntryGapError)) throw error;
+      gap = error;
+    });
+    const [entry] = first?.done === false ? first.value : [];
+    const root = (entry && rootOf(entry)) ?? (await rootAt(source.store, log, position));
+    if (root !== undefined && gap !== undefined) throw gap;
+    if (root !== undefined) {
+      return { snapshot: { position, root }, start: position, pages: withFirst(first, pages), foreign };
+    }
+    const segment = segments.find(({ segment: number }) => number === position.segment);
+    if (segment !== undefined && (await foreignPointer(source.store, segment)) === undefined)
+      throw lastWithoutRoot(segment);
+  } else if (foreign.length === 0) {
+    return { snapshot: undefined, start: START, pages: from(START), foreign };
+  }
+  const search = await searchSnapshot(source.store, log, { segment: newestSegment, entry: Number.MAX_SAFE_INTEGER });
+  foreign = [...search.foreign];
+  const { snapshot } = search;
+  const start = snapshot?.position ?? START;
+  return { snapshot, start, pages: from(start), foreign };
+}
+
+async function* withFirst(
+  first: IteratorResult<Entry[]> | undefined,
+  rest: AsyncGenerator<Entry[]>,
+): AsyncGenerator<Entry[]> {
+  if (first?.done === false) yield first.value;
+  yield* rest;
+}
+
+/** The root on an entry, even if an eventually consistent read does not show it yet. */
+async function rootAt(store: LogReader, log: LogId, position: Position): Promise<RootRef | undefined> {
+  const entry = await store.getEntry(log, position, { consistent: true });
+  return entry && rootOf(entry);
 }
 
 /** The newest segments of a log, newest first, and the newest complete snapshot. */
 export interface TailStart {
   readonly segments: NewestSegments;
-  /** Undefined if the log has no complete snapshot; only a mapped log then has many segments. */
+  /**
+   * Undefined if the log has no complete snapshot; only a mapped log then has many segments. Also
+   * if another program wrote the archives or pointers of the two newest segments.
+   */
   readonly snapshot: Position | undefined;
 }
 
@@ -123,9 +206,9 @@ type NewestSegments = readonly [Segment, ...Segment[]];
  * Finds the newest complete snapshot of a log in one query, or a few more if the snapshots of a
  * mapped log are behind.
  * @throws LogNotFoundError if the log does not exist
- * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot, and the
- * log is in logfold's own schema. Such a log is damaged, since a segment starts only after the
- * previous one has a snapshot
+ * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot, the log
+ * is in logfold's own schema, and no other program wrote where logfold writes. Such a log is
+ * damaged, since a segment starts only after the previous one has a snapshot
  */
 export async function tailStart(store: LogReader, log: LogId): Promise<TailStart> {
   return requireSnapshot(store, log, await queryNewestSegments(store, log));
@@ -137,7 +220,8 @@ async function requireSnapshot(store: LogReader, log: LogId, segments: NewestSeg
   const fresh = await queryNewestSegments(store, log, { consistent: true });
   const completed = await queryLastSnapshot(store, log, fresh);
   const isWhole = fresh[0].segment === START.segment || fresh[0].layout !== undefined;
-  if (completed !== undefined || isWhole) return { segments: fresh, snapshot: completed };
+  const isForeign = fresh.some(({ foreign }) => foreign !== undefined);
+  if (completed !== undefined || isWhole || isForeign) return { segments: fresh, snapshot: completed };
   throw new SegmentWithoutSnapshotError('neither of the two newest segments has a complete snapshot', {
     log,
     segment: fresh[0].segment,

@@ -1,6 +1,7 @@
 import { equalBytes } from '../codec/bytes.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
+import type { AttributeValue } from './attribute.ts';
 
 /** A segment's archive: an object in the bucket that holds all entries of the segment. */
 export interface ArchiveRef {
@@ -42,6 +43,17 @@ export interface SegmentLayout {
   readonly snapshotEvery: number;
 }
 
+/**
+ * Attributes of a segment that another program wrote where logfold writes its own, exactly as they
+ * are stored: an archive (`A`, perhaps `H`), or a Last Snapshot (`L`) that is not an entry number.
+ * logfold leaves them alone.
+ */
+export interface ForeignAttributes {
+  readonly A?: AttributeValue;
+  readonly H?: AttributeValue;
+  readonly L?: AttributeValue;
+}
+
 /** One item of the Segment table: a run of entries under one partition key. */
 export interface Segment {
   readonly log: LogId;
@@ -50,6 +62,7 @@ export interface Segment {
   readonly created: number;
   /**
    * Number of the newest entry of this segment with a complete snapshot; absent if there is none.
+   * If that entry carries no root of logfold, another program wrote the number.
    */
   readonly lastSnapshot?: number | undefined;
   /** Absent until the segment is archived. */
@@ -58,6 +71,18 @@ export interface Segment {
   readonly expiry?: Expiry | undefined;
   /** Absent unless the segment belongs to a mapped log. */
   readonly layout?: SegmentLayout | undefined;
+  /** Absent if only logfold wrote its attributes. */
+  readonly foreign?: ForeignAttributes | undefined;
+}
+
+/** Whether the segment has an archive, of logfold or of another program. */
+export function hasArchive({ archive, foreign }: Pick<Segment, 'archive' | 'foreign'>): boolean {
+  return archive !== undefined || foreign?.A !== undefined;
+}
+
+/** Whether another program archived the segment, so that its entries may be somewhere else. */
+export function hasForeignArchive({ foreign }: Pick<Segment, 'foreign'>): boolean {
+  return foreign?.A !== undefined;
 }
 
 /** Whether both are the same archive. */
@@ -73,17 +98,17 @@ export function expiresAt({ expiry }: Pick<Segment, 'expiry'>): number | undefin
   return expiry === undefined || expiry.state === 'on hold' ? undefined : expiry.at;
 }
 
-/** Whether entries of the segment may be neither in the table nor in an archive. */
-export function mayLackEntries({ archive, expiry }: Pick<Segment, 'archive' | 'expiry'>): boolean {
-  return archive === undefined && expiry !== undefined;
+/** Whether entries of the segment may be neither in the table nor in an archive of logfold. */
+export function mayLackEntries(segment: Pick<Segment, 'archive' | 'expiry' | 'foreign'>): boolean {
+  return segment.archive === undefined && isFrozen(segment);
 }
 
 /**
- * Whether no further snapshot of the segment is completed: it is archived, or its entries leave the
- * table.
+ * Whether no further snapshot of the segment is completed: somebody archived it, or its entries
+ * leave the table.
  */
-export function isFrozen({ archive, expiry }: Pick<Segment, 'archive' | 'expiry'>): boolean {
-  return archive !== undefined || expiry !== undefined;
+export function isFrozen(segment: Pick<Segment, 'archive' | 'expiry' | 'foreign'>): boolean {
+  return hasArchive(segment) || segment.expiry !== undefined;
 }
 
 /**
@@ -98,8 +123,12 @@ export function lastSnapshotOf(segments: readonly Segment[]): Position | undefin
   return undefined;
 }
 
-/** The newest complete snapshot, if it is newer than the one that a client uses. */
-export function newerSnapshot(segments: readonly Segment[], standsOn: Position): Position | undefined {
-  const last = lastSnapshotOf(segments);
-  return last !== undefined && comparePositions(last, standsOn) > 0 ? last : undefined;
+/**
+ * The newest complete snapshots of segments that are newer than the one that a client uses. Another
+ * program may have written some of them.
+ * @param segments newest first
+ */
+export function newerSnapshots(segments: readonly Segment[], standsOn: Position): Position[] {
+  const all = segments.flatMap((segment) => lastSnapshotOf([segment]) ?? []);
+  return all.filter((last) => comparePositions(last, standsOn) > 0);
 }

@@ -8,12 +8,13 @@ import {
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import { type Entry, type EntryHead, type RootRef, rootOf } from '../log/entry.ts';
+import { carriedRef, type Entry, type EntryHead, type RootRef } from '../log/entry.ts';
 import { decodeEntry } from '../log/item-codec.ts';
 import { checkBatchItems } from '../log/item-size.ts';
 import type {
   Consistency,
   ExpiringSegment,
+  ItemPlace,
   LogStore,
   NewArchive,
   ReplacementArchive,
@@ -137,15 +138,15 @@ export class MappedLogStore implements LogStore {
    * As {@link LogStore.completeSnapshot}. Writes the Snapshot entry with its root to the Segment
    * table.
    */
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
     const entry = await this.getEntry(log, position, CONSISTENT);
     const where = { log, ...position };
     if (entry === undefined) throw new EntryNotFoundError('the entry does not exist', where);
     if (entry.type !== MAPPED_TYPES.snapshot) {
       throw new ItemInvalidError('the entry is an item of the application, not a Snapshot entry', where);
     }
-    const carried = rootOf(entry);
-    if (carried !== undefined) return carried;
+    const carried = carriedRef(entry);
+    if (carried !== undefined || entry.body !== undefined) return carried;
     const body = 'key' in root ? { external: root.key } : { body: { format: 'bytes', bytes: root.inline } as const };
     try {
       await this.#books.putEntries([{ ...entry, ...body }]);
@@ -168,9 +169,13 @@ export class MappedLogStore implements LogStore {
   }
 
   /** As {@link LogStore.advanceLastSnapshot}. Records the segment if it is not recorded yet. */
-  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
     await this.#segments.requireRecorded(log, position.segment);
-    return this.#books.advanceLastSnapshot(log, position);
+    return this.#books.advanceLastSnapshot(log, position, from);
+  }
+
+  removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
+    return this.#books.removeForeign(place, attributes);
   }
 
   setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {

@@ -1,7 +1,7 @@
 import { type ErrorDetails, PolicyInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
-import { lastSnapshotOf, mayLackEntries, type Segment } from '../log/segment.ts';
+import { lastSnapshotOf, type Segment } from '../log/segment.ts';
 
 /** Decides which segments and snapshots of a log are archived, expired and kept, and when. */
 export interface RetentionPolicy {
@@ -160,6 +160,8 @@ export function hasItemsBehind({ layout }: Segment, behind: readonly Segment[]):
 
 function nextStep(segment: Segment, policy: RetentionPolicy, nowMs: number): RetentionJob['kind'] | undefined {
   const { archive, expiry } = segment;
+  // Another program may have moved the entries.
+  if (segment.foreign !== undefined) return undefined;
   // If entries may be missing, no archive can hold all of them.
   if (policy.archive && archive === undefined) return expiry === undefined ? 'archive' : undefined;
   if (policy.expire === 'never' || expiry?.state === 'expired') return undefined;
@@ -183,5 +185,7 @@ export function keepsSnapshot(segment: Segment, entry: number, keep: RetentionPo
  */
 export function expiringUnarchived(segments: readonly Segment[], policy: RetentionPolicy): Segment[] {
   if (!policy.archive) return [];
-  return segments.filter((segment) => mayLackEntries(segment) && segment.expiry?.state !== 'expired');
+  return segments.filter(
+    ({ archive, expiry }) => archive === undefined && expiry !== undefined && expiry.state !== 'expired',
+  );
 }

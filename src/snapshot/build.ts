@@ -3,8 +3,9 @@ import { EntryGapError, HistoryGoneError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
+import { type SnapshotSearch, searchSnapshot } from '../log/last-snapshot.ts';
 import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
-import { mayLackEntries } from '../log/segment.ts';
+import { hasForeignArchive, mayLackEntries } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { saveState, stateHash } from '../state/state.ts';
@@ -12,7 +13,7 @@ import { NodeStore, type NodeStoreCounts } from '../tree/node-store.ts';
 import { type FoldWatch, foldEntries, saveWhenOver } from './fold.ts';
 import { isDamage, listProgress, loadProgress, type Progress } from './progress.ts';
 import type { Root } from './root.ts';
-import { chunkStore, findSnapshot, loadRoot, type SnapshotStores } from './snapshots.ts';
+import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
 
 export const BATCH_BYTES = 40_000_000;
 
@@ -37,6 +38,8 @@ export interface BuildOptions {
    * base.
    */
   readonly only?: 'beginning' | Root;
+  /** The result of {@link searchBase}, if the caller has it already. */
+  readonly search?: SnapshotSearch | undefined;
   /** Called after each page of entries, at least once. True ends the build there. */
   readonly shouldStop?: (() => boolean) | undefined;
   /** Called for each entry before it is folded. True ends the build at the entry's position. */
@@ -124,6 +127,15 @@ async function requireHistory(
   const segment = await store.getSegment(log, number, { consistent: true });
   if (segment === undefined || !mayLackEntries(segment)) return;
   const why = unusable ?? 'no nearer snapshot can be used';
+  if (hasForeignArchive(segment)) {
+    throw new HistoryGoneError(`${why}, and only another program's archive has all entries of segment ${number}`, {
+      log,
+      segment: number,
+      entry: gap.entry,
+      advice: "Put the missing entries back into the table with the other program, then run 'logfold resume LOG'",
+      cause: gap,
+    });
+  }
   throw new HistoryGoneError(`${why}, and the entries of segment ${number} expired without an archive`, {
     log,
     segment: number,
@@ -211,14 +223,19 @@ async function buildFrom(
 async function findBase(
   deps: BuildDeps,
   log: LogId,
-  { at, only }: Pick<BuildOptions, 'at' | 'only'>,
+  { at, only, search }: Pick<BuildOptions, 'at' | 'only' | 'search'>,
 ): Promise<{ readonly root?: Root; readonly unusable?: string }> {
   if (only !== undefined) return only === 'beginning' ? {} : { root: only };
-  const found = await findSnapshot(deps.store, log, before(at));
+  const { snapshot: found } = search ?? (await searchBase(deps, log, at));
   if (found === undefined) return {};
   const root = await loadRoot(deps, { log, position: found.position }, found.root);
   const unusable = otherReducer(root, deps.reducer);
   return unusable === undefined ? { root } : { unusable };
+}
+
+/** Searches the newest snapshot strictly before a position. */
+export function searchBase({ store }: Pick<BuildDeps, 'store'>, log: LogId, at: Position): Promise<SnapshotSearch> {
+  return searchSnapshot(store, log, before(at));
 }
 
 /** Why a reducer cannot continue from a snapshot; undefined if it can. */

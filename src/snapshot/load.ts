@@ -1,20 +1,26 @@
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, type Position, START } from '../ids/position.ts';
-import { type CompletedSnapshot, type Entry, type ReservedTypes, type RootRef, rootOf } from '../log/entry.ts';
-import { tailStart } from '../log/query.ts';
+import { type Position, START } from '../ids/position.ts';
+import type { CompletedSnapshot, Entry, ReservedTypes } from '../log/entry.ts';
+import type { ForeignPart } from '../log/foreign.ts';
+import { searchSnapshot } from '../log/last-snapshot.ts';
+import { readTail } from '../log/query.ts';
 import { type OpenRange, readEntries, readUpTo } from '../log/read-entries.ts';
-import type { Segment } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { otherReducer } from './build.ts';
 import { foldEntries } from './fold.ts';
 import type { Root } from './root.ts';
-import { findSnapshot, lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
+import { loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
 
 export interface LoadDeps extends SnapshotStores {
   readonly reducer: Reducer;
   readonly types: ReservedTypes;
+  /**
+   * Called for what another program wrote where logfold writes, and what the load passed over. Each
+   * load calls it again.
+   */
+  readonly onForeign?: ((part: ForeignPart) => void) | undefined;
 }
 
 export interface LoadOptions {
@@ -85,37 +91,16 @@ function logBeginning(deps: LoadDeps, log: LogId, range: Omit<OpenRange, 'from'>
 }
 
 async function beginningBefore(deps: LoadDeps, log: LogId, at: Position): Promise<Beginning> {
-  const base = await findSnapshot(deps.store, log, at);
+  const { snapshot: base, foreign } = await searchSnapshot(deps.store, log, at);
+  for (const part of foreign) deps.onForeign?.(part);
   if (base === undefined) return logBeginning(deps, log, { to: at });
   const root = await loadRoot(deps, { log, position: base.position }, base.root);
   return { base, root, from: base.position, pages: readEntries(deps, log, { from: base.position, to: at }) };
 }
 
 async function newestBeginning(deps: LoadDeps, log: LogId): Promise<Beginning> {
-  const { segments, snapshot } = await tailStart(deps.store, log);
-  const newestSegment = segments[0].segment;
-  if (snapshot === undefined) return logBeginning(deps, log, { to: 'end', newestSegment });
-  const pages = readUpTo(deps, log, { from: snapshot, to: 'end', newestSegment });
-  const first = await pages.next();
-  const entry = first.done === true ? undefined : first.value[0];
-  const ref = (entry && rootOf(entry)) ?? (await requireRoot(deps, segments, snapshot));
-  const root = await loadRoot(deps, { log, position: snapshot }, ref);
-  async function* all(): AsyncGenerator<Entry[]> {
-    if (first.done !== true) yield first.value;
-    yield* pages;
-  }
-  return { base: { position: snapshot, root: ref }, root, from: snapshot, pages: all() };
-}
-
-/** The root of Last Snapshot, if an eventually consistent read did not show it yet. */
-async function requireRoot(
-  { store }: LoadDeps,
-  segments: readonly [Segment, ...Segment[]],
-  position: Position,
-): Promise<RootRef> {
-  const segment = segments.find(({ segment: number }) => number === position.segment) ?? segments[0];
-  const entry = await store.getEntry(segment.log, position, { consistent: true });
-  const ref = entry && comparePositions(entry.position, position) === 0 ? rootOf(entry) : undefined;
-  if (ref === undefined) throw lastWithoutRoot(segment);
-  return ref;
+  const { snapshot: base, start: from, pages, foreign } = await readTail(deps, log);
+  for (const part of foreign) deps.onForeign?.(part);
+  const root = base && (await loadRoot(deps, { log, position: base.position }, base.root));
+  return { base, root, from, pages };
 }

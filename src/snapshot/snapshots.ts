@@ -2,10 +2,9 @@ import type { ChunkId, ChunkPlatform, ChunkStore } from '../codec/chunk.ts';
 import { chunkId, unpackChunk } from '../codec/chunk.ts';
 import { BlobKeyInvalidError, ChunkMissingError, REBUILD_ADVICE, RootInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { comparePositions, type Position } from '../ids/position.ts';
-import { type CompletedSnapshot, type RootRef, rootOf } from '../log/entry.ts';
+import type { Position } from '../ids/position.ts';
+import type { RootRef } from '../log/entry.ts';
 import type { LogReader } from '../log/log-store.ts';
-import type { Segment } from '../log/segment.ts';
 import { stateTops } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { chunkKey, parseKey, rootKey } from '../store/keys.ts';
@@ -125,45 +124,4 @@ export async function readWhole(
   }
   for (const id of read) seen.add(id);
   return root;
-}
-
-/**
- * The newest complete snapshot at or before a position that is the Last Snapshot of a segment. If
- * Last Snapshot of the position's segment is after the position, the search continues with the
- * previous segment. There may be other snapshots between the two, but finding them costs as much
- * reading as starting from further back.
- * @returns undefined if there is none, so that the caller starts from the empty state at the log's
- * beginning
- */
-export async function findSnapshot(
-  store: LogReader,
-  log: LogId,
-  notAfter: Position,
-): Promise<CompletedSnapshot | undefined> {
-  for (let number = notAfter.segment; number >= 0; number--) {
-    const segment = await store.getSegment(log, number, { consistent: true });
-    if (segment?.lastSnapshot === undefined) continue;
-    const position = { segment: number, entry: segment.lastSnapshot };
-    if (comparePositions(position, notAfter) > 0) continue;
-    const entry = await store.getEntry(log, position, { consistent: true });
-    // Entries of old segments expire with their snapshots. All older snapshots are then gone too.
-    if (entry === undefined) return undefined;
-    const root = rootOf(entry);
-    if (root !== undefined) return { position, root };
-    throw lastWithoutRoot(segment);
-  }
-  return undefined;
-}
-
-/** The error if Last Snapshot names an entry without a root, or an entry that is missing. */
-export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment): RootInvalidError {
-  return new RootInvalidError('Last Snapshot names an entry without a root', {
-    log,
-    segment,
-    entry: lastSnapshot,
-    advice:
-      archive === undefined
-        ? "Another program changed the entry. If it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again"
-        : 'Another program changed the entry. Delete it from the table, so that readers take it from its archive',
-  });
 }

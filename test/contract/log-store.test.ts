@@ -24,6 +24,7 @@ import type { Entry, EntryHead } from '../../src/log/entry.ts';
 import { encodeEntry, encodeSegment, entryKey, segmentKey } from '../../src/log/item-codec.ts';
 import { type LogStore, MAX_BATCH_ITEMS, type RootRef } from '../../src/log/log-store.ts';
 import type { Segment } from '../../src/log/segment.ts';
+import { archiveKey } from '../../src/store/keys.ts';
 import { startTestEngine, type TestEngine, testClient } from '../support/engine.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 import { readsOfPage } from '../support/remote-reads.ts';
@@ -307,7 +308,8 @@ describe.each(STORES)('the %s log store', (_name, open) => {
   const HASH = new Uint8Array(32).fill(1);
   const OTHER_HASH = new Uint8Array(32).fill(2);
   const ROOT = { key: 'logs/x/roots/0' };
-  const ARCHIVE = { key: 'logs/x/archives/0', hash: HASH, root: ROOT };
+  const archiveNamed = (log: LogId, digit: string) => archiveKey(log, 0, digit.repeat(32));
+  const archiveOf = (log: LogId) => ({ key: archiveNamed(log, '0'), hash: HASH, root: ROOT });
   const FIRST = { segment: 0, entry: 0 };
 
   async function segmentNow(log: LogId, segment = 0): Promise<Segment> {
@@ -382,9 +384,9 @@ describe.each(STORES)('the %s log store', (_name, open) => {
 
   test('it replaces an archive if the entry of Last Snapshot has left the table', async () => {
     const to: RootRef = { inline: Uint8Array.of(9, 9) };
-    const other = { key: 'logs/x/archives/2', hash: OTHER_HASH };
     const log = await createSnapshotLog();
-    await store.setArchive(await segmentNow(log), ARCHIVE);
+    const other = { key: archiveNamed(log, '2'), hash: OTHER_HASH };
+    await store.setArchive(await segmentNow(log), archiveOf(log));
     const archived = await segmentNow(log);
     await store.deleteEntries(log, 0, [0]);
     expect(await store.replaceArchive(archived, { ...other, root: { from: ROOT, to } })).toBe(true);
@@ -713,13 +715,14 @@ describe('the dynamodb log store alone', () => {
     const segment = { ...segmentOf(newLogId(), 0), lastSnapshot: 3 };
     const item = { ...encodeSegment(segment), other: { S: 'theirs' } };
     await engine.client.send(new PutItemCommand({ TableName: tables.segmentTable, Item: item }));
-    const archive = { key: 'k', hash: new Uint8Array(32), root: undefined };
+    const key = archiveKey(segment.log, 0, '0'.repeat(32));
+    const archive = { key, hash: new Uint8Array(32), root: undefined };
     expect(await store.setArchive(segment, archive)).toBe(true);
     expect(await store.setExpiration({ ...segment, archive }, expiring(5))).toBe(true);
     const stored = await engine.client.send(
       new GetItemCommand({ TableName: tables.segmentTable, Key: segmentKey(segment.log, 0) }),
     );
-    expect(stored.Item).toEqual({ ...item, A: { S: 'k' }, H: { B: archive.hash }, G: { N: '5' } });
+    expect(stored.Item).toEqual({ ...item, A: { S: key }, H: { B: archive.hash }, G: { N: '5' } });
   });
 
   /** Creates a store where DynamoDB processes only the first `done` writes of each batch. */

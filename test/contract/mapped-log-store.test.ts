@@ -18,7 +18,7 @@ import {
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
 import type { Item, StoredItem } from '../../src/log/attribute.ts';
-import { rootOf } from '../../src/log/entry.ts';
+import { carriedRef } from '../../src/log/entry.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
 import { queryNewestSegments } from '../../src/log/newest.ts';
 import { readEntries } from '../../src/log/read-entries.ts';
@@ -28,6 +28,8 @@ import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import type { MappedItems } from '../../src/mapping/mapped-items.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
+import { archiveKey, rootKey } from '../../src/store/keys.ts';
+import { DAMAGED_ROOT } from '../support/damage.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
 import { allEntries, entryAt, NOON } from '../support/logs.ts';
 import { newMappedLog, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
@@ -278,8 +280,8 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
     expect(await store.replaceRoot(log, at, root, other)).toBe(true);
     expect(await store.getEntry(log, at, CONSISTENT)).toEqual({ ...before, external: other.key });
     const roots = await allEntries(store.entries(log, { segment: 0, from: 1, to: 9 }, CONSISTENT));
-    expect(roots.filter((entry) => rootOf(entry) !== undefined)).toHaveLength(1);
-    expect(rootOf((await store.getEntry(log, pending, CONSISTENT)) ?? entryAt(log, at))).toBeUndefined();
+    expect(roots.filter((entry) => carriedRef(entry) !== undefined)).toHaveLength(1);
+    expect(carriedRef((await store.getEntry(log, pending, CONSISTENT)) ?? entryAt(log, at))).toBeUndefined();
     await expect(store.completeSnapshot(log, { segment: 0, entry: 1 }, root)).rejects.toThrow(ItemInvalidError);
     for (const missing of [
       { segment: 1, entry: 6 },
@@ -447,21 +449,22 @@ describe.each(BACKENDS)('a mapped log %s', (_name, open) => {
   test('segments, archives and their roots are kept as those of any other log', async () => {
     const log = await create(25);
     const at = { segment: 0, entry: 6 };
-    const root = { key: 'logs/x/roots/y' };
+    const root = { key: rootKey(log, at, '0'.repeat(64)) };
     await store.completeSnapshot(log, at, root);
     await store.advanceLastSnapshot(log, at);
     const segment = (await store.getSegment(log, 0, CONSISTENT)) ?? segmentOf(log);
-    const archive = { key: 'logs/x/archives/0', hash: HASH };
+    const archive = { key: archiveKey(log, 0, '0'.repeat(32)), hash: HASH };
+    const again = archiveKey(log, 0, '1'.repeat(32));
     expect(await store.setArchive(segment, { ...archive, root: { key: 'another' } })).toBe(false);
     expect(await store.setArchive(segment, { ...archive, root })).toBe(true);
     expect(await store.advanceLastSnapshot(log, { segment: 0, entry: 9 })).toBe(false);
     expect(await store.replaceRoot(log, at, root, { key: 'another' })).toBe(false);
     const archived = { ...segment, archive };
     expect(await store.getSegment(log, 0, CONSISTENT)).toEqual(archived);
-    const to = { inline: Uint8Array.of(7) };
-    expect(await store.replaceArchive(archived, { key: 'again', hash: HASH, root: { from: root, to } })).toBe(true);
-    expect(rootOf((await store.getEntry(log, at, CONSISTENT)) ?? entryAt(log, at))).toEqual(to);
-    const renamed = { ...archived, archive: { key: 'again', hash: HASH } };
+    const to = { inline: DAMAGED_ROOT };
+    expect(await store.replaceArchive(archived, { key: again, hash: HASH, root: { from: root, to } })).toBe(true);
+    expect(carriedRef((await store.getEntry(log, at, CONSISTENT)) ?? entryAt(log, at))).toEqual(to);
+    const renamed = { ...archived, archive: { key: again, hash: HASH } };
     expect(await store.setExpiration(renamed, expiring(NOON))).toBe(true);
     expect(await store.setExpiration(renamed, expiring(NOON + 1))).toBe(false);
   });

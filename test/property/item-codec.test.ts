@@ -9,6 +9,7 @@ import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../sr
 import { itemBytes } from '../../src/log/item-size.ts';
 import { MAX_METADATA_BYTES, storableMetadata } from '../../src/log/metadata.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
+import { archiveKey } from '../../src/store/keys.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
@@ -103,13 +104,6 @@ const entry: fc.Arbitrary<Entry> = fc
     { requiredKeys: ['log', 'position', 'created', 'type', 'version'], noNullPrototype: true },
   )
   .chain((base) => place.map((where) => ({ ...base, ...where })));
-const archive = fc.record(
-  {
-    key: fc.string({ minLength: 1 }),
-    hash: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Uint8Array.from(bytes)),
-  },
-  { noNullPrototype: true },
-);
 const expiry: fc.Arbitrary<Expiry> = fc.oneof(
   seconds.map(expiring),
   fc.tuple(seconds, seconds).map(([at, entries]) => expired(at, entries)),
@@ -120,9 +114,17 @@ const layout = fc.record(
   { noNullPrototype: true },
 );
 const segment: fc.Arbitrary<Segment> = fc.record(
-  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, archive, expiry, layout },
+  { log: logId, segment: number32, created: seconds, lastSnapshot: number32, expiry, layout },
   { requiredKeys: ['log', 'segment', 'created'], noNullPrototype: true },
 );
+const hash = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Uint8Array.from(bytes));
+const upload = fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: 32, maxLength: 32 });
+const archivedSegment: fc.Arbitrary<Segment> = fc
+  .record({ segment, hash, upload }, { noNullPrototype: true })
+  .map(({ segment: bare, hash, upload }) => ({
+    ...bare,
+    archive: { key: archiveKey(bare.log, bare.segment, upload), hash },
+  }));
 
 test('every entry is read back from its item', () => {
   fc.assert(
@@ -155,7 +157,7 @@ test('metadata is refused, or read back as its writer folds it', () => {
 
 test('every segment is read back from its item', () => {
   fc.assert(
-    fc.property(segment, (given) => {
+    fc.property(fc.oneof(segment, archivedSegment), (given) => {
       deepStrictEqual(decodeSegment(encodeSegment(given)), given);
     }),
     { numRuns: propertyRuns(500) },

@@ -27,8 +27,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/snapshot/build-snapshot.ts',
-        from: '  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
-        to: '  await deps.tables.advanceLastSnapshot(log, position);\n  const ref = await saveRoot(deps.blobs, { log, position }, encoded);\n',
+        from: '  const ref = await saveRoot(deps.blobs, place, encoded);\n',
+        to: '  await deps.tables.advanceLastSnapshot(log, position, segment?.lastSnapshot);\n  const ref = await saveRoot(deps.blobs, place, encoded);\n',
       },
     ],
   },
@@ -97,8 +97,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'workers/sweep/pending-snapshots.ts',
-        from: '  if (isFrozen(segment)) return [];\n',
-        to: '  if (isFrozen(segment) || since !== undefined) return [];\n',
+        from: '  if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return none;\n',
+        to: '  if (isFrozen(segment) || since !== undefined) return none;\n',
       },
     ],
   },
@@ -274,11 +274,6 @@ export const MUTANTS: readonly Mutant[] = [
         from: '  if (entry === segment.lastSnapshot) return true;\n',
         to: '  if (entry === segment.lastSnapshot && segment.archive === undefined) return true;\n',
       },
-      {
-        file: 'workers/gc/kept-roots.ts',
-        from: 'if (lastSnapshot !== undefined && !last && !mayLackEntries(segment)) {',
-        to: 'if (archive === undefined && lastSnapshot !== undefined && !last && !mayBeGone) {',
-      },
     ],
   },
   {
@@ -337,8 +332,44 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'adapters/memory/log-store.ts',
-        from: 'if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;',
-        to: 'if (stored.archive !== undefined || stored.lastSnapshot === entry) return false;',
+        from: 'if (hasArchive(stored) || stored.foreign?.L !== undefined || stored.lastSnapshot !== from) return false;',
+        to: 'if (hasArchive(stored) || stored.lastSnapshot === entry) return false;',
+      },
+    ],
+  },
+  {
+    name: 'foreign-root-overwritten',
+    fault: 'a snapshot replaces what another program wrote onto its entry',
+    test: 'test/unit/foreign-root.test.ts',
+    edits: [
+      {
+        file: 'workers/snapshot/build-snapshot.ts',
+        from: '  if (isForeign && !replaceForeign) return passedOver(position, foreignRoot(place));\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'foreign-pointer-moved',
+    fault: 'Last Snapshot moves although another program wrote it during the build',
+    test: 'test/unit/foreign.test.ts',
+    edits: [
+      {
+        file: 'workers/snapshot/snapshot-entry.ts',
+        from: '    if (replaceForeign !== true) return part;\n',
+        to: '',
+      },
+    ],
+  },
+  {
+    name: 'foreign-archive-expires',
+    fault: 'a segment expires although another program archived it',
+    test: 'test/unit/foreign.test.ts',
+    edits: [
+      {
+        file: 'workers/retention/expire-segment.ts',
+        from: '  if (foreign !== undefined) return notRetained(foreign);\n',
+        to: '',
       },
     ],
   },

@@ -47,8 +47,9 @@ describe('simulated histories', () => {
         'redelivery',
         'sweep since',
       ];
-      const foreign = Array.from({ length: 5 }, (_, i) => `foreign root ${i}`);
-      for (const kind of [...poisons, ...foreign, ...faults, ...outcomes, ...lives, ...others]) {
+      const foreign = [0, 1, 2].map((i) => `foreign root ${i}`);
+      const damaged = [3, 4, 5].map((i) => `damaged root ${i}`);
+      for (const kind of [...poisons, ...foreign, ...damaged, ...faults, ...outcomes, ...lives, ...others]) {
         expect(happened.get(kind) ?? 0, kind).toBeGreaterThan(0);
       }
     });
@@ -56,7 +57,7 @@ describe('simulated histories', () => {
 });
 
 const KINDS =
-  /crashBefore|crashAfter|throttle|timeout|delay|resend|duplicate|equal|poison \d|foreign root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
+  /crashBefore|crashAfter|throttle|timeout|delay|resend|duplicate|equal|poison \d|(?:foreign|damaged) root \d|(?<=: )\w+|due|sweep sends|(?<= )(?:un)?(?:restored|expired)(?= [1-9])|TTL removes|late snapshot|redelivery|sweep since/g;
 
 function count(lines: readonly string[]): void {
   for (const [kind] of lines.join('\n').matchAll(KINDS)) happened.set(kind, (happened.get(kind) ?? 0) + 1);

@@ -1,5 +1,8 @@
 import fc from 'fast-check';
 
+/** Bytes that begin like a stored root and are none. */
+export const DAMAGED_ROOT = Uint8Array.of(0x4c, 0x47, 0x46, 1, 2, 3);
+
 /** Every proper prefix of some bytes. */
 export function* truncations(bytes: Uint8Array): Generator<Uint8Array> {
   for (let length = 0; length < bytes.length; length++) yield bytes.slice(0, length);

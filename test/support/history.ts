@@ -184,7 +184,7 @@ class History {
     world.faults = NO_FAULTS;
     world.streamFaults = { lost: 0, twice: 0 };
     await this.#idle();
-    await this.#mendForeignRoots();
+    await this.#mendDamagedRoots();
     world.trace(`${world.scheduler.now()} repair by ${repair === 'sweep' ? 'sweep since 0' : repair}`);
     // Also completes a scan whose process crashed.
     if (world.adopts || repair === 'sweep') await adoptOnce(world, this.#operator());
@@ -212,13 +212,13 @@ class History {
     else fillBlock(this.#world, mapped, log, random.integer(0, 3));
   }
 
-  /** An operator follows the error's advice: deletes the foreign root and lets the log go on. */
-  async #mendForeignRoots(): Promise<void> {
-    const { tables, foreignRoots, blobs, scheduler } = this.#world;
-    if (foreignRoots.length === 0) return;
+  /** An operator follows the error's advice: deletes the damaged root and lets the log go on. */
+  async #mendDamagedRoots(): Promise<void> {
+    const { tables, damagedRoots, blobs, scheduler } = this.#world;
+    if (damagedRoots.length === 0) return;
     // Slow workers may still stop the log because of an earlier read.
     await scheduler.sleep(FORGOTTEN_MS);
-    for (const { log, position } of foreignRoots.splice(0)) {
+    for (const { log, position } of damagedRoots.splice(0)) {
       const { archive } = (await tables.getSegment(log, position.segment, { consistent: true })) ?? {};
       const range = { segment: position.segment, from: position.entry, to: position.entry + 1 };
       for await (const items of tables.items(log, range, { consistent: true })) {

@@ -33,8 +33,9 @@ export function interceptLogStore(inner: LogStore, intercept: Interceptor): LogS
       intercept('completeSnapshot', () => inner.completeSnapshot(log, position, root)),
     replaceRoot: (log, position, from, to) =>
       intercept('replaceRoot', () => inner.replaceRoot(log, position, from, to)),
-    advanceLastSnapshot: (log, position) =>
-      intercept('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position)),
+    advanceLastSnapshot: (log, position, from) =>
+      intercept('advanceLastSnapshot', () => inner.advanceLastSnapshot(log, position, from)),
+    removeForeign: (place, attributes) => intercept('removeForeign', () => inner.removeForeign(place, attributes)),
     setArchive: (segment, archive) => intercept('setArchive', () => inner.setArchive(segment, archive)),
     replaceArchive: (segment, archive) => intercept('replaceArchive', () => inner.replaceArchive(segment, archive)),
     setExpiration: (segment, to) => intercept('setExpiration', () => inner.setExpiration(segment, to)),

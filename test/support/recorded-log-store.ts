@@ -9,6 +9,7 @@ import type {
   AttributeUpdate,
   Consistency,
   ExpiringSegment,
+  ItemPlace,
   LogStore,
   NewArchive,
   ReplacementArchive,
@@ -134,7 +135,7 @@ export class RecordedLogStore implements WatchedTables {
     return present;
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
     const carried = await this.#inner.completeSnapshot(log, position, root);
     await this.#modified(log, position);
     return carried;
@@ -146,10 +147,18 @@ export class RecordedLogStore implements WatchedTables {
     return replaced;
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
-    const moved = await this.#inner.advanceLastSnapshot(log, position);
+  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
+    const moved = await this.#inner.advanceLastSnapshot(log, position, from);
     await this.segmentChanged(log, position.segment);
     return moved;
+  }
+
+  async removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
+    const removed = await this.#inner.removeForeign(place, attributes);
+    const { log, segment, entry } = place;
+    if (entry === undefined) await this.segmentChanged(log, segment);
+    else await this.#modified(log, { segment, entry });
+    return removed;
   }
 
   async setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {

@@ -121,9 +121,13 @@ export class SheetLog {
    * Archives a segment in a single run.
    * @throws Error if the archive is not finished before the deadline
    */
-  async archive(segment = 0, deps: Partial<JobDeps> = {}): Promise<Exclude<ArchiveResult, { outcome: 'archiving' }>> {
+  async archive(
+    segment = 0,
+    deps: Partial<JobDeps> = {},
+  ): Promise<Exclude<ArchiveResult, { outcome: 'archiving' | 'foreign' }>> {
     const result = await archiveSegment({ ...this.deps, ...deps }, { log: this.log, segment });
     if (result.outcome === 'archiving') throw new Error('the archive was not finished before the deadline');
+    if (result.outcome === 'foreign') throw new Error(result.reason);
     return result;
   }
 

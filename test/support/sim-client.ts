@@ -11,7 +11,7 @@ import {
 import type { LogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
 import type { AppendOptions, LogClient, NewEntry } from '../../src/log/client.ts';
-import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
+import { type Entry, isForeignRoot, RESERVED_TYPES } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
 import { buildState } from '../../src/snapshot/build.ts';
 import { loadState } from '../../src/snapshot/load.ts';
@@ -83,7 +83,7 @@ async function act(world: World, ports: Ports, client: LogClient, plan: ClientPl
   const choice = world.random.next();
   const { log } = plan;
   const { name } = ports.process;
-  if (choice < 0.008) await plantForeignRoot(world, log);
+  if (choice < 0.008) await plantWrongRoot(world, log);
   else if (choice < 0.14) {
     const { position } = await client.addSnapshot(log);
     world.tell(name, log, position, [{ type: RESERVED_TYPES.snapshot }]);
@@ -267,38 +267,49 @@ async function poisonLog(world: World, log: LogId): Promise<void> {
 
 /**
  * Appends a Snapshot entry with a value that is not its root, like another program or a restored
- * item.
+ * item. Half of the kinds do not have the form of a root.
  */
-async function plantForeignRoot(world: World, log: LogId): Promise<void> {
+async function plantWrongRoot(world: World, log: LogId): Promise<void> {
   const { tables: store, random } = world;
   const [newest] = await store.newestSegments(log, 1, { consistent: true });
   const end = newest && (await store.newestEntry(log, newest.segment, { consistent: true }));
   if (end === undefined || end.type === RESERVED_TYPES.endSegment) return;
   const position = { segment: end.position.segment, entry: end.position.entry + 1 };
-  const kind = random.integer(0, 4);
-  const carried = await foreignRoot(world, { log, position }, kind);
-  const created = world.nextSerial();
+  const kind = random.integer(0, 5);
+  const carried = await wrongRoot(world, { log, position }, kind);
+  const entry: Entry = {
+    log,
+    position,
+    created: world.nextSerial(),
+    type: RESERVED_TYPES.snapshot,
+    version: 1,
+    ...carried,
+  };
   try {
-    await store.putEntries([{ log, position, created, type: RESERVED_TYPES.snapshot, version: 1, ...carried }]);
+    await store.putEntries([entry]);
   } catch (error) {
     if (error instanceof EntryExistsError) return;
     throw error;
   }
-  world.foreignRoots.push({ log, position });
-  world.trace(`${world.scheduler.now()} foreign root ${kind} for ${log} ${position.segment}/${position.entry}`);
+  const isForeign = isForeignRoot(entry);
+  if (isForeign) world.foreign.push(entry);
+  else world.damagedRoots.push({ log, position });
+  const what = isForeign ? 'foreign' : 'damaged';
+  world.trace(`${world.scheduler.now()} ${what} root ${kind} for ${log} ${position.segment}/${position.entry}`);
 }
 
-async function foreignRoot(
+async function wrongRoot(
   world: World,
   { log, position }: EntryPlace,
   kind: number,
 ): Promise<Pick<Entry, 'body' | 'external'>> {
   const bytes = (bytes: Uint8Array): Pick<Entry, 'body'> => ({ body: { format: 'bytes', bytes } });
   if (kind === 1) return { body: { format: 'json', text: '{}' } };
-  if (kind === 2) return { external: rootKey(log, position, '0'.repeat(64)) };
-  if (kind > 2 && isHealthy(world, log)) {
+  if (kind === 2) return { external: 's3://snapshots/1' };
+  if (kind === 3) return { external: rootKey(log, position, '0'.repeat(64)) };
+  if (kind > 3 && isHealthy(world, log)) {
     // The root of another snapshot, or the right root whose chunks were collected earlier.
-    const at = kind === 3 ? { segment: 0, entry: 0 } : position;
+    const at = kind === 4 ? { segment: 0, entry: 0 } : position;
     const deps = { ...world.deps(world, versionedSheet(world.version)), chunks: new MemoryChunks() };
     const built = await buildState(deps, log, { at, only: 'beginning' }).catch((error: unknown) => {
       // Without an archive, expired entries cannot be folded.

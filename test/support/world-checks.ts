@@ -125,7 +125,7 @@ export class StepChecks {
       for await (const page of tables.entries(log, range, { consistent: true })) {
         for (const entry of page) {
           if (entry.type !== this.#world.types.snapshot || rootOf(entry) === undefined) continue;
-          if (this.#isForeign(log, entry.position)) continue;
+          if (this.#isDamaged(log, entry.position)) continue;
           await this.#isReadable(log, entry.position);
         }
       }
@@ -144,13 +144,13 @@ export class StepChecks {
     if (stop === undefined || !isHealthy(this.#world, log)) return;
     const { segment, entry } = stop;
     if (stop.code === 'ROOT_INVALID' && segment !== null && entry !== null) {
-      if (this.#isForeign(log, { segment, entry })) return;
+      if (this.#isDamaged(log, { segment, entry })) return;
     }
     throw new Error(`${log} is stopped although it is healthy: ${stop.message}`);
   }
 
-  #isForeign(log: LogId, position: Position): boolean {
-    return this.#world.foreignRoots.some((each) => each.log === log && comparePositions(each.position, position) === 0);
+  #isDamaged(log: LogId, position: Position): boolean {
+    return this.#world.damagedRoots.some((each) => each.log === log && comparePositions(each.position, position) === 0);
   }
 
   async #isReadable(log: LogId, position: Position): Promise<void> {
@@ -190,6 +190,21 @@ async function storedRoot(world: World, log: LogId, position: Position): Promise
   return ref && loadRoot(world.deps(), { log, position }, ref);
 }
 
+function isForeign({ foreign }: World, log: LogId, position: Position): boolean {
+  return foreign.some((each) => each.log === log && comparePositions(each.position, position) === 0);
+}
+
+/** Checks that what another program wrote is as it was, in the table or in an archive. */
+async function checkForeign(world: World, log: LogId): Promise<void> {
+  for (const { position, body, external } of world.foreign.filter((each) => each.log === log)) {
+    const entry = await world.store.getEntry(log, position, { consistent: true });
+    const stored = await world.tables.getSegment(log, position.segment, { consistent: true });
+    if (entry === undefined && stored !== undefined && mayLackEntries(stored)) continue;
+    const at = `${log}/${formatPosition(position)}`;
+    assert.deepEqual([entry?.body, entry?.external], [body, external], `the foreign root at ${at}`);
+  }
+}
+
 /** Checks that no attribute is lost, whether its entry is in the table or in an archive. */
 async function checkAttributes(world: World, log: LogId): Promise<void> {
   for (const { position, name } of world.attributes.filter((each) => each.log === log)) {
@@ -213,7 +228,8 @@ export async function checkLogAtRest(world: World, log: LogId, repair: Repair): 
   checkMutations(world, log);
   checkNumbers(world, log);
   const poison = firstPoison(world, log);
-  const requested = snapshotEntries(world, log);
+  await checkForeign(world, log);
+  const requested = snapshotEntries(world, log).filter((position) => !isForeign(world, log, position));
   const isBuildable = (position: Position): boolean =>
     poison === undefined || comparePositions(position, poison.position) <= 0;
   const segments = await Array.fromAsync(world.tables.segments(log));

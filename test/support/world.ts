@@ -7,6 +7,7 @@ import { type LogId, parseLogId } from '../../src/ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../src/ids/position.ts';
 import { LogClient, type NewEntry } from '../../src/log/client.ts';
 import { type DivisionPolicy, NO_DIVISION } from '../../src/log/division-policy.ts';
+import type { Entry } from '../../src/log/entry.ts';
 import { RESERVED_TYPES, type ReservedTypes } from '../../src/log/entry.ts';
 import type { EntryPlace } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore } from '../../src/log/log-store.ts';
@@ -83,8 +84,10 @@ export class World {
   readonly confirmed = new Map<string, number>();
   /** Entries that a client is adding to a log. Another client may add equal ones. */
   readonly adding = new Map<LogId, readonly NewEntry[]>();
-  /** Snapshot entries with a foreign root, until an operator deletes them. */
-  foreignRoots: EntryPlace[] = [];
+  /** Snapshot entries with a damaged root, until an operator deletes them. */
+  damagedRoots: EntryPlace[] = [];
+  /** Snapshot entries on which another program wrote. */
+  readonly foreign: Entry[] = [];
   /** The trace: one line for each event. */
   readonly lines: string[] = [];
   /** The deployed version of the reducer. */

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { LogNotFoundError, ObjectInvalidError } from '../../src/errors.ts';
-import { chunkPrefix, collectedKey, condemnedKey, logPrefix } from '../../src/store/keys.ts';
+import { chunkPrefix, collectedKey, condemnedKey, logPrefix, rootKey } from '../../src/store/keys.ts';
 import { type CollectDeps, type CollectResult, collectLog } from '../../src/workers/gc/collect.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
+import { DAMAGED_ROOT } from '../support/damage.ts';
 import {
   collect,
   collectAfterEachGrace,
@@ -132,19 +133,20 @@ describe('a kept object that cannot be read', () => {
 
   test('a collection is refused if a root is damaged, inline or in an object', async () => {
     const sheet = await dueLog();
-    const elsewhere = { key: `${logPrefix(sheet.log)}roots/elsewhere` };
     const at = { segment: 1, entry: 0 };
+    const elsewhere = { key: rootKey(sheet.log, at, '0'.repeat(64)) };
     const from = await sheet.ref(at);
     if (from === undefined) throw new Error('no root');
     await sheet.tables.replaceRoot(sheet.log, at, from, elsewhere);
     await expectRefused(sheet, 'CHUNK_MISSING');
-    await sheet.tables.replaceRoot(sheet.log, at, elsewhere, { inline: Uint8Array.of(1, 2, 3) });
+    await sheet.tables.replaceRoot(sheet.log, at, elsewhere, { inline: DAMAGED_ROOT });
     await expectRefused(sheet, 'CHUNK_CORRUPT');
   });
 
   test('a collection is refused if the entry of Last Snapshot or its archive is missing', async () => {
     const sheet = await dueLog();
     const newest = (await sheet.lastSnapshot(1)) ?? 0;
+    await refill(sheet, 'later');
     await sheet.tables.deleteEntries(sheet.log, 1, [newest]);
     await expectRefused(sheet, 'ROOT_INVALID');
     const archive = (await sheet.segmentItem()).archive?.key ?? '';

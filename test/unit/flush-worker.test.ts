@@ -2,13 +2,14 @@ import { describe, expect, test } from 'vitest';
 import { MemoryJobQueue } from '../../src/adapters/memory/job-queue.ts';
 import { EntryNotFoundError, MessageInvalidError } from '../../src/errors.ts';
 import type { Position } from '../../src/ids/position.ts';
+import type { RootRef } from '../../src/log/entry.ts';
 import { bufferedEdits, flushDue } from '../../src/snapshot/flush-due.ts';
 import { encodeRoot } from '../../src/snapshot/root.ts';
 import { loadRoot, nodeStore } from '../../src/snapshot/snapshots.ts';
 import { readStop, writeStop } from '../../src/snapshot/stop.ts';
 import { Draft } from '../../src/state/draft.ts';
 import { isStateFlushed } from '../../src/state/state.ts';
-import { parseKey } from '../../src/store/keys.ts';
+import { parseKey, rootKey } from '../../src/store/keys.ts';
 import { runJob } from '../../src/workers/dispatch/run-job.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import { decodeJob, type SnapshotJob } from '../../src/workers/jobs/job.ts';
@@ -207,12 +208,13 @@ describe('a flush that runs again', () => {
 
   test('it leaves the root of a duplicate with the same state alone', { tags: ['I5'] }, async () => {
     const { sheet, position } = await waitingSheet();
+    let moved: RootRef | undefined;
     const duplicate = async (): Promise<void> => {
       await sheet.flush(position);
-      await moveRoot(sheet, position, await sheet.root(position));
+      moved = await moveRoot(sheet, position, await sheet.root(position));
     };
     expect(await sheet.flush(position, besideDuplicate(sheet, duplicate))).toMatchObject({ outcome: 'empty' });
-    expect(await sheet.ref(position)).toEqual({ key: elsewhere(sheet) });
+    expect(await sheet.ref(position)).toEqual(moved);
   });
 
   test('it stops the log if its duplicate has another state', { tags: ['I1'] }, async () => {
@@ -224,16 +226,14 @@ describe('a flush that runs again', () => {
   });
 });
 
-function elsewhere(sheet: SheetLog): string {
-  return `logs/${sheet.log}/roots/elsewhere`;
-}
-
-/** Has an entry carry a root by another name than the one that it would get. */
-async function moveRoot(sheet: SheetLog, position: Position, root: Parameters<typeof encodeRoot>[1]): Promise<void> {
-  const key = elsewhere(sheet);
-  await sheet.blobs.put(key, encodeRoot(sheet.deps.platform, root).stored);
+/** Has an entry carry a small root as an object, although it would be inline. */
+async function moveRoot(sheet: SheetLog, position: Position, root: Parameters<typeof encodeRoot>[1]): Promise<RootRef> {
+  const { id, stored } = encodeRoot(sheet.deps.platform, root);
+  const key = rootKey(sheet.log, position, id);
+  await sheet.blobs.put(key, stored);
   const carried = (await sheet.ref(position)) ?? { key: '' };
   expect(await sheet.tables.replaceRoot(sheet.log, position, carried, { key })).toBe(true);
+  return { key };
 }
 
 /** Ports on which a duplicate acts just before a root is replaced. */

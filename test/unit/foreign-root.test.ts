@@ -5,10 +5,15 @@ import type { Item } from '../../src/log/attribute.ts';
 import { loadState } from '../../src/snapshot/load.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import { bodyKey, chunkPrefix, rootKey } from '../../src/store/keys.ts';
+import { collectLog } from '../../src/workers/gc/collect.ts';
+import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
+import { restoreSegment } from '../../src/workers/retention/restore-segment.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
-import { SMALL_SHAPE } from '../support/chunks.ts';
+import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
+import { DAMAGED_ROOT } from '../support/damage.ts';
 import type { Interceptor } from '../support/interceptor.ts';
+import { newLogId } from '../support/logs.ts';
 import { interceptDeps, interceptPorts, recordWrites, SheetLog } from '../support/sheet-log.ts';
 import { readRows } from '../support/versioned-sheet.ts';
 
@@ -41,26 +46,31 @@ async function give(attributes: { readonly B?: Item['B']; readonly E?: Item['E']
   await sheet.tables.putItems([{ ...bare, ...attributes } as Item]);
 }
 
-/** Changes of the Snapshot entry and the bucket that another program may make. */
-const FOREIGN: readonly (readonly [string, 'B' | 'E', () => Promise<void>])[] = [
-  ['bytes that are not a root', 'B', () => give({ B: { B: Uint8Array.of(1, 2, 3) } })],
-  ['a text', 'B', () => give({ B: { S: '[]' } })],
-  ['a native value', 'B', () => give({ B: { L: [{ N: '1' }] } })],
-  ['the root of another snapshot', 'B', async () => give({ B: { B: await storedRootOf(sheet, good) } })],
+/** Changes of the Snapshot entry that do not have the form of a root. */
+const FOREIGN: readonly (readonly [string, () => Promise<void>])[] = [
+  ['bytes that are not a root', () => give({ B: { B: Uint8Array.of(1, 2, 3) } })],
+  ['a text', () => give({ B: { S: '[]' } })],
+  ['a native value', () => give({ B: { L: [{ NS: ['1', '2'] }] } })],
+  ['a text that is not a key', () => give({ E: { S: '../root' } })],
+  ['the key of a root of another log', () => give({ E: { S: rootKey(newLogId(), position, '0'.repeat(64)) } })],
   [
-    'the key of an object that does not exist',
-    'E',
-    () => give({ E: { S: rootKey(sheet.log, position, '0'.repeat(64)) } }),
-  ],
-  ['a text that is not a key', 'E', () => give({ E: { S: '../root' } })],
-  [
-    'the key of an object that is not a root',
-    'E',
+    'the key of a body',
     async () => {
       const key = bodyKey(sheet.log, '0'.repeat(64), '0'.repeat(12));
       await sheet.blobs.put(key, Uint8Array.of(0x93, 1, 2, 3));
       await give({ E: { S: key } });
     },
+  ],
+];
+
+/** Changes of the Snapshot entry and the bucket that have the form of a root and are none. */
+const DAMAGED: readonly (readonly [string, 'B' | 'E', () => Promise<void>])[] = [
+  ['bytes that begin like a root', 'B', () => give({ B: { B: DAMAGED_ROOT } })],
+  ['the root of another snapshot', 'B', async () => give({ B: { B: await storedRootOf(sheet, good) } })],
+  [
+    'the key of an object that does not exist',
+    'E',
+    () => give({ E: { S: rootKey(sheet.log, position, '0'.repeat(64)) } }),
   ],
   [
     'a root of this snapshot without its chunks',
@@ -97,7 +107,91 @@ async function loadedRows(): Promise<string[][]> {
 }
 
 describe('a Snapshot entry with a foreign root', () => {
-  test.each(FOREIGN)('%s has no effect after its segment is archived', async (_, _attribute, plant) => {
+  const reason = `another program wrote a body onto the Snapshot entry`;
+
+  test.each(FOREIGN)('%s is passed over, and later snapshots are right', { tags: ['I2'] }, async (_, plant) => {
+    const rows = await loadedRows();
+    await plant();
+    const before = await itemAt(sheet, position);
+    const contents = await sheet.contents();
+    expect(await sheet.complete(position)).toMatchObject({
+      outcome: 'foreign',
+      position,
+      reason: expect.stringContaining(reason),
+    });
+    expect(await sheet.contents()).toEqual(contents);
+    expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
+    expect(await sheet.lastSnapshot()).toBe(good.entry);
+    expect(await loadedRows()).toEqual(rows);
+
+    const later = await sheet.completed();
+    expect(await sheet.lastSnapshot()).toBe(later.entry);
+    expect(await sheet.rows(later)).toEqual(rows);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ problems: [], foreign: { roots: 1, pointers: 0 } });
+    expect((await replay({ ...sheet.deps, scratch: new MemoryChunks() }, sheet.log)).equal).toBe(true);
+    expect(await itemAt(sheet, position)).toEqual(before);
+  });
+
+  test.each(FOREIGN)('%s that appears during the build is passed over', async (_, plant) => {
+    const interceptor: Interceptor = async (name, effect) => {
+      if (name === 'completeSnapshot') await plant();
+      return effect();
+    };
+    const result = await sheet.complete(position, interceptPorts(sheet, interceptor));
+    expect(result).toMatchObject({ outcome: 'foreign' });
+    expect(await sheet.lastSnapshot()).toBe(good.entry);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
+  });
+
+  test.each(FOREIGN)(
+    '%s stays as it is in a flush, a rebuild, a collection, an archive and an expiry',
+    async (_, plant) => {
+      await plant();
+      const before = await itemAt(sheet, position);
+      expect(await sheet.flush(position)).toMatchObject({ outcome: 'foreign' });
+      expect(await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).toMatchObject({
+        outcome: 'rebuilt',
+        passedOver: [expect.stringContaining(reason)],
+      });
+      expect(await itemAt(sheet, position)).toEqual(before);
+      const keys = await sheet.keys();
+      sheet.nowMs += 3 * 24 * 3600_000;
+      expect(await collectLog(sheet.deps, sheet, { graceSeconds: 0, keepSnapshots: 'all' })).toMatchObject({
+        outcome: 'collected',
+      });
+      const { E } = before;
+      if (E !== undefined && 'S' in E && keys.includes(E.S)) expect(await sheet.keys()).toContain(E.S);
+      await sheet.completed();
+      await sheet.covered();
+      await sheet.archive();
+      expect(await itemAt(sheet, position)).toEqual(before);
+      await sheet.tables.deleteEntries(sheet.log, 0, [position.entry]);
+      await restoreSegment(sheet.deps, { log: sheet.log, segment: 0 }, { holdSeconds: 1 });
+      expect(await itemAt(sheet, position)).toEqual(before);
+    },
+  );
+
+  test.each(FOREIGN)('%s is replaced if a person asks for it', { tags: ['I2'] }, async (_, plant) => {
+    const rows = await loadedRows();
+    await plant();
+    expect(await sheet.complete(position, { replaceForeign: true })).toMatchObject({ outcome: 'built' });
+    expect(await sheet.lastSnapshot()).toBe(position.entry);
+    expect(await sheet.rows(position)).toEqual(rows);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ problems: [], foreign: { roots: 0 } });
+  });
+
+  test.each(FOREIGN)('%s is replaced in a rebuild if a person asks for it', async (_, plant) => {
+    const rows = await loadedRows();
+    await plant();
+    const rebuilt = await rebuildLog({ ...sheet.deps, replaceForeign: true }, { kind: 'rebuild', log: sheet.log });
+    expect(rebuilt).toMatchObject({ outcome: 'rebuilt' });
+    expect(await sheet.rows(position)).toEqual(rows);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ problems: [], foreign: { roots: 0 } });
+  });
+});
+
+describe('a Snapshot entry with a damaged root', () => {
+  test.each(DAMAGED)('%s has no effect after its segment is archived', async (_, _attribute, plant) => {
     await sheet.completed();
     await plant();
     await sheet.covered();
@@ -108,7 +202,7 @@ describe('a Snapshot entry with a foreign root', () => {
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
   });
 
-  test.each(FOREIGN)('%s stops its log, and Last Snapshot stays', { tags: ['I2'] }, async (_, attribute, plant) => {
+  test.each(DAMAGED)('%s stops its log, and Last Snapshot stays', { tags: ['I2'] }, async (_, attribute, plant) => {
     const rows = await loadedRows();
     await plant();
     const before = await sheet.contents();
@@ -126,7 +220,7 @@ describe('a Snapshot entry with a foreign root', () => {
     expect(await sheet.complete(await sheet.snapshot())).toMatchObject({ outcome: 'stopped' });
   });
 
-  test.each(FOREIGN)('%s can be removed, and then the log continues', { tags: ['I2'] }, async (_, __, plant) => {
+  test.each(DAMAGED)('%s can be removed, and then the log continues', { tags: ['I2'] }, async (_, __, plant) => {
     const rows = await loadedRows();
     await plant();
     await sheet.complete(position);
@@ -138,7 +232,7 @@ describe('a Snapshot entry with a foreign root', () => {
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test.each(FOREIGN)('%s that appears during the build stops its log', async (_, __, plant) => {
+  test.each(DAMAGED)('%s that appears during the build stops its log', async (_, __, plant) => {
     const interceptor: Interceptor = async (name, effect) => {
       if (name === 'completeSnapshot') await plant();
       return effect();
@@ -149,17 +243,11 @@ describe('a Snapshot entry with a foreign root', () => {
     else expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
-  test.each(FOREIGN)('%s is replaced by the right root in a rebuild, if it may be a root', async (name, _, plant) => {
+  test.each(DAMAGED)('%s is replaced by the right root in a rebuild', async (_, __, plant) => {
     const rows = await loadedRows();
     await plant();
     await sheet.complete(position);
-    const rebuilt = await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log });
-    if (name === 'a text' || name === 'a native value') {
-      expect(rebuilt).toMatchObject({ outcome: 'stopped', stop: { code: 'ROOT_INVALID', ...position } });
-      expect(await sheet.lastSnapshot()).toBe(good.entry);
-      return;
-    }
-    expect(rebuilt).toMatchObject({ outcome: 'rebuilt' });
+    expect(await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).toMatchObject({ outcome: 'rebuilt' });
     expect(await readStop(sheet.blobs, sheet.log)).toBeUndefined();
     expect(await sheet.lastSnapshot()).toBe(position.entry);
     expect(await sheet.rows(position)).toEqual(rows);
@@ -177,9 +265,9 @@ describe('a rebuild', () => {
       }
       return effect(...rest);
     };
-    await give({ B: { B: Uint8Array.of(1, 2, 3) } });
+    await give({ B: { B: DAMAGED_ROOT } });
     const result = await rebuildLog(interceptDeps(sheet, interceptor), { kind: 'rebuild', log: sheet.log });
-    expect(result).toMatchObject({ outcome: 'stopped', stop: { code: 'ROOT_INVALID', ...position } });
+    expect(result).toMatchObject({ outcome: 'rebuilt', passedOver: [expect.stringContaining('another program')] });
     expect(await sheet.lastSnapshot()).toBe(good.entry);
   });
 });

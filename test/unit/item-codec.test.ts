@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { ItemInvalidError, LogIdInvalidError, ValueUnsupportedError } from '../../src/errors.ts';
-import { decodeSegmentId, encodeSegmentId } from '../../src/ids/log-id.ts';
-import type { StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
+import { decodeSegmentId, encodeSegmentId, parseLogId } from '../../src/ids/log-id.ts';
+import type { Item, StoredAttribute, StoredItem } from '../../src/log/attribute.ts';
 import type { Entry } from '../../src/log/entry.ts';
-import { rootOf } from '../../src/log/entry.ts';
+import { isForeignRoot, rootOf } from '../../src/log/entry.ts';
 import {
   decodeEntry,
   decodeEntryHead,
@@ -17,12 +17,15 @@ import {
 } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
 import type { Segment } from '../../src/log/segment.ts';
+import { archiveKey, bodyKey, rootKey, rootPrefix } from '../../src/store/keys.ts';
+import { DAMAGED_ROOT } from '../support/damage.ts';
 import { entryAt, LOG, NOON } from '../support/logs.ts';
 import { show } from '../support/random-reducers.ts';
 import { expired, expiring, ON_HOLD } from '../support/segments.ts';
 
 const LOG_BYTES = [0x01, 0x92, 0xf7, 0xa0, 0x5b, 0x1c, 0x7d, 0x3e, 0x8f, 0x10, 0x2a, 0x3b, 0x4c, 0x5d, 0x6e, 0x7f];
 const position = { segment: 258, entry: 17 };
+const OTHER_LOG = parseLogId('0192f7a0-5b1c-7d3e-8f10-2a3b4c5d6e70');
 
 describe('segment id', () => {
   test('it is the log id and the segment number in big-endian order', () => {
@@ -214,10 +217,31 @@ describe('entry items', () => {
   test('a root by key, an inline root and a missing root are distinct', () => {
     const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1 };
     expect(rootOf(snapshot)).toBeUndefined();
-    expect(rootOf({ ...snapshot, external: 'k' })).toEqual({ key: 'k' });
-    expect(rootOf({ ...snapshot, body: { format: 'bytes', bytes: Uint8Array.of(7) } })).toEqual({
-      inline: Uint8Array.of(7),
-    });
+    const key = rootKey(LOG, position, '0'.repeat(64));
+    expect(rootOf({ ...snapshot, external: key })).toEqual({ key });
+    expect(rootOf({ ...snapshot, body: { format: 'bytes', bytes: DAMAGED_ROOT } })).toEqual({ inline: DAMAGED_ROOT });
+  });
+
+  test.each<[string, Partial<Entry>]>([
+    ['the key of a root of another log', { external: rootKey(OTHER_LOG, position, '0'.repeat(64)) }],
+    ['a name below the roots of its log', { external: `${rootPrefix(LOG)}latest` }],
+    ['the key of a body of its log', { external: bodyKey(LOG, '0'.repeat(64), '0'.repeat(12)) }],
+    ['a URL', { external: 's3://snapshots/1' }],
+    ['other bytes', { body: { format: 'bytes', bytes: Uint8Array.of(0x4c, 0x47) } }],
+    ['no bytes', { body: { format: 'bytes', bytes: new Uint8Array() } }],
+    ['a text', { body: { format: 'json', text: '{}' } }],
+    ['a native value', { body: { format: 'native', value: [1] } }],
+  ])('a Snapshot entry with %s carries a foreign root', (_what, carried) => {
+    const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1, ...carried };
+    expect(rootOf(snapshot)).toBeUndefined();
+    expect(isForeignRoot(snapshot)).toBe(true);
+  });
+
+  test('a pending Snapshot entry, and a root of any version, are not foreign', () => {
+    const snapshot: Entry = { log: LOG, position, created: NOON, type: 'Snapshot', version: 1 };
+    expect(isForeignRoot(snapshot)).toBe(false);
+    const bytes = Uint8Array.of(0x4c, 0x47, 0x46, 9);
+    expect(isForeignRoot({ ...snapshot, body: { format: 'bytes', bytes } })).toBe(false);
   });
 
   test.each<[string, StoredAttribute, unknown]>([
@@ -330,6 +354,8 @@ describe("an entry's position", () => {
   });
 });
 
+const ARCHIVE_7 = archiveKey(LOG, 7, '0'.repeat(32));
+
 describe('segment items', () => {
   test('a hash is plain bytes, even if it was computed as a Buffer', () => {
     const hash = createHash('sha256').digest();
@@ -347,14 +373,14 @@ describe('segment items', () => {
         segment: 7,
         created: NOON,
         lastSnapshot: 0,
-        archive: { key: 'logs/x/archives/7', hash: new Uint8Array(32).fill(0xa7) },
+        archive: { key: ARCHIVE_7, hash: new Uint8Array(32).fill(0xa7) },
       },
       {
         S: partition,
         N: { N: '7' },
         C: { N: '1732104000' },
         L: { N: '0' },
-        A: { S: 'logs/x/archives/7' },
+        A: { S: ARCHIVE_7 },
         H: { B: new Uint8Array(32).fill(0xa7) },
       },
     ],
@@ -390,16 +416,31 @@ describe('segment items', () => {
     expect(decodeSegment(item)).toEqual(segment);
   });
 
+  const H = { B: new Uint8Array(32) };
+  test.each<[string, Item]>([
+    ['an archive without a hash', { A: { S: ARCHIVE_7 } }],
+    ['an empty archive name', { A: { S: '' } }],
+    ['an archive name that is no String', { A: { M: { bucket: { S: 'b' }, parts: { NS: ['1', '2'] } } } }],
+    ['a hash of another length', { A: { S: ARCHIVE_7 }, H: { B: new Uint8Array(31) } }],
+    ['a hash that is not Binary', { A: { S: ARCHIVE_7 }, H: { S: 'a7' } }],
+    ['the archive of another log', { A: { S: archiveKey(OTHER_LOG, 7, '0'.repeat(32)) }, H }],
+    ['an archive at another place', { A: { S: 's3://archives/7' }, H }],
+    ['a Last Snapshot that is a text', { L: { S: 's3://snapshots/7' } }],
+    ['a Last Snapshot that is negative', { L: { N: '-1' } }],
+    ['a Last Snapshot beyond all entries', { L: { N: '4294967296' } }],
+    ['an archive and a Last Snapshot', { A: { BOOL: true }, L: { NULL: true } }],
+  ])('a segment item with %s is foreign and keeps it', (_what, attributes) => {
+    const own = { log: LOG, segment: 7, created: NOON, expiry: expiring(NOON) };
+    const item = { ...encodeSegment(own), ...attributes };
+    expect(decodeSegment(item)).toEqual({ ...own, foreign: attributes });
+    expect(encodeSegment(decodeSegment(item))).toEqual(item);
+  });
+
   test.each<[string, StoredItem]>([
     ["'S' cannot be read", { S: { B: new Uint8Array(20) } }],
     ["'N' is '-1'", { N: { N: '-1' } }],
     ["'C' is missing", { C: undefined }],
-    ["'L' is not a Number", { L: { S: '1' } }],
-    ["'A' is empty", { A: { S: '' } }],
-    ["'A' is present without 'H'", { A: { S: 'logs/x/archives/7' } }],
     ["'H' is present without 'A'", { H: { B: new Uint8Array(32) } }],
-    ["'H' has 31 bytes, not 32", { A: { S: 'logs/x/archives/7' }, H: { B: new Uint8Array(31) } }],
-    ["'H' is not Binary", { A: { S: 'logs/x/archives/7' }, H: { S: 'a7' } }],
     ["'G' is '1.5'", { G: { N: '1.5' } }],
     ["'D' is '-1'", { D: { N: '-1' } }],
     ["'F' is missing", { K: { N: '10' }, J: { N: '5' } }],

@@ -18,6 +18,7 @@ import { loadBody } from '../../src/log/body.ts';
 import { type CompletedSnapshot, type Entry, ReservedTypes } from '../../src/log/entry.ts';
 import type { Consistency, LogStore } from '../../src/log/log-store.ts';
 import { TRUST_MS } from '../../src/log/newest.ts';
+import { rootKey } from '../../src/store/keys.ts';
 import { allEntries, entryAt, MALFORMED, malformedItem, NOON, newLogId, testLogClient } from '../support/logs.ts';
 import { nested } from '../support/values.ts';
 
@@ -600,7 +601,7 @@ describe('the newest snapshot in an answer', () => {
     expect(requests).toEqual(['newestSegments', 'getEntry']);
     requests.length = 0;
     expect(await client.query(log, { from: 'snapshot', ...standing })).not.toHaveProperty('lastSnapshot');
-    expect(requests).toEqual(['newestSegments']);
+    expect(requests).toEqual(['newestSegments', 'entries']);
     expect(await client.query(log, { from: at(1, 1), snapshot: at(1, 0) })).not.toHaveProperty('lastSnapshot');
   });
 
@@ -652,7 +653,7 @@ describe('the newest snapshot in an answer', () => {
 
 /** Completes a snapshot with its own root. */
 async function complete(store: LogStore, log: LogId, position: Position): Promise<CompletedSnapshot> {
-  const root = { key: `logs/roots/${position.segment}-${position.entry}` };
+  const root = { key: rootKey(log, position, '0'.repeat(64)) };
   await store.completeSnapshot(log, position, root);
   await store.advanceLastSnapshot(log, position);
   return { position, root };
@@ -704,7 +705,7 @@ describe('query', () => {
     await test.client.addEntries(log, [set(1), set(2)]);
     await test.client.addSnapshot(log);
     await test.client.addEntry(log, set(4));
-    await test.store.advanceLastSnapshot(log, at(0, 3));
+    await complete(test.store, log, at(0, 3));
     await test.client.startSegment(log);
     await test.client.addEntry(log, set(1));
     test.requests.length = 0;
@@ -720,7 +721,7 @@ describe('query', () => {
     expect(loaded.end).toEqual(at(1, 2));
     expect(requests).toEqual(['newestSegments', 'entries', 'entries']);
 
-    await store.advanceLastSnapshot(log, at(1, 0));
+    await complete(store, log, at(1, 0));
     requests.length = 0;
     const reloaded = await client.query(log, { from: 'snapshot' });
     expect((await allEntries(reloaded.entries)).map(({ position }) => position)).toEqual([at(1, 0), at(1, 1)]);

@@ -7,7 +7,7 @@ import { DEFAULT_POLICY, type RetentionPolicy } from '../../src/retention/retent
 import { readWhole } from '../../src/snapshot/snapshots.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
-import { chunkKey, chunkPrefix, progressPrefix, rootPrefix } from '../../src/store/keys.ts';
+import { chunkKey, chunkPrefix, progressPrefix, rootKey, rootPrefix } from '../../src/store/keys.ts';
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { verify } from '../../src/workers/inspect/verify.ts';
 import type { RebuildJob } from '../../src/workers/jobs/job.ts';
@@ -15,7 +15,7 @@ import { expireSegment } from '../../src/workers/retention/expire-segment.ts';
 import { undoExpiry } from '../../src/workers/retention/undo-expiry.ts';
 import { type RebuildDeps, type RebuildResult, rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { MemoryChunks, SMALL_SHAPE } from '../support/chunks.ts';
-import { withByte } from '../support/damage.ts';
+import { DAMAGED_ROOT, withByte } from '../support/damage.ts';
 import { deathsOf, dieDuring } from '../support/die-at.ts';
 import { collect, collectAfterEachGrace, refill } from '../support/gc-scenario.ts';
 import type { Interceptor } from '../support/interceptor.ts';
@@ -199,7 +199,7 @@ describe('a rebuild repairs', () => {
     const { sheet, positions } = await builtSheet();
     const before = await sheet.contents();
     const position = positions[1] ?? { segment: 0, entry: 0 };
-    for (const wrong of [{ inline: Uint8Array.of(1, 2, 3) }, { key: `${rootPrefix(sheet.log)}unknown` }]) {
+    for (const wrong of [{ inline: DAMAGED_ROOT }, { key: rootKey(sheet.log, position, '0'.repeat(64)) }]) {
       const right = await sheet.ref(position);
       if (right === undefined) throw new Error('no root');
       expect(await sheet.tables.replaceRoot(sheet.log, position, right, wrong)).toBe(true);
@@ -580,7 +580,7 @@ async function brokenSheet(): Promise<SheetLog> {
   const position = positions[1] ?? { segment: 0, entry: 0 };
   const right = await sheet.ref(position);
   if (right === undefined) throw new Error('no root');
-  await sheet.tables.replaceRoot(sheet.log, position, right, { inline: Uint8Array.of(1, 2, 3) });
+  await sheet.tables.replaceRoot(sheet.log, position, right, { inline: DAMAGED_ROOT });
   return sheet;
 }
 

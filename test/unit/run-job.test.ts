@@ -490,7 +490,6 @@ describe('a line for an operator', () => {
       { outcome: 'obsolete', position },
       { outcome: 'empty', position },
       { outcome: 'passed', position, newest: position },
-      { outcome: 'foreign', position, reason: 'another' },
       { ...collected, removed: tally(0, 0), condemned: tally(0, 0) },
     ];
     for (const result of quiet) expect(describeJobResult(expire, result)).toBeUndefined();

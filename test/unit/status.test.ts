@@ -35,6 +35,7 @@ describe('status', () => {
       bytes: 0,
       bufferedEdits: 0,
       stopped: null,
+      foreign: { archives: 0, pointers: 0, roots: 0 },
     });
   });
 

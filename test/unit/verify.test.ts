@@ -5,6 +5,7 @@ import { parseKey } from '../../src/store/keys.ts';
 import { describeProblem, type Problem, verify } from '../../src/workers/inspect/verify.ts';
 import { rebuildLog } from '../../src/workers/snapshot/rebuild-log.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
+import { DAMAGED_ROOT } from '../support/damage.ts';
 import { expiring } from '../support/segments.ts';
 import { SheetLog, set } from '../support/sheet-log.ts';
 
@@ -48,6 +49,7 @@ describe('verify', () => {
       chunks: keys.length,
       bytes: bytes.reduce((total, each) => total + each, 0),
       problems: [],
+      foreign: { archives: 0, pointers: 0, roots: 0 },
     });
     expect(progress.at(-1)).toBe(keys.length);
   });
@@ -63,14 +65,22 @@ describe('verify', () => {
       (await sheet.items()).find(({ N }) => N !== undefined && 'N' in N && N.N === String(entry)) ?? {};
     if (isGone) await sheet.tables.deleteEntries(sheet.log, segment, [entry]);
     else await sheet.tables.putItems([bare]);
-    const { problems } = await verify(sheet.deps, sheet.log);
-    expect(problems).toMatchObject([{ snapshot: { segment, entry }, part: 'root', code: 'ROOT_INVALID' }]);
-    expect(problems[0]?.message).toContain(`logfold sweep --rebuild --log ${sheet.log}`);
+    expect(await verify(sheet.deps, sheet.log)).toMatchObject({ problems: [], foreign: { pointers: 1 } });
+    expect((await loadState(sheet.deps, sheet.log)).base).toBeUndefined();
     if (isGone) await sheet.tables.putItems([bare]);
-    else await expect(loadState(sheet.deps, sheet.log)).rejects.toThrow('names an entry without a root');
     expect(await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log })).toMatchObject({ outcome: 'rebuilt' });
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
     expect((await loadState(sheet.deps, sheet.log)).base?.position).toEqual({ segment, entry });
+  });
+
+  test('it finds that the entry of Last Snapshot is missing between others', { tags: ['I2'] }, async () => {
+    const { sheet } = await threeSnapshots();
+    const entry = (await sheet.lastSnapshot()) ?? 0;
+    const item = (await sheet.items()).find(({ N }) => N !== undefined && 'N' in N && N.N === String(entry)) ?? {};
+    await sheet.tables.deleteEntries(sheet.log, 0, [entry]);
+    await expect(verify(sheet.deps, sheet.log)).rejects.toMatchObject({ code: 'ENTRY_GAP', segment: 0, entry });
+    await sheet.tables.putItems([item]);
+    expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   });
 
   test('it finds that the entry of Last Snapshot has no root although its archive has one', async () => {
@@ -203,7 +213,7 @@ describe('verify', () => {
     const { sheet } = await threeSnapshots();
     const last = { segment: 0, entry: 3 };
     const ref = (await sheet.ref(last)) ?? { inline: new Uint8Array() };
-    await sheet.tables.replaceRoot(sheet.log, last, ref, { inline: Uint8Array.of(1) });
+    await sheet.tables.replaceRoot(sheet.log, last, ref, { inline: DAMAGED_ROOT });
     await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(1));
     const { problems } = await verify(sheet.deps, sheet.log);
     expect(problems).toMatchObject([{ snapshot: last, part: 'root', code: 'CHUNK_CORRUPT' }]);

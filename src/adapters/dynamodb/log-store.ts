@@ -1,11 +1,11 @@
 import type { DynamoDBClient, Update } from '@aws-sdk/client-dynamodb';
-import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
+import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
 import type { AttributeValue, Item, StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
-import { type Entry, type EntryHead, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { carriedRef, type Entry, type EntryHead, type RootRef, sameRoot } from '../../log/entry.ts';
 import {
   decodeEntry,
   decodeEntryHead,
@@ -24,6 +24,7 @@ import type {
   AttributeUpdate,
   Consistency,
   ExpiringSegment,
+  ItemPlace,
   LogStore,
   NewArchive,
   ReplacementArchive,
@@ -179,7 +180,7 @@ export class DynamoDbLogStore implements LogStore {
     return item;
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
     const { name, value } = rootAttribute(root);
     const written = await this.#requests.update({
       TableName: this.#entryTable,
@@ -193,9 +194,7 @@ export class DynamoDbLogStore implements LogStore {
     const where = { log, segment: position.segment, entry: position.entry };
     const entry = await this.getEntry(log, position, { consistent: true });
     if (entry === undefined) throw new EntryNotFoundError('the entry does not exist', where);
-    const existing = rootOf(entry);
-    if (existing === undefined) throw new ItemInvalidError("attribute 'B' of the Snapshot entry is not a root", where);
-    return existing;
+    return carriedRef(entry);
   }
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
@@ -212,17 +211,21 @@ export class DynamoDbLogStore implements LogStore {
       throw new EntryNotFoundError('the entry does not exist', where);
     }
     // Another process may have written the same root.
-    const carried = rootOf(entry);
+    const carried = carriedRef(entry);
     return carried !== undefined && sameRoot(carried, to);
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
+    const isThere = from === undefined ? 'attribute_not_exists(L)' : 'L = :from';
     const written = await this.#requests.update({
       TableName: this.#segmentTable,
       Key: segmentKey(log, position.segment),
       UpdateExpression: 'SET L = :n',
-      ConditionExpression: 'attribute_exists(S) AND (attribute_not_exists(L) OR L < :n) AND attribute_not_exists(A)',
-      ExpressionAttributeValues: { ':n': { N: String(position.entry) } },
+      ConditionExpression: `attribute_exists(S) AND ${isThere} AND attribute_not_exists(A)`,
+      ExpressionAttributeValues: {
+        ':n': { N: String(position.entry) },
+        ...(from !== undefined && { ':from': { N: String(from) } }),
+      },
     });
     if (written) return true;
     const segment = await this.getSegment(log, position.segment, { consistent: true });
@@ -230,6 +233,10 @@ export class DynamoDbLogStore implements LogStore {
       throw new SegmentNotFoundError('the segment does not exist', { log, segment: position.segment });
     }
     return false;
+  }
+
+  removeForeign(place: ItemPlace, attributes: Item): Promise<boolean> {
+    return this.#life.removeForeign(place, attributes);
   }
 
   setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {

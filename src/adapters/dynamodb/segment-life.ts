@@ -6,7 +6,14 @@ import type { Item } from '../../log/attribute.ts';
 import type { RootRef } from '../../log/entry.ts';
 import { decodeSegment, encodeSegment, entryKey, rootAttribute, segmentKey } from '../../log/item-codec.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
-import type { ExpiringSegment, LogStore, NewArchive, ReplacementArchive, SegmentPlace } from '../../log/log-store.ts';
+import type {
+  ExpiringSegment,
+  ItemPlace,
+  LogStore,
+  NewArchive,
+  ReplacementArchive,
+  SegmentPlace,
+} from '../../log/log-store.ts';
 import { type Expiry, type Segment, sameArchive } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
 import { type ChangingSegment, changeTogether, type ItemChange } from './changes-together.ts';
@@ -31,6 +38,19 @@ export class DynamoDbSegmentLife {
     this.#requests = requests;
     this.#entryTable = entryTable;
     this.#segmentTable = segmentTable;
+  }
+
+  /** As {@link LogStore.removeForeign}. */
+  removeForeign({ log, segment, entry }: ItemPlace, attributes: Item): Promise<boolean> {
+    const names = Object.keys(attributes);
+    const same = sameAttributes(attributes, names);
+    return this.#requests.update({
+      TableName: entry === undefined ? this.#segmentTable : this.#entryTable,
+      Key: entry === undefined ? segmentKey(log, segment) : entryKey(log, { segment, entry }),
+      UpdateExpression: changeAttributes({}, names).expression,
+      ConditionExpression: same.condition,
+      ExpressionAttributeValues: same.values,
+    });
   }
 
   /** As {@link LogStore.setArchive}. */

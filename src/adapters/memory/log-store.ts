@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
-import { EntryExistsError, EntryNotFoundError, ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
+import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
 import type { Item } from '../../log/attribute.ts';
 import type { Entry, EntryHead } from '../../log/entry.ts';
-import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { carriedRef, type RootRef, sameRoot } from '../../log/entry.ts';
 import {
   archiveAttributes,
   decodeEntry,
@@ -23,6 +23,7 @@ import { checkBatchItems, checkWriteSize } from '../../log/item-size.ts';
 import type {
   AttributeUpdate,
   ExpiringSegment,
+  ItemPlace as LogItemPlace,
   LogStore,
   NewArchive,
   ReplacementArchive,
@@ -30,7 +31,7 @@ import type {
   SegmentPlace,
   SegmentRange,
 } from '../../log/log-store.ts';
-import { type Expiry, expiresAt, type Segment, sameArchive } from '../../log/segment.ts';
+import { type Expiry, expiresAt, hasArchive, type Segment, sameArchive } from '../../log/segment.ts';
 import { type ItemPlace, MemoryTable, partOf } from './table.ts';
 
 export interface MemoryLogStoreOptions {
@@ -127,24 +128,20 @@ export class MemoryLogStore implements LogStore {
     return undefined;
   }
 
-  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef> {
+  async completeSnapshot(log: LogId, position: Position, root: RootRef): Promise<RootRef | undefined> {
     const stored = this.#entryOrFail(log, position);
-    const existing = rootOf(stored);
-    if (existing !== undefined) return existing;
-    if (stored.body !== undefined) {
-      const where = { log, segment: position.segment, entry: position.entry };
-      throw new ItemInvalidError("attribute 'B' of the Snapshot entry is not a root", where);
-    }
+    const existing = carriedRef(stored);
+    if (existing !== undefined || stored.body !== undefined) return existing;
     const { name, value } = rootAttribute(root);
     this.#entries.update(placeOfEntry(log, position), { [name]: value });
     return root;
   }
 
   async replaceRoot(log: LogId, position: Position, from: RootRef, to: RootRef): Promise<boolean> {
-    const carried = rootOf(this.#entryOrFail(log, position));
+    const carried = carriedRef(this.#entryOrFail(log, position));
     if (carried === undefined) return false;
     const segment = this.#segment(log, position.segment);
-    if (segment === undefined || segment.archive !== undefined || !sameRoot(carried, from)) {
+    if (segment === undefined || hasArchive(segment) || !sameRoot(carried, from)) {
       return sameRoot(carried, to);
     }
     const { name, value } = rootAttribute(to);
@@ -152,12 +149,20 @@ export class MemoryLogStore implements LogStore {
     return true;
   }
 
-  async advanceLastSnapshot(log: LogId, position: Position): Promise<boolean> {
+  async advanceLastSnapshot(log: LogId, position: Position, from?: number): Promise<boolean> {
     const { segment, entry } = position;
     const stored = this.#segment(log, segment);
     if (stored === undefined) throw new SegmentNotFoundError('the segment does not exist', { log, segment });
-    if (stored.archive !== undefined || (stored.lastSnapshot ?? -1) >= entry) return false;
+    if (hasArchive(stored) || stored.foreign?.L !== undefined || stored.lastSnapshot !== from) return false;
     return this.#segments.update({ partition: log, sort: segment }, { L: { N: String(entry) } });
+  }
+
+  async removeForeign({ log, segment, entry }: LogItemPlace, attributes: Item): Promise<boolean> {
+    const table = entry === undefined ? this.#segments : this.#entries;
+    const place = entry === undefined ? { partition: log, sort: segment } : placeOfEntry(log, { segment, entry });
+    const item = table.get(place);
+    if (item === undefined || !isDeepStrictEqual({ ...item, ...attributes }, item)) return false;
+    return table.update(place, Object.fromEntries(Object.keys(attributes).map((name) => [name, undefined])));
   }
 
   async setArchive(segment: Segment, archive: NewArchive): Promise<boolean> {
@@ -165,7 +170,8 @@ export class MemoryLogStore implements LogStore {
     const stored = this.#segment(segment.log, segment.segment);
     if (stored === undefined) return false;
     if (stored.archive !== undefined) return sameArchive(stored.archive, archive);
-    if (stored.lastSnapshot !== segment.lastSnapshot || !this.#carries(segment, root)) return false;
+    const isSame = isDeepStrictEqual(encodeSegment(stored).L, encodeSegment(segment).L);
+    if (hasArchive(stored) || !isSame || !this.#carries(segment, root)) return false;
     return this.#segments.update(placeOfSegment(segment), { ...archiveAttributes(archive) });
   }
 
@@ -179,12 +185,10 @@ export class MemoryLogStore implements LogStore {
     if (lastSnapshot !== undefined && root !== undefined) {
       const position = { segment: number, entry: lastSnapshot };
       const entry = this.#entry(log, position);
-      const carried = entry && rootOf(entry);
+      const carried = entry && carriedRef(entry);
       if (entry !== undefined && (carried === undefined || !sameRoot(carried, root.from))) return false;
       const { name, value } = rootAttribute(root.to);
-      if (entry !== undefined) {
-        this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
-      }
+      this.#entries.update(placeOfEntry(log, position), { B: undefined, E: undefined, [name]: value });
     }
     return this.#segments.update(placeOfSegment(segment), { ...archiveAttributes(archive) });
   }
@@ -212,7 +216,8 @@ export class MemoryLogStore implements LogStore {
   async expireEntries(leaving: ExpiringSegment, entries: readonly number[], how: 'delete' | 'ttl'): Promise<boolean> {
     checkBatchItems(entries.length);
     const { log, segment, expiry } = leaving;
-    if (this.#expiresAt(log, segment) !== expiry.at) return false;
+    const stored = this.#segment(log, segment);
+    if (stored === undefined || expiresAt(stored) !== expiry.at) return false;
     if (how === 'delete') await this.deleteEntries(log, segment, entries);
     else for (const entry of entries) await this.setEntryExpiry(log, { segment, entry }, expiry.at);
     return true;
@@ -271,6 +276,11 @@ export class MemoryLogStore implements LogStore {
     this.#segments.update(placeOfSegment(segment), { C: { N: String(segment.created) } });
   }
 
+  /** Sets attributes of a segment's item, as another program may. */
+  setForeign(place: SegmentPlace, attributes: Item): boolean {
+    return this.#segments.update({ partition: place.log, sort: place.segment }, attributes);
+  }
+
   /** Writes all items, or none if one of them exists. */
   #writeNew(entries: readonly Entry[], segments: readonly Segment[]): void {
     const writes = [
@@ -302,7 +312,7 @@ export class MemoryLogStore implements LogStore {
   #carries({ log, segment, lastSnapshot }: Segment, root: RootRef | undefined): boolean {
     if (lastSnapshot === undefined || root === undefined) return true;
     const entry = this.#entry(log, { segment, entry: lastSnapshot });
-    const carried = entry && rootOf(entry);
+    const carried = entry && carriedRef(entry);
     return carried !== undefined && sameRoot(carried, root);
   }
 
@@ -315,11 +325,6 @@ export class MemoryLogStore implements LogStore {
     const entry = this.#entry(log, position);
     if (entry !== undefined) return entry;
     throw entryNotFound(log, position);
-  }
-
-  #expiresAt(log: LogId, segment: number): number | undefined {
-    const stored = this.#segment(log, segment);
-    return stored && expiresAt(stored);
   }
 
   #segment(log: LogId, segment: number): Segment | undefined {

@@ -1,19 +1,26 @@
+import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { toHex } from '../../codec/bytes.ts';
 import { archiveSegment, planArchive } from '../../workers/retention/archive-segment.ts';
+import type { NotRetained } from '../../workers/retention/segment-state.ts';
 import { inEnvironment, parse } from '../command.ts';
 import { countEntries, formatBytes } from '../format.ts';
 import { POLICY_HELP, policyChanges, policyCommand } from '../policy-options.ts';
 import { dueSegments, policyOfLog } from '../retention.ts';
+
+const REPLACE_ARCHIVES =
+  'replace archive names that another program wrote, after the new archive was compared with the table';
 
 export function archiveCommand() {
   return policyCommand('archive', 'Write archives of segments into the bucket. The entries stay in the table.')
     .argument('<log>', 'the log', parse.log)
     .argument('[segment]', 'the segment; by default, all segments that the policy makes due', parse.number)
     .option('--dry-run', 'write nothing, and print what would be written', false)
+    .option('--replace-foreign', REPLACE_ARCHIVES, false)
     .addHelpText('after', POLICY_HELP)
     .action((log, number, options) =>
       inEnvironment(options, async (environment, output) => {
-        const { deps } = environment;
+        const { replaceForeign } = options;
+        const deps = { ...environment.deps, replaceForeign };
         const policy = await policyOfLog(environment, log, { ...policyChanges(options), archive: true });
         const numbers = number === undefined ? await dueSegments(environment, log, policy, 'archive') : [number];
         const archived = [];
@@ -29,23 +36,15 @@ export function archiveCommand() {
             const place = { log, segment };
             if (options.dryRun) {
               const plan = await planArchive({ ...deps, onEntries }, place);
-              archived.push({
-                segment,
-                outcome: plan === undefined ? 'present' : 'would archive',
-                ...plan,
-                ...hexHash(plan),
-              });
-              lines.push(
-                plan === undefined ? hasArchive(segment) : `segment ${segment} would be archived: ${sizes(plan)}`,
-              );
+              const outcome = plan === undefined ? 'present' : 'would archive';
+              archived.push({ segment, outcome, ...plan, ...hexHash(plan) });
+              lines.push(describe(segment, plan, 'would be archived'));
             } else {
               const result = await archiveSegment({ ...deps, onEntries }, place);
               // Without a deadline, a job ends in its first run.
               if (result.outcome === 'archiving') continue;
               archived.push({ ...result, ...hexHash(result) });
-              lines.push(
-                result.outcome === 'present' ? hasArchive(segment) : `segment ${segment} is archived: ${sizes(result)}`,
-              );
+              lines.push(describe(segment, result.outcome === 'present' ? undefined : result, 'is archived'));
             }
           }
         } finally {
@@ -66,18 +65,10 @@ function hexHash(written: object | undefined): { readonly hash?: string } {
     : {};
 }
 
-function hasArchive(segment: number): string {
-  return `segment ${segment} already has an archive`;
-}
-
-function sizes({
-  entries,
-  bytes,
-  stored,
-}: {
-  readonly entries: number;
-  readonly bytes: number;
-  readonly stored: number;
-}): string {
-  return `${countEntries(entries)}, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
+/** @param written undefined if the segment has an archive already */
+function describe(segment: number, written: WrittenArchive | NotRetained | undefined, done: string): string {
+  if (written === undefined) return `segment ${segment} already has an archive`;
+  if ('reason' in written) return `segment ${segment} was not archived: ${written.reason}`;
+  const { entries, bytes, stored } = written;
+  return `segment ${segment} ${done}: ${countEntries(entries)}, ${formatBytes(bytes)} as ${formatBytes(stored)}`;
 }

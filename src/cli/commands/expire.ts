@@ -98,5 +98,7 @@ function describe(result: ExpireResult, how: { readonly dryRun: boolean; readonl
       return `${segment}: already expired`;
     case 'kept':
       return `${segment}: kept by the policy`;
+    case 'foreign':
+      return `${segment}: passed over: ${result.reason}`;
   }
 }

@@ -10,7 +10,7 @@ import {
   segmentStatuses,
 } from '../../workers/inspect/status.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import { formatBytes, formatDate, PLAIN_TABLE } from '../format.ts';
+import { count, formatBytes, formatDate, PLAIN_TABLE } from '../format.ts';
 
 /** Logs that are read at the same time. */
 const CONCURRENCY = 16;
@@ -76,6 +76,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       'bytes',
       'buffered',
       'stopped',
+      'foreign',
     ],
   });
   for (const {
@@ -91,6 +92,7 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
     bytes,
     bufferedEdits,
     stopped,
+    foreign,
   } of logs) {
     const last = lastSnapshot === null ? '-' : formatPosition(lastSnapshot);
     const size = formatBytes(bytes);
@@ -107,19 +109,32 @@ function describe(logs: readonly LogStatus[], failures: readonly Failure[]): str
       size,
       bufferedEdits ?? '?',
       stopped?.code ?? '-',
+      foreign.archives + foreign.pointers + foreign.roots || '-',
     ]);
   }
   const stops = logs.flatMap(({ log, stopped }) =>
     stopped === null ? [] : [`${printable(log)} is stopped: ${stopped.message}`],
   );
+  const notes = logs.flatMap(({ log, foreign: { archives, pointers, roots } }) => {
+    const found = [
+      ...(archives > 0 ? [count(archives, 'archive name')] : []),
+      ...(pointers > 0 ? [count(pointers, 'Last Snapshot')] : []),
+      ...(roots > 0 ? [count(roots, 'root')] : []),
+    ].join(', ');
+    return found === '' ? [] : [`${printable(log)}: another program wrote ${found}; logfold passes over them`];
+  });
   const failed = failures.map(({ log, code, message }) => `${printable(log)} cannot be read: ${code}: ${message}`);
-  return [table.toString(), ...stops, ...failed].join('\n');
+  return [table.toString(), ...stops, ...notes, ...failed].join('\n');
 }
 
 function describeSegments(segments: readonly SegmentStatus[]): string {
-  const table = new Table({ ...PLAIN_TABLE, head: ['segment', 'entries', 'last snapshot', 'archived', 'expires'] });
-  for (const { segment, entries, lastSnapshot, archived, ...expiry } of segments) {
-    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry)]);
+  const table = new Table({
+    ...PLAIN_TABLE,
+    head: ['segment', 'entries', 'last snapshot', 'archived', 'expires', 'foreign'],
+  });
+  for (const { segment, entries, lastSnapshot, archived, foreign, ...expiry } of segments) {
+    const others = foreign.join(', ') || '-';
+    table.push([segment, entries, lastSnapshot ?? '-', archived ? 'yes' : '-', describeExpiry(expiry), others]);
   }
   return table.toString();
 }

@@ -37,12 +37,17 @@ export function sweepCommand() {
     .option('--rate <n>', 'check the logs one by one, the oldest first, at most N per minute', parse.count)
     .option('--collect', 'collect every log, not only gc candidates', false)
     .addOption(capacityShareOption())
+    .option(
+      '--replace-foreign',
+      'replace roots, Last Snapshots and archive names that another program wrote; by default they are passed over',
+      false,
+    )
     .option('--dry-run', 'change nothing, and list what would be done', false)
     .addHelpText('after', POLICY_HELP)
     .action((options) => {
       const log = optionalLog(options);
       return inEnvironment(options, async (environment, output) => {
-        const { rebuild, dryRun, since } = options;
+        const { rebuild, dryRun, since, replaceForeign } = options;
         if (rebuild && (options.collect || since !== undefined)) {
           throw new UsageError('--rebuild checks everything and excludes --since and --collect');
         }
@@ -61,10 +66,17 @@ export function sweepCommand() {
         const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
-        const runner = new JobRunner(
-          { ...environment.deps, mapped: environment.mapped?.store, requireReducer, rateLimiter, policyOf, division },
-          (job, result) => summary.done(job, result),
-        );
+        const mapped = environment.mapped?.store;
+        const jobDeps = {
+          ...environment.deps,
+          mapped,
+          requireReducer,
+          rateLimiter,
+          policyOf,
+          division,
+          replaceForeign,
+        };
+        const runner = new JobRunner(jobDeps, (job, result) => summary.done(job, result));
         const pass = async (how: SweepOptions): Promise<boolean> => {
           let changed = false;
           summary.begin();
@@ -84,6 +96,7 @@ export function sweepCommand() {
               ...deps,
               policyOf,
               division,
+              replaceForeign,
               send,
               onFailure: (id, error) => summary.failed(id, error),
               onProgress: summary.onLogs,

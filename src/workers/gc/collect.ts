@@ -149,7 +149,12 @@ async function collect(
 
   const builds = await listProgressRoots(deps, log);
   const segments = await Array.fromAsync(deps.store.segments(log, { consistent: true }));
-  const { roots, dropped, externals } = await findKeptRoots(deps, {
+  const {
+    roots,
+    dropped,
+    externals,
+    foreign: named,
+  } = await findKeptRoots(deps, {
     log,
     segments,
     keepSnapshots: options.keepSnapshots,
@@ -163,9 +168,9 @@ async function collect(
   const needed = roots.filter((root) => root.needed);
   const others = roots.filter((root) => !root.needed);
   const marker = new Marker(deps, log, [...needed, ...builds, ...others]);
-  const reached = new Set<string | undefined>(segments.map(({ archive }) => archive?.key));
+  const reached = new Set<string | undefined>([...segments.map(({ archive }) => archive?.key), ...named]);
   for (const { ref } of roots) if ('key' in ref) reached.add(ref.key);
-  const isKeptBody = keptBodies({ segments, externals, seen: note.bodies, reaper });
+  const isKeptBody = keptBodies({ segments, externals: externals.union(named), seen: note.bodies, reaper });
   const { foreign, bodies, to } = await sweepObjects(deps, log, { after, marker, reached, isKeptBody, reaper });
   await judgeBodies(deps.store, { log, segments }, { bodies, reaper });
   await reaper.flush();

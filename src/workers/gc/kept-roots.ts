@@ -3,11 +3,12 @@ import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
 import { type RootRef, rootOf } from '../../log/entry.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
+import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
 import { requireDense, requireKnown } from '../../log/newest.ts';
 import { mayLackEntries, type Segment } from '../../log/segment.ts';
 import { keepsSnapshot, type RetentionPolicy } from '../../retention/retention-policy.ts';
 import { keyOfProgress, listProgress } from '../../snapshot/progress.ts';
-import { lastWithoutRoot, type SnapshotStores } from '../../snapshot/snapshots.ts';
+import type { SnapshotStores } from '../../snapshot/snapshots.ts';
 import { findBlob } from '../../store/blob-store.ts';
 import { archivePrefix, parseKey, rootPrefix } from '../../store/keys.ts';
 
@@ -28,6 +29,8 @@ export interface KeptRoots {
   readonly dropped: ReadonlyMap<string, number>;
   /** External bodies that entries in the table name. */
   readonly externals: ReadonlySet<string>;
+  /** Texts of attributes that another program wrote. An object with such a key is kept. */
+  readonly foreign: ReadonlySet<string>;
 }
 
 export interface KeptRootsDeps extends Pick<SnapshotStores, 'store' | 'blobs'> {
@@ -62,16 +65,19 @@ export async function listProgressRoots(deps: Pick<SnapshotStores, 'blobs'>, log
 /**
  * Finds the roots of all kept snapshots of a log, and of snapshots that were dropped less than a
  * grace period ago, because a build may have started from them. It decodes only Snapshot entries,
- * so other malformed entries do not matter.
+ * so other malformed entries do not matter. It passes over what another program wrote. If that
+ * replaced Last Snapshot of a segment, all snapshots of the segment are kept that were not dropped.
  * @throws SegmentGapError if the table lacks a segment that other segments, entries, an archive or
  * a root imply
  * @throws ItemInvalidError if a Snapshot entry cannot be read
- * @throws RootInvalidError if Last Snapshot names an entry without a root
+ * @throws RootInvalidError if the entry of Last Snapshot is missing, or has no root although its
+ * segment is archived
  */
 export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQuestion): Promise<KeptRoots> {
   const { log, segments, now, graceMs } = question;
   const roots: KeptRoot[] = [];
   const externals = new Set<string>();
+  const foreign = new Set<string>();
   const dropped = new Map<string, number>();
   await requireAllSegments(deps, log, segments);
   const drop = (name: string, known: number | undefined, root: Omit<KeptRoot, 'needed'>): void => {
@@ -84,18 +90,19 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const { archive, lastSnapshot } = segment;
     // If a segment was archived long ago, all its snapshots except the last were dropped long ago.
     const all = archive === undefined || (await isRecent(deps, archive.key, now - 2 * graceMs));
-    const found = all ? snapshotsOf(deps, segment, externals) : lastSnapshotOf(deps, segment);
-    let last = false;
-    for await (const root of found) {
+    const { A } = segment.foreign ?? {};
+    if (A !== undefined && 'S' in A) foreign.add(A.S);
+    const texts = { externals, foreign };
+    const found = await Array.fromAsync(all ? snapshotsOf(deps, segment, texts) : lastSnapshotOf(deps, segment));
+    const isOwn = found.some(({ position }) => position.entry === lastSnapshot);
+    const mayBeForeign = lastSnapshot !== undefined && !isOwn && !mayLackEntries(segment);
+    if (mayBeForeign && (await foreignPointer(deps.store, segment)) === undefined) throw lastWithoutRoot(segment);
+    const kept = isOwn || mayLackEntries(segment) ? segment : { ...segment, lastSnapshot: undefined };
+    for (const root of found) {
       if ('key' in root.ref) named.add(root.ref.key);
       const name = droppedName(root.position);
-      if (keepsRoot(segment, root.position.entry, question)) {
-        roots.push({ ...root, needed: true });
-        last ||= root.position.entry === lastSnapshot;
-      } else drop(name, question.dropped.get(name), root);
-    }
-    if (lastSnapshot !== undefined && !last && !mayLackEntries(segment)) {
-      throw lastWithoutRoot(segment);
+      if (keepsRoot(kept, root.position.entry, question)) roots.push({ ...root, needed: true });
+      else drop(name, question.dropped.get(name), root);
     }
   }
   for await (const { key } of deps.blobs.list(rootPrefix(log))) {
@@ -108,7 +115,7 @@ export async function findKeptRoots(deps: KeptRootsDeps, question: KeptRootsQues
     const since = question.dropped.get(key) ?? question.dropped.get(droppedName(position));
     drop(key, since, { position, ref: { key } });
   }
-  return { roots, dropped, externals };
+  return { roots, dropped, externals, foreign };
 }
 
 /**
@@ -144,12 +151,12 @@ export function keepsRoot(
 
 /**
  * All complete snapshots of a segment, in the table or its archive. Adds the bodies of other
- * entries to `externals`.
+ * entries to `externals`, and what another program wrote onto Snapshot entries to `foreign`.
  */
 async function* snapshotsOf(
   deps: KeptRootsDeps,
   { log, segment }: Segment,
-  externals: Set<string>,
+  { externals, foreign }: { readonly externals: Set<string>; readonly foreign: Set<string> },
 ): AsyncGenerator<Omit<KeptRoot, 'needed'>> {
   const range = { segment, from: 0, to: MAX_NUMBER + 1 };
   for await (const page of deps.store.items(log, range, { consistent: true })) {
@@ -161,6 +168,7 @@ async function* snapshotsOf(
       const entry = decodeEntry(item);
       const ref = rootOf(entry);
       if (ref !== undefined) yield { position: entry.position, ref };
+      else if (entry.external !== undefined) foreign.add(entry.external);
     }
   }
 }

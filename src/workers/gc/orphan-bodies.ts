@@ -1,7 +1,7 @@
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER } from '../../ids/position.ts';
 import type { LogReader } from '../../log/log-store.ts';
-import { mayLackEntries, type Segment } from '../../log/segment.ts';
+import { hasForeignArchive, mayLackEntries, type Segment } from '../../log/segment.ts';
 import type { BlobInfo } from '../../store/blob-store.ts';
 import type { Reaper } from './reaper.ts';
 
@@ -24,12 +24,15 @@ export interface KnownBodies {
 /**
  * Tells which external bodies are kept without a look into archives: bodies that entries in the
  * table name, young bodies, and bodies that an earlier collection found named, because names are
- * permanent.
+ * permanent. Keeps all bodies of a log of which another program archived a segment.
  */
 export function keptBodies({ segments, externals, seen, reaper }: KnownBodies): (body: BlobInfo) => boolean {
   // If entries expired without an archive, their bodies have lost their names.
   const forgets = segments.some(mayLackEntries);
+  // The entries in an archive of another program may name any body.
+  const keepsAll = segments.some(hasForeignArchive);
   return (body) => {
+    if (keepsAll) return true;
     const isNew = forgets || body.modified >= seen || reaper.wasCondemned(body);
     return !isNew || externals.has(body.key) || !reaper.isOld(body);
   };

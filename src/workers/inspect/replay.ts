@@ -3,10 +3,11 @@ import { SegmentWithoutSnapshotError, TimeUpError, UsageError } from '../../erro
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
 import { type CompletedSnapshot, rootOf } from '../../log/entry.ts';
+import { findSnapshot } from '../../log/last-snapshot.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import type { Root } from '../../snapshot/root.ts';
-import { chunkStore, findSnapshot, loadRoot } from '../../snapshot/snapshots.ts';
+import { chunkStore, loadRoot } from '../../snapshot/snapshots.ts';
 import { flushState, hashFlushedState, saveState } from '../../state/state.ts';
 import { NodeStore } from '../../tree/node-store.ts';
 import { readCollected } from '../gc/collection-record.ts';

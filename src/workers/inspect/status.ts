@@ -1,8 +1,12 @@
 import { openArchive } from '../../archive/reader.ts';
 import { type ItemInvalidError, LogfoldError } from '../../errors.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
-import { comparePositions, type Position } from '../../ids/position.ts';
-import { type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.ts';
+import type { StoredItem } from '../../log/attribute.ts';
+import { isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import type { ForeignCounts } from '../../log/foreign.ts';
+import { decodeEntry } from '../../log/item-codec.ts';
+import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { SegmentReader, TableReader } from '../../log/log-store.ts';
 import { querySegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
@@ -41,6 +45,8 @@ export interface LogStatus {
   /** Edits in the write buffers of the newest snapshot; null if its root cannot be read. */
   readonly bufferedEdits: number | null;
   readonly stopped: Stop | null;
+  /** Parts that another program wrote. Roots count only after the newest complete snapshot. */
+  readonly foreign: ForeignCounts;
 }
 
 /** The status of one segment of a log. */
@@ -48,7 +54,7 @@ export interface SegmentStatus {
   readonly segment: number;
   /** All entries of the segment, including archived and expired ones. */
   readonly entries: number;
-  /** Number of the newest entry with a complete snapshot. */
+  /** Number of the newest entry with a complete snapshot; null also if another program wrote it. */
   readonly lastSnapshot: number | null;
   readonly archived: boolean;
   /** Expiry time of the entries in epoch seconds; null if they do not expire or are on hold. */
@@ -57,6 +63,8 @@ export interface SegmentStatus {
   readonly onHold: boolean;
   /** Whether the entries have expired. DynamoDB may still have some of them. */
   readonly expired: boolean;
+  /** Parts that another program wrote onto the segment; empty in most segments. */
+  readonly foreign: readonly ('archive' | 'pointer')[];
 }
 
 /**
@@ -66,15 +74,20 @@ export interface SegmentStatus {
 export async function segmentStatuses(deps: StatusDeps, log: LogId): Promise<SegmentStatus[]> {
   const segments = await querySegments(deps.tables, log, { consistent: false });
   const entries = await Promise.all(segments.map((segment) => entryCount(deps, segment)));
+  const pointers = await Promise.all(segments.map((segment) => hasForeignPointer(deps, segment)));
   const now = deps.now();
-  return segments.map(({ segment, lastSnapshot = null, archive, expiry }, i) => ({
+  return segments.map(({ segment, lastSnapshot = null, archive, expiry, foreign }, i) => ({
     segment,
     entries: entries[i] ?? 0,
-    lastSnapshot,
+    lastSnapshot: pointers[i] === true ? null : lastSnapshot,
     archived: archive !== undefined,
     expires: expiry === undefined || expiry.state === 'on hold' ? null : expiry.at,
     onHold: expiry?.state === 'on hold',
     expired: expiry?.state === 'expired' && expiry.at * 1000 <= now,
+    foreign: [
+      ...(foreign?.A === undefined ? [] : (['archive'] as const)),
+      ...(pointers[i] === true ? (['pointer'] as const) : []),
+    ],
   }));
 }
 
@@ -95,6 +108,9 @@ export async function logStatus(deps: StatusDeps, log: LogId, known?: readonly S
     bytes += blob.bytes;
   }
   const stopped = (await readStop(deps.blobs, log)) ?? null;
+  const count = (kind: 'archive' | 'pointer') => segments.filter(({ foreign }) => foreign.includes(kind)).length;
+  const lagEntries = entries - folded;
+  const roots = lagEntries === 0 ? 0 : await foreignRoots(deps, log, { segments, lastSnapshot });
   return {
     log,
     segments: segments.length,
@@ -103,11 +119,12 @@ export async function logStatus(deps: StatusDeps, log: LogId, known?: readonly S
     expired: segments.filter(({ expired }) => expired).length,
     entries,
     lastSnapshot,
-    lagEntries: entries - folded,
+    lagEntries,
     chunks,
     bytes,
     bufferedEdits: lastSnapshot === null ? 0 : await bufferedIn(deps, { log, position: lastSnapshot }),
     stopped,
+    foreign: { archives: count('archive'), pointers: count('pointer'), roots },
   };
 }
 
@@ -181,6 +198,44 @@ async function bufferedIn(
   } catch (error) {
     // As above: an error of one log must not hide the others, and `verify` reports it.
     if (error instanceof LogfoldError && error.stopsLog) return null;
+    throw error;
+  }
+}
+
+/** Whether another program wrote Last Snapshot. An entry that cannot be read is for `verify`. */
+async function hasForeignPointer(deps: StatusDeps, segment: Segment): Promise<boolean> {
+  try {
+    return (await foreignPointer(deps.tables, segment)) !== undefined;
+  } catch (error) {
+    if (error instanceof LogfoldError && error.stopsLog) return false;
+    throw error;
+  }
+}
+
+/** Snapshot entries after the newest complete snapshot on which another program wrote. */
+async function foreignRoots(
+  deps: StatusDeps,
+  log: LogId,
+  { segments, lastSnapshot }: Pick<LogStatus, 'lastSnapshot'> & { readonly segments: readonly SegmentStatus[] },
+): Promise<number> {
+  let roots = 0;
+  for (const { segment } of segments) {
+    if (segment < (lastSnapshot?.segment ?? 0)) continue;
+    const from = segment === lastSnapshot?.segment ? lastSnapshot.entry + 1 : 0;
+    const range = { segment, from, to: MAX_NUMBER + 1 };
+    for await (const page of deps.tables.items(log, range, { consistent: false })) {
+      roots += page.filter((item) => item.T?.S === deps.types.snapshot && hasForeignRoot(item)).length;
+    }
+  }
+  return roots;
+}
+
+/** As {@link isForeignRoot}. An entry that cannot be read is for `verify`. */
+function hasForeignRoot(item: StoredItem): boolean {
+  try {
+    return isForeignRoot(decodeEntry(item));
+  } catch (error) {
+    if (error instanceof LogfoldError && error.stopsLog) return false;
     throw error;
   }
 }

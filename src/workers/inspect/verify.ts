@@ -3,13 +3,15 @@ import type { ChunkId } from '../../codec/chunk.ts';
 import { LogfoldError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { countForeign, type ForeignCounts, type ForeignPart } from '../../log/foreign.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
+import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { readEntries } from '../../log/read-entries.ts';
-import { mayLackEntries, type Segment } from '../../log/segment.ts';
+import { hasForeignArchive, isFrozen, mayLackEntries, type Segment } from '../../log/segment.ts';
 import type { RetentionPolicy } from '../../retention/retention-policy.ts';
-import { lastWithoutRoot, loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
+import { loadRoot, nodeStore, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import { stateTops } from '../../state/state.ts';
 import { at } from '../../tree/array.ts';
 import { isLeaf, type Node, valueBytes } from '../../tree/node.ts';
@@ -18,7 +20,6 @@ import { referencedId } from '../../tree/read.ts';
 import { readRecords } from '../gc/collection-record.ts';
 import { IdSet } from '../gc/id-set.ts';
 import { keepsRoot } from '../gc/kept-roots.ts';
-import { carriedRoot } from '../snapshot/snapshot-entry.ts';
 
 export interface VerifyDeps extends SnapshotStores {
   readonly types: ReservedTypes;
@@ -49,6 +50,8 @@ export interface Verified {
   readonly chunks: number;
   readonly bytes: number;
   readonly problems: readonly Problem[];
+  /** Parts that another program wrote. It is not checked. */
+  readonly foreign: ForeignCounts;
 }
 
 /**
@@ -85,6 +88,7 @@ class Verification {
   #snapshots = 0;
   #archived = 0;
   #expired = 0;
+  readonly #foreign: ForeignPart[] = [];
 
   constructor(deps: VerifyDeps, log: LogId, dropped: ReadonlyMap<string, number>) {
     this.#deps = deps;
@@ -97,7 +101,8 @@ class Verification {
   get result(): Verified {
     const { read: chunks, bytesRead: bytes } = this.#nodes.counts;
     const [snapshots, archived, expired] = [this.#snapshots, this.#archived, this.#expired];
-    return { snapshots, archived, expired, chunks, bytes, problems: this.#problems };
+    const foreign = countForeign(this.#foreign);
+    return { snapshots, archived, expired, chunks, bytes, problems: this.#problems, foreign };
   }
 
   async segment(segment: Segment, next: Segment | undefined): Promise<void> {
@@ -107,7 +112,7 @@ class Verification {
 
   async #entries(segment: Segment, next: Segment | undefined): Promise<void> {
     if (segment.archive !== undefined) await this.#archive(segment);
-    else if (segment.expiry !== undefined) await this.#expiring(segment);
+    else if (isFrozen(segment)) await this.#expiring(segment);
     else {
       const to = next === undefined ? 'end' : { segment: next.segment, entry: 0 };
       const range = { from: { segment: segment.segment, entry: 0 }, to, newestSegment: segment.segment } as const;
@@ -117,15 +122,21 @@ class Verification {
     }
   }
 
-  /** Checks that Last Snapshot names a Snapshot entry with a root, because a load starts there. */
+  /**
+   * Checks that Last Snapshot names a Snapshot entry with a root, because a load starts there, or
+   * counts it if another program wrote it.
+   */
   async #last(segment: Segment): Promise<void> {
     const { lastSnapshot } = segment;
-    if (lastSnapshot === undefined || mayLackEntries(segment)) return;
+    if (hasForeignArchive(segment)) this.#foreign.push({ kind: 'archive', log: this.#log, segment: segment.segment });
+    const pointer = await foreignPointer(this.#deps.store, segment);
+    if (pointer !== undefined) this.#foreign.push(pointer);
+    if (lastSnapshot === undefined || pointer !== undefined || mayLackEntries(segment)) return;
     if (this.#problems.some(({ part, snapshot }) => part === 'archive' && snapshot.segment === segment.segment)) return;
     const snapshot = { segment: segment.segment, entry: lastSnapshot };
     await this.#check({ snapshot, part: 'root' }, async () => {
       const entry = await this.#deps.store.getEntry(this.#log, snapshot, { consistent: true });
-      const isNamed = entry?.type === this.#types.snapshot && (rootOf(entry) ?? entry.body) !== undefined;
+      const isNamed = entry?.type === this.#types.snapshot && rootOf(entry) !== undefined;
       if (!isNamed) throw lastWithoutRoot(segment);
     });
   }
@@ -156,14 +167,15 @@ class Verification {
   }
 
   async #entry(segment: Segment, entry: Entry): Promise<void> {
-    if (entry.type !== this.#types.snapshot || (rootOf(entry) === undefined && entry.body === undefined)) return;
+    if (entry.type !== this.#types.snapshot) return;
+    if (isForeignRoot(entry)) this.#foreign.push({ kind: 'root', log: this.#log, ...entry.position });
+    const ref = rootOf(entry);
+    if (ref === undefined) return;
     const { keepSnapshots = 'all' } = this.#deps;
     const snapshot = entry.position;
     if (!keepsRoot(segment, snapshot.entry, { keepSnapshots, dropped: this.#dropped })) return;
     this.#snapshots++;
     await this.#check({ snapshot, part: 'root' }, async () => {
-      const ref = carriedRoot(entry);
-      if (ref === undefined) return;
       const root = await loadRoot(this.#deps, { log: this.#log, position: snapshot }, ref);
       const check: Check = (part, read) => this.#check({ snapshot, part }, read);
       for (const top of stateTops(root.state)) await checkBelow(this.#nodes, top, this.#seen, check);

@@ -1,12 +1,12 @@
 import type { WrittenArchive } from '../../archive/frame-list.ts';
 import { toHex } from '../../codec/bytes.ts';
 import { SegmentStateError, TimeUpError } from '../../errors.ts';
-import type { StoredItem } from '../../log/attribute.ts';
+import { plainItem, type StoredItem } from '../../log/attribute.ts';
 import { type RootRef, rootOf } from '../../log/entry.ts';
-import { rootAttribute } from '../../log/item-codec.ts';
+import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
+import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
 import type { EntryReader } from '../../log/log-store.ts';
-import type { Segment } from '../../log/segment.ts';
-import { lastWithoutRoot } from '../../snapshot/snapshots.ts';
+import { hasForeignArchive, type Segment } from '../../log/segment.ts';
 import { archiveKey, randomHex } from '../../store/keys.ts';
 import { requestCollection } from '../gc/collection-record.ts';
 import { checkTime, type Deadline, isTimeUp } from '../jobs/deadline.ts';
@@ -19,7 +19,7 @@ import {
   type UsableParts,
   usableParts,
 } from './archive-parts.ts';
-import { changedMeanwhile, requireCovered } from './segment-state.ts';
+import { changedMeanwhile, type NotRetained, notRetained, requireCovered } from './segment-state.ts';
 import {
   type ArchiveDeps,
   archiveOf,
@@ -37,6 +37,7 @@ export type ArchiveResult =
   | (WrittenArchive & { readonly outcome: 'archived'; readonly segment: number; readonly key: string })
   /** The segment already has an archive. */
   | { readonly outcome: 'present'; readonly segment: number; readonly key: string }
+  | NotRetained
   | Archiving;
 
 /**
@@ -62,6 +63,9 @@ interface Archiving {
  * A run whose time is up keeps the compared frames, at least one, as a part. The run that writes
  * the last part, or its continuation, joins the parts. If a part no longer equals the table, the
  * job writes it again.
+ *
+ * It passes over a segment that another program archived, unless `replaceForeign` is set, and over
+ * one of which another program wrote Last Snapshot.
  * @throws SegmentNotFoundError, SegmentStateError if the segment does not exist, is open, or is not
  * covered
  * @throws EntryGapError if an entry is missing, ArchiveDiffersError if the table changed at the
@@ -79,8 +83,12 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
       await removeParts(deps, job, parts);
       return { outcome: 'present', segment: number, key: segment.archive.key };
     }
-    requireNotExpiring(segment);
-    const root = await lastRoot(deps, segment);
+    const last = await rootToArchive(deps, segment);
+    if ('outcome' in last) {
+      await removeParts(deps, job, parts);
+      return last;
+    }
+    const { root } = last;
     const usable = await usableParts(deps, segment, { parts, root });
     await removeParts(deps, job, parts.slice(usable.parts.length));
     const made = await make(deps, segment, usable);
@@ -89,7 +97,10 @@ export async function archiveSegment(deps: ArchiveDeps, job: Omit<ArchiveJob, 'k
     // Before the archive is named, which drops roots: if the process died directly after that,
     // no other code would request the collection.
     await requestCollection(deps.blobs, log);
-    if (await deps.tables.setArchive(segment, { key, hash: written.hash, root })) {
+    // The new archive was compared with the table, so the other program's name is not needed.
+    if (hasForeignArchive(segment)) await deps.tables.removeForeign(job, plainItem(encodeSegment(segment), ['A', 'H']));
+    const { foreign: _, ...bare } = segment;
+    if (await deps.tables.setArchive(bare, { key, hash: written.hash, root })) {
       await removeParts(deps, job, made.parts);
       return { outcome: 'archived', segment: number, key, ...written };
     }
@@ -144,11 +155,11 @@ async function make(deps: ArchiveDeps, segment: Segment, usable: UsableParts): P
 export async function planArchive(
   deps: ArchiveDeps,
   job: Omit<ArchiveJob, 'kind'>,
-): Promise<WrittenArchive | undefined> {
+): Promise<WrittenArchive | NotRetained | undefined> {
   const segment = await requireCovered(deps.tables, job);
   if (segment.archive !== undefined) return undefined;
-  requireNotExpiring(segment);
-  await lastRoot(deps, segment);
+  const last = await rootToArchive(deps, segment);
+  if ('outcome' in last) return last;
   const bytes = archiveOf(deps, segment, segmentPages(deps, segment, {}));
   for (;;) {
     const next = await bytes.next();
@@ -216,13 +227,23 @@ async function* inTime(deps: Deadline, { log, segment }: Segment, items: ItemPag
   }
 }
 
-/** The root of the segment's last snapshot. */
-async function lastRoot({ tables }: ArchiveDeps, segment: Segment): Promise<RootRef | undefined> {
-  const { log, lastSnapshot } = segment;
-  if (lastSnapshot === undefined) return undefined;
-  const position = { segment: segment.segment, entry: lastSnapshot };
-  const entry = await tables.getEntry(log, position, { consistent: true });
+/**
+ * The root of the segment's last snapshot, if the segment has one and can be archived.
+ * @throws SegmentStateError if the segment is expiring
+ */
+async function rootToArchive(
+  { tables, replaceForeign = false }: ArchiveDeps,
+  segment: Segment,
+): Promise<{ readonly root: RootRef | undefined } | NotRetained> {
+  const { log, segment: number, lastSnapshot: last } = segment;
+  if (hasForeignArchive(segment) && !replaceForeign) return notRetained({ kind: 'archive', log, segment: number });
+  requireNotExpiring(segment);
+  if (last === undefined && segment.foreign?.L === undefined) return { root: undefined };
+  const position = last === undefined ? undefined : { segment: number, entry: last };
+  const entry = position && (await tables.getEntry(log, position, { consistent: true }));
   const root = entry && rootOf(entry);
-  if (root !== undefined) return root;
-  throw lastWithoutRoot(segment);
+  if (root !== undefined) return { root };
+  const pointer = await foreignPointer(tables, segment);
+  if (pointer === undefined) throw lastWithoutRoot(segment);
+  return notRetained(pointer);
 }

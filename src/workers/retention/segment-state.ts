@@ -1,9 +1,26 @@
 import { SegmentNotFoundError, SegmentStateError } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
+import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
+import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { SegmentPlace, TableReader } from '../../log/log-store.ts';
 import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { isCovered } from '../../retention/retention-policy.ts';
+
+/**
+ * Another program archived the segment, so that its entries may be somewhere else, or it wrote Last
+ * Snapshot of the segment. The job changed nothing.
+ */
+export interface NotRetained {
+  readonly outcome: 'foreign';
+  readonly segment: number;
+  readonly reason: string;
+}
+
+/** The result of a job that passes over a segment. */
+export function notRetained(part: ForeignPart): NotRetained {
+  return { outcome: 'foreign', segment: part.segment, reason: describeForeign(part) };
+}
 
 /**
  * Reads a segment consistently.
@@ -22,12 +39,21 @@ export async function requireSegment(tables: TableReader, { log, segment }: Segm
 /**
  * Reads a segment consistently, and requires that it is closed and covered.
  * @throws SegmentNotFoundError if the segment does not exist
- * @throws SegmentStateError if it is open, or its next segment has no complete snapshot yet
+ * @throws SegmentStateError if it is open, or its next segment has no complete snapshot of logfold
+ * yet
  */
 export async function requireCovered(tables: TableReader, place: SegmentPlace): Promise<Segment> {
   const { log, segment } = place;
   const found = await requireSegment(tables, place);
   const next = await tables.getSegment(log, segment + 1, { consistent: true });
+  const foreign = next && (await foreignPointer(tables, next));
+  if (foreign !== undefined) {
+    throw new SegmentStateError(`the segment is not covered: ${describeForeign(foreign)}`, {
+      log,
+      segment,
+      advice: "Run 'logfold sweep --log LOG --replace-foreign' to replace it; nothing was changed",
+    });
+  }
   if (isCovered(found, next, next && (await newestOfMapped(tables, next)))) return found;
   if (next === undefined) {
     throw new SegmentStateError('the segment is open: clients still append to it', {

@@ -27,6 +27,11 @@ export interface ArchiveDeps extends Deadline {
   readonly types: ReservedTypes;
   /** From 0 up to but not including 1. */
   readonly random: () => number;
+  /**
+   * Whether to replace the archive that another program named, after the new one was compared with
+   * the table. False by default.
+   */
+  readonly replaceForeign?: boolean | undefined;
   /** Called with the number of finished entries. Each counts twice: written, then compared. */
   readonly onEntries?: (entries: number) => void;
   /**

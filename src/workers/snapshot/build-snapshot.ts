@@ -1,9 +1,11 @@
 import { HistoryGoneError } from '../../errors.ts';
 import { comparePositions, type Position } from '../../ids/position.ts';
-import { type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { isForeignRoot, isRootForm, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
+import { foreignPointer, type SnapshotSearch } from '../../log/last-snapshot.ts';
 import type { SnapshotPublisher } from '../../log/log-store.ts';
-import { isFrozen } from '../../log/segment.ts';
-import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
+import { hasForeignArchive, isFrozen, type Segment } from '../../log/segment.ts';
+import { type BuildDeps, type Built, buildState, otherReducer, searchBase } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, listProgress, type Progress, saveProgress } from '../../snapshot/progress.ts';
 import { type EncodedRoot, encodeRoot, type Root } from '../../snapshot/root.ts';
@@ -11,11 +13,15 @@ import { loadRoot, saveRoot } from '../../snapshot/snapshots.ts';
 import { clearStop, contains, isAt } from '../../snapshot/stop.ts';
 import type { SnapshotJob } from '../jobs/job.ts';
 import {
+  advanceTo,
   advanceToCarried,
-  carriedRoot,
   checkSnapshotEntry,
+  foreignRoot,
   loadDuplicate,
   newestSnapshot,
+  type PassedOver,
+  passedOver,
+  removeForeignRoot,
   type SnapshotPlace,
 } from './snapshot-entry.ts';
 import { type Stopped, withStopGuard } from './stop-guard.ts';
@@ -29,6 +35,11 @@ export interface SnapshotDeps extends BuildDeps {
    * a continuation. Epoch milliseconds; none by default.
    */
   readonly deadline?: number | undefined;
+  /**
+   * Whether to replace a root and a Last Snapshot that another program wrote. False by default: the
+   * job passes over them.
+   */
+  readonly replaceForeign?: boolean | undefined;
 }
 
 /** The work of a complete or partial build. */
@@ -36,6 +47,8 @@ interface Work {
   /** The snapshot or progress on which the build is based; undefined for the log's beginning. */
   readonly base: Position | undefined;
   readonly rebuiltBecause?: string | undefined;
+  /** Parts that another program wrote, and the search for the base passed over. */
+  readonly passedOver?: readonly string[] | undefined;
   /** Why progress of earlier runs was ignored, if it was. */
   readonly ignored?: readonly string[] | undefined;
   readonly entries: number;
@@ -72,6 +85,7 @@ export type SnapshotResult =
    * expired without an archive and there is a newer snapshot.
    */
   | { readonly outcome: 'obsolete'; readonly position: Position }
+  | PassedOver
   | Stopped;
 
 /**
@@ -97,22 +111,32 @@ export async function completeSnapshot(deps: SnapshotDeps, job: SnapshotJob): Pr
 }
 
 async function complete(deps: SnapshotDeps, { log, position, continuation }: SnapshotJob): Promise<SnapshotResult> {
+  const place = { log, position };
   const entry = await deps.store.getEntry(log, position, { consistent: true });
-  if (entry === undefined && (await isObsolete(deps, { log, position }))) return { outcome: 'obsolete', position };
-  const snapshotEntry = checkSnapshotEntry(deps, { log, position }, entry);
-  // A pending snapshot of an archived or expiring segment stays pending, even if its entry has a
-  // foreign attribute.
-  if (rootOf(snapshotEntry) === undefined && (await isObsolete(deps, { log, position })))
-    return { outcome: 'obsolete', position };
-  const present = carriedRoot(snapshotEntry);
+  const present = entry && rootOf(entry);
+  const segment =
+    present === undefined ? await deps.store.getSegment(log, position.segment, { consistent: true }) : undefined;
+  // A pending snapshot of an archived or expiring segment stays pending.
+  if (segment !== undefined && isFrozen(segment)) {
+    if (!hasForeignArchive(segment)) return { outcome: 'obsolete', position };
+    return passedOver(position, { kind: 'archive', log, segment: position.segment });
+  }
+  const snapshotEntry = checkSnapshotEntry(deps, place, entry);
   if (present !== undefined) {
-    await advanceToCarried(deps, { log, position }, present);
+    const foreign = await advanceToCarried(deps, place, present);
+    if (foreign !== undefined) return passedOver(position, foreign);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     return { outcome: 'present', position, flushDue: await dueIfNewest(deps, { log, position }, present) };
   }
-  const { now, deadline } = deps;
+  const { now, deadline, replaceForeign = false } = deps;
+  const isForeign = isForeignRoot(snapshotEntry);
+  if (isForeign && !replaceForeign) return passedOver(position, foreignRoot(place));
+  const search = await searchBase(deps, log, position);
+  const pointer = await pointerInTheWay(deps, place, { segment, search });
+  if (pointer !== undefined && !replaceForeign) return passedOver(position, pointer);
   const built = await buildState(deps, log, {
     at: position,
+    search,
     shouldStop: deadline === undefined ? undefined : () => now() >= deadline,
     progress: continuation === undefined ? 'if far' : 'always',
   });
@@ -121,34 +145,54 @@ async function complete(deps: SnapshotDeps, { log, position, continuation }: Sna
   if (comparePositions(root.position, position) < 0) {
     await saveProgress(deps.blobs, { target: position, targetCreated: snapshotEntry.created }, { root, encoded });
     await clearProgress(deps.blobs, obsoleteProgress(built, position));
-    return { outcome: 'progress', position, reached: root.position, ...work(built, encoded) };
+    return { outcome: 'progress', position, reached: root.position, ...work(built, encoded, search) };
   }
-  const ref = await saveRoot(deps.blobs, { log, position }, encoded);
+  const ref = await saveRoot(deps.blobs, place, encoded);
+  if (isForeign) await removeForeignRoot(deps, place);
   const carried = await deps.tables.completeSnapshot(log, position, ref);
+  if (carried === undefined || !isRootForm(log, carried)) return passedOver(position, foreignRoot(place));
   const other = sameRoot(ref, carried) ? undefined : await loadDuplicate(deps, root, carried);
-  if (other === undefined) await deps.tables.advanceLastSnapshot(log, position);
-  else await advanceToCarried(deps, { log, position }, carried);
+  const seen = pointer === undefined ? segment?.lastSnapshot : undefined;
+  const foreign =
+    other === undefined ? await advanceTo(deps, place, seen) : await advanceToCarried(deps, place, carried);
   await clearProgress(deps.blobs, obsoleteProgress(built, position));
+  if (foreign !== undefined) return passedOver(position, foreign);
   if (other !== undefined) return { outcome: 'present', position, flushDue: due(deps, other) };
   return {
     outcome: 'built',
     position,
     requestedAt: snapshotEntry.created,
     stateHash: root.stateHash,
-    ...work(built, encoded),
+    ...work(built, encoded, search),
     flushDue: due(deps, root),
   };
 }
 
-async function isObsolete({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
-  const segment = await store.getSegment(log, position.segment, { consistent: true });
-  return segment !== undefined && isFrozen(segment);
+/**
+ * The Last Snapshot of another program, which the snapshot of this position would have to move. The
+ * search has read its entry, unless it names this or a later position.
+ */
+async function pointerInTheWay(
+  { store }: SnapshotDeps,
+  { position }: SnapshotPlace,
+  { segment, search }: { readonly segment: Segment | undefined; readonly search: SnapshotSearch },
+): Promise<ForeignPart | undefined> {
+  // If it names this entry, nothing moves: the root completes the snapshot that it names.
+  if (segment?.lastSnapshot === position.entry) return undefined;
+  const isLate = (segment?.lastSnapshot ?? -1) > position.entry;
+  if (segment !== undefined && (isLate || segment.foreign !== undefined)) return foreignPointer(store, segment);
+  return search.foreign.find((part) => part.kind === 'pointer' && part.segment === position.segment);
 }
 
-function work({ base, rebuiltBecause, ignored, entries, chunks }: Built, { stored }: EncodedRoot): Work {
+function work(
+  { base, rebuiltBecause, ignored, entries, chunks }: Built,
+  { stored }: EncodedRoot,
+  { foreign }: SnapshotSearch,
+): Work {
   return {
     base,
     rebuiltBecause,
+    ...(foreign.length > 0 && { passedOver: foreign.map(describeForeign) }),
     ignored: ignored.length === 0 ? undefined : ignored.map(({ reason }) => reason),
     entries,
     chunksRead: chunks.read,
@@ -181,8 +225,7 @@ async function dueIfNewest(deps: SnapshotDeps, place: SnapshotPlace, carried: Ro
 }
 
 async function hasNewer({ store }: SnapshotDeps, { log, position }: SnapshotPlace): Promise<boolean> {
-  const newest = await newestSnapshot(store, log);
-  return newest !== undefined && comparePositions(newest, position) > 0;
+  return (await newestSnapshot(store, log, position)) !== undefined;
 }
 
 function due(deps: SnapshotDeps, root: Root): FlushDue | undefined {

@@ -1,6 +1,6 @@
 import { MessageInvalidError } from '../../errors.ts';
-import { comparePositions, type Position } from '../../ids/position.ts';
-import { type RootRef, rootOf } from '../../log/entry.ts';
+import type { Position } from '../../ids/position.ts';
+import { isForeignRoot, rootOf } from '../../log/entry.ts';
 import { otherReducer } from '../../snapshot/build.ts';
 import { bufferedEdits } from '../../snapshot/flush-due.ts';
 import { encodeRoot, type Root } from '../../snapshot/root.ts';
@@ -9,7 +9,15 @@ import { flushState, hashFlushedState, isStateFlushed, saveState } from '../../s
 import { isTimeUp } from '../jobs/deadline.ts';
 import type { FlushJob } from '../jobs/job.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
-import { loadDuplicate, newestSnapshot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
+import {
+  foreignRoot,
+  loadDuplicate,
+  newestSnapshot,
+  type PassedOver,
+  passedOver,
+  requireSnapshotEntry,
+  type SnapshotPlace,
+} from './snapshot-entry.ts';
 import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 /** The result of a flush job. */
@@ -40,9 +48,10 @@ export type FlushResult =
    */
   | { readonly outcome: 'passed'; readonly position: Position; readonly newest: Position }
   /**
-   * Another reducer or version made the snapshot. The next snapshot is built from the log anyway.
+   * Another reducer or version made the snapshot, and the next snapshot is built from the log
+   * anyway. Or another program wrote onto the Snapshot entry.
    */
-  | { readonly outcome: 'foreign'; readonly position: Position; readonly reason: string }
+  | PassedOver
   | Stopped;
 
 /**
@@ -62,9 +71,11 @@ export function flushSnapshot(deps: SnapshotDeps, job: FlushJob): Promise<FlushR
 
 async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushResult> {
   const { log, position } = place;
-  const newest = await newestSnapshot(deps.store, log);
-  if (newest !== undefined && comparePositions(newest, position) > 0) return { outcome: 'passed', position, newest };
-  const from = await carriedRoot(deps, place);
+  const newest = await newestSnapshot(deps.store, log, position);
+  if (newest !== undefined) return { outcome: 'passed', position, newest };
+  const entry = await requireSnapshotEntry(deps, place);
+  if (isForeignRoot(entry)) return passedOver(position, foreignRoot(place));
+  const from = rootOf(entry) ?? notComplete(place);
   const root = await loadRoot(deps, place, from);
   const reason = otherReducer(root, deps.reducer);
   if (reason !== undefined) return { outcome: 'foreign', position, reason };
@@ -79,7 +90,8 @@ async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushRes
   const to = await saveRoot(deps.blobs, flushed, encoded);
   await keepReplacedRoot(deps, place, from);
   if (!(await deps.tables.replaceRoot(log, position, from, to))) {
-    await loadDuplicate(deps, flushed, await carriedRoot(deps, place));
+    const carried = rootOf(await requireSnapshotEntry(deps, place));
+    if (carried !== undefined) await loadDuplicate(deps, flushed, carried);
     return flush(deps, place);
   }
   const written = {
@@ -91,9 +103,7 @@ async function flush(deps: SnapshotDeps, place: SnapshotPlace): Promise<FlushRes
   return { outcome: 'flushed', position, stateHash, flushedEdits: bufferedEdits(root.state), ...written };
 }
 
-async function carriedRoot(deps: SnapshotDeps, place: SnapshotPlace): Promise<RootRef> {
-  const ref = rootOf(await requireSnapshotEntry(deps, place));
-  if (ref !== undefined) return ref;
+function notComplete(place: SnapshotPlace): never {
   throw new MessageInvalidError('the snapshot of a flush job is not complete', {
     log: place.log,
     ...place.position,

@@ -1,18 +1,11 @@
-import { openArchive } from '../../archive/reader.ts';
 import type { ChunkId } from '../../codec/chunk.ts';
-import {
-  ArchiveCorruptError,
-  ArchiveDiffersError,
-  ArchiveMissingError,
-  EntryGapError,
-  SegmentStateError,
-} from '../../errors.ts';
+import { ArchiveDiffersError, HistoryGoneError, SegmentStateError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { comparePositions, MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { type Entry, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { isRootForm, type RootRef, rootOf, sameRoot } from '../../log/entry.ts';
+import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
 import { querySegments } from '../../log/newest.ts';
-import { snapshotEntries } from '../../log/read-entries.ts';
-import { mayLackEntries, type Segment } from '../../log/segment.ts';
+import type { Segment } from '../../log/segment.ts';
 import { buildState, otherReducer } from '../../snapshot/build.ts';
 import { type FlushDue, flushDue } from '../../snapshot/flush-due.ts';
 import { clearProgress, isDamage, listProgress, saveProgress } from '../../snapshot/progress.ts';
@@ -23,7 +16,8 @@ import type { RebuildJob } from '../jobs/job.ts';
 import { rearchiveSegment } from '../retention/archive-segment.ts';
 import type { ArchiveDeps } from '../retention/write-archive.ts';
 import type { SnapshotDeps } from './build-snapshot.ts';
-import { advanceToCarried, carriedRoot, requireSnapshotEntry, type SnapshotPlace } from './snapshot-entry.ts';
+import { rebuildTargets } from './rebuild-targets.ts';
+import { advanceTo, advanceToCarried, foreignRoot, removeForeignRoot, requireSnapshotEntry } from './snapshot-entry.ts';
 import { type Stopped, withStopGuard } from './stop-guard.ts';
 
 interface RebuildCounts {
@@ -34,6 +28,8 @@ interface RebuildCounts {
   /** Those whose stored state was different, although the same reducer had made it. */
   readonly differed: readonly Position[];
   readonly entries: number;
+  /** Parts that another program wrote, and the rebuild left alone; absent if there is nothing. */
+  readonly passedOver?: readonly string[] | undefined;
 }
 
 /** The result of a rebuild job. */
@@ -61,9 +57,13 @@ export type RebuildDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
  * still missing after its chunks were written, the segment gets another archive with the new root.
  * If an archive is missing and all entries are in the table, it is written again.
  *
+ * It passes over what another program wrote: roots, and the snapshots of segments with a foreign
+ * archive or Last Snapshot. `replaceForeign` lets it replace roots and Last Snapshots.
+ *
  * It throws transient errors too; the job is then retried.
  * @throws LogNotFoundError if the log has no segment
- * @throws SegmentStateError if entries expired without an archive; nothing is changed then
+ * @throws SegmentStateError if entries expired without an archive; nothing is changed then. Also if
+ * only the archive of another program has the entries of a segment
  * @throws ArchiveDiffersError if the table's entry of an archived snapshot has lost its root
  */
 export async function rebuildLog(deps: RebuildDeps, { log, after, continuation }: RebuildJob): Promise<RebuildResult> {
@@ -78,6 +78,7 @@ export async function rebuildLog(deps: RebuildDeps, { log, after, continuation }
     if (continuation === undefined) await clearProgress(deps.blobs, await listProgress(deps.blobs, log));
     const whole = { log, segments, onRebuilt };
     const rebuilt = await rebuild(deps, whole, after).catch((error: unknown) => {
+      if (error instanceof HistoryGoneError) throw movedAway(log, error);
       // The snapshot of an earlier run is only a shortcut, and may have been collected since.
       if (after === undefined || !isDamage(error)) throw error;
       return rebuild(deps, whole, undefined);
@@ -96,7 +97,7 @@ export async function rebuildLog(deps: RebuildDeps, { log, after, continuation }
  */
 async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readonly Segment[]> {
   const segments = await querySegments(store, log, { consistent: true });
-  const expiring = segments.find(mayLackEntries);
+  const expiring = segments.find(({ archive, expiry }) => archive === undefined && expiry !== undefined);
   if (expiring === undefined) return segments;
   throw new SegmentStateError('a rebuild needs entries of the segment that expire without an archive', {
     log,
@@ -104,6 +105,16 @@ async function requireWhole({ store }: SnapshotDeps, log: LogId): Promise<readon
     advice:
       'Nothing was changed. While all of them are in the table, ' +
       `run 'logfold expire LOG ${expiring.segment} --undo' to keep them, then rebuild again`,
+  });
+}
+
+/** The error if another program archived entries of a segment and removed them from the table. */
+function movedAway(log: LogId, { segment, cause, reason }: HistoryGoneError): SegmentStateError {
+  return new SegmentStateError(`a rebuild needs all entries of the log: ${reason}`, {
+    log,
+    segment,
+    advice: 'Put the missing entries back into the table with the other program, then rebuild again',
+    cause,
   });
 }
 
@@ -127,9 +138,16 @@ async function rebuild(
   let [snapshots, replaced, entries] = [0, 0, 0];
   let base = after === undefined ? undefined : await rebuiltRoot(deps, { log, segments }, after);
   if (base !== undefined) onRebuilt(base);
-  const counts = (): RebuildCounts => ({ snapshots, replaced, differed, entries });
+  const passed: string[] = [];
+  const pass = (part: ForeignPart): void => void passed.push(describeForeign(part));
+  const counts = (): RebuildCounts => {
+    const counted = { snapshots, replaced, differed, entries };
+    return passed.length === 0 ? counted : { ...counted, passedOver: passed };
+  };
   const seen = new Set<ChunkId>();
-  for await (const { position, created, archived } of targets(deps, { log, segments }, after)) {
+  for await (const target of rebuildTargets(deps, { log, segments }, { after, pass })) {
+    const { position, created, archived } = target;
+    const place = { log, position };
     const { now, deadline } = deps;
     const built = await buildState(deps, log, {
       at: position,
@@ -153,8 +171,13 @@ async function rebuild(
       await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
       continue;
     }
-    const ref = await saveRoot(deps.blobs, { log, position }, encoded);
+    const ref = await saveRoot(deps.blobs, place, encoded);
+    if (target.isForeign === true) await removeForeignRoot(deps, place);
     const carried = await deps.tables.completeSnapshot(log, position, ref);
+    if (carried === undefined || !isRootForm(log, carried)) {
+      pass(foreignRoot(place));
+      continue;
+    }
     let isNamed = sameRoot(ref, carried);
     if (!isNamed) {
       const stored = await loadUnlessDamaged(deps, root, carried);
@@ -165,72 +188,17 @@ async function rebuild(
       isNamed = await deps.tables.replaceRoot(log, position, carried, ref);
       if (isNamed) replaced++;
     }
-    if (isNamed) await deps.tables.advanceLastSnapshot(log, position);
-    else await advanceToCarried(deps, { log, position }, await requireRoot(deps, { log, position }, carried));
+    const present = isNamed ? ref : rootOf(await requireSnapshotEntry(deps, place));
+    if (present === undefined) {
+      pass(foreignRoot(place));
+      continue;
+    }
+    const pointer = isNamed ? await advanceTo(deps, place, target.last) : await advanceToCarried(deps, place, present);
+    if (pointer !== undefined) pass(pointer);
     await clearProgress(deps.blobs, await listProgress(deps.blobs, log, position));
     onRebuilt(root);
   }
   return { outcome: 'rebuilt', ...counts() };
-}
-
-/** A snapshot to rebuild. */
-interface Target extends Pick<Entry, 'position' | 'created'> {
-  /** Its segment, if the segment is archived. */
-  readonly archived?: Segment;
-}
-
-/**
- * The snapshots to rebuild after a position, in order. Reads each archive completely before entries
- * of its segment are folded.
- */
-async function* targets(
-  deps: RebuildDeps,
-  { log, segments }: Pick<WholeLog, 'log' | 'segments'>,
-  after: Position | undefined,
-): AsyncGenerator<Target> {
-  const { types } = deps;
-  for (const segment of segments) {
-    if (segment.segment < (after?.segment ?? 0)) continue;
-    const from = segment.segment === after?.segment ? after.entry + 1 : 0;
-    if (segment.archive !== undefined) {
-      const archived = await requireArchive(deps, segment);
-      if (archived.lastSnapshot === undefined || archived.lastSnapshot < from) continue;
-      const position = { segment: archived.segment, entry: archived.lastSnapshot };
-      const { created } = await requireSnapshotEntry(deps, { log, position });
-      yield { position, created, archived };
-      continue;
-    }
-    const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
-    const entries: Target[] = [];
-    const found = snapshotEntries({ store: deps.store, types }, log, range, { consistent: true });
-    for await (const entry of found) {
-      // Throws if the entry carries a body that is not a root: a rebuild replaces only roots.
-      carriedRoot(entry);
-      entries.push({ position: entry.position, created: entry.created });
-    }
-    yield* entries;
-  }
-}
-
-/**
- * Reads a segment's archive completely. If it is missing or damaged, writes it again from the
- * table.
- * @returns the current segment
- * @throws ArchiveMissingError, ArchiveCorruptError if the table lacks entries of the segment
- */
-async function requireArchive(deps: RebuildDeps, segment: Segment): Promise<Segment> {
-  try {
-    const archive = await openArchive(deps, segment);
-    for await (const items of archive.items(0, archive.entries)) items.length;
-    return segment;
-  } catch (lost) {
-    if (!(lost instanceof ArchiveMissingError || lost instanceof ArchiveCorruptError)) throw lost;
-    try {
-      return await rearchiveSegment(deps, segment, { source: deps.tables });
-    } catch (error) {
-      throw error instanceof EntryGapError ? lost : error;
-    }
-  }
 }
 
 /**
@@ -245,7 +213,7 @@ async function keepFrozenRoot(
   { root, encoded, seen }: { readonly root: Root; readonly encoded: EncodedRoot; readonly seen: Set<ChunkId> },
 ): Promise<Root | undefined> {
   const { log, position } = root;
-  const frozen = carriedRoot(await requireSnapshotEntry(deps, { log, position }));
+  const frozen = rootOf(await requireSnapshotEntry(deps, { log, position }));
   if (frozen === undefined) {
     throw new ArchiveDiffersError("the table's entry of the archived snapshot has no root", {
       log,
@@ -276,11 +244,6 @@ async function rebuiltRoot(
   const ref = rootOf(await requireSnapshotEntry(deps, { log, position }));
   const root = ref && (await loadRoot(deps, { log, position }, ref));
   return root !== undefined && otherReducer(root, deps.reducer) === undefined ? root : undefined;
-}
-
-/** The root that a Snapshot entry carries now; `before` if it carries none. */
-async function requireRoot(deps: SnapshotDeps, place: SnapshotPlace, before: RootRef): Promise<RootRef> {
-  return carriedRoot(await requireSnapshotEntry(deps, place)) ?? before;
 }
 
 async function loadUnlessDamaged(deps: SnapshotDeps, own: Root, carried: RootRef): Promise<Root | undefined> {

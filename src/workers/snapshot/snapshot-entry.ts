@@ -6,10 +6,13 @@ import {
   SnapshotMismatchError,
 } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { formatPosition, type Position } from '../../ids/position.ts';
-import { type Entry, type ReservedTypes, type RootRef, rootOf } from '../../log/entry.ts';
-import { rootAttribute } from '../../log/item-codec.ts';
-import type { LogReader, SegmentReader, SnapshotPublisher } from '../../log/log-store.ts';
+import { comparePositions, formatPosition, type Position } from '../../ids/position.ts';
+import { plainItem } from '../../log/attribute.ts';
+import type { Entry, ReservedTypes, RootRef } from '../../log/entry.ts';
+import { describeForeign, type ForeignPart } from '../../log/foreign.ts';
+import { encodeSegment, rootAttribute } from '../../log/item-codec.ts';
+import { findSnapshot, foreignPointer } from '../../log/last-snapshot.ts';
+import type { ForeignRemover, LogReader, SnapshotPublisher } from '../../log/log-store.ts';
 import { queryLastSnapshot, queryNewestSegments } from '../../log/newest.ts';
 import { isFrozen } from '../../log/segment.ts';
 import { otherReducer } from '../../snapshot/build.ts';
@@ -17,6 +20,7 @@ import { isDamage } from '../../snapshot/progress.ts';
 import type { Root } from '../../snapshot/root.ts';
 import { loadRoot, readWhole, type SnapshotStores } from '../../snapshot/snapshots.ts';
 import type { Reducer } from '../../state/reducer.ts';
+import { changedMeanwhile } from '../retention/segment-state.ts';
 
 /** The log and position of a job's Snapshot entry. */
 export interface SnapshotPlace {
@@ -59,41 +63,108 @@ export function checkSnapshotEntry(
 }
 
 /**
- * The newest complete snapshot of a log; undefined if there is none.
+ * The newest complete snapshot of a log; undefined if there is none, or if it is not newer than
+ * `than`.
  * @throws LogNotFoundError if the log has no segment
  */
-export async function newestSnapshot(store: SegmentReader, log: LogId): Promise<Position | undefined> {
-  return queryLastSnapshot(store, log, await queryNewestSegments(store, log, { consistent: true }));
+export async function newestSnapshot(store: LogReader, log: LogId, than?: Position): Promise<Position | undefined> {
+  const segments = await queryNewestSegments(store, log, { consistent: true });
+  const newest = await queryLastSnapshot(store, log, segments);
+  const isNewer = (position: Position) => than === undefined || comparePositions(position, than) > 0;
+  if (newest === undefined || !isNewer(newest)) return undefined;
+  const position = (await findSnapshot(store, log, { ...newest, entry: Number.MAX_SAFE_INTEGER }))?.position;
+  return position !== undefined && isNewer(position) ? position : undefined;
 }
 
+/** Whether and how a job may replace what another program wrote. */
+export interface ForeignDeps {
+  readonly store: LogReader;
+  readonly tables: ForeignRemover;
+  /** True if a person asked to replace it. False by default. */
+  readonly replaceForeign?: boolean | undefined;
+}
+
+/** Another program wrote where the job had to write. Nothing of that was changed. */
+export interface PassedOver {
+  readonly outcome: 'foreign';
+  readonly position: Position;
+  readonly reason: string;
+}
+
+/** The result of a job that passes over something foreign. */
+export function passedOver(position: Position, part: ForeignPart): PassedOver {
+  return { outcome: 'foreign', position, reason: describeForeign(part) };
+}
+
+/** The part of another program on a Snapshot entry. */
+export function foreignRoot({ log, position }: SnapshotPlace): ForeignPart {
+  return { kind: 'root', log, ...position };
+}
+
+/** Removes the body that another program wrote onto a Snapshot entry, before a root replaces it. */
+export async function removeForeignRoot(
+  { store, tables }: ForeignDeps,
+  { log, position }: SnapshotPlace,
+): Promise<void> {
+  const { segment, entry } = position;
+  const range = { segment, from: entry, to: entry + 1 };
+  for await (const [item] of store.items(log, range, { consistent: true })) {
+    if (item !== undefined) await tables.removeForeign({ log, segment, entry }, plainItem(item, ['B', 'E']));
+  }
+}
+
+/** Attempts to move Last Snapshot while other processes move it. */
+const ATTEMPTS = 10;
+
 /**
- * The root that a Snapshot entry carries; undefined while its snapshot is pending.
- * @throws RootInvalidError if the entry has a body that cannot be a root
+ * Moves Last Snapshot of a segment to a complete snapshot. Leaves it unchanged if it is already
+ * there or further, if the segment is archived or expiring, or if another program wrote it.
+ * @param from Last Snapshot of the segment when the caller last saw it, which logfold wrote
+ * @returns the Last Snapshot of another program, if there is one
+ * @throws SegmentStateError if others moved it in every attempt
  */
-export function carriedRoot(entry: Entry): RootRef | undefined {
-  const carried = rootOf(entry);
-  if (carried === undefined && entry.body !== undefined) throw foreignRoot(entry, 'B', 'it is not Binary');
-  return carried;
+export async function advanceTo(
+  deps: ForeignDeps & { readonly tables: SnapshotPublisher },
+  { log, position }: SnapshotPlace,
+  from: number | undefined,
+): Promise<ForeignPart | undefined> {
+  const { store, tables, replaceForeign } = deps;
+  let seen = from;
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    if (seen !== undefined && seen >= position.entry) return undefined;
+    if (await tables.advanceLastSnapshot(log, position, seen)) return undefined;
+    const segment = await store.getSegment(log, position.segment, { consistent: true });
+    if (segment === undefined || isFrozen(segment)) return undefined;
+    const part = await foreignPointer(store, segment);
+    seen = part === undefined ? segment.lastSnapshot : undefined;
+    if (part === undefined) continue;
+    if (replaceForeign !== true) return part;
+    await tables.removeForeign({ log, segment: position.segment }, plainItem(encodeSegment(segment), ['L']));
+  }
+  throw changedMeanwhile({ log, segment: position.segment });
 }
 
 /**
  * Moves Last Snapshot to a snapshot whose root another process wrote onto the entry. It first reads
  * the whole snapshot, so that Last Snapshot never names an unreadable one. If Last Snapshot does
  * not move, it reads nothing.
+ * @returns the Last Snapshot of another program, if there is one
  * @throws RootInvalidError if the snapshot cannot be read completely; Last Snapshot does not move
  * then
  */
 export async function advanceToCarried(
-  deps: SnapshotStores & { readonly tables: SnapshotPublisher },
+  deps: SnapshotStores & ForeignDeps & { readonly tables: SnapshotPublisher },
   place: SnapshotPlace,
   carried: RootRef,
-): Promise<void> {
+): Promise<ForeignPart | undefined> {
   const { log, position } = place;
   const segment = await deps.store.getSegment(log, position.segment, { consistent: true });
-  if (segment !== undefined && isFrozen(segment)) return;
-  if ((segment?.lastSnapshot ?? -1) >= position.entry) return;
+  if (segment !== undefined && isFrozen(segment)) return undefined;
+  if ((segment?.lastSnapshot ?? -1) >= position.entry) return undefined;
+  const part = segment && (await foreignPointer(deps.store, segment));
+  if (part !== undefined && deps.replaceForeign !== true) return part;
   await readCarried(place, carried, () => readWhole(deps, place, carried));
-  await deps.tables.advanceLastSnapshot(log, position);
+  return advanceTo(deps, place, part === undefined ? segment?.lastSnapshot : undefined);
 }
 
 /**
@@ -136,16 +207,12 @@ async function readCarried(place: SnapshotPlace, carried: RootRef, read: () => P
   } catch (error) {
     if (!isDamage(error)) throw error;
     const { name } = rootAttribute(carried);
-    throw foreignRoot(place, name, `the snapshot cannot be read completely (${error.code}: ${error.reason})`, error);
+    throw damagedRoot(place, name, error);
   }
 }
 
-function foreignRoot(
-  { log, position }: SnapshotPlace,
-  name: 'B' | 'E',
-  reason: string,
-  cause?: LogfoldError,
-): RootInvalidError {
+function damagedRoot({ log, position }: SnapshotPlace, name: 'B' | 'E', cause: LogfoldError): RootInvalidError {
+  const reason = `the snapshot cannot be read completely (${cause.code}: ${cause.reason})`;
   return new RootInvalidError(`attribute '${name}' of the Snapshot entry is not a root of this snapshot: ${reason}`, {
     log,
     ...position,

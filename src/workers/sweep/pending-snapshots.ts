@@ -1,6 +1,8 @@
 import { comparePositions, MAX_NUMBER, START } from '../../ids/position.ts';
-import { type Entry, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
+import { type ForeignPart, foreignOf } from '../../log/foreign.ts';
 import { decodeEntry } from '../../log/item-codec.ts';
+import { foreignPointer } from '../../log/last-snapshot.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { isFrozen, type Segment } from '../../log/segment.ts';
 import type { SweptTail } from './swept-tail.ts';
@@ -12,6 +14,8 @@ export interface PendingSnapshotsDeps {
    */
   readonly tables: TableReader;
   readonly types: ReservedTypes;
+  /** Whether to find what replaces the roots and pointers of other programs. False by default. */
+  readonly replaceForeign?: boolean | undefined;
 }
 
 export interface PendingSnapshotsQuery {
@@ -28,39 +32,59 @@ export interface PendingSnapshotsQuery {
   readonly tail?: SweptTail | undefined;
 }
 
+export interface PendingSnapshots {
+  readonly pending: readonly Entry[];
+  /** Parts that another program wrote, and the search passed over. */
+  readonly foreign: readonly ForeignPart[];
+}
+
 /**
  * The Snapshot entries of a segment, in order, that carry no root or come after Last Snapshot. In a
  * mapped log only the newest Snapshot entry counts, because nothing asked for the others, and only
  * if the division policy makes its snapshot due. Reads only the type of other entries, so a
  * malformed one does no harm.
+ *
+ * Passes over entries on which another program wrote, and over segments of which another program
+ * wrote the archive or Last Snapshot.
  * @throws ItemInvalidError if a Snapshot entry is malformed
  */
 export async function findPendingSnapshots(
   deps: PendingSnapshotsDeps,
   { segment, next, since, tail }: PendingSnapshotsQuery,
-): Promise<Entry[]> {
-  const { tables, types } = deps;
+): Promise<PendingSnapshots> {
+  const { tables, types, replaceForeign = false } = deps;
   const { log, lastSnapshot, layout } = segment;
-  if (isFrozen(segment)) return [];
-  if (layout !== undefined && next !== undefined) return [];
+  const shown = foreignOf(segment);
+  const none = { pending: [], foreign: shown };
+  if (isFrozen(segment) || (shown.length > 0 && !replaceForeign)) return none;
+  if (layout !== undefined && next !== undefined) return none;
   const thorough = layout === undefined && since !== undefined && (next === undefined || next.created >= since);
   // A closed segment needs one snapshot. The first snapshot of the next segment covers the others.
-  if (!thorough && lastSnapshot !== undefined && next !== undefined) return [];
-  const from = thorough || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
+  const replaced = replaceForeign && (await foreignPointer(tables, segment)) !== undefined;
+  if (!thorough && !replaced && lastSnapshot !== undefined && next !== undefined) return none;
+  const from = thorough || replaced || lastSnapshot === undefined ? 0 : lastSnapshot + 1;
   const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
-  const found: Entry[] = [];
+  const pending: Entry[] = [];
+  const foreign = [...shown];
   for await (const page of tables.items(log, range, { consistent: false })) {
     for (const item of page) {
       tail?.add(item);
       if (item.T?.S !== types.snapshot) continue;
       const entry = decodeEntry(item);
-      if (layout !== undefined) found.length = 0;
+      const { position } = entry;
+      if (layout !== undefined) pending.length = 0;
       // The state before the first item of a mapped log is empty.
-      if (layout !== undefined && comparePositions(entry.position, START) === 0) continue;
+      if (layout !== undefined && comparePositions(position, START) === 0) continue;
+      if (isForeignRoot(entry)) foreign.push({ kind: 'root', log, ...position });
+      if (isForeignRoot(entry) && !replaceForeign) continue;
       // A worker may have died after it wrote the root and before it moved Last Snapshot.
-      const done = rootOf(entry) !== undefined && entry.position.entry <= (lastSnapshot ?? -1);
-      if (!done) found.push(entry);
+      const done = rootOf(entry) !== undefined && !replaced && position.entry <= (lastSnapshot ?? -1);
+      if (!done) pending.push(entry);
     }
   }
-  return layout !== undefined && tail?.isVirtualDue === false ? [] : found;
+  if (layout !== undefined && tail?.isVirtualDue === false) return { pending: [], foreign };
+  // A Last Snapshot that another program wrote matters only if there is a snapshot to complete.
+  const pointer = pending.length === 0 ? undefined : await foreignPointer(tables, segment);
+  if (pointer === undefined) return { pending, foreign };
+  return { pending: replaceForeign ? pending : [], foreign: [...foreign, pointer] };
 }

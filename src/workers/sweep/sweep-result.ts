@@ -42,6 +42,11 @@ export interface SweepResult {
    * division policy allows, in entries or bytes that are not young; undefined without a policy.
    */
   readonly undivided?: number | undefined;
+  /**
+   * Parts that other programs wrote, and the sweep passed over; undefined if there is none. Counts
+   * only those that the sweep meets without reading whole logs.
+   */
+  readonly foreign?: number | undefined;
   /** The part of the work that the sweep had no time for; undefined if it is complete. */
   readonly rest?: SweepRest | undefined;
 }
@@ -53,6 +58,7 @@ export class SweepTotals {
   waiting = 0;
   stopped = 0;
   missed = 0;
+  foreign = 0;
   readonly #failed = new Set<LogId>();
   /** Segments and names whose log is unknown. */
   #unknown = 0;
@@ -99,6 +105,7 @@ export class SweepTotals {
       oldestDue: this.#oldestDue,
       longestTail: this.#longestTail,
       undivided: this.#undivided,
+      ...(this.foreign > 0 && { foreign: this.foreign }),
       rest,
     };
   }

@@ -1,15 +1,17 @@
-import { type ItemInvalidError, isOfOneLog, type LogfoldError, SegmentStateError } from '../../errors.ts';
+import { type ItemInvalidError, isOfOneLog, type LogfoldError } from '../../errors.ts';
 import { type LogId, textLogId } from '../../ids/log-id.ts';
 import { type DivisionPolicy, divides, NO_DIVISION } from '../../log/division-policy.ts';
 import type { ReservedTypes } from '../../log/entry.ts';
+import type { ForeignPart } from '../../log/foreign.ts';
 import type { TableReader } from '../../log/log-store.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { isFrozen, type Segment } from '../../log/segment.ts';
-import { dueSince, expiringUnarchived, planRetention, type RetentionPolicy } from '../../retention/retention-policy.ts';
+import type { RetentionPolicy } from '../../retention/retention-policy.ts';
 import { hasStop } from '../../snapshot/stop.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import { findGcCandidates, notInTables, requireInTables } from '../gc/candidates.ts';
 import type { Job } from '../jobs/job.ts';
+import { findDueRetention } from './due-retention.ts';
 import { findPendingSnapshots } from './pending-snapshots.ts';
 import { type SweepRest, type SweepResult, SweepTotals } from './sweep-result.ts';
 import { SweptTail } from './swept-tail.ts';
@@ -50,6 +52,13 @@ export interface SweepDeps {
   readonly onFailure: (log: LogId | undefined, error: LogfoldError) => void;
   /** Called with the number of logs that the sweep has looked at. */
   readonly onProgress?: (logs: number) => void;
+  /** Called for each part that another program wrote, and the sweep passed over. */
+  readonly onForeign?: (part: ForeignPart) => void;
+  /**
+   * Whether the jobs of this sweep replace what other programs wrote, so that it finds them due.
+   * False by default.
+   */
+  readonly replaceForeign?: boolean | undefined;
 }
 
 export interface SweepOptions {
@@ -223,7 +232,7 @@ class SweepRun {
   }
 
   async #plan(log: LogId, segments: readonly Segment[]): Promise<void> {
-    const { policyOf, now, blobs } = this.#deps;
+    const { now, blobs } = this.#deps;
     let isStopped: boolean | undefined;
     const { rebuild, collect, since, youngSeconds = 0 } = this.#options;
     if (rebuild === true) {
@@ -234,7 +243,9 @@ class SweepRun {
     for (const [i, segment] of segments.entries()) {
       const next = segments[i + 1];
       const query = { segment, next, since, tail: next === undefined ? tail : undefined };
-      for (const { position, created } of await findPendingSnapshots(this.#deps, query)) {
+      const { pending, foreign } = await findPendingSnapshots(this.#deps, query);
+      for (const part of foreign) this.#passOver(part);
+      for (const { position, created } of pending) {
         this.#totals.pending(created);
         if (isStopped === undefined) {
           isStopped = await hasStop(blobs, log);
@@ -255,27 +266,14 @@ class SweepRun {
         await this.#send({ kind: 'divide', log }, 'the division policy makes it due');
     }
     requireDense(log, segments);
-    const policy = policyOf(log);
-    const plan = (of: readonly Segment[]) => planRetention(of, policy, now());
-    // The scan may be stale. Before the sweep sends a job, it reads the segments again.
-    const isAtRest = plan(segments).length + expiringUnarchived(segments, policy).length === 0;
-    const current = isAtRest ? [] : await this.#segments(log);
-    for (const job of plan(current)) {
-      this.#totals.dueSince(dueSince(current, job, policy));
+    const { due, foreign, unarchived } = await findDueRetention(this.#deps, log, segments);
+    for (const part of foreign) this.#passOver(part);
+    for (const { job, since: dueMs } of due) {
+      this.#totals.dueSince(dueMs);
       const why = `the retention policy ${job.kind === 'archive' ? 'archives' : 'expires'} the segment`;
       await this.#send(job, why);
     }
-    for (const { segment } of expiringUnarchived(current, policy)) {
-      const error = new SegmentStateError(
-        'the entries of the segment expire without the archive that the policy requires',
-        {
-          log,
-          segment,
-          advice: `Run 'logfold expire LOG ${segment} --undo'. The next sweep then archives the segment`,
-        },
-      );
-      this.#fail(log, error);
-    }
+    for (const error of unarchived) this.#fail(log, error);
     if (collect === true) await this.#send({ kind: 'collect', log }, 'every log must be collected');
   }
 
@@ -285,6 +283,11 @@ class SweepRun {
     if (segment === undefined || isFrozen(segment) || !divides(division)) return undefined;
     const { youngSeconds = 0 } = this.#options;
     return new SweptTail(segment, { division, types, now: now() / 1000, youngSeconds });
+  }
+
+  #passOver(part: ForeignPart): void {
+    this.#totals.foreign++;
+    this.#deps.onForeign?.(part);
   }
 
   #segments(log: LogId): Promise<readonly Segment[]> {

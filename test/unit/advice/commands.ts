@@ -25,13 +25,14 @@ import { givenEndpoint } from '../../../src/local/engine.ts';
 import { chooseEngine } from '../../../src/local/engine-program.ts';
 import { entryTableInput } from '../../../src/local/tables.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
-import { segmentKey } from '../../../src/log/item-codec.ts';
+import { entryKey, segmentKey } from '../../../src/log/item-codec.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import { stopKey } from '../../../src/store/keys.ts';
 import { replayPart } from '../../../src/workers/inspect/replay.ts';
 import type { ArchivePart } from '../../../src/workers/jobs/job.ts';
 import { archiveSegment, rearchiveSegment } from '../../../src/workers/retention/archive-segment.ts';
 import { CliPlace } from '../../support/cli-place.ts';
+import { DAMAGED_ROOT } from '../../support/damage.ts';
 import { newLogId } from '../../support/logs.ts';
 import { clientConfig } from '../../support/shared-engine.ts';
 import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
@@ -500,21 +501,26 @@ export const COMMANDS: Cases = {
       await paste(await refused(() => here('verify', log)));
       await here('export', log, '--csv', join(files, 'mended.csv'));
     },
-  "Another program changed the entry. If it is gone, restore it from a backup of the table. Then run 'logfold sweep --rebuild --log LOG' to write the root again":
-    async (refused) => {
-      const log = await snapshotted();
-      const at = { segment: 0, entry: 2 };
-      const { B: _, E: __, S, N, ...bare } = await place.getItem(log, at);
-      await place.putItem(log, at, bare);
-      await paste(await refused(() => here('verify', log)));
-      await here('verify', log);
-    },
+  "The entry is gone. Restore it from a backup of the table, then run 'logfold sweep --rebuild --log LOG'": async (
+    refused,
+  ) => {
+    const log = await snapshotted();
+    const at = { segment: 0, entry: 2 };
+    await place.client.addSnapshot(log);
+    const { S, N, ...item } = await place.getItem(log, at);
+    const Key = entryKey(log, at);
+    await withDb((db) => db.send(new DeleteItemCommand({ TableName: 'Entry', Key })));
+    const advice = await refused(() => here('view', log, '--rows', '0:1', '--columns', '0:1'));
+    await place.putItem(log, at, item);
+    await paste(advice);
+    await here('verify', log);
+  },
   "Nothing was changed. Remove attribute '…' from the item and run 'logfold resume LOG', or restore the objects. Then find out what wrote it":
     async (refused) => {
       const log = await snapshotted();
       const at = (await place.client.addSnapshot(log)).position;
       const { S, N, ...bare } = await place.getItem(log, at);
-      await place.putItem(log, at, { ...bare, B: { B: Uint8Array.of(1, 2, 3) } });
+      await place.putItem(log, at, { ...bare, B: { B: DAMAGED_ROOT } });
       const advice = await refused(() => here('sweep', '--log', log));
       const [attribute = ''] = quoted(advice);
       const left = Object.entries(await place.getItem(log, at)).filter(([name]) => name !== attribute);

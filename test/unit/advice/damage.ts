@@ -217,6 +217,15 @@ export const DAMAGE: Cases = {
     await rebuildLog(sheet.deps, { kind: 'rebuild', log: sheet.log });
     expect((await verify(sheet.deps, sheet.log)).problems).toEqual([]);
   },
+  "Run 'logfold sweep --log LOG --replace-foreign' to replace it; nothing was changed": async (refused) => {
+    const sheet = await SheetLog.create();
+    await sheet.completed();
+    const next = await sheet.segment();
+    sheet.tables.setForeign({ log: sheet.log, segment: 1 }, { L: { S: 'theirs' } });
+    await refused(() => sheet.archive(0));
+    await sheet.complete(next, { replaceForeign: true });
+    await sheet.archive(0);
+  },
   'Another program changed the entry. Delete it from the table, so that readers take it from its archive': async (
     refused,
   ) => {

@@ -56,5 +56,9 @@ export const NOT_FOLLOWED: Readonly<Record<string, readonly string[]>> = {
   'only AWS has tables without a stream; a local engine refuses them earlier': [
     'Switch its stream on, with the view type NEW_IMAGE or NEW_AND_OLD_IMAGES',
   ],
+  'only the program that removed the entries can put them back': [
+    "Put the missing entries back into the table with the other program, then run 'logfold resume LOG'",
+    'Put the missing entries back into the table with the other program, then rebuild again',
+  ],
   'the demo is a separate program': ['Give … or more', 'Name a new or empty directory'],
 };

@@ -34,7 +34,7 @@ import { loadState } from '../../../src/snapshot/load.ts';
 import { FrozenState } from '../../../src/state/frozen-state.ts';
 import { parseSheetEdit } from '../../../src/state/spreadsheet/edit.ts';
 import { sheetOf } from '../../../src/state/spreadsheet/reducer.ts';
-import { checkBlobKey } from '../../../src/store/keys.ts';
+import { checkBlobKey, rootKey } from '../../../src/store/keys.ts';
 import { checkKey } from '../../../src/tree/key.ts';
 import { RangeDeletes } from '../../../src/tree/range-delete.ts';
 import { nodeStore } from '../../support/chunks.ts';
@@ -436,6 +436,7 @@ export const VALUES: Cases = {
     await add([7, 8]);
     await store.advanceLastSnapshot(log, { segment: 0, entry: 0 });
     const { position } = await client.startSegment(log);
+    await store.completeSnapshot(log, position, { key: rootKey(log, position, '0'.repeat(64)) });
     await store.advanceLastSnapshot(log, position);
     await store.deleteEntries(log, 0, [0, 1, 2, 3]);
     await refused(() => client.query(log, { from: { number: 1 } }));

@@ -1,0 +1,122 @@
+import { RootInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { comparePositions, type Position } from '../ids/position.ts';
+import { type CompletedSnapshot, rootOf } from './entry.ts';
+import type { ForeignPart } from './foreign.ts';
+import type { Consistency, EntryReader, LogReader } from './log-store.ts';
+import { hasForeignArchive, mayLackEntries, type Segment } from './segment.ts';
+
+const CONSISTENT: Consistency = { consistent: true };
+
+/**
+ * The newest complete snapshot at or before a position that is the Last Snapshot of a segment. If
+ * Last Snapshot of the position's segment is after the position, the search continues with the
+ * previous segment. There may be other snapshots between the two, but finding them costs as much
+ * reading as starting from further back.
+ * @returns undefined if there is none, so that the caller starts from the empty state at the log's
+ * beginning
+ * @throws RootInvalidError if Last Snapshot of an archived segment names an entry without a root
+ */
+export async function findSnapshot(
+  store: LogReader,
+  log: LogId,
+  notAfter: Position,
+): Promise<CompletedSnapshot | undefined> {
+  return (await searchSnapshot(store, log, notAfter)).snapshot;
+}
+
+/** The result of a search for a snapshot. */
+export interface SnapshotSearch {
+  readonly snapshot: CompletedSnapshot | undefined;
+  /** Parts that the search passed over. */
+  readonly foreign: readonly ForeignPart[];
+}
+
+/**
+ * As {@link findSnapshot}. It passes over a Last Snapshot that another program wrote. The segment's
+ * first entry is a Snapshot entry, and its snapshot may be the only one that is left.
+ */
+export async function searchSnapshot(store: LogReader, log: LogId, notAfter: Position): Promise<SnapshotSearch> {
+  const foreign: ForeignPart[] = [];
+  for (let number = notAfter.segment; number >= 0; number--) {
+    const segment = await store.getSegment(log, number, CONSISTENT);
+    if (segment === undefined) continue;
+    const found = await lastSnapshotUpTo(store, segment, notAfter);
+    if (hasForeignArchive(segment)) foreign.push({ kind: 'archive', log, segment: number });
+    if (found === 'gone') break;
+    if (found !== 'foreign') {
+      if (found !== undefined) return { snapshot: found, foreign };
+      continue;
+    }
+    foreign.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot });
+    const position = { segment: number, entry: 0 };
+    const first = await store.getEntry(log, position, CONSISTENT);
+    const root = first && rootOf(first);
+    if (root !== undefined) return { snapshot: { position, root }, foreign };
+  }
+  return { snapshot: undefined, foreign };
+}
+
+async function lastSnapshotUpTo(
+  store: LogReader,
+  segment: Segment,
+  notAfter: Position,
+): Promise<CompletedSnapshot | 'foreign' | 'gone' | undefined> {
+  const { log, segment: number, lastSnapshot, foreign } = segment;
+  if (foreign?.L !== undefined) return 'foreign';
+  if (lastSnapshot === undefined) return undefined;
+  const position = { segment: number, entry: lastSnapshot };
+  if (comparePositions(position, notAfter) > 0) return undefined;
+  const entry = await store.getEntry(log, position, CONSISTENT);
+  const root = entry && rootOf(entry);
+  if (root !== undefined) return { position, root };
+  // Entries of old segments expire with their snapshots. All older snapshots are then gone too.
+  if (entry === undefined && !(await isBeyond(store, segment))) return 'gone';
+  // The archive proves that logfold wrote Last Snapshot.
+  if (segment.archive !== undefined) throw lastWithoutRoot(segment);
+  return 'foreign';
+}
+
+/**
+ * The error if the entry of Last Snapshot is missing, or if it has no root although the segment is
+ * archived.
+ */
+export function lastWithoutRoot({ log, segment, lastSnapshot, archive }: Segment): RootInvalidError {
+  return new RootInvalidError('Last Snapshot names an entry without a root', {
+    log,
+    segment,
+    entry: lastSnapshot,
+    advice:
+      archive === undefined
+        ? "The entry is gone. Restore it from a backup of the table, then run 'logfold sweep --rebuild --log LOG'"
+        : 'Another program changed the entry. Delete it from the table, so that readers take it from its archive',
+  });
+}
+
+/**
+ * The Last Snapshot of a segment, if another program wrote it: it is no entry number, the entry
+ * that it names carries no root of logfold, or it lies beyond the segment's last entry. Undefined
+ * if there is none, and if the entry is missing, which tells nothing: it may have left the table.
+ * Takes one request if Last Snapshot is a number, and another one if its entry is missing.
+ */
+export async function foreignPointer(
+  store: Pick<EntryReader, 'getEntry' | 'newestEntry'>,
+  segment: Segment,
+): Promise<ForeignPart | undefined> {
+  const { log, segment: number, lastSnapshot: last, foreign } = segment;
+  const part = { kind: 'pointer', log, segment: number } as const;
+  if (foreign?.L !== undefined) return part;
+  // An archive of logfold proves that logfold wrote Last Snapshot.
+  if (last === undefined || segment.archive !== undefined) return undefined;
+  const entry = await store.getEntry(log, { segment: number, entry: last }, CONSISTENT);
+  const isForeign = entry === undefined ? await isBeyond(store, segment) : rootOf(entry) === undefined;
+  return isForeign ? { ...part, entry: last } : undefined;
+}
+
+/** Whether Last Snapshot names a number that no entry of the segment has had. */
+async function isBeyond(store: Pick<EntryReader, 'newestEntry'>, segment: Segment): Promise<boolean> {
+  const { log, segment: number, lastSnapshot = 0 } = segment;
+  if (mayLackEntries(segment) || segment.archive !== undefined) return false;
+  const newest = await store.newestEntry(log, number, CONSISTENT);
+  return newest === undefined || newest.position.entry < lastSnapshot;
+}

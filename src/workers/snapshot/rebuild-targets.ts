@@ -1,0 +1,99 @@
+import { openArchive } from '../../archive/reader.ts';
+import { ArchiveCorruptError, ArchiveMissingError, EntryGapError } from '../../errors.ts';
+import type { LogId } from '../../ids/log-id.ts';
+import { MAX_NUMBER, type Position } from '../../ids/position.ts';
+import { type Entry, isForeignRoot } from '../../log/entry.ts';
+import type { ForeignPart } from '../../log/foreign.ts';
+import { foreignPointer } from '../../log/last-snapshot.ts';
+import { snapshotEntries } from '../../log/read-entries.ts';
+import { hasForeignArchive, type Segment } from '../../log/segment.ts';
+import { rearchiveSegment } from '../retention/archive-segment.ts';
+import type { ArchiveDeps } from '../retention/write-archive.ts';
+import type { SnapshotDeps } from './build-snapshot.ts';
+import { foreignRoot, requireSnapshotEntry } from './snapshot-entry.ts';
+
+type RebuildTargetDeps = SnapshotDeps & Pick<ArchiveDeps, 'tables' | 'random'>;
+
+/** A snapshot to rebuild. */
+export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
+  /** Its segment, if the segment is archived. */
+  readonly archived?: Segment;
+  /** Whether another program wrote onto the Snapshot entry. */
+  readonly isForeign?: boolean;
+  /** Last Snapshot of the segment, if logfold wrote it. */
+  readonly last?: number | undefined;
+}
+
+/**
+ * The snapshots to rebuild after a position, in order. Reads each archive completely before entries
+ * of its segment are folded.
+ * @param pass called for what another program wrote and the rebuild leaves alone
+ */
+export async function* rebuildTargets(
+  deps: RebuildTargetDeps,
+  { log, segments }: { readonly log: LogId; readonly segments: readonly Segment[] },
+  { after, pass }: { readonly after: Position | undefined; readonly pass: (part: ForeignPart) => void },
+): AsyncGenerator<RebuildTarget> {
+  const { types, replaceForeign = false } = deps;
+  for (const segment of segments) {
+    if (segment.segment < (after?.segment ?? 0)) continue;
+    const from = segment.segment === after?.segment ? after.entry + 1 : 0;
+    if (segment.archive !== undefined) {
+      const archived = await requireArchive(deps, segment);
+      if (archived.lastSnapshot === undefined || archived.lastSnapshot < from) continue;
+      const position = { segment: archived.segment, entry: archived.lastSnapshot };
+      const { created } = await requireSnapshotEntry(deps, { log, position });
+      yield { position, created, archived };
+      continue;
+    }
+    if (hasForeignArchive(segment)) {
+      pass({ kind: 'archive', log, segment: segment.segment });
+      continue;
+    }
+    const pointer = await foreignPointer(deps.store, segment);
+    const isPending = pointer?.entry !== undefined && (await isPendingSnapshot(deps, log, segment));
+    if (pointer !== undefined && !isPending && !replaceForeign) {
+      pass(pointer);
+      continue;
+    }
+    const last = pointer === undefined || isPending ? segment.lastSnapshot : undefined;
+    const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
+    const entries: RebuildTarget[] = [];
+    const found = snapshotEntries({ store: deps.store, types }, log, range, { consistent: true });
+    for await (const entry of found) {
+      const { position, created } = entry;
+      const isForeign = isForeignRoot(entry);
+      if (isForeign && !replaceForeign) pass(foreignRoot(entry));
+      else entries.push({ position, created, isForeign, last });
+    }
+    yield* entries;
+  }
+}
+
+/** Whether Last Snapshot names a pending snapshot, which a rebuild completes. */
+async function isPendingSnapshot({ store, types }: RebuildTargetDeps, log: LogId, segment: Segment): Promise<boolean> {
+  const position = { segment: segment.segment, entry: segment.lastSnapshot ?? 0 };
+  const entry = await store.getEntry(log, position, { consistent: true });
+  return entry?.type === types.snapshot && !isForeignRoot(entry);
+}
+
+/**
+ * Reads a segment's archive completely. If it is missing or damaged, writes it again from the
+ * table.
+ * @returns the current segment
+ * @throws ArchiveMissingError, ArchiveCorruptError if the table lacks entries of the segment
+ */
+async function requireArchive(deps: RebuildTargetDeps, segment: Segment): Promise<Segment> {
+  try {
+    const archive = await openArchive(deps, segment);
+    for await (const items of archive.items(0, archive.entries)) items.length;
+    return segment;
+  } catch (lost) {
+    if (!(lost instanceof ArchiveMissingError || lost instanceof ArchiveCorruptError)) throw lost;
+    try {
+      return await rearchiveSegment(deps, segment, { source: deps.tables });
+    } catch (error) {
+      throw error instanceof EntryGapError ? lost : error;
+    }
+  }
+}
