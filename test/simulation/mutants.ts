@@ -667,4 +667,9 @@ export const MUTANTS: readonly Mutant[] = [
     fault: 'a restore leaves out the attributes of an item that have the name of one of logfold',
     edits: [{ file: 'mapping/translate.ts', from: '    ...mapOf(item.O),\n', to: '' }],
   },
+  {
+    name: 'first-item-ignored',
+    fault: "the first item of an application's log does not register the log",
+    edits: [{ file: 'log/division-policy.ts', from: 'return index === 0 || count', to: 'return count' }],
+  },
 ];
