@@ -135,11 +135,21 @@ describe('the JSON documents', () => {
           bytes: 0,
           bufferedEdits: 0,
           stopped: null,
+          foreign: { archives: 0, pointers: 0, roots: 0 },
         },
       ],
       failures: [],
       segments: [
-        { segment: 0, entries: 3, lastSnapshot: null, archived: false, expires: null, onHold: false, expired: false },
+        {
+          segment: 0,
+          entries: 3,
+          lastSnapshot: null,
+          archived: false,
+          expires: null,
+          onHold: false,
+          expired: false,
+          foreign: [],
+        },
       ],
     });
     const end = { segment: 0, entry: 3 };
@@ -173,6 +183,7 @@ describe('the JSON documents', () => {
           bytes: 0,
           bufferedEdits: 0,
           stopped: null,
+          foreign: { archives: 0, pointers: 0, roots: 0 },
         },
       ],
       failures: [],
@@ -203,6 +214,7 @@ describe('the JSON documents', () => {
       chunks: 0,
       bytes: 0,
       problems: [],
+      foreign: { archives: 0, pointers: 0, roots: 0 },
     });
     expect(await only(['resume', log])).toEqual({ log, position: { segment: 1, entry: 1 }, wasStopped: null });
     const csv = join(place.directory, 'sheet.csv');
