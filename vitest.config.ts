@@ -52,6 +52,8 @@ export default defineConfig({
     testTimeout: HANG_MS,
     hookTimeout: HANG_MS,
     pool: 'forks',
+    // Loading the same modules for each file again took longer than most tests.
+    isolate: false,
     // Vitest would leave one core idle, which is half of a small machine.
     maxWorkers: 2,
     tags: Object.entries(INVARIANTS).map(([name, description]) => ({ name, description })),

@@ -112,7 +112,7 @@ describe('a sweep with a division policy', () => {
     expect(await sheets.divide({ snapshotEveryBytes: 1_000_000 }, sweeps)).toMatchObject({ undivided: 0 });
   });
 
-  test('has metrics of its own, which a sweep without a policy does not have', async () => {
+  test('has metrics that a sweep without a policy does not have', async () => {
     const sheets = new Sheets();
     await sheets.append(await sheets.atRest(), 11);
     const ages = { unsnapshottedSeconds: 0, dueSeconds: 0 };
