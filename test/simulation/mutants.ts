@@ -672,4 +672,16 @@ export const MUTANTS: readonly Mutant[] = [
     fault: "the first item of an application's log does not register the log",
     edits: [{ file: 'log/division-policy.ts', from: 'return index === 0 || count', to: 'return count' }],
   },
+  {
+    name: 'inferred-layout-kept',
+    fault: 'a reader keeps the layout that it inferred for a segment without an item',
+    test: 'test/unit/mapped-log-store.test.ts',
+    edits: [
+      {
+        file: 'mapping/mapped-segments.ts',
+        from: '    if (inferred.isFinal) this.#cache(log, segment, inferred);\n',
+        to: '    this.#cache(log, segment, inferred);\n',
+      },
+    ],
+  },
 ];

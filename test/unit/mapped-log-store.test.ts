@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
+import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON } from '../support/logs.ts';
-import { MappedLogs } from '../support/mapped-logs.ts';
+import { MappedLogs, ORDERS } from '../support/mapped-logs.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -27,5 +28,27 @@ describe('a mapped log', () => {
     ]);
     expect(await shape(logs, log, 1)).toEqual(['1/0 logfold Snapshot 10 +9', '1/1 Set 11 +10', '1/2 Set 12 +11']);
     expect(await shape(logs, log, 2)).toEqual([]);
+  });
+
+  test('a reader takes the layout that an empty segment got after the reader had inferred another', async () => {
+    const logs = new MappedLogs();
+    const log = await logs.create(9);
+    await logs.append(log, 1);
+    // Segment 1 has begun, has no item, and is not recorded.
+    const inferred = ['1/0 logfold Snapshot 10 +9'];
+    expect(await shape(logs, log, 1)).toEqual(inferred);
+    const { items, books } = logs;
+    const other = new MappedLogStore({ items, books, mapping: ORDERS, now: () => NOON * 1000 });
+    await other.register(log, { items: 4, snapshotEvery: 2 });
+    await logs.append(log, 4);
+    expect(await shape(logs, log, 1)).toEqual([
+      ...inferred,
+      '1/1 Set 11 +10',
+      '1/2 Set 12 +11',
+      '1/3 logfold Snapshot 12 +11',
+      '1/4 Set 13 +12',
+      '1/5 Set 14 +13',
+      '1/6 logfold End Segment 14 +13',
+    ]);
   });
 });
