@@ -351,7 +351,12 @@ describe('a function with a wrong environment reports the error at its start', (
 
   test.each<[what: string, changes: Record<string, string | undefined>, handlers: string[], says: RegExp]>([
     ['no table', { SEGMENT_TABLE: '' }, [...OF_JOBS, 'replay'], /parameter SegmentTableName is ''/],
-    ['no stream', { ENTRY_TABLE_STREAM_ARN: '' }, [...OF_JOBS, 'replay'], /parameter EntryTableStreamArn is ''/],
+    [
+      'no stream',
+      { ENTRY_TABLE_STREAM_ARN: undefined },
+      [...OF_JOBS, 'replay'],
+      /parameter EntryTableStreamArn is missing/,
+    ],
     ['no bucket', { BUCKET: undefined }, [...OF_JOBS, 'replay'], /parameter BucketName is missing/],
     ['no queue', { SNAPSHOT_QUEUE_URL: 'jobs' }, [...OF_JOBS, 'stream'], /SNAPSHOT_QUEUE_URL is 'jobs'/],
     ['one name for both types', { END_SEGMENT_TYPE: 'Snapshot' }, ALL, /parameter EndSegmentType is 'Snapshot'/],
