@@ -11,6 +11,7 @@ import type { Item } from '../../src/log/attribute.ts';
 import { type DivisionSettings, divisionOf } from '../../src/log/division-policy.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
+import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
 import { route, type StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch/run-job.ts';
@@ -175,6 +176,27 @@ describe('a divide job of a mapped log', () => {
     await orders.append(log, 22);
     expect(await orders.divide(log)).toEqual(['divided', 'built']);
     expect(await orders.lastSnapshots(log)).toEqual([6, undefined, 6]);
+    expect(await orders.isReplayed(log)).toBe(true);
+  });
+
+  test('an item that does not fit stops its log with a note that names it, and fails no job', async () => {
+    const orders = new DividedOrders();
+    const log = newLogId();
+    await orders.append(log, 7);
+    expect(await orders.divide(log)).toEqual(['divided', 'built']);
+    const unfit = orderItem(log, 7, { ts: { S: 'yesterday' } });
+    orders.items.insert(unfit);
+    await orders.append(log, 1);
+    expect(await orders.divide(log)).toEqual(['stopped']);
+    expect(await readStop(orders.blobs, log)).toMatchObject({ code: 'ITEM_INVALID', segment: 0, entry: 9 });
+    await orders.append(log, 1);
+    expect(await orders.divide(log)).toEqual(['undivided']);
+    orders.items.delete(unfit);
+    orders.items.insert(orderItem(log, 7));
+    expect(await orders.run(await orders.sweep())).toEqual(['built']);
+    expect(await readStop(orders.blobs, log)).toBeUndefined();
+    await orders.append(log, 5);
+    expect(await orders.divide(log)).toEqual(['divided', 'built']);
     expect(await orders.isReplayed(log)).toBe(true);
   });
 

@@ -1,4 +1,4 @@
-import { EntryExistsError } from '../../errors.ts';
+import { EntryExistsError, ItemInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { checkRoom } from '../../log/append.ts';
@@ -19,9 +19,11 @@ import { queryNewestSegments } from '../../log/newest.ts';
 import type { Segment } from '../../log/segment.ts';
 import { TailCount } from '../../log/tail-count.ts';
 import type { MappedLogStore } from '../../mapping/mapped-log-store.ts';
-import { hasStop } from '../../snapshot/stop.ts';
+import { hasStop, writeStop } from '../../snapshot/stop.ts';
+import type { Reducer } from '../../state/reducer.ts';
 import type { BlobStore } from '../../store/blob-store.ts';
 import type { DivideJob } from '../jobs/job.ts';
+import type { Stopped } from '../snapshot/stop-guard.ts';
 
 /** Enough beside most applications. If all attempts fail, the queue delivers the job again. */
 const IMMEDIATELY = { attempts: 8, baseMs: 0, capMs: 0, sleep: async () => undefined };
@@ -31,6 +33,8 @@ export interface DivideDeps {
   /** Registers mapped logs; undefined for logs in logfold's own schema. */
   readonly mapped?: Pick<MappedLogStore, 'register'> | undefined;
   readonly blobs: BlobStore;
+  /** The reducer that a stop note names. */
+  readonly reducer: Pick<Reducer, 'name' | 'version'>;
   readonly types: ReservedTypes;
   /** Epoch milliseconds. */
   readonly now: () => number;
@@ -55,7 +59,9 @@ export type DivideResult =
        * `uncovered`: a segment is due, but the newest one has no complete snapshot yet.
        */
       readonly reason: 'not due' | 'stopped' | 'uncovered';
-    };
+    }
+  /** An item of a mapped log does not fit the mapping. */
+  | Stopped;
 
 /**
  * Appends the Snapshot entry or starts the segment that is due. It counts exactly what the log has,
@@ -66,14 +72,17 @@ export type DivideResult =
  * gets its snapshot.
  *
  * Takes two queries, and one request each for the stop note and the entry if something is due. A
- * mapped log takes about two more queries, and a write for each new segment.
+ * mapped log takes about two more queries, and a write for each new segment. An item that does not
+ * fit its mapping stops the log: otherwise every job would fail, and none could report the item.
  * @throws LogNotFoundError if the log has no segment
- * @throws ItemInvalidError if the keys of an entry are malformed
+ * @throws ItemInvalidError if the keys of an entry in logfold's own schema are malformed
  * @throws AttemptsExhaustedError if other writers were faster in every attempt
  * @throws any transient error; the caller retries the job
  */
 export async function divideLog(deps: DivideDeps, { log }: DivideJob): Promise<DivideResult> {
-  if (deps.mapped !== undefined) return divideMapped(deps, log, deps.mapped);
+  if (deps.mapped !== undefined) {
+    return divideMapped(deps, log, deps.mapped).catch((error: unknown) => stopIfUnfit(deps, log, error));
+  }
   const id = newEntryId(deps.random);
   const retryable = (error: unknown) => error instanceof EntryExistsError;
   const options = {
@@ -134,6 +143,14 @@ async function divideMapped(
   if (!isVirtualDue(division, tail, now() / 1000)) return nothing;
   if (await hasStop(blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
   return { outcome: 'divided', position: { segment, entry: snapshot }, startsSegment: snapshot === 0 };
+}
+
+/** Stops a mapped log whose item does not fit. Throws all other errors. */
+async function stopIfUnfit({ blobs, reducer, now }: DivideDeps, log: LogId, error: unknown): Promise<DivideResult> {
+  if (!(error instanceof ItemInvalidError)) throw error;
+  if (await hasStop(blobs, log)) return { outcome: 'undivided', reason: 'stopped' };
+  const stop = await writeStop(blobs, log, { error: error.at({ log }), reducer, since: now() });
+  return { outcome: 'stopped', position: { segment: stop.segment ?? 0, entry: stop.entry ?? 0 }, stop };
 }
 
 /**
