@@ -49,6 +49,14 @@ const EVENTS = parseMapping({
   ttl: 'gone',
 });
 
+/** As {@link ORDERS}, without its sort key. */
+const ORDERS_FROM_1 = {
+  partitionKey: { name: 'pk', type: 'S', pattern: 'order#{id}' },
+  type: 'type',
+  version: { constant: 1 },
+  body: 'payload',
+} as const;
+
 /** An application's table and logfold's Segment table. */
 interface Tables {
   readonly mapping: SchemaMapping;
@@ -503,5 +511,28 @@ describe('a mapped log in DynamoDB beside other items', () => {
     expect(await items.newest(log, 1000, CONSISTENT)).toMatchObject({ index: 2 });
     const pages = await Array.fromAsync(items.logs({ index: 0, of: 1 }, () => undefined));
     expect(new Set(pages.flatMap((page) => page.logs))).toEqual(new Set([log]));
+  });
+
+  test.each([
+    ['a Number', parseMapping({ ...ORDERS_FROM_1, sortKey: { name: 'sk', type: 'N', first: 1 } }), { N: '0' }],
+    ['a String', EVENTS, { S: 'event#0000!' }],
+  ])('a number below the first one is refused by reads and scans, with %s as sort key', async (_, mapping, sort) => {
+    const { items, books, insert } = await dynamoDbTables(mapping);
+    const store = new MappedLogStore({ items, books, mapping, now: () => NOON * 1000 });
+    const [good, bad] = [newMappedLog(), newMappedLog()];
+    const { pk: _pk, sk: _sk, ...rest } = orderItem(good, 0);
+    for (const log of [good, bad]) {
+      for (let index = 0; index < 3; index++) await insert({ ...rest, ...keyOf(mapping, log, index) });
+      await store.register(log, TENS);
+    }
+    await insert({ ...rest, ...keyOf(mapping, bad, 0), [mapping.sortKey.name]: sort });
+    const all = { segment: 0, from: 0, to: 99 };
+    expect(await allEntries(store.entries(good, all, CONSISTENT))).toHaveLength(4);
+    const refused = expect(allEntries(store.entries(bad, all, CONSISTENT))).rejects;
+    await refused.toMatchObject({ code: 'ITEM_INVALID', log: bad, message: expect.stringContaining('below 1') });
+    const errors: string[] = [];
+    const pages = await Array.fromAsync(items.logs({ index: 0, of: 1 }, ({ message }) => errors.push(message)));
+    expect(new Set(pages.flatMap((page) => page.logs))).toEqual(new Set([good, bad]));
+    expect(errors).toEqual([expect.stringContaining('below 1')]);
   });
 });

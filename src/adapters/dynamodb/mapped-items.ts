@@ -72,7 +72,9 @@ export class DynamoDbMappedItems implements MappedItems {
       for (const item of items) {
         try {
           const log = logOfKey(this.#mapping, item);
-          if (log !== undefined) logs.add(log);
+          if (log === undefined) continue;
+          indexOfKey(this.#mapping, item);
+          logs.add(log);
         } catch (error) {
           if (!(error instanceof ItemInvalidError)) throw error;
           onInvalid(error);
@@ -169,13 +171,16 @@ export class DynamoDbMappedItems implements MappedItems {
   ): AsyncGenerator<IndexedItem[]> {
     const last = Math.min(to - 1, maxIndex(this.#mapping));
     if (from > last) return;
+    // The range of the first item begins at the number 0. If the mapping counts from 1, an item with
+    // that number is refused. Otherwise nothing would tell that the log lacks it.
+    const first = from === 0 ? -this.#mapping.sortKey.first : from;
     const pages = this.#requests.queryPages({
       TableName: this.#table,
       KeyConditionExpression: '#p = :p AND #s BETWEEN :first AND :last',
       ExpressionAttributeNames: { '#p': this.#mapping.partitionKey.name, '#s': this.#mapping.sortKey.name },
       ExpressionAttributeValues: {
         ':p': partitionKeyOf(this.#mapping, log),
-        ':first': sortKeyOf(this.#mapping, from),
+        ':first': sortKeyOf(this.#mapping, first),
         ':last': sortKeyOf(this.#mapping, last),
       },
       ConsistentRead: consistent,
