@@ -18,8 +18,11 @@ export interface Delivery {
 export interface SnapshotLag {
   /** Entries that were appended to its segment after it. */
   readonly entries: number;
-  /** Time since the client wrote its entry, by the client's clock. */
-  readonly seconds: number;
+  /**
+   * Time since the client wrote its entry, by the client's clock. Undefined if items of a mapped
+   * log have no time.
+   */
+  readonly seconds: number | undefined;
 }
 
 /** An event of the stream function. */

@@ -94,7 +94,7 @@ async function lagOf({ tables, now }: JobDeps, { log }: Job, result: JobResult):
   const newest = await tables.newestEntry(log, segment, { consistent: false });
   return {
     entries: Math.max(0, (newest?.position.entry ?? entry) - entry),
-    seconds: Math.max(0, now() / 1000 - result.requestedAt),
+    seconds: result.requestedAt === 0 ? undefined : Math.max(0, now() / 1000 - result.requestedAt),
   };
 }
 

@@ -65,8 +65,8 @@ function metricsOfAges({ ages }: Extract<FunctionEvent, { kind: 'swept' }>): Met
 }
 
 function metricsOfJob({ result, ms, lag }: Extract<FunctionEvent, { kind: 'job' }>): Metric[] {
-  const behind =
-    lag === undefined ? [] : [count('SnapshotLagEntries', lag.entries), seconds('SnapshotLagSeconds', lag.seconds)];
+  const behind = lag === undefined ? [] : [count('SnapshotLagEntries', lag.entries)];
+  if (lag?.seconds !== undefined) behind.push(seconds('SnapshotLagSeconds', lag.seconds));
   switch (result.outcome) {
     case 'built':
       return [seconds('BuildSeconds', ms / 1000), ...folded(result), ...written(result), ...behind];

@@ -10,6 +10,7 @@ import type { LogId } from '../../src/ids/log-id.ts';
 import type { Item } from '../../src/log/attribute.ts';
 import { type DivisionSettings, divisionOf } from '../../src/log/division-policy.ts';
 import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
+import type { SchemaMapping } from '../../src/mapping/schema-mapping.ts';
 import { DEFAULT_POLICY } from '../../src/retention/retention-policy.ts';
 import { readStop } from '../../src/snapshot/stop.ts';
 import type { Reducer } from '../../src/state/reducer.ts';
@@ -18,6 +19,7 @@ import { type JobDeps, type JobResult, runJob } from '../../src/workers/dispatch
 import { replay } from '../../src/workers/inspect/replay.ts';
 import { decodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { sweep } from '../../src/workers/sweep/sweep.ts';
+import type { SweepResult } from '../../src/workers/sweep/sweep-result.ts';
 import { MemoryChunks } from '../support/chunks.ts';
 import { NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/mapped-logs.ts';
@@ -41,8 +43,8 @@ class DividedOrders extends MappedLogs {
   nowMs = NOON * 1000;
   readonly deps: Omit<JobDeps, 'queue'>;
 
-  constructor(settings: DivisionSettings = TENS) {
-    super();
+  constructor(settings: DivisionSettings = TENS, mapping: SchemaMapping = ORDERS) {
+    super(mapping);
     const { blobs, store: tables } = this;
     this.deps = {
       tables,
@@ -71,8 +73,12 @@ class DividedOrders extends MappedLogs {
   }
 
   async sweep(youngSeconds = 0): Promise<Job[]> {
+    return (await this.swept(youngSeconds)).sent;
+  }
+
+  async swept(youngSeconds = 0): Promise<SweepResult & { readonly sent: Job[] }> {
     const sent: Job[] = [];
-    await sweep(
+    const result = await sweep(
       {
         ...this.deps,
         policyOf: () => DEFAULT_POLICY,
@@ -83,7 +89,7 @@ class DividedOrders extends MappedLogs {
       },
       { youngSeconds },
     );
-    return sent;
+    return { ...result, sent };
   }
 
   /** The last snapshots of all recorded segments. */
@@ -245,6 +251,23 @@ describe('a sweep over mapped logs', () => {
     expect(await orders.sweep(900)).toEqual([
       { kind: 'snapshot', log, position: { segment: 0, entry: 6 }, force: true },
     ]);
+  });
+});
+
+describe('the age of a pending snapshot of a mapped log', () => {
+  test.each([
+    ['that of its entry, if the policy has entries', TENS, NOON + 9],
+    ['from the end of the minutes on, if it has minutes', { snapshotEveryMinutes: 60 }, NOON + 3_600],
+    ['unknown, if items have no time', TENS, undefined],
+  ])('is %s', async (_, settings, oldest) => {
+    const orders = new DividedOrders(settings, oldest === undefined ? { ...ORDERS, time: undefined } : ORDERS);
+    const log = newLogId();
+    await orders.append(log, 12);
+    await orders.store.register(log, { items: 1000, snapshotEvery: 10 });
+    orders.nowMs += 86_400_000;
+    const swept = await orders.swept();
+    expect(swept.sent).toMatchObject([{ kind: 'snapshot', position: { segment: 0, entry: 11 } }]);
+    expect(swept.oldest).toBe(oldest);
   });
 });
 

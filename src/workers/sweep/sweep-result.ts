@@ -24,7 +24,8 @@ export interface SweepResult {
   readonly missed: number;
   /**
    * Creation time of the oldest pending snapshot, however young, in epoch seconds by the client's
-   * clock; undefined if there is none.
+   * clock; undefined if there is none. That of a mapped log counts from the time at which the
+   * policy's minutes are over, and not at all if its items have no time.
    */
   readonly oldest?: number | undefined;
   /**
@@ -77,9 +78,9 @@ export class SweepTotals {
     return this.#failed.add(log).size > known;
   }
 
-  /** @param created time of a pending snapshot, in epoch seconds */
-  pending(created: number): void {
-    this.#oldest = Math.min(created, this.#oldest ?? created);
+  /** @param since when a pending snapshot was asked for, in epoch seconds; undefined if unknown */
+  pending(since: number | undefined): void {
+    if (since !== undefined) this.#oldest = Math.min(since, this.#oldest ?? since);
   }
 
   /** @param ms when a job became due, in epoch milliseconds */

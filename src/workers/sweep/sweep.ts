@@ -246,7 +246,7 @@ class SweepRun {
       const { pending, foreign } = await findPendingSnapshots(this.#deps, query);
       for (const part of foreign) this.#passOver(part);
       for (const { position, created } of pending) {
-        this.#totals.pending(created);
+        this.#totals.pending(tail === undefined ? created : tail.waitsSince(created));
         if (isStopped === undefined) {
           isStopped = await hasStop(blobs, log);
           if (isStopped) this.#totals.stopped++;

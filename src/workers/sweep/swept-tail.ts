@@ -64,6 +64,21 @@ export class SweptTail {
     return isVirtualDue(this.#options.division, virtual, this.#options.now);
   }
 
+  /**
+   * Since when a pending Snapshot entry waits for its snapshot, in epoch seconds. That of a mapped
+   * log may exist long before the policy's minutes are over.
+   * @param created its creation time
+   * @returns undefined if nobody knows, because the items of the mapped log have no time
+   */
+  waitsSince(created: number): number | undefined {
+    const { segment, layout } = this.#segment;
+    const { entries, minutes = 0 } = this.#options.division.snapshotEvery;
+    if (layout === undefined) return created;
+    if (created === 0) return undefined;
+    const isDueAtOnce = entries !== undefined || (segment > 0 && this.#last === -1);
+    return isDueAtOnce ? created : Math.max(created, (this.#all.first ?? created) + minutes * 60);
+  }
+
   /** Whether a divide job is due: for a Snapshot entry, a segment, or to register a segment. */
   get isDue(): boolean {
     if (this.#segment.layout !== undefined) return this.#sawEnd;
