@@ -614,7 +614,6 @@ describe('a refused command', () => {
       [`expire ${log} --undo`, 'USAGE', 'segment'],
       [`expire ${log} 0 --undo --expire delete`, 'USAGE', '--undo'],
       [`expire ${log} 0 --undo --grace 2h`, 'USAGE', '--undo'],
-      [`restore ${log}`, 'USAGE', "'segment'"],
       [`restore ${log} 0 --hold 1y`, 'USAGE', "--hold: '1y'"],
       [`restore ${log} 0 --to-entry-table Other`, 'USAGE', '--to-segment-table'],
       ['collect not-a-uuid', 'LOG_ID_INVALID', 'not-a-uuid'],
