@@ -105,7 +105,12 @@ export class MappedSegments {
     const known = record ?? (await this.#record(log, segment, CONSISTENT));
     if (known !== undefined) return isVisible(known, countOf(newest)) ? known : undefined;
     const [last] = await this.#records(log, 1, CONSISTENT);
-    if (last === undefined || last.segment >= segment) return undefined;
+    if (last === undefined) return undefined;
+    if (last.segment >= segment) {
+      // Another process recorded it just now, at the latest.
+      const recorded = await this.#record(log, segment, CONSISTENT);
+      return recorded !== undefined && isVisible(recorded, countOf(newest)) ? recorded : undefined;
+    }
     const layout = laterLayout(last, segment);
     return hasBegun(layout, countOf(newest)) ? this.#inferredSegment(log, { segment, layout }, newest) : undefined;
   }
@@ -128,6 +133,8 @@ export class MappedSegments {
   /** As {@link SegmentReader.allSegments}, but only segments that are recorded. */
   async *scan(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncGenerator<Segment> {
     for await (const record of this.#books.allSegments(part, onInvalid)) {
+      // Whoever scans the segments reads their entries next.
+      if (record.layout !== undefined) this.#remember(record);
       if (record.created !== 0 || (await this.get(record.log, record.segment, CONSISTENT)) !== undefined) yield record;
     }
   }
@@ -331,6 +338,6 @@ function isVisible(record: MappedSegment, items: number): boolean {
 function notRegistered(log: LogId): LogNotFoundError {
   return new LogNotFoundError('the log has items in the table, but is not registered', {
     log,
-    advice: "Run 'logfold adopt LOG' to register it, or wait for the next sweep",
+    advice: "Run 'logfold adopt LOG' to register it, or wait for its next items in the pipeline",
   });
 }

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import type { LogId } from '../../src/ids/log-id.ts';
 import { formatPosition } from '../../src/ids/position.ts';
+import type { LogStore } from '../../src/log/log-store.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
-import { allEntries, NOON } from '../support/logs.ts';
-import { MappedLogs, ORDERS } from '../support/mapped-logs.ts';
+import { allEntries, NOON, recordRequests } from '../support/logs.ts';
+import { MappedLogs, ORDERS, TENS } from '../support/mapped-logs.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -50,5 +51,40 @@ describe('a mapped log', () => {
       '1/5 Set 14 +13',
       '1/6 logfold End Segment 14 +13',
     ]);
+  });
+
+  test('a segment that another process records between two reads is there', async () => {
+    const logs = new MappedLogs();
+    const log = await logs.create(9);
+    await logs.append(log, 1);
+    const { items, books } = logs;
+    const late: LogStore = new Proxy(books, {
+      get(target, key) {
+        if (key === 'newestSegments') {
+          return async (of: LogId, limit: number) => {
+            await logs.store.register(log, TENS);
+            return target.newestSegments(of, limit);
+          };
+        }
+        const member: unknown = Reflect.get(target, key, target);
+        return typeof member === 'function' ? member.bind(target) : member;
+      },
+    });
+    const reader = new MappedLogStore({ items, books: late, mapping: ORDERS, now: () => NOON * 1000 });
+    expect(await reader.getSegment(log, 1, CONSISTENT)).toMatchObject({ segment: 1, layout: { first: 10 } });
+    expect(await reader.getSegment(log, 2, CONSISTENT)).toBeUndefined();
+  });
+
+  test('a scan of all segments lets the next read of a segment take one request', async () => {
+    const logs = new MappedLogs();
+    const log = await logs.create(4);
+    const requests: string[] = [];
+    const { items } = logs;
+    const books = recordRequests(logs.books, requests);
+    const store = new MappedLogStore({ items, books, mapping: ORDERS, now: () => NOON * 1000 });
+    expect(await Array.fromAsync(store.allSegments())).toHaveLength(1);
+    requests.length = 0;
+    expect(await allEntries(store.entries(log, { segment: 0, from: 1, to: 100 }, CONSISTENT))).toHaveLength(4);
+    expect(requests.filter((request) => request.includes('egment'))).toEqual([]);
   });
 });

@@ -49,7 +49,7 @@ export const MAPPINGS: Cases = {
     const [bytes = 0] = numbersOf(await refused(() => parseMappedLog(mapping, 'x'.repeat(1999))));
     parseMappedLog(mapping, 'x'.repeat(bytes - 'tenant#'.length * 100));
   },
-  "Run 'logfold adopt LOG' to register it, or wait for the next sweep": async (refused) => {
+  "Run 'logfold adopt LOG' to register it, or wait for its next items in the pipeline": async (refused) => {
     const logs = new MappedLogs();
     const { store } = logs;
     const log = newLogId();
