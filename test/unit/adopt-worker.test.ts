@@ -107,6 +107,17 @@ describe('adoptLogs', () => {
     expect(new Set(table.registered).size).toBe(ALL_LOGS);
   });
 
+  test('ends within a page when its time is up, and registers the rest of the page in the next run', async () => {
+    const table = new Table();
+    const register = async (log: LogId): Promise<number> => {
+      table.nowMs += 10;
+      return table.register(log);
+    };
+    expect(await table.adopt({ deadline: 15 }, { register })).toMatchObject({ logs: 2, complete: false });
+    expect(await table.adopt()).toMatchObject({ logs: ALL_LOGS, continued: true, complete: true });
+    expect(new Set(table.registered).size).toBe(ALL_LOGS);
+  });
+
   test('starts at the beginning if the note is of another table', async () => {
     const table = new Table();
     const stop = AbortSignal.abort();

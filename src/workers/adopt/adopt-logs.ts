@@ -30,7 +30,10 @@ export interface AdoptDeps {
 export interface AdoptOptions {
   /** Names the table and its mapping, so that a note of another table does not count. */
   readonly source: string;
-  /** Epoch milliseconds; none by default. Then each part ends behind its current page. */
+  /**
+   * Epoch milliseconds; none by default. Then each part ends behind its current log, because a page
+   * may have thousands. The next run reads that page again.
+   */
   readonly deadline?: number | undefined;
   /** Aborted when the scan should end behind its current pages. */
   readonly stop?: AbortSignal;
@@ -99,7 +102,11 @@ class AdoptRun {
     let last: LogId | undefined;
     const part = { index, of: this.places.length, after };
     for await (const { logs, next } of this.#deps.items.logs(part, onInvalid)) {
-      for (const log of logs) if (log !== last) await this.#register(log);
+      for (const log of logs) {
+        if (log === last) continue;
+        if (this.#deps.now() > deadline) return;
+        await this.#register(log);
+      }
       last = logs.at(-1) ?? last;
       this.places[index] = next === undefined ? 'end' : { after: next };
       await this.#note();
