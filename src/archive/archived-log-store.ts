@@ -56,6 +56,10 @@ export class ArchivedLogStore implements LogReader {
     return undefined;
   }
 
+  async nameItem(log: LogId, position: Position): Promise<string | undefined> {
+    return this.#tables.nameItem?.(log, position);
+  }
+
   async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
     const pages = this.#tables.entries(log, range, consistency);
     const archived = (items: Item[]): Entry[] => items.map(decodeEntry);

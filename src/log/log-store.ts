@@ -102,6 +102,12 @@ export interface EntryReader {
    * added.
    */
   items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;
+
+  /**
+   * Names the application's item that holds an entry, or would hold it, for messages. Absent, or
+   * undefined, if the entry has no other key than its log and position.
+   */
+  nameItem?(log: LogId, position: Position): Promise<string | undefined>;
 }
 
 /** Reads both tables, and no archives: entries that expired are missing. */

@@ -10,7 +10,8 @@ import { queryNewestSegments } from './newest.ts';
 export const RANGE_ENTRIES = 500;
 
 /** The reads that a range of entries takes. */
-export type RangeReader = Pick<SegmentReader, 'newestSegments'> & Pick<EntryReader, 'newestEntry' | 'entries'>;
+export type RangeReader = Pick<SegmentReader, 'newestSegments'> &
+  Pick<EntryReader, 'newestEntry' | 'entries' | 'nameItem'>;
 
 export interface EntrySource {
   readonly store: RangeReader;
@@ -168,7 +169,9 @@ async function* readRest(
 
   const rest = { segment, from: next, to: end };
   for await (const page of store.entries(log, rest, { consistent: true })) {
-    if (countDense(page, next) < page.length) throw missing({ log }, segment, next + countDense(page, next));
+    if (countDense(page, next) < page.length) {
+      throw await missing({ store, log }, segment, next + countDense(page, next));
+    }
     if (page.length > 0) yield page;
     last = page.at(-1) ?? last;
     next += page.length;
@@ -253,9 +256,11 @@ async function* readDense(
     const dense = countDense(page, next);
     next += dense;
     if (dense > 0) yield page.slice(0, dense);
-    if (dense < page.length) throw missing({ log }, segment, next);
+    if (dense < page.length) throw await missing({ store, log }, segment, next);
   }
-  if (next - from < atLeast) throw missing({ log, advice: next === from ? advice : ADVICE }, segment, next);
+  if (next - from < atLeast) {
+    throw await missing({ store, log, advice: next === from ? advice : ADVICE }, segment, next);
+  }
 }
 
 /** The number of entries without a gap from a number on. */
@@ -268,12 +273,14 @@ const ADVICE = 'Restore the entry from a backup of the Entry table';
 const START_ADVICE =
   'Read from a position that the log has: this one may lie beyond its end. If the log had the entry, restore the entry from a backup of the Entry table';
 
-function missing(
-  { log, advice = ADVICE }: { readonly log: LogId; readonly advice?: string },
+async function missing(
+  { store, log, advice = ADVICE }: Pick<Reading, 'store' | 'log'> & { readonly advice?: string },
   segment: number,
   entry: number,
-): EntryGapError {
-  return new EntryGapError('an entry is missing', { log, segment, entry, advice });
+): Promise<EntryGapError> {
+  const item = await store.nameItem?.(log, { segment, entry });
+  const reason = item === undefined ? 'an entry is missing' : `an entry is missing: ${item}`;
+  return new EntryGapError(reason, { log, segment, entry, advice });
 }
 
 /**

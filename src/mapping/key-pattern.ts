@@ -148,7 +148,7 @@ export type MappingPart = Exclude<keyof SchemaMapping, 'names'>;
  * @throws ItemInvalidError always; it names the item by its key
  */
 export function refuse(
-  { partitionKey, sortKey }: SchemaMapping,
+  mapping: SchemaMapping,
   item: StoredItem,
   error: {
     /** The part of the mapping that the attribute does not fit. */
@@ -159,12 +159,17 @@ export function refuse(
     readonly cause?: unknown;
   },
 ): never {
-  const keys = [partitionKey.name, sortKey.name].map((name) => `${name} ${shown(attributeOf(item, name))}`).join(', ');
-  throw new ItemInvalidError(`attribute '${error.name}' ${error.problem}, in the item with ${keys}`, {
+  throw new ItemInvalidError(`attribute '${error.name}' ${error.problem}, in ${namedByKey(mapping, item)}`, {
     ...error.where,
     advice: `Correct the item, or change '${error.part}' of the mapping`,
     cause: error.cause,
   });
+}
+
+/** Names an item by its key, for messages. */
+export function namedByKey({ partitionKey, sortKey }: SchemaMapping, item: StoredItem): string {
+  const keys = [partitionKey.name, sortKey.name].map((name) => `${name} ${shown(attributeOf(item, name))}`);
+  return `the item with ${keys.join(', ')}`;
 }
 
 /** A value as text for an error; undefined is a missing attribute. */

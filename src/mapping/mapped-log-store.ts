@@ -24,6 +24,7 @@ import type {
 } from '../log/log-store.ts';
 import type { Expiry, Segment } from '../log/segment.ts';
 import { entryPages, hasSnapshotEntry, itemsOfRange } from './entry-pages.ts';
+import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
 import { endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf } from './layout.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
 import { MappedSegments, type SegmentSizes } from './mapped-segments.ts';
@@ -132,6 +133,17 @@ export class MappedLogStore implements LogStore {
     const roots = hasSnapshotEntry(layout, range) ? this.#books.items(log, { segment, ...range }, consistency) : none();
     const pages = this.#items.pages(log, itemsOfRange(layout, range), consistency);
     yield* entryPages(this.#mapping, { segment: { log, segment, layout }, range, created }, { pages, roots });
+  }
+
+  /** The item of a virtual entry is the one before it, with which the entry exists. */
+  async nameItem(log: LogId, { segment, entry }: Position): Promise<string | undefined> {
+    const known = await this.#segments.layoutOf(log, segment, CONSISTENT);
+    const laidOut = known && entryAt(known.layout, entry);
+    if (laidOut === undefined) return undefined;
+    const index = laidOut.kind === 'item' ? laidOut.index : Math.max(0, laidOut.items - 1);
+    if (index > maxIndex(this.#mapping)) return undefined;
+    const named = namedByKey(this.#mapping, keyOf(this.#mapping, log, index));
+    return index === 0 ? `${named}, with which the mapping says that the log begins` : named;
   }
 
   /**

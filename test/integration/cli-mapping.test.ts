@@ -344,7 +344,9 @@ describe('errors', () => {
     const swept = await run('sweep', ...sizes);
     const failures = swept.failures.map(({ message }) => message).join('\n');
     expect(failures).toMatch(/'type' is missing, in the item with pk 'order#untyped', sk '1'/);
-    expect(failures).toMatch(/an entry is missing \[log gap, segment 0, entry 3\]/);
+    expect(failures).toContain(
+      "an entry is missing: the item with pk 'order#gap', sk '2' [log gap, segment 0, entry 3]",
+    );
     const good = await runCli(['replay', 'good', ...words, '--reducer', reducer, '--json', ...place.words]);
     expect(JSON.parse(good.stdout)).toMatchObject({ equal: true, position: { segment: 0, entry: 5 } });
   });

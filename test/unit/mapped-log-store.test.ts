@@ -1,10 +1,15 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { nativePlatform } from '../../src/adapters/platform/native.ts';
+import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import type { LogId } from '../../src/ids/log-id.ts';
-import { formatPosition } from '../../src/ids/position.ts';
+import { formatPosition, START } from '../../src/ids/position.ts';
 import type { LogStore } from '../../src/log/log-store.ts';
+import { readEntries } from '../../src/log/read-entries.ts';
+import { MAPPED_TYPES } from '../../src/mapping/layout.ts';
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { allEntries, NOON, recordRequests } from '../support/logs.ts';
-import { MappedLogs, ORDERS, TENS } from '../support/mapped-logs.ts';
+import { MappedLogs, ORDERS, orderItem, TENS } from '../support/mapped-logs.ts';
 
 const CONSISTENT = { consistent: true };
 
@@ -86,5 +91,30 @@ describe('a mapped log', () => {
     requests.length = 0;
     expect(await allEntries(store.entries(log, { segment: 0, from: 1, to: 100 }, CONSISTENT))).toHaveLength(4);
     expect(requests.filter((request) => request.includes('egment'))).toEqual([]);
+  });
+
+  test.each([
+    ['between others', [7], "the item with pk 'order#ID', sk '7'", 9],
+    ['before a Snapshot entry', [4], "the item with pk 'order#ID', sk '4'", 5],
+    [
+      'at the beginning',
+      [0],
+      "the item with pk 'order#ID', sk '0', with which the mapping says that the log begins",
+      1,
+    ],
+  ])('a gap names the missing item by its key: %s', async (_, missing, named, entry) => {
+    const logs = new MappedLogs();
+    const log = await logs.create(12);
+    for (const index of missing) logs.items.delete(orderItem(log, index));
+    const { store } = logs;
+    const range = { from: START, to: 'end' } as const;
+    for (const reader of [
+      store,
+      new ArchivedLogStore(store, { blobs: new MemoryBlobStore(), platform: nativePlatform }),
+    ]) {
+      const reading = Array.fromAsync(readEntries({ store: reader, types: MAPPED_TYPES }, log, range));
+      const reason = `an entry is missing: ${named.replace('ID', log)}`;
+      await expect(reading).rejects.toMatchObject({ code: 'ENTRY_GAP', log, segment: 0, entry, reason });
+    }
   });
 });
