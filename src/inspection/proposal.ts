@@ -56,11 +56,11 @@ export function propose(sample: TableSample): Proposal {
     items: kind.items.length,
     partitions: kind.byPartition.size,
     example: kind.items[0] === undefined ? '' : keyText(keys, kind.items[0]),
-    isLog: kind === log,
+    isLog: kind === log && mapping !== undefined,
   });
   const misfits = new Misfits(keys);
   const mapping = log && mappingFor(sample, log, misfits);
-  if (own === undefined && mapping === undefined) explainNoMapping(keys, kinds, misfits);
+  if (own === undefined && log === undefined) explainNoMapping(keys, kinds, misfits);
   if (mapping !== undefined && log !== undefined) findOtherForms(kinds, log, misfits);
   return {
     recognized: own ?? (mapping !== undefined && isCastore(keys, mapping) ? 'Castore' : undefined),
@@ -178,6 +178,7 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
   const constantType = /^[A-Za-z_-]+/.exec(kind.partition)?.[0] ?? 'Event';
   const roles = attributeRoles({ keys, ttl, items: kind.items, numberOf, constantType });
   const pattern = sortPattern(keys, kind, misfits);
+  if (pattern === 'unpadded') return undefined;
   const logs = wholeLogs(sample, kind).map((items) => numbered(items, numberOf));
   const first = findNumbering(logs, misfits);
   const mapping: ProposedMapping = {
@@ -192,13 +193,17 @@ function mappingFor(sample: TableSample, kind: ItemKind, misfits: Misfits): Prop
 }
 
 /** The pattern of a String sort key, by the number of digits that most items have. */
-function sortPattern({ sort }: TableKeys, kind: ItemKind, misfits: Misfits): string | undefined {
+function sortPattern(
+  { sort }: TableKeys,
+  kind: ItemKind,
+  misfits: Misfits,
+): `${string}{n:${number}}` | 'unpadded' | undefined {
   const { sort: form, items } = kind;
   if (form.form !== 'digits' || sort === undefined) return undefined;
   const digitsOf = (item: StoredItem): number => (item[sort.name]?.S ?? '').length - form.prefix.length;
   const groups = [...Map.groupBy(items, digitsOf)].sort(([, a], [, b]) => b.length - a.length);
   const [digits = 1] = groups[0] ?? [];
-  const padded = items.some((item) => item[sort.name]?.S?.charAt(form.prefix.length) === '0');
+  const padded = items.some((item) => digitsOf(item) > 1 && item[sort.name]?.S?.charAt(form.prefix.length) === '0');
   const others = groups.slice(1).flatMap(([, of]) => of);
   if (others.length > 0 && !padded) {
     misfits.add(
@@ -206,6 +211,7 @@ function sortPattern({ sort }: TableKeys, kind: ItemKind, misfits: Misfits): str
       others,
       { othersGoOn: false },
     );
+    return 'unpadded';
   }
   return `${form.prefix}{n:${digits}}`;
 }

@@ -61,7 +61,10 @@ export function inspectCommand() {
           const written = mapping === undefined ? undefined : options.output;
           if (written !== undefined) await writeFile(written, oneLine(mapping));
           const document = { table, ...described, ...proposal, parameters: mapping && parametersFor(mapping) };
-          output.result(nullForUndefined(document), describe(table, described, proposal, written).join('\n'));
+          output.result(
+            nullForUndefined(document),
+            describe(table, described, proposal, { written, local: options.local }).join('\n'),
+          );
           if (mapping === undefined) process.exitCode = 1;
         });
       } catch (error) {
@@ -89,7 +92,7 @@ function describe(
   table: string,
   described: DescribedTable & Pick<TableSample, 'ttl'>,
   proposal: Proposal,
-  written: string | undefined,
+  { written, local }: { readonly written: string | undefined; readonly local: string | undefined },
 ): string[] {
   const { keys, ttl, stream, approximateItems } = described;
   const { recognized, kinds, mapping, readyMade, beside, misfits } = proposal;
@@ -113,6 +116,8 @@ function describe(
   }
   const { Mapping, StreamFilter } = parametersFor(mapping);
   const file = written ?? 'mapping.json';
+  const place = local === undefined ? '--segment-table NAME --bucket NAME' : `--local ${local}`;
+  const named = `--mapping ${file} --entry-table ${table} ${place}`;
   lines.push(
     '',
     written === undefined ? 'Proposed mapping:' : `Proposed mapping, written to ${written}:`,
@@ -123,11 +128,13 @@ function describe(
     `  StreamFilter: ${StreamFilter}`,
     '',
     'Next steps:',
-    `  1. Check the mapping${written === undefined ? ` and save it: logfold inspect ${table} --output ${file}` : ''}.`,
-    `  2. Register the logs: logfold adopt --mapping ${file} --entry-table ${table} --segment-table NAME --bucket NAME`,
-    stream?.startsWith('NEW') === true
-      ? '  3. Deploy with these parameters.'
-      : '  3. Enable a stream of NEW_IMAGE on the table, or deploy with StreamTrigger=false.',
+    `  1. Check the mapping${written === undefined ? ` and save it: logfold inspect ${table} --output ${file}${local === undefined ? '' : ` ${place}`}` : ''}.`,
+    `  2. Register the logs: logfold adopt ${named}`,
+    local !== undefined
+      ? `  3. Build the snapshots: logfold work --until-idle ${named}`
+      : stream === undefined
+        ? '  3. Enable a stream on the table, of any view type, or deploy with StreamTrigger=false.'
+        : '  3. Deploy with these parameters.',
   );
   return lines;
 }
