@@ -22,7 +22,7 @@ export function describeJobResult(job: Job, result: JobResult): string | undefin
     }
     case 'divided': {
       const at = formatPosition(result.position);
-      return `${what}: ${result.startsSegment ? `started a segment at ${at}` : `appended a Snapshot entry at ${at}`}`;
+      return `${what}: ${result.startsSegment ? `started a segment at ${at}` : `Snapshot entry at ${at}`}`;
     }
     case 'registered':
       return `${what}: ${count(result.segments, 'segment')} registered`;

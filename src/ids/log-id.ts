@@ -32,7 +32,8 @@ export function parseLogId(text: string): LogId {
   const lower = typeof given === 'string' ? given.toLowerCase() : '';
   if (!isUuid(lower)) {
     throw new LogIdInvalidError(`${shown(given)} is not a log id`, {
-      advice: "Give the UUID of a log, such as the one that 'logfold create' prints",
+      advice:
+        "Give the UUID of a log, such as the one that 'logfold create' prints, or the mapping if the log is in a table of your application",
     });
   }
   return lower;

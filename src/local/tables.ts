@@ -150,7 +150,7 @@ function requireKeys(table: TableDescription, input: CreateTableCommandInput, na
       .join(', ');
   if (keys(table) === keys(input)) return;
   throw new UsageError(`table '${name}' has the keys ${keys(table)} instead of ${keys(input)}`, {
-    advice: 'Choose another table name, since another program owns this table',
+    advice: 'Give the mapping if this is a table of your application, or choose another table name',
   });
 }
 

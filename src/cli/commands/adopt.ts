@@ -17,7 +17,8 @@ const SHOWN_FAILURES = 20;
 const HELP = `
 The command reads the keys of the application's table and writes the first segments of each log to
 the Segment table. It writes nothing to the application's table. Interrupt it and run it again: it
-continues where it stopped. Segments that are recorded keep their size.
+continues where it stopped. Segments that are recorded keep their size. Use a Segment table and a
+bucket that no other table and no other mapping uses: their logs may have the same ids.
 
 Examples:
   logfold adopt --mapping mapping.json --entry-table orders --segment-table segments --bucket b
@@ -77,7 +78,7 @@ export function adoptCommand() {
           },
         ).finally(() => progress.stop());
         environment.lost.throwIfAborted();
-        output.result({ ...result, failures }, describe(result, failures));
+        output.result({ ...result, failures }, describe(result, failures, options.entryTable));
         if (result.unfit + result.failed > 0) process.exitCode = 1;
         if (!result.complete && stop.reason instanceof InterruptedError) {
           process.exitCode = exitCodeOf(stop.reason.signal);
@@ -86,7 +87,7 @@ export function adoptCommand() {
     });
 }
 
-function describe(result: AdoptResult, failures: readonly LogfoldError[]): string {
+function describe(result: AdoptResult, failures: readonly LogfoldError[], table = 'TABLE'): string {
   const { logs, registered, unfit, failed, continued, complete } = result;
   const from = continued ? 'in the rest of the table' : 'in the table';
   const lines = failures.map(({ code, message }) => `DOES NOT FIT: ${code}: ${message}`);
@@ -95,10 +96,8 @@ function describe(result: AdoptResult, failures: readonly LogfoldError[]): strin
   const unregistered = failed === 0 ? '' : `, ${count(failed, 'log')} not registered`;
   const misfits = unfit === 0 ? '' : `, ${count(unfit, 'item')} that ${unfit === 1 ? 'does' : 'do'} not fit`;
   lines.push(`${count(logs, 'log')} found ${from}, ${registered} newly registered${unregistered}${misfits}`);
-  lines.push(
-    complete
-      ? "'logfold sweep' builds the snapshots that are due."
-      : 'The scan is not complete: run the command again, and it continues where it stopped.',
-  );
+  if (!complete) lines.push('The scan is not complete: run the command again, and it continues where it stopped.');
+  else if (logs > 0 || continued) lines.push("'logfold sweep' builds the snapshots that are due.");
+  else lines.push(`No item of the table has a key as the mapping says. 'logfold inspect ${table}' proposes a mapping.`);
   return lines.join('\n');
 }

@@ -31,7 +31,7 @@ export function flushCommand() {
         if (position === undefined) {
           throw new SegmentWithoutSnapshotError('this log has no complete snapshot yet', {
             log,
-            advice: "Run 'logfold sweep --log LOG' first, which completes one",
+            advice: "Run 'logfold sweep --log LOG' first, which completes one that is due",
           });
         }
         const result = await output.during('Snapshots flushed', () =>

@@ -5,6 +5,7 @@ import { comparePositions, formatPosition, type Position } from '../../ids/posit
 import { type CompletedSnapshot, rootOf } from '../../log/entry.ts';
 import { findSnapshot } from '../../log/last-snapshot.ts';
 import { queryNewestSegments } from '../../log/newest.ts';
+import type { Segment } from '../../log/segment.ts';
 import { type BuildDeps, type Built, buildState, otherReducer } from '../../snapshot/build.ts';
 import type { Root } from '../../snapshot/root.ts';
 import { chunkStore, loadRoot } from '../../snapshot/snapshots.ts';
@@ -162,18 +163,31 @@ async function planReplay(deps: ReplayDeps, log: LogId, { at, from }: ReplayRang
   const end = { segment: newest.segment, entry: Number.MAX_SAFE_INTEGER };
   const found = (at && (await snapshotAt(deps, log, at))) ?? (await findSnapshot(deps.store, log, at ?? end));
   const position = at ?? found?.position;
-  if (position === undefined) {
-    throw new SegmentWithoutSnapshotError('the log has no complete snapshot yet', {
-      log,
-      advice: "Run 'logfold sweep --log LOG' to complete a snapshot, or name a position with --at",
-    });
-  }
+  if (position === undefined) throw await withoutSnapshot(deps.store, newest);
   // Before the fold, which takes long, because there may be nothing to compare.
   const base = found && (await storedRoot(deps, log, found, { exact: isAt(found.position, position) }));
   const start = from && (await startRoot(deps, log, { from, before: position, base: base?.position }));
   const chunks = overlay(deps.scratch, chunkStore(deps.blobs, log));
   const folding = { ...deps, chunks: start === undefined ? deps.scratch : chunks };
   return { log, position, from: from ?? null, start, base, folding, chunks };
+}
+
+async function withoutSnapshot(
+  store: ReplayDeps['store'],
+  { log, segment, layout }: Segment,
+): Promise<SegmentWithoutSnapshotError> {
+  const last = await store.newestEntry(log, segment, { consistent: true });
+  if (layout === undefined || segment > 0 || (last?.position.entry ?? 0) > layout.snapshotEvery) {
+    return new SegmentWithoutSnapshotError('the log has no complete snapshot yet', {
+      log,
+      advice: "Run 'logfold sweep --log LOG' to complete a snapshot, or name a position with --at",
+    });
+  }
+  const items = `${layout.snapshotEvery} item${layout.snapshotEvery === 1 ? '' : 's'}`;
+  return new SegmentWithoutSnapshotError(`the first snapshot of the log is due at ${items}, and it has fewer`, {
+    log,
+    advice: 'Replay the log again when it has a snapshot; until then there is nothing to compare',
+  });
 }
 
 /**

@@ -55,6 +55,14 @@ export async function requireCovered(tables: TableReader, place: SegmentPlace): 
     });
   }
   if (isCovered(found, next, next && (await newestOfMapped(tables, next)))) return found;
+  if (next === undefined && found.layout !== undefined) {
+    const { items } = found.layout;
+    throw new SegmentStateError(`the segment is open: it ends when it has ${items} item${items === 1 ? '' : 's'}`, {
+      log,
+      segment,
+      advice: 'Try again when the next segment has begun; nothing was changed',
+    });
+  }
   if (next === undefined) {
     throw new SegmentStateError('the segment is open: clients still append to it', {
       log,

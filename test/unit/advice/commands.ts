@@ -40,7 +40,6 @@ import { type Cases, commandsOf, numbersOf, quoted } from './case.ts';
 const REDUCER = "export default { name: 'own', version: 1, fold() {} };";
 const FOUND = z.array(z.object({ message: z.string() })).optional();
 const FAILED = z.object({ failures: FOUND, problems: FOUND });
-const CREATED = z.object({ log: z.string() });
 const A_DAY = ['--expire', 'delete', '--keep-days', '1'];
 
 let place: CliPlace;
@@ -174,11 +173,6 @@ export async function withDb<T>(act: (db: DynamoDBClient) => Promise<T>): Promis
 
 /** Advice that the command line prints. */
 export const COMMANDS: Cases = {
-  "Give the UUID of a log, such as the one that 'logfold create' prints": async (refused) => {
-    const [create = []] = commandsOf(await refused(() => here('status', 'my-log')));
-    const { log } = CREATED.parse(await here(...create));
-    await here('status', log);
-  },
   'Add --help for the commands and options': async (refused) => {
     await refused(() => here('statsu'));
     await refused(() => here('status', '--nonsense'));
@@ -233,16 +227,6 @@ export const COMMANDS: Cases = {
     const directory = join(await file('no-directory', ''), 'data');
     await refused(() => logfold('create', '--local', directory));
     await here('create');
-  },
-  'Choose another table name, since another program owns this table': async (refused) => {
-    const { KeySchema, AttributeDefinitions, ...input } = entryTableInput('Foreign');
-    const foreign = {
-      KeySchema: KeySchema?.slice(0, 1),
-      AttributeDefinitions: AttributeDefinitions?.slice(0, 1),
-    };
-    await withDb((db) => db.send(new CreateTableCommand({ ...input, ...foreign })));
-    await refused(() => here('create', '--entry-table', 'Foreign'));
-    await here('create', '--entry-table', 'Another');
   },
   'Enable its stream with the view type NEW_IMAGE': async (refused) => {
     const { StreamSpecification: _, ...input } = entryTableInput('Streamless');
@@ -343,7 +327,7 @@ export const COMMANDS: Cases = {
     const check = await file('check', `{"op":"check","rows":9,"sha256":"${'0'.repeat(64)}"}\n`);
     await paste(await refused(() => here('append', log, check, '--check')));
   },
-  "Run 'logfold sweep --log LOG' first, which completes one": async (refused) => {
+  "Run 'logfold sweep --log LOG' first, which completes one that is due": async (refused) => {
     const log = await place.log({ type: 'Set', cells: [[0, 0, 'a']] });
     await paste(await refused(() => here('flush', log)));
     await here('flush', log);

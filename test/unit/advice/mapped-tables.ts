@@ -1,10 +1,12 @@
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CreateTableCommand, type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { expect } from 'vitest';
 import { z } from 'zod';
-import type { Cases } from './case.ts';
+import { type Cases, commandsOf } from './case.ts';
 import { filesOfPlace, here, withDb } from './commands.ts';
 
+const CREATED = z.object({ log: z.string() });
 const LOGS = z.object({ logs: z.union([z.number(), z.array(z.unknown())]) });
 
 /** Creates a table of an application with the keys `KEY` and `n`, and one log of three items. */
@@ -37,6 +39,13 @@ async function mapped(name: string): Promise<string[]> {
   const file = join(filesOfPlace(), `${name}.json`);
   await here('inspect', name, '--output', file);
   return ['--entry-table', name, '--segment-table', `${name}-segments`, '--mapping', file];
+}
+
+/** Writes a module with a reducer for any entry. @returns its path */
+async function counting(): Promise<string> {
+  const path = join(filesOfPlace(), 'counting.mjs');
+  await writeFile(path, "export default { name: 'counting', version: 1, fold() {} };");
+  return path;
 }
 
 /** How to follow each advice about an application's table on the command line. */
@@ -82,6 +91,21 @@ export const MAPPED_TABLES: Cases = {
     await refused(() => here(...words));
     await here(...words, ...mapping);
   },
+  'Give the mapping if this is a table of your application, or choose another table name': async (refused) => {
+    const words = await mapped('forgotten-mapping');
+    await refused(() => here('status', '--entry-table', 'forgotten-mapping'));
+    await here('adopt', ...words);
+    await here('create', '--entry-table', 'another-table');
+  },
+  "Give the UUID of a log, such as the one that 'logfold create' prints, or the mapping if the log is in a table of your application":
+    async (refused) => {
+      const words = await mapped('log-of-mapping');
+      await here('adopt', ...words);
+      const [create = []] = commandsOf(await refused(() => here('status', '1')));
+      const { log } = CREATED.parse(await here(...create));
+      await here('status', log);
+      await here('status', '1', ...words);
+    },
   "Name a file with a mapping, which 'logfold inspect TABLE --output FILE' writes, or one of …": async (refused) => {
     const [entry = '', name = '', segment = '', segments = ''] = await mapped('without-file');
     const file = join(filesOfPlace(), 'no-such-file.json');
@@ -103,5 +127,22 @@ export const MAPPED_TABLES: Cases = {
     await here('inspect', table, '--output', file);
     await here(...other(file));
     await here('adopt', ...words);
+  },
+  'Replay the log again when it has a snapshot; until then there is nothing to compare': async (refused) => {
+    const words = [...(await mapped('not-due')), '--reducer', await counting()];
+    await here('adopt', '--snapshot-every-entries', '4', '--segment-every-entries', '8', ...words);
+    await here('sweep', '--log', '1', ...words);
+    await refused(() => here('replay', '1', ...words));
+    await withDb((db) => putItem(db, 'not-due', { n: 3 }));
+    await here('sweep', '--log', '1', ...words);
+    await here('replay', '1', ...words);
+  },
+  'Try again when the next segment has begun; nothing was changed': async (refused) => {
+    const words = [...(await mapped('open-segment')), '--reducer', await counting()];
+    await here('adopt', '--snapshot-every-entries', '4', '--segment-every-entries', '4', ...words);
+    await refused(() => here('archive', '1', '0', ...words));
+    await withDb((db) => putItem(db, 'open-segment', { n: 3 }));
+    await here('sweep', '--log', '1', '--keep-segments', '1000', ...words);
+    await here('archive', '1', '0', ...words);
   },
 };
