@@ -254,6 +254,22 @@ describe('a sweep over mapped logs', () => {
   });
 });
 
+test('a rebuild of a mapped log replaces its snapshots and adds the newest, and no others', async () => {
+  const orders = new DividedOrders();
+  const log = newLogId();
+  await orders.append(log, 26);
+  await orders.divide(log);
+  await orders.append(log, 10);
+  const queue = { send: async () => undefined };
+  const rebuilt = await runJob({ ...orders.deps, queue }, { kind: 'rebuild', log });
+  expect(rebuilt).toMatchObject({ outcome: 'rebuilt', snapshots: 2, newest: { segment: 3, entry: 6 } });
+  expect(await orders.lastSnapshots(log)).toEqual([undefined, undefined, 6, 6]);
+  const fresh = newLogId();
+  await orders.append(fresh, 1);
+  await orders.divide(fresh);
+  expect(await runJob({ ...orders.deps, queue }, { kind: 'rebuild', log: fresh })).toMatchObject({ snapshots: 0 });
+});
+
 describe('the age of a pending snapshot of a mapped log', () => {
   test.each([
     ['that of its entry, if the policy has entries', TENS, NOON + 9],

@@ -1,8 +1,8 @@
 import { openArchive } from '../../archive/reader.ts';
 import { ArchiveCorruptError, ArchiveMissingError, EntryGapError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
-import { MAX_NUMBER, type Position } from '../../ids/position.ts';
-import { type Entry, isForeignRoot } from '../../log/entry.ts';
+import { comparePositions, MAX_NUMBER, type Position, START } from '../../ids/position.ts';
+import { type Entry, isForeignRoot, rootOf } from '../../log/entry.ts';
 import type { ForeignPart } from '../../log/foreign.ts';
 import { foreignPointer } from '../../log/last-snapshot.ts';
 import { snapshotEntries } from '../../log/read-entries.ts';
@@ -25,7 +25,8 @@ export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
 }
 
 /**
- * The snapshots to rebuild after a position, in order. Reads each archive completely before entries
+ * The snapshots to rebuild after a position, in order. In a mapped log these are the complete ones
+ * and the newest: nothing asked for the others, and there may be one for every few items. Reads each archive completely before entries
  * of its segment are folded.
  * @param pass called for what another program wrote and the rebuild leaves alone
  */
@@ -58,15 +59,23 @@ export async function* rebuildTargets(
     }
     const last = pointer === undefined || isPending ? segment.lastSnapshot : undefined;
     const range = { segment: segment.segment, from, to: MAX_NUMBER + 1 };
-    const entries: RebuildTarget[] = [];
+    const entries: (RebuildTarget & { readonly isAsked: boolean })[] = [];
     const found = snapshotEntries({ store: deps.store, types }, log, range, { consistent: true });
     for await (const entry of found) {
       const { position, created } = entry;
       const isForeign = isForeignRoot(entry);
       if (isForeign && !replaceForeign) pass(foreignRoot(entry));
-      else entries.push({ position, created, isForeign, last });
+      else {
+        const isAsked = isForeign || rootOf(entry) !== undefined || position.entry === segment.lastSnapshot;
+        entries.push({ position, created, isForeign, isAsked, last });
+      }
     }
-    yield* entries;
+    const newest = segment === segments.at(-1) ? entries.at(-1) : undefined;
+    for (const entry of entries) {
+      // The state before the first item of a mapped log is empty.
+      const isNewest = entry === newest && comparePositions(entry.position, START) > 0;
+      if (segment.layout === undefined || entry.isAsked || isNewest) yield entry;
+    }
   }
 }
 
