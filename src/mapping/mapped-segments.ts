@@ -133,7 +133,7 @@ export class MappedSegments {
   /** As {@link SegmentReader.allSegments}, but only segments that are recorded. */
   async *scan(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncGenerator<Segment> {
     for await (const record of this.#books.allSegments(part, onInvalid)) {
-      // Whoever scans the segments reads their entries next.
+      // The caller of a scan reads the entries of the segments next.
       if (record.layout !== undefined) this.#remember(record);
       if (record.created !== 0 || (await this.get(record.log, record.segment, CONSISTENT)) !== undefined) yield record;
     }

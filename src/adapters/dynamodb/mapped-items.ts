@@ -171,8 +171,8 @@ export class DynamoDbMappedItems implements MappedItems {
   ): AsyncGenerator<IndexedItem[]> {
     const last = Math.min(to - 1, maxIndex(this.#mapping));
     if (from > last) return;
-    // The range of the first item begins at the number 0. If the mapping counts from 1, an item with
-    // that number is refused. Otherwise nothing would tell that the log lacks it.
+    // The range of the first item begins at the number 0. If the mapping counts from 1, an item
+    // with that number is refused. Otherwise nothing would tell that the log lacks it.
     const first = from === 0 ? -this.#mapping.sortKey.first : from;
     const pages = this.#requests.queryPages({
       TableName: this.#table,

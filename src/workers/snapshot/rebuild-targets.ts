@@ -26,8 +26,8 @@ export interface RebuildTarget extends Pick<Entry, 'position' | 'created'> {
 
 /**
  * The snapshots to rebuild after a position, in order. In a mapped log these are the complete ones
- * and the newest: nothing asked for the others, and there may be one for every few items. Reads each archive completely before entries
- * of its segment are folded.
+ * and the newest: nothing asked for the others, and there may be one for every few items. Reads
+ * each archive completely before entries of its segment are folded.
  * @param pass called for what another program wrote and the rebuild leaves alone
  */
 export async function* rebuildTargets(
