@@ -131,7 +131,7 @@ function describe(
     `  1. Check the mapping${written === undefined ? ` and save it: logfold inspect ${table} --output ${file}${local === undefined ? '' : ` ${place}`}` : ''}.`,
     `  2. Register the logs: logfold adopt ${named}`,
     local !== undefined
-      ? `  3. Build the snapshots: logfold work --until-idle ${named}`
+      ? `  3. Build the snapshots: logfold ${stream === undefined ? 'sweep' : 'work --until-idle'} ${named}`
       : stream === undefined
         ? '  3. Enable a stream on the table, of any view type, or deploy with StreamTrigger=false.'
         : '  3. Deploy with these parameters.',
