@@ -270,6 +270,16 @@ test('a rebuild of a mapped log replaces its snapshots and adds the newest, and 
   expect(await runJob({ ...orders.deps, queue }, { kind: 'rebuild', log: fresh })).toMatchObject({ snapshots: 0 });
 });
 
+test.each([
+  ['counts as missed by the stream, if it asks', TENS, 1],
+  ['is not missed by the stream, if only sweeps look at the policy', { snapshotEveryMinutes: 60 }, 0],
+])('a pending snapshot of a mapped log %s', async (_, settings, missed) => {
+  const orders = new DividedOrders(settings);
+  await orders.create(12, { items: 1000, snapshotEvery: 10 });
+  orders.nowMs += 7_200_000;
+  expect(await orders.swept(900)).toMatchObject({ jobs: 1, missed });
+});
+
 describe('the age of a pending snapshot of a mapped log', () => {
   test.each([
     ['that of its entry, if the policy has entries', TENS, NOON + 9],

@@ -256,7 +256,8 @@ class SweepRun {
         // record until then.
         if (Math.abs(age) < youngSeconds) continue;
         const sent = await this.#send({ kind: 'snapshot', log, position, force: true }, 'the snapshot is pending');
-        if (sent && !isStopped && youngSeconds > 0 && age < STREAM_SECONDS) this.#totals.missed++;
+        const isMissed = youngSeconds > 0 && age < STREAM_SECONDS && tail?.isAskedByStream !== false;
+        if (sent && !isStopped && isMissed) this.#totals.missed++;
       }
     }
     if (tail !== undefined) {

@@ -79,6 +79,15 @@ export class SweptTail {
     return isDueAtOnce ? created : Math.max(created, (this.#all.first ?? created) + minutes * 60);
   }
 
+  /**
+   * Whether the stream asks for snapshots of the log. In a mapped log nothing but the policy asks,
+   * and only sweeps look at its minutes.
+   */
+  get isAskedByStream(): boolean {
+    const { entries, bytes } = this.#options.division.snapshotEvery;
+    return this.#segment.layout === undefined || entries !== undefined || bytes !== undefined;
+  }
+
   /** Whether a divide job is due: for a Snapshot entry, a segment, or to register a segment. */
   get isDue(): boolean {
     if (this.#segment.layout !== undefined) return this.#sawEnd;
