@@ -15,6 +15,7 @@ import { DeploymentInvalidError, ReducerInvalidError } from '../src/errors.ts';
 import { type LogId, parseLogId } from '../src/ids/log-id.ts';
 import { mappedLayout } from '../src/log/division-policy.ts';
 import { parseMappedLog } from '../src/mapping/key-pattern.ts';
+import { LogRegistrar } from '../src/mapping/log-registrar.ts';
 import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
 import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
@@ -65,6 +66,7 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
       parseLog: mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text),
     },
     items,
+    mapping,
     check: () =>
       checkDeployment({
         ...{ dynamodb, s3, entryTable, mapping, streamArn, segmentTable, bucket, ttl },
@@ -92,8 +94,11 @@ export function wireWork(settings: WorkEnvironment) {
   };
   const readsSizes = division.snapshotEvery.bytes !== undefined;
   const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
-  const { items, stores } = wired;
-  const mapped = stores.tables instanceof MappedLogStore ? stores.tables : undefined;
+  const { items, stores, mapping } = wired;
+  const mapped =
+    mapping !== undefined && stores.tables instanceof MappedLogStore
+      ? new LogRegistrar({ store: stores.tables, blobs: stores.blobs, table: settings.ENTRY_TABLE, mapping })
+      : undefined;
   return {
     ...wired,
     mapped,

@@ -30,6 +30,7 @@ import { ReservedTypes } from '../log/entry.ts';
 import { type ForeignPart, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAPPED_TYPES } from '../mapping/layout.ts';
+import { LogRegistrar } from '../mapping/log-registrar.ts';
 import type { MappedItems } from '../mapping/mapped-items.ts';
 import { MappedLogStore } from '../mapping/mapped-log-store.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
@@ -85,7 +86,7 @@ export interface Environment {
 export interface MappedTables {
   readonly mapping: SchemaMapping;
   readonly items: MappedItems;
-  readonly store: MappedLogStore;
+  readonly registrar: LogRegistrar;
 }
 
 /** Other tables of the same schema, in the same place. */
@@ -232,10 +233,15 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
   const { onForeign } = chosen;
   const metered = { client: dynamodb, ...names, meter: tables.meter };
   const store = openTables({ ...metered, mapping, now: Date.now });
+  const { entryTable: table } = names;
   const mapped =
     mapping === undefined || !(store instanceof MappedLogStore)
       ? undefined
-      : { store, items: new DynamoDbMappedItems({ ...metered, table: names.entryTable, mapping }), mapping };
+      : {
+          items: new DynamoDbMappedItems({ ...metered, table, mapping }),
+          registrar: new LogRegistrar({ store, blobs, table, mapping }),
+          mapping,
+        };
   const deps = { ...jobDeps(place, chosen.reducer, store, blobs), onForeign };
   const requireReducer = reducerGuard(deps, chosen);
   const logs = wireLogs({ ...deps, close });

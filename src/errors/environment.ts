@@ -28,6 +28,11 @@ export class DeploymentInvalidError extends LogfoldError {
   }
 }
 
+/** The bucket holds the mapped logs of another table, or of other keys. */
+export class BucketTakenError extends LogfoldError {
+  override readonly code = 'BUCKET_TAKEN';
+}
+
 /** The blob store or the tables do not answer. A retry may help. */
 export class StoreUnavailableError extends LogfoldError {
   override readonly code = 'STORE_UNAVAILABLE';

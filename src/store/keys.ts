@@ -33,6 +33,9 @@ export interface ProgressPlace {
 /** The prefix of all objects that belong to a log. */
 export const LOGS_PREFIX = 'logs/';
 
+/** Names the application's table whose mapped logs the bucket holds. */
+export const CLAIM_KEY = `${LOGS_PREFIX}claim.json`;
+
 /**
  * One object per log with condemned objects, so that a sweep finds these logs without a look at the
  * others.

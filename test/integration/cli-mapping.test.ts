@@ -5,6 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import { CreateTableCommand, DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Item } from '../../src/log/attribute.ts';
+import { CLAIM_KEY } from '../../src/store/keys.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
 import { clientConfig } from '../support/shared-engine.ts';
@@ -237,6 +238,7 @@ describe('the commands on mapped logs', () => {
 });
 
 test('adopt ends at a signal, and continues where it stopped', async () => {
+  await place.blobs.delete([CLAIM_KEY]);
   await createTable('large');
   const payload = { B: new Uint8Array(300_000) };
   // 8 items of 300 kB take minutes at one read unit per second.
@@ -317,6 +319,7 @@ describe('errors', () => {
   });
 
   test('items that do not fit are named, and other logs go on', async () => {
+    await place.blobs.delete([CLAIM_KEY]);
     await createTable('broken');
     const { type: _, ...untyped } = event('untyped', 1);
     const items = [

@@ -187,7 +187,9 @@ class History {
     await this.#mendDamagedRoots();
     world.trace(`${world.scheduler.now()} repair by ${repair === 'sweep' ? 'sweep since 0' : repair}`);
     // Also completes a scan whose process crashed.
-    if (world.adopts || repair === 'sweep') await adoptOnce(world, this.#operator());
+    // The stream asks for nothing if the record of a log's first item is lost.
+    const asksNobody = repair === 'late snapshot' && world.mapped !== undefined;
+    if (world.adopts || repair === 'sweep' || asksNobody) await adoptOnce(world, this.#operator());
     if (repair === 'late snapshot') {
       for (const log of world.logs) await this.#addSnapshot(log);
     } else if (repair === 'sweep') {

@@ -41,7 +41,7 @@ export function adoptCommand() {
       return inEnvironment({ ...options, creates: true, endsItself: true }, async (environment, output, stop) => {
         const { mapped, deps, tables } = environment;
         if (mapped === undefined) return;
-        const register = (of: LogId): Promise<number> => mapped.store.register(of, sizes);
+        const register = (of: LogId): Promise<number> => mapped.registrar.register(of, sizes);
         if (log !== undefined) {
           const recorded = await register(log);
           await queryNewestSegments(deps.tables, log, { consistent: true });

@@ -66,7 +66,7 @@ export function sweepCommand() {
         const rateLimiter = await rateLimiterOf(environment, options.capacityShare);
         const summary = new Summary(output, dryRun);
         const { requireReducer } = environment;
-        const mapped = environment.mapped?.store;
+        const mapped = environment.mapped?.registrar;
         const jobDeps = {
           ...environment.deps,
           mapped,

@@ -35,7 +35,7 @@ export function workCommand() {
           checkpoints: environment.checkpoints(streamArn),
           jobs: {
             ...environment.deps,
-            mapped: environment.mapped?.store,
+            mapped: environment.mapped?.registrar,
             requireReducer: environment.requireReducer,
             policyOf: async (log) => (await readPolicies(deps.blobs, policy, deps.parseLog)).of(log),
           },

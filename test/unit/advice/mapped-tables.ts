@@ -4,7 +4,7 @@ import { CreateTableCommand, type DynamoDBClient, PutItemCommand } from '@aws-sd
 import { expect } from 'vitest';
 import { z } from 'zod';
 import { type Cases, commandsOf } from './case.ts';
-import { filesOfPlace, here, withDb } from './commands.ts';
+import { filesOfPlace, here, releaseBucket, withDb } from './commands.ts';
 
 const CREATED = z.object({ log: z.string() });
 const LOGS = z.object({ logs: z.union([z.number(), z.array(z.unknown())]) });
@@ -35,6 +35,7 @@ async function putItem(db: DynamoDBClient, table: string, { key = 'pk', n }: { k
 
 /** Makes a table of an application, and a mapping for it. @returns options with both */
 async function mapped(name: string): Promise<string[]> {
+  await releaseBucket();
   await withDb((db) => createTable(db, name));
   const file = join(filesOfPlace(), `${name}.json`);
   await here('inspect', name, '--output', file);
@@ -126,6 +127,7 @@ export const MAPPED_TABLES: Cases = {
     const file = join(filesOfPlace(), 'other.json');
     await here('inspect', table, '--output', file);
     await here(...other(file));
+    await releaseBucket();
     await here('adopt', ...words);
   },
   'Replay the log again when it has a snapshot; until then there is nothing to compare': async (refused) => {

@@ -1,10 +1,13 @@
 import { expect } from 'vitest';
+import { MemoryBlobStore } from '../../../src/adapters/memory/blob-store.ts';
 import { checkOptions } from '../../../src/adapters/platform/node-logs.ts';
 import { RESERVED_TYPES } from '../../../src/log/entry.ts';
 import { parseMappedLog } from '../../../src/mapping/key-pattern.ts';
+import { LogRegistrar } from '../../../src/mapping/log-registrar.ts';
 import { isMappingName, readMapping } from '../../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../../src/mapping/schema-mapping.ts';
 import { toEntryItem } from '../../../src/mapping/translate.ts';
+import { CLAIM_KEY } from '../../../src/store/keys.ts';
 import { entryAt, newLogId } from '../../support/logs.ts';
 import { MappedLogs, ORDERS_WITHOUT_TTL, TENS } from '../../support/mapped-logs.ts';
 import { type Cases, numbersOf, quoted } from './case.ts';
@@ -23,6 +26,30 @@ const ORDERS = {
 
 /** Advice on schema mappings and on items that do not fit them. */
 export const MAPPINGS: Cases = {
+  "Use another bucket. If that mapping was a mistake, remove all of its items from the Segment table and all objects under 'logs/', among them '…'":
+    async (refused) => {
+      const { store } = new MappedLogs();
+      const blobs = new MemoryBlobStore(() => 0);
+      const register = (table: string, into = blobs) =>
+        new LogRegistrar({ store, blobs: into, table, mapping: ORDERS_WITHOUT_TTL }).register(newLogId(), TENS);
+      await register('orders');
+      const advice = await refused(() => register('parcels'));
+      await register('parcels', new MemoryBlobStore(() => 0));
+      await blobs.delete([quoted(advice)[1] ?? '']);
+      await register('parcels');
+    },
+  'Remove it if the bucket holds the logs of one mapping only: the next registration writes it again': async (
+    refused,
+  ) => {
+    const { store } = new MappedLogs();
+    const blobs = new MemoryBlobStore(() => 0);
+    const registrar = new LogRegistrar({ store, blobs, table: 'orders', mapping: ORDERS_WITHOUT_TTL });
+    await blobs.put(CLAIM_KEY, Uint8Array.of(1));
+    await refused(() => registrar.register(newLogId(), TENS));
+    await blobs.delete([CLAIM_KEY]);
+    await registrar.register(newLogId(), TENS);
+    expect(await blobs.get(CLAIM_KEY)).toBeDefined();
+  },
   'Leave `types` out': async (refused) => {
     await refused(() => checkOptions({}, { types: RESERVED_TYPES, mapping: 'pk-sk' }));
     checkOptions({}, { mapping: 'pk-sk' });
