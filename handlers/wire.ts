@@ -3,7 +3,6 @@ import { S3Client } from '@aws-sdk/client-s3';
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { checkDeployment } from '../src/adapters/aws/deployment-check.ts';
 import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
-import { DynamoDbMappedItems } from '../src/adapters/dynamodb/mapped-items.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
@@ -53,7 +52,6 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
   const dynamodb = new DynamoDBClient(sdkConfig());
   const s3 = new S3Client(sdkConfig());
   const tables = openTables({ client: dynamodb, entryTable, segmentTable, mapping, now: Date.now });
-  const items = mapping && new DynamoDbMappedItems({ client: dynamodb, table: entryTable, segmentTable, mapping });
   const blobs = new S3BlobStore({ client: s3, bucket });
   const platform = nativePlatform;
   return {
@@ -65,7 +63,6 @@ export function wireStores(settings: StoreEnvironment, { ttl, readsSizes }: Chec
       types: reservedTypes(settings),
       parseLog: mapping === undefined ? parseLogId : (text: string) => parseMappedLog(mapping, text),
     },
-    items,
     mapping,
     check: () =>
       checkDeployment({
@@ -94,19 +91,18 @@ export function wireWork(settings: WorkEnvironment) {
   };
   const readsSizes = division.snapshotEvery.bytes !== undefined;
   const wired = wireStores(settings, { ttl: policy.expire === 'ttl', readsSizes });
-  const { items, stores, mapping } = wired;
+  const { stores, mapping } = wired;
+  const store = stores.tables instanceof MappedLogStore ? stores.tables : undefined;
   const mapped =
-    mapping !== undefined && stores.tables instanceof MappedLogStore
-      ? new LogRegistrar({ store: stores.tables, blobs: stores.blobs, table: settings.ENTRY_TABLE, mapping })
-      : undefined;
+    store && mapping && new LogRegistrar({ store, blobs: stores.blobs, table: settings.ENTRY_TABLE, mapping });
   return {
     ...wired,
     mapped,
     division,
     /** Registers the logs of an application's table; undefined without a mapping. */
-    adopt: items &&
+    adopt: store &&
       mapped && {
-        items,
+        items: store.applicationTable,
         register: (log: LogId) => mapped.register(log, mappedLayout(division)),
         source: `${settings.ENTRY_TABLE} ${settings.MAPPING}`,
       },

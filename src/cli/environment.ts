@@ -6,7 +6,6 @@ import { translateDynamoDbError } from '../adapters/aws/dynamodb-error.ts';
 import { sdkConfig } from '../adapters/aws/sdk-config.ts';
 import { requireDynamoDb } from '../adapters/dynamodb/endpoint.ts';
 import { DynamoDbLogStore, TableMeter } from '../adapters/dynamodb/log-store.ts';
-import { DynamoDbMappedItems } from '../adapters/dynamodb/mapped-items.ts';
 import { readTtlAttribute, readWriteCapacity, requireMappedKeys } from '../adapters/dynamodb/table-settings.ts';
 import { openTables } from '../adapters/dynamodb/tables.ts';
 import { MemoryLogStore } from '../adapters/memory/log-store.ts';
@@ -231,15 +230,13 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
   const blobs = new MeteredBlobStore(objects);
   const { mapping } = place;
   const { onForeign } = chosen;
-  const metered = { client: dynamodb, ...names, meter: tables.meter };
-  const store = openTables({ ...metered, mapping, now: Date.now });
-  const { entryTable: table } = names;
+  const store = openTables({ client: dynamodb, ...names, meter: tables.meter, mapping, now: Date.now });
   const mapped =
     mapping === undefined || !(store instanceof MappedLogStore)
       ? undefined
       : {
-          items: new DynamoDbMappedItems({ ...metered, table, mapping }),
-          registrar: new LogRegistrar({ store, blobs, table, mapping }),
+          items: store.applicationTable,
+          registrar: new LogRegistrar({ store, blobs, table: names.entryTable, mapping }),
           mapping,
         };
   const deps = { ...jobDeps(place, chosen.reducer, store, blobs), onForeign };

@@ -67,6 +67,11 @@ export class MappedLogStore implements LogStore {
     this.#segments = new MappedSegments(options);
   }
 
+  /** The application's own items. */
+  get applicationTable(): MappedItems {
+    return this.#items;
+  }
+
   /** As {@link MappedSegments.register}. */
   register(log: LogId, sizes: SegmentSizes): Promise<number> {
     return this.#segments.register(log, sizes);
