@@ -1,4 +1,4 @@
-import { CreateTableCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DynamoDbLogStore } from '../../src/adapters/dynamodb/log-store.ts';
 import { DynamoDbMappedItems } from '../../src/adapters/dynamodb/mapped-items.ts';
@@ -14,6 +14,7 @@ import { entryOfItem, entryAt as laidOutAt, MAPPED_TYPES } from '../../src/mappi
 import { MappedLogStore } from '../../src/mapping/mapped-log-store.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { startTestEngine, type TestEngine } from '../support/engine.ts';
+import { createItemTable } from '../support/item-table.ts';
 import { allEntries, entryAt, NOON, newLogId } from '../support/logs.ts';
 import { MappedLogs, ORDERS, orderItem } from '../support/mapped-logs.ts';
 import { readsOfPage } from '../support/remote-reads.ts';
@@ -108,20 +109,7 @@ async function mappedInDynamoDb(): Promise<StoredLogs> {
   const { client } = engine;
   const table = `orders-${newLogId()}`;
   const { segmentTable } = await engine.createTables();
-  await client.send(
-    new CreateTableCommand({
-      TableName: table,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: 'pk', AttributeType: 'S' },
-        { AttributeName: 'sk', AttributeType: 'N' },
-      ],
-      KeySchema: [
-        { AttributeName: 'pk', KeyType: 'HASH' },
-        { AttributeName: 'sk', KeyType: 'RANGE' },
-      ],
-    }),
-  );
+  await createItemTable(client, table);
   const store = new MappedLogStore({
     items: new DynamoDbMappedItems({ client, table, segmentTable, mapping: ORDERS }),
     books: new DynamoDbLogStore({ client, entryTable: segmentTable, segmentTable }),

@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CreateTableCommand, DeleteItemCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { DeleteItemCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { encodeItemLine } from '../../src/archive/item-line.ts';
 import { openLogs } from '../../src/exports/local.ts';
@@ -9,6 +9,7 @@ import { readMapping } from '../../src/mapping/ready-made.ts';
 import { parseMapping } from '../../src/mapping/schema-mapping.ts';
 import { createCastoreTable, pushEvents } from '../support/castore.ts';
 import { type Attributes, CliPlace } from '../support/cli-place.ts';
+import { createItemTable } from '../support/item-table.ts';
 import { clientConfig } from '../support/shared-engine.ts';
 
 /** Counts the events of each type, and remembers the payload of the newest one. */
@@ -134,20 +135,7 @@ describe('a table that Castore wrote', () => {
   });
 
   test('has archived segments restored into another table, byte for byte', async () => {
-    await db.send(
-      new CreateTableCommand({
-        TableName: COPY,
-        BillingMode: 'PAY_PER_REQUEST',
-        AttributeDefinitions: [
-          { AttributeName: 'aggregateId', AttributeType: 'S' },
-          { AttributeName: 'version', AttributeType: 'N' },
-        ],
-        KeySchema: [
-          { AttributeName: 'aggregateId', KeyType: 'HASH' },
-          { AttributeName: 'version', KeyType: 'RANGE' },
-        ],
-      }),
-    );
+    await createItemTable(db, COPY, { keys: ['aggregateId', 'version'] });
     const copies = ['--to-entry-table', COPY, '--to-segment-table', 'copy-segments'];
     for (const segment of ['0', '1']) await logfold('restore', 'eve', segment, ...copies);
     const restored = linesOf(await place.items(COPY));

@@ -2,12 +2,13 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { CreateTableCommand, DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
+import { DynamoDBClient, PutItemCommand, UpdateTimeToLiveCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Item } from '../../src/log/attribute.ts';
 import { CLAIM_KEY } from '../../src/store/keys.ts';
 import { end, runCli, startCli } from '../support/cli.ts';
 import { CliPlace, expectNoTrace } from '../support/cli-place.ts';
+import { createItemTable } from '../support/item-table.ts';
 import { clientConfig } from '../support/shared-engine.ts';
 
 const TABLE = 'orders';
@@ -36,22 +37,8 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-async function createTable(name: string): Promise<void> {
-  await db.send(
-    new CreateTableCommand({
-      TableName: name,
-      BillingMode: 'PAY_PER_REQUEST',
-      StreamSpecification: { StreamEnabled: true, StreamViewType: 'NEW_IMAGE' },
-      AttributeDefinitions: [
-        { AttributeName: 'pk', AttributeType: 'S' },
-        { AttributeName: 'sk', AttributeType: 'N' },
-      ],
-      KeySchema: [
-        { AttributeName: 'pk', KeyType: 'HASH' },
-        { AttributeName: 'sk', KeyType: 'RANGE' },
-      ],
-    }),
-  );
+function createTable(name: string): Promise<void> {
+  return createItemTable(db, name, { stream: 'NEW_IMAGE' });
 }
 
 async function put(item: Item): Promise<void> {

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import {
   type AttributeValue,
-  CreateTableCommand,
   DescribeTableCommand,
   type DynamoDBClient,
   PutItemCommand,
@@ -11,6 +10,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { MappingDocument } from '../../src/mapping/schema-mapping.ts';
+import { createItemTable } from './item-table.ts';
 import { SheetModel } from './sheet-model.ts';
 
 type DynamoDbItem = Readonly<Record<string, AttributeValue>>;
@@ -52,20 +52,7 @@ export class OrderTable {
    */
   async create(dynamodb: DynamoDBClient): Promise<string> {
     this.#dynamodb = dynamodb;
-    await dynamodb.send(
-      new CreateTableCommand({
-        TableName: this.name,
-        BillingMode: 'PAY_PER_REQUEST',
-        KeySchema: [
-          { AttributeName: 'pk', KeyType: 'HASH' },
-          { AttributeName: 'sk', KeyType: 'RANGE' },
-        ],
-        AttributeDefinitions: [
-          { AttributeName: 'pk', AttributeType: 'S' },
-          { AttributeName: 'sk', AttributeType: 'N' },
-        ],
-      }),
-    );
+    await createItemTable(dynamodb, this.name);
     await dynamodb.send(
       new UpdateTimeToLiveCommand({
         TableName: this.name,

@@ -1,8 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CreateTableCommand, type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
+import { type DynamoDBClient, PutItemCommand } from '@aws-sdk/client-dynamodb';
 import { expect } from 'vitest';
 import { z } from 'zod';
+import { createItemTable } from '../../support/item-table.ts';
 import { type Cases, commandsOf } from './case.ts';
 import { filesOfPlace, here, releaseBucket, withDb } from './commands.ts';
 
@@ -11,20 +12,7 @@ const LOGS = z.object({ logs: z.union([z.number(), z.array(z.unknown())]) });
 
 /** Creates a table of an application with the keys `KEY` and `n`, and one log of three items. */
 async function createTable(db: DynamoDBClient, name: string, key = 'pk'): Promise<void> {
-  await db.send(
-    new CreateTableCommand({
-      TableName: name,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: key, AttributeType: 'S' },
-        { AttributeName: 'n', AttributeType: 'N' },
-      ],
-      KeySchema: [
-        { AttributeName: key, KeyType: 'HASH' },
-        { AttributeName: 'n', KeyType: 'RANGE' },
-      ],
-    }),
-  );
+  await createItemTable(db, name, { keys: [key, 'n'] });
   for (const n of [0, 1, 2]) await putItem(db, name, { key, n });
 }
 
