@@ -12,6 +12,24 @@ export interface Consistency {
   readonly consistent: boolean;
 }
 
+/** The result of one successful request for entries of a range, in numbers. */
+export interface PageRead {
+  /** Entries of the range. */
+  readonly items: number;
+  /** Size of the items by DynamoDB's rules, or a little more. */
+  readonly bytes: number;
+  /** Attempts that the request took; more than 1 after throttling or a fault. */
+  readonly attempts: number;
+}
+
+export interface RangeOptions extends Consistency {
+  /**
+   * Called after each request for the range, before its page is returned. A store that does not
+   * know sizes never calls it.
+   */
+  readonly onPage?: ((page: PageRead) => void) | undefined;
+}
+
 /** Entry numbers of one segment, from `from` up to but not including `to`. */
 export interface SegmentRange {
   readonly segment: number;
@@ -95,13 +113,13 @@ export interface EntryReader {
   getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined>;
 
   /** Entries of a range, ascending, page by page. */
-  entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<Entry[]>;
+  entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncIterable<Entry[]>;
 
   /**
    * As {@link entries}, but each item as it is stored, with the attributes that other programs
    * added.
    */
-  items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncIterable<StoredItem[]>;
+  items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncIterable<StoredItem[]>;
 
   /**
    * Names the application's item that holds an entry, or would hold it, for messages. Absent, or

@@ -1,7 +1,7 @@
 import { type ItemInvalidError, MappingInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Item, StoredItem } from '../log/attribute.ts';
-import type { Consistency, ExpiringSegment, MAX_BATCH_ITEMS, SegmentPlace } from '../log/log-store.ts';
+import type { Consistency, ExpiringSegment, MAX_BATCH_ITEMS, RangeOptions, SegmentPlace } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
 
@@ -47,7 +47,7 @@ export interface MappedItems {
    * The items of a range, ascending, page by page. Numbers without an item are left out.
    * @throws ItemInvalidError if the number in a key is malformed
    */
-  pages(log: LogId, range: IndexRange, consistency: Consistency): AsyncIterable<IndexedItem[]>;
+  pages(log: LogId, range: IndexRange, options: RangeOptions): AsyncIterable<IndexedItem[]>;
 
   /**
    * Scans the table, or one of its parts, for logs, in no order.
