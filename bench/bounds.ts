@@ -44,6 +44,8 @@ export const BOUNDS: readonly Bound[] = [
   ratio('edit-scattered', 'seconds', 0.25),
   figure('edit-scattered', 'objects', 4),
   figure('edit-scattered', 'KB', 200),
+  ratio('edit-clustered-warm', 'seconds', 0.25),
+  ratio('edit-scattered-warm', 'seconds', 0.25),
   figure('edit-100', 'objects', 3),
   figure('edit-100', 'KB', 40),
   {

@@ -68,7 +68,13 @@ async function measure(client: DynamoDBClient, directory: string, workload: Work
   const { outcome } = await clock.time(() => completeSnapshot(deps, { kind: 'snapshot', log, position }));
   if (outcome !== 'built') throw new Error(`the snapshot job ended with '${outcome}' instead of 'built'`);
   const { gets, puts, bytesWritten } = blobs.usage();
-  const build = { seconds: clock.seconds, bytes: bytesWritten, objects: puts, requests: requests + gets + puts };
+  const build = {
+    seconds: clock.seconds,
+    cpuSeconds: clock.cpuSeconds,
+    bytes: bytesWritten,
+    objects: puts,
+    requests: requests + gets + puts,
+  };
 
   const alone = await measureRequests(client, log, position);
   const fold = await measureFold(options, blobs, { log, position });
@@ -127,12 +133,11 @@ async function measureRequests(
     for (const { B } of output.Items ?? []) bytes += B?.B?.length ?? 0;
   };
   const clock = new Stopwatch();
-  const before = process.cpuUsage();
   const starts = Array.from({ length: Math.ceil(end / RANGE_ENTRIES) }, (_, i) => i * RANGE_ENTRIES);
   await clock.time(() => Promise.all(starts.map((from) => limit(() => query(from)))));
-  const { user, system } = process.cpuUsage(before);
-  const counts = { bytes, objects: 0, requests };
-  return { requests: { seconds: clock.seconds, ...counts }, 'sdk-cpu': { seconds: (user + system) / 1e6, ...counts } };
+  const { seconds, cpuSeconds } = clock;
+  const counts = { cpuSeconds, bytes, objects: 0, requests };
+  return { requests: { seconds, ...counts }, 'sdk-cpu': { seconds: cpuSeconds, ...counts } };
 }
 
 /** A log store that holds all entries of one segment in memory. */
@@ -166,5 +171,6 @@ async function measureFold(
   await clock.time(() => buildState(deps, log, { at: position, only: 'beginning' }));
   const after = blobs.usage();
   const objects = after.puts - before.puts;
-  return { seconds: clock.seconds, bytes: after.bytesWritten - before.bytesWritten, objects, requests: objects };
+  const { seconds, cpuSeconds } = clock;
+  return { seconds, cpuSeconds, bytes: after.bytesWritten - before.bytesWritten, objects, requests: objects };
 }

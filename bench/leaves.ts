@@ -37,5 +37,5 @@ export async function rewriteLeaves(directory: string, into: string): Promise<Me
     });
   }
   const { puts, bytesWritten } = target.usage();
-  return { seconds: clock.seconds, bytes: bytesWritten, objects: puts, requests: puts };
+  return { seconds: clock.seconds, cpuSeconds: clock.cpuSeconds, bytes: bytesWritten, objects: puts, requests: puts };
 }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 /** The measurements of a system or part, without memory. */
 export interface Measured {
   readonly seconds: number;
+  readonly cpuSeconds: number;
   readonly bytes: number;
   readonly objects: number;
   readonly requests: number;
@@ -29,6 +30,7 @@ export const reportSchema = z.strictObject({
     z.strictObject({
       system: z.string(),
       seconds: z.number(),
+      cpuSeconds: z.number(),
       bytes: z.number(),
       objects: z.number(),
       requests: z.number(),

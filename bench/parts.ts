@@ -41,7 +41,7 @@ export async function measureParts(rows: number): Promise<Report> {
 }
 
 function measured(clock: Stopwatch, bytes: number, objects: number): Measured {
-  return { seconds: clock.seconds, bytes, objects, requests: 0 };
+  return { seconds: clock.seconds, cpuSeconds: clock.cpuSeconds, bytes, objects, requests: 0 };
 }
 
 function measureDecode(workload: Workload): Measured {

@@ -4,10 +4,24 @@ import type { Spread } from './workload.ts';
 /** The work of a phase. */
 export type Work =
   | { readonly kind: 'full'; readonly order: 'rows' | 'shuffled' }
-  | { readonly kind: 'edit'; readonly spread: Spread; readonly count: number; readonly rounds: number }
+  | EditWork
   | { readonly kind: 'view' }
   | { readonly kind: 'parts' }
   | { readonly kind: 'engine-limit' };
+
+/** Rounds of edits by one process, with a snapshot after each. */
+export interface EditWork {
+  readonly kind: 'edit';
+  readonly spread: Spread;
+  /** Edits of a round. */
+  readonly count: number;
+  readonly rounds: number;
+  /**
+   * `cold` measures all rounds, and no round keeps anything for the next. `warm` measures only the
+   * last round. The system keeps what it keeps in a process that takes many snapshots.
+   */
+  readonly process: 'cold' | 'warm';
+}
 
 /** A snapshot that phases start from. The worker prepares it once per run. */
 export interface Base {
@@ -31,12 +45,19 @@ export interface Phase {
 /** Entries of the log in the phase `dynamodb`, unless the sheet has fewer cells. */
 export const LIMIT_ENTRIES = 20_000;
 
+/** The last of these rounds is that of a warm process. */
+const WARM_ROUNDS = 10;
+
 const FLUSHED: Base = { scale: 1, edits: 0 };
 const BUFFERED: Base = { scale: 1, edits: 10_000 };
 const TEN_TIMES: Base = { scale: 10, edits: 0 };
 
-function edit(spread: Spread, count: number, rounds = 1): Work {
-  return { kind: 'edit', spread, count, rounds };
+function edit(spread: Spread, count: number, rounds = 1): EditWork {
+  return { kind: 'edit', spread, count, rounds, process: 'cold' };
+}
+
+function warmEdit(spread: Spread): EditWork {
+  return { ...edit(spread, 10_000, WARM_ROUNDS), process: 'warm' };
 }
 
 export const PHASES: readonly Phase[] = [
@@ -67,6 +88,22 @@ export const PHASES: readonly Phase[] = [
     about: 'next snapshot after 10,000 edits anywhere',
     systems: SYSTEM_NAMES,
     work: edit('scattered', 10_000),
+    scale: 1,
+    base: FLUSHED,
+  },
+  {
+    name: 'edit-clustered-warm',
+    about: 'the tenth edit-clustered of a process, each with new edits (logfold and SQLite)',
+    systems: ['logfold', 'sqlite'],
+    work: warmEdit('clustered'),
+    scale: 1,
+    base: FLUSHED,
+  },
+  {
+    name: 'edit-scattered-warm',
+    about: 'the tenth edit-scattered of a process, each with new edits (logfold and SQLite)',
+    systems: ['logfold', 'sqlite'],
+    work: warmEdit('scattered'),
     scale: 1,
     base: FLUSHED,
   },
@@ -139,6 +176,8 @@ export interface Result {
   /** The system. In the phases `parts` and `dynamodb`, the part. */
   readonly system: string;
   readonly seconds: number;
+  /** Processor time of the process while the clock ran, of all threads. */
+  readonly cpuSeconds: number;
   /** Bytes written to the store. In a view, bytes read from it. */
   readonly bytes: number;
   readonly objects: number;

@@ -55,6 +55,7 @@ export function medians(results: readonly Result[]): Result[] {
       phase,
       system,
       seconds: middle(({ seconds }) => seconds),
+      cpuSeconds: middle(({ cpuSeconds }) => cpuSeconds),
       bytes: middle(({ bytes }) => bytes),
       objects: middle(({ objects }) => objects),
       requests: middle(({ requests }) => requests),

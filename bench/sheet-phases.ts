@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { peakBytes, type Report } from './measured.ts';
-import type { Base, Work } from './phases.ts';
+import type { Base, EditWork, Work } from './phases.ts';
 import { Stopwatch } from './stopwatch.ts';
 import type { System, SystemName, Usage } from './systems/system.ts';
 import { type CellEntry, isInside, Workload } from './workload.ts';
@@ -40,20 +40,27 @@ export class SheetPhases {
   }
 
   /** Runs rounds of edits, with a snapshot after each. */
-  async edit(directory: string, work: Extract<Work, { kind: 'edit' }>): Promise<Report> {
+  async edit(directory: string, work: EditWork): Promise<Report> {
+    const warm = work.process === 'warm' ? this.#system.openWarm?.(directory) : undefined;
+    const edit = warm?.edit ?? ((entries) => this.#system.edit(directory, entries));
+    const measuredFrom = work.process === 'warm' ? work.rounds - 1 : 0;
     const clock = new Stopwatch();
     const inView: CellEntry[] = [];
     const total = { bytes: 0, objects: 0, requests: 0 };
     for (let round = 0; round < work.rounds; round++) {
       const entries = this.#workload.edits(work.spread, work.count, round);
-      const usage = await clock.time(() => this.#system.edit(directory, entries));
-      total.bytes += usage.bytes;
-      total.objects += usage.objects;
-      total.requests += usage.requests;
+      const isMeasured = round >= measuredFrom;
+      const usage = await (isMeasured ? clock.time(() => edit(entries)) : edit(entries));
+      if (isMeasured) {
+        total.bytes += usage.bytes;
+        total.objects += usage.objects;
+        total.requests += usage.requests;
+      }
       // Keep only the edits in view: the measured memory must be that of the system.
       inView.push(...entries.filter(({ body: [[row, column]] }) => isInside(this.#workload.view(), row, column)));
     }
     const report = this.#report(clock, total);
+    warm?.close();
     await this.#check(directory, inView);
     return report;
   }
@@ -82,7 +89,8 @@ export class SheetPhases {
     return new Error(`${this.#name} shows other cells than it wrote`);
   }
 
-  #report({ seconds }: Stopwatch, { bytes, objects, requests }: Usage): Report {
-    return { results: [{ system: this.#name, seconds, bytes, objects, requests }], peakBytes: peakBytes() };
+  #report({ seconds, cpuSeconds }: Stopwatch, { bytes, objects, requests }: Usage): Report {
+    const result = { system: this.#name, seconds, cpuSeconds, bytes, objects, requests };
+    return { results: [result], peakBytes: peakBytes() };
   }
 }

@@ -1,20 +1,28 @@
-/** Adds up the time of several intervals. */
+/** Adds up the time of several intervals, and the processor time of this process in them. */
 export class Stopwatch {
   #total = 0;
-  #since: number | undefined;
+  #cpuTotal = 0;
+  #since: { readonly ms: number; readonly cpu: NodeJS.CpuUsage } | undefined;
 
   start(): void {
-    this.#since = performance.now();
+    this.#since = { cpu: process.cpuUsage(), ms: performance.now() };
   }
 
   stop(): void {
     if (this.#since === undefined) throw new Error('the stopwatch is not running');
-    this.#total += performance.now() - this.#since;
+    this.#total += performance.now() - this.#since.ms;
+    const { user, system } = process.cpuUsage(this.#since.cpu);
+    this.#cpuTotal += user + system;
     this.#since = undefined;
   }
 
   get seconds(): number {
     return this.#total / 1000;
+  }
+
+  /** Processor time of all threads of this process. */
+  get cpuSeconds(): number {
+    return this.#cpuTotal / 1e6;
   }
 
   /** Adds the time of a step. */

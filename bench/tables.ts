@@ -33,14 +33,26 @@ function systemsTable(results: Results): Table {
   const compared = results.all.filter((result) => !['parts', 'dynamodb'].includes(result.phase));
   return {
     title: 'Phases',
-    head: ['phase', 'system', 'seconds', 'vs. SQLite', 'bytes', 'vs. SQLite', 'objects', 'requests', 'peak MB'],
-    rows: compared.map(({ phase, system, seconds, bytes, objects, requests, peakMB }) => {
+    head: [
+      'phase',
+      'system',
+      'seconds',
+      'vs. SQLite',
+      'CPU seconds',
+      'bytes',
+      'vs. SQLite',
+      'objects',
+      'requests',
+      'peak MB',
+    ],
+    rows: compared.map(({ phase, system, seconds, cpuSeconds, bytes, objects, requests, peakMB }) => {
       const sqlite = results.get(phase, 'sqlite');
       return [
         phase,
         system,
         formatSeconds(seconds),
         sqlite === undefined ? '' : formatRatio(seconds / sqlite.seconds),
+        formatSeconds(cpuSeconds),
         formatCount(bytes),
         sqlite === undefined ? '' : formatRatio(bytes / sqlite.bytes),
         formatCount(objects),

@@ -41,7 +41,7 @@ async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Pro
     };
   }
   if (work.kind === 'view') return () => phases.view(directory, base);
-  if (system !== 'logfold' || work.rounds === 1) return () => phases.edit(directory, work);
+  if (system !== 'logfold' || work.rounds === 1 || work.process === 'warm') return () => phases.edit(directory, work);
   const { rewriteLeaves } = await import('./leaves.ts');
   return async () => {
     const rewritten = await rewriteLeaves(directory, join(directory, 'rewritten'));
@@ -56,8 +56,14 @@ async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Pro
  */
 const ALL_LEAVES = 'all-leaves';
 
-function times({ seconds, bytes, objects, requests }: Measured, rounds: number): Measured {
-  return { seconds: seconds * rounds, bytes: bytes * rounds, objects: objects * rounds, requests: requests * rounds };
+function times({ seconds, cpuSeconds, bytes, objects, requests }: Measured, rounds: number): Measured {
+  return {
+    seconds: seconds * rounds,
+    cpuSeconds: cpuSeconds * rounds,
+    bytes: bytes * rounds,
+    objects: objects * rounds,
+    requests: requests * rounds,
+  };
 }
 
 process.stdout.write(`${JSON.stringify(await work(taskSchema.parse(JSON.parse(process.argv[2] ?? ''))))}\n`);

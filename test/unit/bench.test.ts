@@ -8,7 +8,7 @@ import { markdownTable, resultTables } from '../../bench/tables.ts';
 import { COLUMNS, isInside, Workload } from '../../bench/workload.ts';
 
 const result = (phase: string, system: string, figures: Partial<Result> = {}): Result => {
-  return { phase, system, seconds: 1, bytes: 1, objects: 1, requests: 1, peakMB: 1, ...figures };
+  return { phase, system, seconds: 1, cpuSeconds: 1, bytes: 1, objects: 1, requests: 1, peakMB: 1, ...figures };
 };
 
 describe('median', () => {
