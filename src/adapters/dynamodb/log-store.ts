@@ -1,9 +1,9 @@
-import type { DynamoDBClient, Update } from '@aws-sdk/client-dynamodb';
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { EntryExistsError, EntryNotFoundError, type ItemInvalidError, SegmentNotFoundError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Position } from '../../ids/position.ts';
 import { segmentClosed } from '../../log/application-attributes.ts';
-import type { AttributeValue, Item, StoredItem } from '../../log/attribute.ts';
+import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
 import { carriedRef, type Entry, type EntryHead, type RootRef, sameRoot } from '../../log/entry.ts';
 import {
@@ -19,6 +19,7 @@ import {
   rootAttribute,
   segmentKey,
 } from '../../log/item-codec.ts';
+import { type ItemDecoder, storedItems } from '../../log/item-json.ts';
 import { checkWriteSize } from '../../log/item-size.ts';
 import type {
   AttributeUpdate,
@@ -27,6 +28,7 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  RangeOptions,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
@@ -34,11 +36,12 @@ import type {
 } from '../../log/log-store.ts';
 import type { Expiry, Segment } from '../../log/segment.ts';
 import { isRetryable } from '../aws/dynamodb-error.ts';
+import { attributeChange } from './attribute-change.ts';
 import { DynamoDbRequests, type Meter, type NewItem } from './requests.ts';
 import { DynamoDbSegmentLife, rootChange } from './segment-life.ts';
 
 export { isRetryable } from '../aws/dynamodb-error.ts';
-export type { Meter } from './requests.ts';
+export { type Meter, TableMeter } from './requests.ts';
 
 export interface DynamoDbLogStoreOptions {
   readonly client: DynamoDBClient;
@@ -52,6 +55,12 @@ export interface DynamoDbLogStoreOptions {
    */
   readonly batchRetries?: RetryLimits;
 }
+
+/** Reads entries from the items of the SDK. */
+const storedEntries: ItemDecoder<Entry> = {
+  fromJson: (json) => decodeEntry(storedItems.fromJson(json)),
+  fromItem: decodeEntry,
+};
 
 /**
  * The tables in DynamoDB. The SDK client retries after throttling and lost connections, as
@@ -90,13 +99,14 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   async *segments(log: LogId, { consistent }: Consistency = { consistent: false }): AsyncGenerator<Segment> {
-    const pages = this.#requests.queryPages({
+    const input = {
       TableName: this.#segmentTable,
       KeyConditionExpression: 'S = :s',
       ExpressionAttributeValues: { ':s': segmentKey(log, 0).S },
       ConsistentRead: consistent,
-    });
-    for await (const items of pages) yield* items.map(decodeSegment);
+    };
+    const pages = this.#requests.queryPages(input, storedItems);
+    for await (const { items } of pages) yield* items.map(decodeSegment);
   }
 
   async *allSegments(
@@ -105,15 +115,16 @@ export class DynamoDbLogStore implements LogStore {
   ): AsyncGenerator<Segment> {
     const { index: Segment, of: TotalSegments, after } = part;
     const isShared = this.#segmentTable === this.#entryTable;
-    const pages = this.#requests.scanPages({
+    const input = {
       TableName: this.#segmentTable,
       Segment,
       TotalSegments,
       ExclusiveStartKey: after && segmentKey(after.log, after.segment),
       // Entries have a type, segments have none.
       FilterExpression: isShared ? 'attribute_not_exists(T)' : undefined,
-    });
-    for await (const items of pages) yield* decodeSegments(items, onInvalid, isShared);
+    };
+    for await (const { items } of this.#requests.scanPages(input, storedItems))
+      yield* decodeSegments(items, onInvalid, isShared);
   }
 
   async newestEntry(log: LogId, segment: number, { consistent }: Consistency): Promise<EntryHead | undefined> {
@@ -128,22 +139,12 @@ export class DynamoDbLogStore implements LogStore {
     return item && decodeEntry(item);
   }
 
-  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
-    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
+    return this.#range(log, range, options, storedEntries);
   }
 
-  async *items(log: LogId, range: SegmentRange, { consistent }: Consistency): AsyncGenerator<StoredItem[]> {
-    const { segment, from, to } = range;
-    if (from >= to) return;
-    const first = entryKey(log, { segment, entry: from });
-    const last = entryKey(log, { segment, entry: to - 1 });
-    const pages = this.#requests.queryPages({
-      TableName: this.#entryTable,
-      KeyConditionExpression: 'S = :s AND N BETWEEN :first AND :last',
-      ExpressionAttributeValues: { ':s': first.S, ':first': first.N, ':last': last.N },
-      ConsistentRead: consistent,
-    });
-    for await (const items of pages) if (items.length > 0) yield items;
+  items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
+    return this.#range(log, range, options, storedItems);
   }
 
   async putEntries(entries: readonly Entry[]): Promise<void> {
@@ -279,6 +280,28 @@ export class DynamoDbLogStore implements LogStore {
     return isRetryable(error);
   }
 
+  /** The items of a range of entries, page by page, without empty pages. */
+  async *#range<T>(
+    log: LogId,
+    { segment, from, to }: SegmentRange,
+    { consistent, onPage }: RangeOptions,
+    decoder: ItemDecoder<T>,
+  ): AsyncGenerator<T[]> {
+    if (from >= to) return;
+    const first = entryKey(log, { segment, entry: from });
+    const last = entryKey(log, { segment, entry: to - 1 });
+    const input = {
+      TableName: this.#entryTable,
+      KeyConditionExpression: 'S = :s AND N BETWEEN :first AND :last',
+      ExpressionAttributeValues: { ':s': first.S, ':first': first.N, ':last': last.N },
+      ConsistentRead: consistent,
+    };
+    for await (const { items, bytes, attempts } of this.#requests.queryPages(input, decoder)) {
+      if (bytes !== undefined) onPage?.({ items: items.length, bytes, attempts });
+      if (items.length > 0) yield items;
+    }
+  }
+
   /**
    * Creates items. An earlier attempt of the same request may have created them and lost its
    * answer. One entry with its own id proves that for all items, since a transaction writes all or
@@ -298,52 +321,4 @@ export class DynamoDbLogStore implements LogStore {
   #newSegment(segment: Segment): NewItem {
     return { table: this.#segmentTable, item: encodeSegment(segment) };
   }
-}
-
-/** The update of an item that sets and removes attributes if others are as expected. */
-function attributeChange({ set, remove, expected }: AttributeUpdate): Omit<Update, 'TableName' | 'Key'> & {
-  readonly UpdateExpression: string;
-} {
-  const names: Record<string, string> = {};
-  const values: Item = {};
-  // One placeholder for each name, because a condition may name a changed attribute.
-  const namePlaceholder = (name: string) => {
-    const found = Object.keys(names).find((key) => names[key] === name);
-    const key = found ?? `#n${Object.keys(names).length}`;
-    names[key] = name;
-    return key;
-  };
-  const valuePlaceholder = (value: AttributeValue) => {
-    const key = `:v${Object.keys(values).length}`;
-    values[key] = value;
-    return key;
-  };
-  const sets = Object.entries(set).map(([name, value]) => `${namePlaceholder(name)} = ${valuePlaceholder(value)}`);
-  const removals = remove.map(namePlaceholder);
-  const conditions = Object.entries(expected).map(([name, value]) =>
-    value === undefined
-      ? `attribute_not_exists(${namePlaceholder(name)})`
-      : `${namePlaceholder(name)} = ${valuePlaceholder(value)}`,
-  );
-  const clauses = [sets.length > 0 && `SET ${sets.join(', ')}`, removals.length > 0 && `REMOVE ${removals.join(', ')}`];
-  return {
-    UpdateExpression: clauses.filter((clause) => clause !== false).join(' '),
-    ConditionExpression: ['attribute_exists(S)', ...conditions].join(' AND '),
-    ExpressionAttributeNames: names,
-    ...(Object.keys(values).length > 0 && { ExpressionAttributeValues: values }),
-    ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
-  };
-}
-
-/** Counts requests to DynamoDB and their request units. */
-export class TableMeter {
-  requests = 0;
-  readUnits = 0;
-  writeUnits = 0;
-
-  readonly meter: Meter = (_, { readUnits, writeUnits }) => {
-    this.requests++;
-    this.readUnits += readUnits;
-    this.writeUnits += writeUnits;
-  };
 }

@@ -4,8 +4,9 @@ import { ItemInvalidError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import type { Item } from '../../log/attribute.ts';
 import { encodeSegment, segmentKey } from '../../log/item-codec.ts';
+import { storedItems } from '../../log/item-json.ts';
 import { checkBatchItems } from '../../log/item-size.ts';
-import type { Consistency, ExpiringSegment, SegmentPlace } from '../../log/log-store.ts';
+import type { Consistency, ExpiringSegment, RangeOptions, SegmentPlace } from '../../log/log-store.ts';
 import type { Segment } from '../../log/segment.ts';
 import { indexOfKey, keyOf, logOfKey, maxIndex, partitionKeyOf, sortKeyOf } from '../../mapping/key-pattern.ts';
 import {
@@ -51,21 +52,21 @@ export class DynamoDbMappedItems implements MappedItems {
     return undefined;
   }
 
-  async *pages(log: LogId, range: IndexRange, consistency: Consistency): AsyncGenerator<IndexedItem[]> {
-    for await (const items of this.#query(log, range, consistency)) if (items.length > 0) yield items;
+  async *pages(log: LogId, range: IndexRange, options: RangeOptions): AsyncGenerator<IndexedItem[]> {
+    for await (const items of this.#query(log, range, options)) if (items.length > 0) yield items;
   }
 
   async *logs(part: ItemScanPart, onInvalid: (error: ItemInvalidError) => void): AsyncGenerator<LogPage> {
     const { partitionKey, sortKey } = this.#mapping;
-    const pages = this.#requests.scanPages({
+    const input = {
       TableName: this.#table,
       Segment: part.index,
       TotalSegments: part.of,
       ProjectionExpression: '#p, #s',
       ExpressionAttributeNames: { '#p': partitionKey.name, '#s': sortKey.name },
       ExclusiveStartKey: part.after === undefined ? undefined : decodeItemLine(part.after),
-    });
-    for await (const items of pages) {
+    };
+    for await (const { items } of this.#requests.scanPages(input, storedItems)) {
       const last = items.at(-1);
       if (last === undefined) continue;
       const logs = new Set<LogId>();
@@ -166,7 +167,7 @@ export class DynamoDbMappedItems implements MappedItems {
   async *#query(
     log: LogId,
     { from, to }: IndexRange,
-    { consistent }: Consistency,
+    { consistent, onPage }: RangeOptions,
     { newestFirst = false } = {},
   ): AsyncGenerator<IndexedItem[]> {
     const last = Math.min(to - 1, maxIndex(this.#mapping));
@@ -174,7 +175,7 @@ export class DynamoDbMappedItems implements MappedItems {
     // The range of the first item begins at the number 0. If the mapping counts from 1, an item
     // with that number is refused. Otherwise nothing would tell that the log lacks it.
     const first = from === 0 ? -this.#mapping.sortKey.first : from;
-    const pages = this.#requests.queryPages({
+    const input = {
       TableName: this.#table,
       KeyConditionExpression: '#p = :p AND #s BETWEEN :first AND :last',
       ExpressionAttributeNames: { '#p': this.#mapping.partitionKey.name, '#s': this.#mapping.sortKey.name },
@@ -185,9 +186,10 @@ export class DynamoDbMappedItems implements MappedItems {
       },
       ConsistentRead: consistent,
       ...(newestFirst && { ScanIndexForward: false, Limit: 1 }),
-    });
-    for await (const items of pages) {
+    };
+    for await (const { items, bytes, attempts } of this.#requests.queryPages(input, storedItems)) {
       const own = items.filter((item) => logOfKey(this.#mapping, item) === log);
+      if (bytes !== undefined) onPage?.({ items: own.length, bytes, attempts });
       yield own.map((item) => ({ index: indexOfKey(this.#mapping, item), item }));
     }
   }

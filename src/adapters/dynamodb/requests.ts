@@ -10,7 +10,6 @@ import {
   type QueryCommandOutput,
   ScanCommand,
   type ScanCommandInput,
-  type ScanCommandOutput,
   type TransactWriteItem,
   TransactWriteItemsCommand,
   UpdateItemCommand,
@@ -21,6 +20,7 @@ import { StoreUnavailableError } from '../../errors.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import { type RetryLimits, type RetryOptions, retry } from '../../log/backoff.ts';
 import type { PrimaryKey } from '../../log/item-codec.ts';
+import { type ItemDecoder, storedItems } from '../../log/item-json.ts';
 import {
   conditionFailed,
   existingItems,
@@ -28,6 +28,7 @@ import {
   failedWrites,
   translateDynamoDbError,
 } from '../aws/dynamodb-error.ts';
+import { type ItemPage, pageReader } from './page-reader.ts';
 
 /**
  * Called once for each successful request, with DynamoDB's name of the operation and the request
@@ -101,7 +102,7 @@ export class DynamoDbRequests {
       attributes,
     }: { readonly limit: number; readonly consistent: boolean; readonly attributes?: readonly string[] },
   ): Promise<StoredItem[]> {
-    const output = await this.#query({
+    const input = {
       TableName: table,
       KeyConditionExpression: 'S = :s',
       ExpressionAttributeValues: { ':s': key.S },
@@ -109,26 +110,36 @@ export class DynamoDbRequests {
       ScanIndexForward: false,
       Limit: limit,
       ConsistentRead: consistent,
-    });
-    return output.Items ?? [];
+    };
+    const { page } = await this.#query(input, storedItems);
+    return page.items;
   }
 
-  async *queryPages(input: OfTable<QueryCommandInput>): AsyncGenerator<StoredItem[]> {
-    let start: QueryCommandOutput['LastEvaluatedKey'];
+  /** The pages of a partition, as many as the caller takes. */
+  async *queryPages<T>(
+    input: OfTable<QueryCommandInput>,
+    decoder: ItemDecoder<T>,
+  ): AsyncGenerator<ItemPage<T>, undefined> {
+    let start = input.ExclusiveStartKey;
     do {
-      const output = await this.#query({ ...input, ExclusiveStartKey: start });
-      yield output.Items ?? [];
-      start = output.LastEvaluatedKey;
+      const { page, next } = await this.#query({ ...input, ExclusiveStartKey: start }, decoder);
+      yield page;
+      start = next;
     } while (start !== undefined);
   }
 
-  async *scanPages(input: OfTable<ScanCommandInput>): AsyncGenerator<StoredItem[]> {
-    let start: ScanCommandOutput['LastEvaluatedKey'] = input.ExclusiveStartKey;
+  /** The pages of a table or of one part of it, as many as the caller takes. */
+  async *scanPages<T>(
+    input: OfTable<ScanCommandInput>,
+    decoder: ItemDecoder<T>,
+  ): AsyncGenerator<ItemPage<T>, undefined> {
+    let start = input.ExclusiveStartKey;
     do {
       const command = new ScanCommand({ ...input, ExclusiveStartKey: start, ReturnConsumedCapacity: 'TOTAL' });
-      const output: ScanCommandOutput = await this.#send([input.TableName], () => this.#client.send(command));
+      const page = pageReader(command, decoder);
+      const output = await this.#send([input.TableName], () => this.#client.send(command));
       this.#count('Scan', 'read', [output.ConsumedCapacity]);
-      yield output.Items ?? [];
+      yield page(output);
       start = output.LastEvaluatedKey;
     } while (start !== undefined);
   }
@@ -237,11 +248,15 @@ export class DynamoDbRequests {
     }
   }
 
-  async #query(input: OfTable<QueryCommandInput>): Promise<QueryCommandOutput> {
+  async #query<T>(
+    input: OfTable<QueryCommandInput>,
+    decoder: ItemDecoder<T>,
+  ): Promise<{ readonly page: ItemPage<T>; readonly next: QueryCommandOutput['LastEvaluatedKey'] }> {
     const command = new QueryCommand({ ...input, ReturnConsumedCapacity: 'TOTAL' });
+    const page = pageReader(command, decoder);
     const output = await this.#send([input.TableName], () => this.#client.send(command));
     this.#count('Query', 'read', [output.ConsumedCapacity]);
-    return output;
+    return { page: page(output), next: output.LastEvaluatedKey };
   }
 
   async #send<T>(tables: readonly string[], request: () => Promise<T>): Promise<T> {
@@ -256,4 +271,17 @@ export class DynamoDbRequests {
     const units = consumed.reduce((sum, table) => sum + (table?.CapacityUnits ?? 0), 0);
     this.#meter?.(op, kind === 'read' ? { readUnits: units, writeUnits: 0 } : { readUnits: 0, writeUnits: units });
   }
+}
+
+/** Counts requests to DynamoDB and their request units. */
+export class TableMeter {
+  requests = 0;
+  readUnits = 0;
+  writeUnits = 0;
+
+  readonly meter: Meter = (_, { readUnits, writeUnits }) => {
+    this.requests++;
+    this.readUnits += readUnits;
+    this.writeUnits += writeUnits;
+  };
 }

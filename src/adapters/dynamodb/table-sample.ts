@@ -2,6 +2,7 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { partitionsToRead } from '../../inspection/proposal.ts';
 import type { TableSample } from '../../inspection/table-sample.ts';
 import type { StoredItem } from '../../log/attribute.ts';
+import { storedItems } from '../../log/item-json.ts';
 import { DynamoDbRequests } from './requests.ts';
 import type { DescribedTable } from './table-settings.ts';
 
@@ -47,7 +48,7 @@ export async function readTableSample(
   };
   const Limit = Math.ceil(task.items / PARTS);
   let parts = Array.from({ length: PARTS }, (_, Segment) =>
-    requests.scanPages({ TableName: table, Segment, TotalSegments: PARTS, Limit }),
+    requests.scanPages({ TableName: table, Segment, TotalSegments: PARTS, Limit }, storedItems),
   );
   const scanned: StoredItem[] = [];
   // One page of each part, until there are enough items. Small tables are read as a whole.
@@ -56,8 +57,8 @@ export async function readTableSample(
     for (const part of parts) {
       const page = await part.next();
       if (page.done === true) continue;
-      scanned.push(...page.value);
-      await count(page.value.length);
+      scanned.push(...page.value.items);
+      await count(page.value.items.length);
       left.push(part);
     }
     parts = left;
@@ -65,17 +66,17 @@ export async function readTableSample(
   const partitions: StoredItem[][] = [];
   const { name } = keys.partition;
   for (const item of partitionsToRead({ keys, scanned }, task.partitions)) {
-    const pages = requests.queryPages({
+    const input = {
       TableName: table,
       KeyConditionExpression: '#p = :p',
       ExpressionAttributeNames: { '#p': name },
       ExpressionAttributeValues: { ':p': writable(item[name]) },
       Limit: task.items,
-    });
+    };
     const items: StoredItem[] = [];
-    for await (const page of pages) {
-      items.push(...page);
-      await count(page.length);
+    for await (const page of requests.queryPages(input, storedItems)) {
+      items.push(...page.items);
+      await count(page.items.length);
       if (items.length >= task.items) break;
     }
     partitions.push(items);
