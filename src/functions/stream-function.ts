@@ -44,19 +44,22 @@ export function streamFunction({
 
 /**
  * Converts a record of a Lambda event for the workers. Binaries arrive as base64 and become bytes.
- * It never throws: the router reports a malformed record and goes on with the others.
+ * Converts only what the router reads: of an item whose size is known, this is the type. It never
+ * throws: the router reports a malformed record and goes on with the others.
  */
 export function fromLambdaRecord(record: unknown): StreamRecord {
   const { eventID, eventName, dynamodb } = fieldsOf(record);
   const { ApproximateCreationDateTime: seconds, SequenceNumber, SizeBytes, Keys, NewImage } = fieldsOf(dynamodb);
+  const bytes = typeof SizeBytes === 'number' ? SizeBytes : undefined;
+  const isRead = bytes === undefined ? isNoBody : isType;
   return {
     eventId: textOf(eventID) ?? '',
     eventName: eventName === 'MODIFY' || eventName === 'REMOVE' ? eventName : 'INSERT',
     sequenceNumber: textOf(SequenceNumber) ?? '',
     createdMs: typeof seconds === 'number' ? seconds * 1000 : undefined,
-    bytes: typeof SizeBytes === 'number' ? SizeBytes : undefined,
+    bytes,
     keys: fromLambdaItem(Keys, () => true),
-    newImage: NewImage === undefined ? undefined : fromLambdaItem(NewImage),
+    newImage: NewImage === undefined ? undefined : fromLambdaItem(NewImage, isRead),
   };
 }
 
@@ -79,10 +82,19 @@ export function toLambdaRecord(record: StreamRecord): DynamoDBRecord {
   };
 }
 
-/** Leaves out bodies by default: no job needs one, and their conversion takes time. */
-function fromLambdaItem(item: unknown, isWanted = (name: string) => name !== 'B'): StoredItem {
-  const entries = Object.entries(fieldsOf(item)).filter(([name]) => isWanted(name));
-  return Object.fromEntries(entries.map(([name, value]) => [name, fromLambdaAttribute(value)]));
+/** Bodies are left out: no job needs one, and their conversion takes time. */
+function isNoBody(name: string): boolean {
+  return name !== 'B';
+}
+
+function isType(name: string): boolean {
+  return name === 'T';
+}
+
+function fromLambdaItem(item: unknown, isWanted: (name: string) => boolean): StoredItem {
+  const fields = fieldsOf(item);
+  const names = Object.keys(fields).filter(isWanted);
+  return Object.fromEntries(names.map((name) => [name, fromLambdaAttribute(fields[name])]));
 }
 
 function fromLambdaAttribute(attribute: unknown): StoredAttribute {
@@ -95,7 +107,7 @@ function fromLambdaAttribute(attribute: unknown): StoredAttribute {
   };
 }
 
-function toLambdaItem(item: StoredItem, isWanted = (name: string) => name !== 'B'): Record<string, AttributeValue> {
+function toLambdaItem(item: StoredItem, isWanted = isNoBody): Record<string, AttributeValue> {
   const entries = Object.entries(item).flatMap(([name, attribute]): [string, AttributeValue][] => {
     const { S, N, B } = attribute ?? {};
     if (!isWanted(name)) return [];
@@ -108,7 +120,11 @@ function toLambdaItem(item: StoredItem, isWanted = (name: string) => name !== 'B
 
 /** The fields of a value from outside; none if it is not an object. */
 function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
+  return isObject(value) ? value : {};
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
 }
 
 function textOf(value: unknown): string | undefined {

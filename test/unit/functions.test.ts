@@ -11,7 +11,8 @@ import type { Position } from '../../src/ids/position.ts';
 import { toSqsEvent } from '../../src/local/pipeline.ts';
 import { RESERVED_TYPES } from '../../src/log/entry.ts';
 import { encodeEntry, entryKey } from '../../src/log/item-codec.ts';
-import type { StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
+import type { NewMessage } from '../../src/store/job-queue.ts';
+import { route, type StreamRecord } from '../../src/workers/dispatch/route-stream-records.ts';
 import type { JobDeps } from '../../src/workers/dispatch/run-job.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
 import { jobQueues } from '../../src/workers/jobs/job-queues.ts';
@@ -142,6 +143,30 @@ describe('the stream function', () => {
     expect(fromLambdaRecord(toLambdaRecord(record))).toEqual(record);
     const withBody = { ...record, newImage: { ...record.newImage, B: { M: { deep: { S: 'body' } } } } };
     expect(fromLambdaRecord(toLambdaRecord(withBody))).toEqual(record);
+  });
+
+  test('it reads only the type of an item whose size it knows, and asks for the same jobs', async () => {
+    const records = Array.from({ length: 20 }, (_, i): StreamRecord => {
+      const keys = entryKey(LOG, { segment: i, entry: i });
+      const type = { S: i % 5 === 0 ? 'Snapshot' : 'Set' };
+      const newImage = { ...keys, T: type, C: { N: '1' }, B: { B: new Uint8Array(100) } };
+      const rest = { eventId: `e${i}`, sequenceNumber: String(i), createdMs: NOON * 1000, bytes: 130 };
+      return { ...rest, eventName: 'INSERT', keys, newImage };
+    });
+    const read = records.map((record) => fromLambdaRecord(toLambdaRecord(record)));
+    expect(read.map(({ newImage }) => newImage)).toEqual(records.map(({ newImage }) => ({ T: newImage?.T })));
+
+    const division = { snapshotEvery: { entries: 3, bytes: 1_000 }, segmentEvery: {} };
+    const jobsOf = async (given: readonly StreamRecord[]): Promise<NewMessage[]> => {
+      const jobs: NewMessage[] = [];
+      const queue = { send: async (job: NewMessage) => void jobs.push(job) };
+      // A call asks for at most one divide job of a log, so each record gets its own.
+      for (const each of given) await route({ queue, types: RESERVED_TYPES, division, report: () => {} }, [each]);
+      return jobs;
+    };
+    const jobs = await jobsOf(records);
+    expect(jobs.length).toBeGreaterThan(6);
+    expect(await jobsOf(read)).toEqual(jobs);
   });
 
   test('it fails every malformed record alone, and routes the others', async () => {

@@ -11,6 +11,8 @@ import type { SchemaMapping } from '../../mapping/schema-mapping.ts';
 import { type DivideJob, jobMessage, logLabel, type SnapshotJob } from '../jobs/job.ts';
 import type { JobSender } from '../jobs/job-queues.ts';
 
+const utf8 = new TextEncoder();
+
 export interface RouteDeps {
   readonly queue: JobSender;
   readonly types: ReservedTypes;
@@ -169,8 +171,9 @@ function readKeys(record: StreamRecord): { readonly log: LogId; readonly segment
  * record: FNV-1a over the name of its item, mixed as MurmurHash3 does at its end.
  */
 function shareOf(name: string): number {
+  const bytes = utf8.encode(name);
   let hash = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
+  for (let i = 0; i < bytes.length; i++) hash = Math.imul(hash ^ (bytes[i] ?? 0), 0x01000193);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
