@@ -1,9 +1,9 @@
 import type { ItemInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
-import type { Item, StoredItem } from '../log/attribute.ts';
+import type { StoredItem } from '../log/attribute.ts';
 import type { Entry, EntryHead } from '../log/entry.ts';
-import { decodeEntry, decodeEntryHead } from '../log/item-codec.ts';
+import { decodeEntryHead } from '../log/item-codec.ts';
 import type { Consistency, LogReader, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
@@ -37,8 +37,8 @@ export class ArchivedLogStore implements LogReader {
     if (entry !== undefined) return entry;
     const archive = await this.#archiveOf(log, position.segment, consistency);
     const { entry: number } = position;
-    if (archive === undefined || number >= archive.entries) return undefined;
-    for await (const [item] of archive.items(number, number + 1)) return item && decodeEntry(item);
+    if (archive === undefined || number >= archive.end) return undefined;
+    for await (const [entry] of archive.entries(number, number + 1)) return entry;
     return undefined;
   }
 
@@ -51,8 +51,7 @@ export class ArchivedLogStore implements LogReader {
     if (entry !== undefined) return entry;
     const archive = await this.#archiveOf(log, segment, consistency);
     if (archive === undefined) return undefined;
-    for await (const [item] of archive.items(archive.entries - 1, archive.entries))
-      return item && decodeEntryHead(item);
+    for await (const [item] of archive.items(archive.end - 1, archive.end)) return item && decodeEntryHead(item);
     return undefined;
   }
 
@@ -62,14 +61,15 @@ export class ArchivedLogStore implements LogReader {
 
   async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
     const pages = this.#tables.entries(log, range, consistency);
-    const archived = (items: Item[]): Entry[] => items.map(decodeEntry);
+    const archived = (archive: Archive, from: number, to: number): AsyncIterable<Entry[]> => archive.entries(from, to);
     const numberOf = (entry: Entry): number => entry.position.entry;
     yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
   }
 
   async *items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<StoredItem[]> {
     const pages = this.#tables.items(log, range, consistency);
-    const archived = (items: Item[]): StoredItem[] => items;
+    const archived = (archive: Archive, from: number, to: number): AsyncIterable<StoredItem[]> =>
+      archive.items(from, to);
     const numberOf = (item: StoredItem): number => Number(item.N?.N);
     yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
   }
@@ -88,16 +88,17 @@ export class ArchivedLogStore implements LogReader {
     }: {
       readonly pages: AsyncIterable<T[]>;
       readonly numberOf: (entry: T) => number;
-      readonly archived: (items: Item[]) => T[];
+      readonly archived: (archive: Archive, from: number, to: number) => AsyncIterable<T[]>;
     },
   ): AsyncGenerator<T[]> {
     const { segment, from, to } = range;
     if (from >= to) return;
     let next = from;
     let archiveRead: Promise<Archive | undefined> | undefined;
-    const archive = (): Promise<Archive | undefined> => {
+    const missing = async (end: number): Promise<AsyncIterable<T[]> | Iterable<T[]>> => {
       archiveRead ??= this.#archiveOf(log, segment, consistency);
-      return archiveRead;
+      const archive = await archiveRead;
+      return archive === undefined ? [] : archived(archive, next, end);
     };
     for await (const page of pages) {
       let start = 0;
@@ -106,7 +107,7 @@ export class ArchivedLogStore implements LogReader {
         if (number !== next) {
           if (i > start) yield page.slice(start, i);
           start = i;
-          for await (const items of itemsOf(await archive(), next, number)) yield archived(items);
+          yield* await missing(number);
         }
         next = number + 1;
       }
@@ -116,7 +117,7 @@ export class ArchivedLogStore implements LogReader {
     // A range that ends early without a gap is usually in an open segment. A consistent read
     // returns all entries.
     if (next > from && archiveRead === undefined && !consistency.consistent) return;
-    for await (const items of itemsOf(await archive(), next, to)) yield archived(items);
+    yield* await missing(to);
   }
 
   async #archiveOf(log: LogId, number: number, consistency: Consistency): Promise<Archive | undefined> {
@@ -152,8 +153,4 @@ export class ArchivedLogStore implements LogReader {
   allSegments(part?: ScanPart, onInvalid?: (error: ItemInvalidError) => void): AsyncIterable<Segment> {
     return this.#tables.allSegments(part, onInvalid);
   }
-}
-
-async function* itemsOf(archive: Archive | undefined, from: number, to: number): AsyncGenerator<Item[]> {
-  if (archive !== undefined) yield* archive.items(from, to);
 }

@@ -3,6 +3,8 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
 import { encodeSegmentId } from '../ids/log-id.ts';
 import type { Item } from '../log/attribute.ts';
+import type { Entry } from '../log/entry.ts';
+import { decodeEntry } from '../log/item-codec.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import {
@@ -50,8 +52,8 @@ interface Frame {
 export class Archive {
   /** Number of the first entry: 0, unless this is a part of an archive. */
   readonly first: number;
-  /** Number of entries of the segment. In a part: the number after its last entry. */
-  readonly entries: number;
+  /** The number after its last entry: the number of entries, unless this is a part. */
+  readonly end: number;
   /** Uncompressed size of all lines. */
   readonly bytes: number;
   readonly #source: ArchiveSource;
@@ -73,7 +75,7 @@ export class Archive {
     this.#key = place.key;
     this.#frames = parts.frames;
     this.first = parts.index.firsts[0] ?? 0;
-    this.entries = parts.index.entries;
+    this.end = parts.index.entries;
     this.bytes = parts.index.bytes;
   }
 
@@ -93,7 +95,7 @@ export class Archive {
    * hash of each frame, but not its lines.
    * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
-  async *storedFrames(to = this.entries): AsyncGenerator<StoredFrame> {
+  async *storedFrames(to = this.end): AsyncGenerator<StoredFrame> {
     let group: Frame[] = [];
     for (const [i, frame] of this.#frames.entries()) {
       if (frame.after > to) break;
@@ -124,6 +126,14 @@ export class Archive {
       const items = await this.#read(frame);
       yield items.slice(Math.max(0, from - frame.first), to - frame.first);
     }
+  }
+
+  /**
+   * As {@link items}, but decoded as entries.
+   * @throws ItemInvalidError if the item of an entry is malformed
+   */
+  async *entries(from: number, to: number): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(from, to)) yield items.map(decodeEntry);
   }
 
   #read(frame: Frame): Promise<Item[]> {

@@ -54,7 +54,7 @@ export async function compareWithArchive(
  * has written the archive, before the segment names it.
  * @param shouldStop called between pages after a frame is compared; true leaves the later frames
  * uncompared
- * @returns the number after the last entry of the compared frames; `archive.entries` if all are
+ * @returns the number after the last entry of the compared frames; `archive.end` if all are
  * compared
  * @throws ArchiveDiffersError if an entry is missing from one of them or differs
  */
@@ -72,9 +72,9 @@ export async function verifyArchive(
       next++;
     }
     const compared = archive.framesBefore(next);
-    if (next < archive.entries && compared > archive.first && shouldStop()) return compared;
+    if (next < archive.end && compared > archive.first && shouldStop()) return compared;
   }
-  if (next < archive.entries) throw differs(of.segment, next, 'the archive has an entry that is not in the table');
+  if (next < archive.end) throw differs(of.segment, next, 'the archive has an entry that is not in the table');
   return next;
 }
 

@@ -1,4 +1,6 @@
 import { deepStrictEqual } from 'node:assert';
+import { isUtf8 } from 'node:buffer';
+import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
@@ -15,19 +17,31 @@ import {
 } from '../../src/archive/archive-index.ts';
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
-import { openArchive } from '../../src/archive/reader.ts';
+import { type Archive, openArchive } from '../../src/archive/reader.ts';
 import { decodeSeekTable, encodeSeekTable, type SeekEntry, seekTableBytesOf } from '../../src/archive/seek-table.ts';
 import { withoutExpiry } from '../../src/archive/writer.ts';
 import { fromBase64, toBase64 } from '../../src/codec/bytes.ts';
-import { ArchiveCorruptError } from '../../src/errors.ts';
+import { ArchiveCorruptError, LogfoldError } from '../../src/errors.ts';
 import { parseLogId } from '../../src/ids/log-id.ts';
 import { MAX_NUMBER } from '../../src/ids/position.ts';
 import type { AttributeValue, Item } from '../../src/log/attribute.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
-import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
+import { decodeEntry, encodeEntry, entryKey } from '../../src/log/item-codec.ts';
 import type { LogReader, LogStore, TableReader } from '../../src/log/log-store.ts';
 import { type EntryRange, readEntries } from '../../src/log/read-entries.ts';
-import { allItems, batches, joined, partsOfItems, segmentItems, storeArchive, written } from '../support/archives.ts';
+import {
+  allItems,
+  batches,
+  FIRST_SEGMENT,
+  joined,
+  keyOf,
+  linesOf,
+  partsOf,
+  partsOfItems,
+  segmentItems,
+  storeArchive,
+  written,
+} from '../support/archives.ts';
 import { damaged } from '../support/damage.ts';
 import { allEntries, entryAt, LOG, NOON, recordRequests } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -280,7 +294,7 @@ test('an archive returns every range of its entries, without expiry', { tags: ['
       const blobs = new MemoryBlobStore();
       const segment = await storeArchive(blobs, { bytes, hash: stated.hash });
       const archive = await openArchive({ blobs, platform: nativePlatform }, segment);
-      expect(archive.entries).toBe(items.length);
+      expect(archive.end).toBe(items.length);
       expect(stated).toMatchObject({ entries: items.length, stored: bytes.length, bytes: archive.bytes });
       expect([archive.frames, pieces.length]).toEqual([stated.frames, stated.frames + 2]);
       if (archive.frames > 1) several++;
@@ -299,6 +313,117 @@ test('an archive returns every range of its entries, without expiry', { tags: ['
 function decodedAgain(value: ReturnType<typeof withoutExpiry>): Item {
   return decodeItemLine(encodeItemLine(value));
 }
+
+/** An archive of frames that hold three entries each, except for the last frame. */
+async function archiveOf(contents: readonly Uint8Array[], entries: number): Promise<Archive> {
+  const frames = contents.map((content, i) => ({ content, entries: Math.min(3, entries - 3 * i) }));
+  const blobs = new MemoryBlobStore();
+  return openArchive({ blobs, platform: nativePlatform }, await storeArchive(blobs, joined(partsOf(frames))));
+}
+
+/** The result of a call, or all parts of its error that a user sees. */
+async function outcome<T>(call: () => T | Promise<T>): Promise<unknown> {
+  try {
+    return await call();
+  } catch (error) {
+    if (!(error instanceof LogfoldError)) throw error;
+    return { ...error, message: error.message, cause: undefined };
+  }
+}
+
+/** Attributes of an entry: mostly those of a valid one, but each may have any type. */
+const entryAttributes: fc.Arbitrary<Item> = (() => {
+  const mostly = (valid: fc.Arbitrary<AttributeValue>): fc.Arbitrary<AttributeValue> =>
+    fc.oneof({ weight: 30, arbitrary: valid }, { weight: 1, arbitrary: attribute });
+  const natural = fc.nat().map((number) => ({ N: String(number) }));
+  const binary = someBytes.map((B) => ({ B }));
+  return fc.record(
+    {
+      C: mostly(natural),
+      T: mostly(fc.string({ minLength: 1 }).map((S) => ({ S }))),
+      V: mostly(natural),
+      B: fc.oneof(binary, attribute),
+      E: texts.map((S) => ({ S })),
+      I: fc.oneof(binary, attribute),
+      M: attribute,
+      Q: fc.oneof(natural, attribute),
+      W: attribute,
+      X: mostly(natural),
+    },
+    { requiredKeys: ['C', 'T', 'V'] },
+  );
+})();
+
+/** The items of entries, which may have any attributes beside their keys. */
+const entryItems: fc.Arbitrary<Item[]> = fc
+  .array(fc.tuple(item, entryAttributes), { minLength: 1, maxLength: 10 })
+  .map((all) => all.map(([others, own], entry) => ({ ...others, ...own, ...entryKey(LOG, { segment: 0, entry }) })));
+
+function inFrames(items: readonly Item[]): Uint8Array[] {
+  return Array.from({ length: Math.ceil(items.length / 3) }, (_, i) => linesOf(items.slice(3 * i, 3 * i + 3)));
+}
+
+test('an archive gives the entries of its items, or the same errors, for all attributes', async () => {
+  await fc.assert(
+    fc.asyncProperty(entryItems, async (given) => {
+      const archive = await archiveOf(inFrames(given), given.length);
+      const items = given.map((each) => ordered(decodedAgain(each)));
+      deepStrictEqual(await allItems(archive.items(0, items.length)), items);
+      deepStrictEqual(
+        await outcome(() => allItems(archive.entries(0, items.length))),
+        await outcome(() => items.map(decodeEntry)),
+      );
+      const ranges = items.map((_, i) => [i, i + 1] as const);
+      for (const [from, to] of [...ranges, [1, items.length - 1] as const]) {
+        deepStrictEqual(
+          await outcome(() => allItems(archive.entries(from, to))),
+          await outcome(() => items.slice(from, Math.max(from, to)).map(decodeEntry)),
+        );
+      }
+    }),
+    { numRuns: propertyRuns(1000) },
+  );
+});
+
+/** Reads a frame of an archive's first entries as docs/format.md says it. */
+function itemsOfFrame(content: Uint8Array, entries: number): Item[] {
+  const refuse = (reason: string): never => {
+    throw new ArchiveCorruptError(reason);
+  };
+  if (!isUtf8(content)) refuse('a frame is not UTF-8');
+  const lines = Buffer.from(content).toString('utf8').split('\n');
+  if (lines.pop() !== '' || lines.length !== entries) refuse('a frame has a wrong number of lines');
+  return lines.map((line, entry) => {
+    const { S, N, ...rest } = decodeItemLine(line);
+    const key = entryKey(LOG, { segment: 0, entry });
+    if (!isDeepStrictEqual({ S, N }, key)) refuse(`line ${entry + 1} is another entry`);
+    return { ...rest, ...key };
+  });
+}
+
+test('a damaged frame with the right hash gives the items of its lines, or the same errors', async () => {
+  const frame = entryItems
+    .map((items) => items.slice(0, 3))
+    .chain((items) => fc.record({ entries: fc.constant(items.length), content: damaged(linesOf(items)) }));
+  await fc.assert(
+    fc.asyncProperty(frame, async ({ content, entries }) => {
+      const archive = await archiveOf([content], entries);
+      const expected = await outcome(() => itemsOfFrame(content, entries));
+      const items = await outcome(() => allItems(archive.items(0, entries)));
+      const read = await outcome(() => allItems(archive.entries(0, entries)));
+      if (Array.isArray(expected)) {
+        deepStrictEqual(items, expected);
+        deepStrictEqual(read, await outcome(() => expected.map(decodeEntry)));
+      } else {
+        const { reason } = Object(expected);
+        for (const found of [items, read]) {
+          expect(found).toMatchObject({ reason: `the archive '${keyOf(FIRST_SEGMENT)}' cannot be read: ${reason}` });
+        }
+      }
+    }),
+    { numRuns: propertyRuns(2000) },
+  );
+});
 
 interface World {
   readonly tables: LogStore;

@@ -180,7 +180,7 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'workers/retention/write-archive.ts',
         from: 'await verifyArchive(archive, items(range), of, () => isTimeUp(deps));',
-        to: 'archive.entries + 0 * verifyArchive.length;',
+        to: 'archive.end + 0 * verifyArchive.length;',
       },
       {
         file: 'workers/retention/write-archive.ts',

@@ -85,7 +85,7 @@ async function archiveBytes(sheet: SheetLog): Promise<Uint8Array | undefined> {
 
 async function archivedItems(sheet: SheetLog): Promise<Item[]> {
   const archive = await openArchive(sheet.deps, await sheet.segmentItem());
-  return allItems(archive.items(0, archive.entries));
+  return allItems(archive.items(0, archive.end));
 }
 
 /** Expects that the archive equals the table and is the only object of the segment. */

@@ -33,7 +33,7 @@ async function coveredSheet(): Promise<{ readonly sheet: SheetLog; readonly last
 
 async function archivedItems(sheet: SheetLog, segment = 0): Promise<Item[]> {
   const archive = await openArchive(sheet.deps, await sheet.segmentItem(segment));
-  return allItems(archive.items(0, archive.entries));
+  return allItems(archive.items(0, archive.end));
 }
 
 /** Calls `act` once, before or after the first operation of a name. */

@@ -180,7 +180,7 @@ async function entryCount(deps: StatusDeps, segment: Segment): Promise<number> {
  */
 async function archivedCount(deps: StatusDeps, segment: Segment): Promise<number | undefined> {
   try {
-    return (await openArchive(deps, segment)).entries;
+    return (await openArchive(deps, segment)).end;
   } catch (error) {
     if (error instanceof LogfoldError && error.stopsLog) return undefined;
     throw error;

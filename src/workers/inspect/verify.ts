@@ -5,7 +5,6 @@ import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, MAX_NUMBER, type Position } from '../../ids/position.ts';
 import { type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../../log/entry.ts';
 import { countForeign, type ForeignCounts, type ForeignPart } from '../../log/foreign.ts';
-import { decodeEntry } from '../../log/item-codec.ts';
 import { foreignPointer, lastWithoutRoot } from '../../log/last-snapshot.ts';
 import { querySegments, requireDense } from '../../log/newest.ts';
 import { readEntries } from '../../log/read-entries.ts';
@@ -159,8 +158,8 @@ class Verification {
     const place = { segment: segment.segment, entry: 0 };
     await this.#check({ snapshot: place, part: 'archive' }, async () => {
       const archive = await openArchive(this.#deps, segment);
-      for await (const page of archive.items(0, archive.entries)) {
-        for (const item of page) await this.#entry(segment, decodeEntry(item));
+      for await (const page of archive.entries(0, archive.end)) {
+        for (const entry of page) await this.#entry(segment, entry);
       }
       this.#archived++;
     });

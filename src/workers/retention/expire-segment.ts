@@ -122,7 +122,7 @@ export async function expireSegment(
     if (deps.deadline !== undefined && deps.now() >= deps.deadline && !atEnd)
       return { outcome: 'progress', segment: number, reached, expires };
   }
-  const entries = archive?.entries ?? reached;
+  const entries = archive?.end ?? reached;
   if (options.dryRun !== true) {
     // Without an archive, snapshots expire together with their entries.
     if (archive === undefined) await requestCollection(deps.blobs, log);

@@ -63,7 +63,7 @@ export async function restoreSegment(
   if (!dryRun) await prepare(deps, segment, into, options.holdSeconds);
   const { types } = deps;
   let [entries, restored, unexpired] = [0, 0, 0];
-  for await (const page of archive.items(0, archive.entries)) {
+  for await (const page of archive.items(0, archive.end)) {
     const [first, last] = [entries, entries + page.length - 1];
     const there = await itemsByNumber(into, place, { from: first, to: last + 1 });
     const missing: Item[] = [];

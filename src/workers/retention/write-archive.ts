@@ -87,10 +87,10 @@ export async function writeAndCompare(
   try {
     const named = { ...segment, archive: { key, hash: written.hash } };
     const archive = await openArchive(deps, named, from);
-    const range = { from, to: stopped ? archive.entries : undefined, written: archive.entries - from };
+    const range = { from, to: stopped ? archive.end : undefined, written: archive.end - from };
     const of = { segment: named, types: deps.types };
     const to = await verifyArchive(archive, items(range), of, () => isTimeUp(deps));
-    return { written, to, ended: !stopped && to === archive.entries };
+    return { written, to, ended: !stopped && to === archive.end };
   } catch (error) {
     await deps.blobs.delete([key]);
     throw error;

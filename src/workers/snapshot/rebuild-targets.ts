@@ -95,7 +95,7 @@ async function isPendingSnapshot({ store, types }: RebuildTargetDeps, log: LogId
 async function requireArchive(deps: RebuildTargetDeps, segment: Segment): Promise<Segment> {
   try {
     const archive = await openArchive(deps, segment);
-    for await (const items of archive.items(0, archive.entries)) items.length;
+    for await (const items of archive.items(0, archive.end)) items.length;
     return segment;
   } catch (lost) {
     if (!(lost instanceof ArchiveMissingError || lost instanceof ArchiveCorruptError)) throw lost;
