@@ -86,6 +86,59 @@ export function fromBase64(text: string): Uint8Array | undefined {
   return bytes;
 }
 
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+const NO_DIGIT = 0xff;
+/** The value of each character of Base64; {@link NO_DIGIT} for the others. */
+const DIGITS = base64Digits();
+const PADDING = 0x3d;
+
+function base64Digits(): Uint8Array {
+  const digits = new Uint8Array(256).fill(NO_DIGIT);
+  for (let i = 0; i < ALPHABET.length; i++) digits[ALPHABET.charCodeAt(i)] = i;
+  return digits;
+}
+
+/**
+ * Decodes Base64 that is ASCII in bytes, with padding, into `target` from index `at`.
+ * @returns false if it is not Base64; part of it may then have been written
+ */
+export function decodeBase64(
+  source: Uint8Array,
+  { from, to }: { readonly from: number; readonly to: number },
+  target: Uint8Array,
+  at: number,
+): boolean {
+  if ((to - from) % 4 !== 0) return false;
+  let end = to;
+  while (end > to - 2 && end > from && source[end - 1] === PADDING) end--;
+  let all = 0;
+  let out = at;
+  let i = from;
+  for (; i + 4 <= end; i += 4) {
+    const a = digit(source, i);
+    const b = digit(source, i + 1);
+    const c = digit(source, i + 2);
+    const d = digit(source, i + 3);
+    all |= a | b | c | d;
+    target[out++] = (a << 2) | (b >> 4);
+    target[out++] = (b << 4) | (c >> 2);
+    target[out++] = (c << 6) | d;
+  }
+  if (i < end) {
+    const a = digit(source, i);
+    const b = digit(source, i + 1);
+    const c = end - i === 3 ? digit(source, i + 2) : 0;
+    all |= a | b | c;
+    target[out++] = (a << 2) | (b >> 4);
+    if (end - i === 3) target[out] = (b << 4) | (c >> 2);
+  }
+  return all < ALPHABET.length;
+}
+
+function digit(source: Uint8Array, at: number): number {
+  return DIGITS[source[at] ?? 0] ?? NO_DIGIT;
+}
+
 /** The same bytes as a plain Uint8Array, whatever subclass an SDK or a runtime returns. */
 export function plainBytes(bytes: Uint8Array): Uint8Array {
   return bytes.constructor === Uint8Array ? bytes : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
