@@ -33,7 +33,7 @@ export function entryDecoder(): ItemDecoder<Entry> {
 interface StringAttribute {
   /** The code of the letter of its type; 0 if the item does not have the attribute. */
   type: number;
-  /** Where its string lies in the bytes. */
+  /** The place of its string in the bytes. */
   start: number;
   end: number;
 }
@@ -45,7 +45,7 @@ const LETTERS = 26;
 const MAX_DIGITS = 15;
 /** An entry that is kept keeps its whole block in memory. */
 const BLOCK_BYTES = 32 * 1024;
-/** Longer binaries have memory of their own. */
+/** Longer binaries do not share memory. */
 const SHARED_BYTES = 4 * 1024;
 
 type Mutable<T> = { -readonly [name in keyof T]: T[name] };

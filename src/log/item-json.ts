@@ -51,7 +51,7 @@ export const CODE = {
  */
 export class ItemJson {
   readonly bytes: Uint8Array;
-  /** Where the next read starts. */
+  /** The index at which the next read starts. */
   at: number;
 
   constructor(bytes: Uint8Array, at = 0) {

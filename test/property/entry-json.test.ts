@@ -89,7 +89,7 @@ function readerOf(json: string): ItemJson {
   return new ItemJson(utf8.encode(json));
 }
 
-/** What a function returns, or the error that it throws. */
+/** The result of a function, or the error that it throws. */
 function outcome<T>(work: () => T): unknown {
   try {
     return { returned: work() };
@@ -221,7 +221,7 @@ describe('entries', () => {
     expect(json.at).toBe(json.bytes.length);
   });
 
-  test('of two logs and segments in one answer keep their places', () => {
+  test('keep their places if one answer has several segments', () => {
     const items = [0, 1, 0].map((segment) => encodeEntry(entryAt(LOG, { segment, entry: segment + 5 })));
     const decoder = entryDecoder();
     const places = items.map((item) => decoder.fromJson(readerOf(jsonOf(item))));
