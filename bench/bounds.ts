@@ -29,8 +29,11 @@ export class Results {
   }
 }
 
-type Figure = 'seconds' | 'bytes';
+type Figure = 'seconds' | 'cpuSeconds' | 'bytes';
 type Name = readonly [phase: string, system: string];
+
+/** Requests by which a snapshot job finds its entry, its base and the segments of the log. */
+const JOB_READS = 4;
 
 /** A KB is 1,000 bytes, an MB 1,000,000 bytes. */
 export const BOUNDS: readonly Bound[] = [
@@ -72,6 +75,30 @@ export const BOUNDS: readonly Bound[] = [
     limit: 2,
     unit: 'times',
     measure: (results) => results.ratio('seconds', ['edit-10m', 'logfold'], ['edit-scattered', 'logfold']),
+  },
+  {
+    phase: 'read',
+    what: 'CPU seconds vs. the loop on the SDK',
+    limit: 0.25,
+    unit: 'times',
+    measure: (results) => results.ratio('cpuSeconds', ['read', 'logfold'], ['read', 'sdk-loop']),
+  },
+  {
+    phase: 'read',
+    what: `requests beyond ${JOB_READS}, for each MB of 1,048,576 bytes`,
+    limit: 1.2,
+    unit: 'times',
+    measure: (results) => {
+      const [build, loop] = [results.get('read', 'logfold'), results.get('read', 'sdk-loop')];
+      return build && loop && (build.requests - JOB_READS) / (loop.bytes / 2 ** 20);
+    },
+  },
+  {
+    phase: 'read',
+    what: 'peak memory above idle',
+    limit: 256,
+    unit: 'MB',
+    measure: (results) => results.get('read', 'logfold')?.peakMB,
   },
 ];
 

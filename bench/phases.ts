@@ -1,3 +1,4 @@
+import { READ_SYSTEM_NAMES, type ReadSystemName } from './reads/system.ts';
 import { SYSTEM_NAMES, type SystemName } from './systems/system.ts';
 import type { Spread } from './workload.ts';
 
@@ -7,7 +8,7 @@ export type Work =
   | EditWork
   | { readonly kind: 'view' }
   | { readonly kind: 'parts' }
-  | { readonly kind: 'engine-limit' };
+  | { readonly kind: 'read' };
 
 /** Rounds of edits by one process, with a snapshot after each. */
 export interface EditWork {
@@ -23,12 +24,21 @@ export interface EditWork {
   readonly process: 'cold' | 'warm';
 }
 
-/** A snapshot that phases start from. The worker prepares it once per run. */
-export interface Base {
+/** The data that a phase starts from. The worker prepares it once, and every run gets a copy. */
+export type Base = SheetBase | LogBase;
+
+/** A snapshot. */
+export interface SheetBase {
+  readonly kind: 'sheet';
   /** The size of the sheet, as a multiple of the default. */
   readonly scale: number;
   /** The scattered edits of a second snapshot; 0 if there is only the first. */
   readonly edits: number;
+}
+
+/** A log in the data of an engine. */
+export interface LogBase {
+  readonly kind: 'log';
 }
 
 export interface Phase {
@@ -36,21 +46,23 @@ export interface Phase {
   /** One line for the help. */
   readonly about: string;
   /** The systems that run the phase. */
-  readonly systems: readonly SystemName[];
+  readonly systems: readonly (SystemName | ReadSystemName)[];
   readonly work: Work;
   readonly scale: number;
   readonly base?: Base;
 }
 
-/** Entries of the log in the phase `dynamodb`, unless the sheet has fewer cells. */
-export const LIMIT_ENTRIES = 20_000;
+/**
+ * The most rows of the sheet in the phase `read`. Each cell is an entry of the log.
+ */
+export const LOG_ROWS = 2_000;
 
 /** The last of these rounds is that of a warm process. */
 const WARM_ROUNDS = 10;
 
-const FLUSHED: Base = { scale: 1, edits: 0 };
-const BUFFERED: Base = { scale: 1, edits: 10_000 };
-const TEN_TIMES: Base = { scale: 10, edits: 0 };
+const FLUSHED: Base = { kind: 'sheet', scale: 1, edits: 0 };
+const BUFFERED: Base = { kind: 'sheet', scale: 1, edits: 10_000 };
+const TEN_TIMES: Base = { kind: 'sheet', scale: 10, edits: 0 };
 
 function edit(spread: Spread, count: number, rounds = 1): EditWork {
   return { kind: 'edit', spread, count, rounds, process: 'cold' };
@@ -162,25 +174,27 @@ export const PHASES: readonly Phase[] = [
     scale: 1,
   },
   {
-    name: 'dynamodb',
-    about: 'snapshot of 20,000 entries from a DynamoDB API on this machine (logfold alone)',
-    systems: ['logfold'],
-    work: { kind: 'engine-limit' },
+    name: 'read',
+    about: 'first snapshot of 200,000 entries from a DynamoDB API on this machine, and bare reads of them',
+    systems: READ_SYSTEM_NAMES,
+    work: { kind: 'read' },
     scale: 1,
+    base: { kind: 'log' },
   },
 ];
 
 /** One row of the results: a single run, or the medians of all runs. */
 export interface Result {
   readonly phase: string;
-  /** The system. In the phases `parts` and `dynamodb`, the part. */
+  /** The system. In the phase `parts`, the part. */
   readonly system: string;
   readonly seconds: number;
   /** Processor time of the process while the clock ran, of all threads. */
   readonly cpuSeconds: number;
-  /** Bytes written to the store. In a view, bytes read from it. */
+  /** Bytes written to the store. In a view, bytes read from it; in `read`, from DynamoDB. */
   readonly bytes: number;
   readonly objects: number;
+  /** Requests to the store; in `read`, those to DynamoDB that read. */
   readonly requests: number;
   /** Peak memory of the process minus that of an idle one, in 1,000,000 bytes. */
   readonly peakMB: number;

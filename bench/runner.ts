@@ -96,7 +96,7 @@ class Runner {
    */
   async #base({ base, ...phase }: Phase, system: string): Promise<string | undefined> {
     if (base === undefined) return undefined;
-    const name = `${system}-${base.scale}-${base.edits}`;
+    const name = base.kind === 'log' ? 'log' : `${system}-${base.scale}-${base.edits}`;
     const directory = join(this.#plan.directory, name);
     if (!this.#bases.has(name)) {
       this.#plan.onProgress(`preparing ${name}`);

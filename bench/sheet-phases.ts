@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { peakBytes, type Report } from './measured.ts';
-import type { Base, EditWork, Work } from './phases.ts';
+import type { EditWork, SheetBase, Work } from './phases.ts';
 import { Stopwatch } from './stopwatch.ts';
 import type { System, SystemName, Usage } from './systems/system.ts';
 import { type CellEntry, isInside, Workload } from './workload.ts';
@@ -24,7 +24,7 @@ export class SheetPhases {
   }
 
   /** Writes the snapshots of a base. */
-  async prepare(directory: string, base: Base): Promise<void> {
+  async prepare(directory: string, base: SheetBase): Promise<void> {
     await this.#system.full(directory, this.#workload.pages('rows'));
     if (base.edits > 0) await this.#system.edit(directory, this.#workload.edits('scattered', base.edits));
   }
@@ -65,7 +65,7 @@ export class SheetPhases {
     return report;
   }
 
-  async view(directory: string, base: Base): Promise<Report> {
+  async view(directory: string, base: SheetBase): Promise<Report> {
     const rectangle = this.#workload.view();
     const clock = new Stopwatch();
     const { cells, usage } = await clock.time(() => this.#system.view(directory, rectangle));

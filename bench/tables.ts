@@ -1,7 +1,7 @@
 import { arch, cpus, platform, release, totalmem } from 'node:os';
 import CliTable from 'cli-table3';
 import { BOUNDS, type Bound, Results } from './bounds.ts';
-import { LIMIT_ENTRIES, PHASES, type Result, type Work } from './phases.ts';
+import { LOG_ROWS, PHASES, type Result, type Work } from './phases.ts';
 import { COLUMNS } from './workload.ts';
 
 export interface Table {
@@ -19,7 +19,7 @@ export function resultTables(
   const tables = [
     systemsTable(results),
     partsTable(of(results, 'parts'), options.rows * COLUMNS),
-    engineLimitTable(of(results, 'engine-limit'), Math.min(LIMIT_ENTRIES, options.rows * COLUMNS)),
+    readTable(results, Math.min(LOG_ROWS, options.rows) * COLUMNS),
     ...(options.bounds ? [boundsTable(results)] : []),
   ];
   return tables.filter(({ rows }) => rows.length > 0);
@@ -30,7 +30,7 @@ function of(results: Results, kind: Work['kind']): Result[] {
 }
 
 function systemsTable(results: Results): Table {
-  const compared = results.all.filter((result) => !['parts', 'dynamodb'].includes(result.phase));
+  const compared = results.all.filter((result) => !['parts', 'read'].includes(result.phase));
   return {
     title: 'Phases',
     head: [
@@ -76,18 +76,20 @@ function partsTable(parts: readonly Result[], cells: number): Table {
   };
 }
 
-function engineLimitTable(parts: readonly Result[], entries: number): Table {
-  const build = parts.find(({ system }) => system === 'build');
+function readTable(results: Results, entries: number): Table {
+  const loop = results.get('read', 'sdk-loop');
   return {
-    title: `From a DynamoDB API on this machine, ${formatCount(entries)} entries`,
-    head: ['part', 'seconds', 'share of build', 'entries per second', 'bytes', 'requests'],
-    rows: parts.map(({ system, seconds, bytes, requests }) => [
+    title: `Reading ${formatCount(entries)} entries from a DynamoDB API on this machine`,
+    head: ['system', 'seconds', 'CPU seconds', 'CPU µs per entry', 'vs. sdk-loop', 'bytes', 'requests', 'peak MB'],
+    rows: of(results, 'read').map(({ system, seconds, cpuSeconds, bytes, requests, peakMB }) => [
       system,
       formatSeconds(seconds),
-      build === undefined ? '' : formatRatio(seconds / build.seconds),
-      formatCount(entries / seconds),
+      formatSeconds(cpuSeconds),
+      ((cpuSeconds * 1e6) / entries).toFixed(1),
+      loop === undefined ? '' : formatRatio(cpuSeconds / loop.cpuSeconds),
       formatCount(bytes),
       formatCount(requests),
+      formatCount(peakMB),
     ]),
   };
 }

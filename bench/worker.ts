@@ -1,7 +1,9 @@
 import { join } from 'node:path';
 import { type Measured, peakBytes, type Report, type Task, taskSchema } from './measured.ts';
-import { PHASES, type Phase } from './phases.ts';
+import { LOG_ROWS, PHASES, type Phase } from './phases.ts';
+import { loadReadSystem, READ_SYSTEM_NAMES } from './reads/system.ts';
 import { SYSTEM_NAMES } from './systems/system.ts';
+import { Workload } from './workload.ts';
 
 /**
  * Runs one phase with one system in this process. The argument is a task and the output a report,
@@ -23,17 +25,14 @@ async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Pro
     const { measureParts } = await import('./parts.ts');
     return () => measureParts(rows);
   }
-  if (work.kind === 'engine-limit') {
-    const { engineLimit } = await import('./engine-limit.ts');
-    return () => engineLimit(directory, rows);
-  }
+  if (work.kind === 'read') return prepareRead({ kind, directory, ...task });
   const system = SYSTEM_NAMES.find((name) => name === task.system);
   if (system === undefined) throw new Error(`there is no system ${task.system}`);
   const { loadSystem } = await import('./systems/load.ts');
   const { SheetPhases } = await import('./sheet-phases.ts');
   const phases = new SheetPhases(system, await loadSystem(system), rows);
   if (work.kind === 'full') return () => phases.full(directory, work);
-  if (base === undefined) throw new Error(`phase ${phase.name} has no base`);
+  if (base?.kind !== 'sheet') throw new Error(`phase ${phase.name} has no snapshot as base`);
   if (kind === 'prepare') {
     return async () => {
       await phases.prepare(directory, base);
@@ -48,6 +47,22 @@ async function prepareRun({ kind, directory, ...task }: Task, phase: Phase): Pro
     const { results, peakBytes } = await phases.edit(directory, work);
     return { results: [...results, { system: ALL_LEAVES, ...times(rewritten, work.rounds) }], peakBytes };
   };
+}
+
+async function prepareRead({ kind, directory, ...task }: Task): Promise<() => Promise<Report>> {
+  const workload = new Workload(Math.min(task.rows, LOG_ROWS));
+  const name = READ_SYSTEM_NAMES.find((each) => each === task.system);
+  if (name === undefined) throw new Error(`there is no system ${task.system}`);
+  if (kind === 'prepare') {
+    const { fillEngine } = await import('./reads/engine-log.ts');
+    return async () => {
+      await fillEngine(directory, workload);
+      return { results: [], peakBytes: peakBytes() };
+    };
+  }
+  const { measureRead } = await import('./read-phase.ts');
+  const read = await loadReadSystem(name);
+  return () => measureRead({ name, read }, directory, workload);
 }
 
 /**
