@@ -6,6 +6,7 @@ import { segmentClosed } from '../../log/application-attributes.ts';
 import type { Item, StoredItem } from '../../log/attribute.ts';
 import type { RetryLimits } from '../../log/backoff.ts';
 import { carriedRef, type Entry, type EntryHead, type RootRef, sameRoot } from '../../log/entry.ts';
+import { entryDecoder } from '../../log/entry-json.ts';
 import {
   decodeEntry,
   decodeEntryHead,
@@ -55,12 +56,6 @@ export interface DynamoDbLogStoreOptions {
    */
   readonly batchRetries?: RetryLimits;
 }
-
-/** Reads entries from the items of the SDK. */
-const storedEntries: ItemDecoder<Entry> = {
-  fromJson: (json) => decodeEntry(storedItems.fromJson(json)),
-  fromItem: decodeEntry,
-};
 
 /**
  * The tables in DynamoDB. The SDK client retries after throttling and lost connections, as
@@ -140,7 +135,7 @@ export class DynamoDbLogStore implements LogStore {
   }
 
   entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
-    return this.#range(log, range, options, storedEntries);
+    return this.#range(log, range, options, entryDecoder());
   }
 
   items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
