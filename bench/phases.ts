@@ -52,9 +52,7 @@ export interface Phase {
   readonly base?: Base;
 }
 
-/**
- * The most rows of the sheet in the phase `read`. Each cell is an entry of the log.
- */
+/** The most rows of the sheet in the phase `read`. Each cell is an entry of the log. */
 export const LOG_ROWS = 2_000;
 
 /** The last of these rounds is that of a warm process. */

@@ -14,8 +14,8 @@ interface Page {
 }
 
 /**
- * The least that any reader of the same answers does in JavaScript without a parser of its own:
- * receives them, parses the JSON and decodes the binaries.
+ * Receives the same answers, parses the JSON and decodes the binaries. A reader that has no other
+ * parser cannot do less.
  */
 export const receivePages: ReadSystem = async ({ endpoint, workload }, clock) => {
   const agent = new Agent({ keepAlive: true });
