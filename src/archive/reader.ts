@@ -1,10 +1,8 @@
 import { equalBytes } from '../codec/bytes.ts';
 import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
-import { encodeSegmentId } from '../ids/log-id.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
-import { decodeEntry } from '../log/item-codec.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import {
@@ -14,8 +12,8 @@ import {
   MAX_FRAME_BYTES,
   skippableContent,
 } from './archive-index.ts';
+import { entryLines, FrameLines, itemLines, type LineDecoder } from './frame-lines.ts';
 import type { StoredFrame } from './frame-list.ts';
-import { decodeItemLine } from './item-line.ts';
 import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
 
 /**
@@ -60,7 +58,7 @@ export class Archive {
   readonly #segment: Segment;
   readonly #key: string;
   readonly #frames: readonly Frame[];
-  readonly #kept = new Map<Frame, Promise<Item[]>>();
+  readonly #kept = new Map<Frame, Promise<FrameLines>>();
 
   constructor(
     source: ArchiveSource,
@@ -118,25 +116,29 @@ export class Archive {
    * Each page takes one request, or none if the frame was read recently.
    * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
-  async *items(from: number, to: number): AsyncGenerator<Item[]> {
-    if (from >= to) return;
-    for (const frame of this.#frames) {
-      if (frame.after <= from) continue;
-      if (frame.first >= to) return;
-      const items = await this.#read(frame);
-      yield items.slice(Math.max(0, from - frame.first), to - frame.first);
-    }
+  items(from: number, to: number): AsyncGenerator<Item[]> {
+    return this.#decoded(from, to, itemLines(this.#segment));
   }
 
   /**
    * As {@link items}, but decoded as entries.
    * @throws ItemInvalidError if the item of an entry is malformed
    */
-  async *entries(from: number, to: number): AsyncGenerator<Entry[]> {
-    for await (const items of this.items(from, to)) yield items.map(decodeEntry);
+  entries(from: number, to: number): AsyncGenerator<Entry[]> {
+    return this.#decoded(from, to, entryLines(this.#segment));
   }
 
-  #read(frame: Frame): Promise<Item[]> {
+  async *#decoded<T>(from: number, to: number, decoder: LineDecoder<T>): AsyncGenerator<T[]> {
+    if (from >= to) return;
+    for (const frame of this.#frames) {
+      if (frame.after <= from) continue;
+      if (frame.first >= to) return;
+      const lines = await this.#read(frame);
+      yield inArchive(this.#segment, this.#key, () => lines.decode(from, to, decoder));
+    }
+  }
+
+  #read(frame: Frame): Promise<FrameLines> {
     const kept = this.#kept.get(frame);
     if (kept !== undefined) return kept;
     const reading = this.#fetch(frame);
@@ -149,10 +151,10 @@ export class Archive {
     return reading;
   }
 
-  async #fetch(frame: Frame): Promise<Item[]> {
+  async #fetch(frame: Frame): Promise<FrameLines> {
     const { bytes } = await this.#range(frame.start, frame.end);
     const content = this.#content(bytes, frame);
-    return inArchive(this.#segment, this.#key, () => decodeLines(content, frame, this.#segment));
+    return inArchive(this.#segment, this.#key, () => new FrameLines(content, this.#segment, frame));
   }
 
   async #range(from: number, to: number): Promise<BlobPart> {
@@ -271,29 +273,6 @@ function decompress(platform: ChunkPlatform, stored: Uint8Array, limit: number):
   } catch (cause) {
     if (cause instanceof TooLargeError) throw cause;
     throw new ArchiveCorruptError('a frame cannot be decompressed', { cause });
-  }
-}
-
-function decodeLines(content: Uint8Array, frame: Frame, { log, segment }: Segment): Item[] {
-  const lines = decodeText(content).split('\n');
-  if (lines.pop() !== '' || lines.length !== frame.after - frame.first) fail('a frame has a wrong number of lines');
-  const id = encodeSegmentId(log, segment);
-  return lines.map((line, i) => {
-    const item = decodeItemLine(line);
-    const { S, N } = item;
-    const ofSegment = S !== undefined && 'B' in S && equalBytes(S.B, id);
-    if (!ofSegment || N === undefined || !('N' in N) || N.N !== String(frame.first + i)) {
-      fail(`line ${frame.first + i + 1} is another entry`);
-    }
-    return item;
-  });
-}
-
-function decodeText(content: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(content);
-  } catch (cause) {
-    throw new ArchiveCorruptError('a frame is not UTF-8', { cause });
   }
 }
 

@@ -55,12 +55,10 @@ type Mutable<T> = { -readonly [name in keyof T]: T[name] };
  * form ends the read, since speed matters only here.
  */
 class CommonEntries {
-  /** The attributes of the present item, by the letter of their names. */
-  readonly #strings: readonly StringAttribute[] = Array.from({ length: LETTERS }, () => ({
-    type: 0,
-    start: 0,
-    end: 0,
-  }));
+  /** The attributes of the present item that are one string each. */
+  readonly #strings: StringAttribute[] = [];
+  /** The same by the letter of their names. Other letters have no place here. */
+  readonly #byLetter: (StringAttribute | undefined)[] = Array.from({ length: LETTERS }, () => undefined);
   readonly #S = this.#string('S');
   readonly #N = this.#string('N');
   readonly #C = this.#string('C');
@@ -80,8 +78,9 @@ class CommonEntries {
   #blockUsed = 0;
 
   #string(name: string): StringAttribute {
-    const attribute = this.#strings[name.charCodeAt(0) - FIRST_LETTER];
-    if (attribute === undefined) throw new Error(`'${name}' is not a capital letter`);
+    const attribute = { type: 0, start: 0, end: 0 };
+    this.#strings.push(attribute);
+    this.#byLetter[name.charCodeAt(0) - FIRST_LETTER] = attribute;
     return attribute;
   }
 
@@ -136,7 +135,7 @@ class CommonEntries {
     json.expect(CODE.mapStart);
     for (;;) {
       const { at } = json;
-      const attribute = isStringAttribute(bytes, at) ? this.#strings[(bytes[at + 1] ?? 0) - FIRST_LETTER] : undefined;
+      const attribute = isStringAttribute(bytes, at) ? this.#byLetter[(bytes[at + 1] ?? 0) - FIRST_LETTER] : undefined;
       if (attribute === undefined) {
         if (!this.#scanOther(json)) return false;
       } else {

@@ -1,5 +1,5 @@
 import { decodeBase64 } from '../codec/bytes.ts';
-import type { StoredAttribute, StoredItem } from './attribute.ts';
+import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 
 /** Makes something of each item that is read. Both functions give the same for the same item. */
 export interface ItemDecoder<T> {
@@ -60,8 +60,8 @@ export class ItemJson {
   }
 
   /** Reads an item, or the content of a Map. */
-  item(depth = 0): StoredItem {
-    const item: Record<string, StoredAttribute> = {};
+  item(depth = 0): Item {
+    const item: Item = {};
     this.expect(CODE.mapStart);
     if (this.#isClosed(CODE.mapEnd)) return item;
     do {
@@ -73,7 +73,7 @@ export class ItemJson {
     return item;
   }
 
-  attribute(depth = 0): StoredAttribute {
+  attribute(depth = 0): AttributeValue {
     if (depth > MAX_DEPTH) throw this.unknown();
     this.expect(CODE.mapStart);
     const type = this.text();
@@ -83,7 +83,7 @@ export class ItemJson {
     return attribute;
   }
 
-  #content(type: string, depth: number): StoredAttribute {
+  #content(type: string, depth: number): AttributeValue {
     switch (type) {
       case 'S':
         return { S: this.text() };
