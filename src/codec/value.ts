@@ -93,6 +93,23 @@ function checkObject(value: object | null, depth: number): void {
   }
 }
 
+/** A copy that shares no object with the value. */
+export function copyValue(value: Value): Value {
+  if (typeof value !== 'object' || value === null) return value;
+  if (value instanceof Uint8Array) return new Uint8Array(value);
+  if (value instanceof Date) return new Date(value);
+  if (isArray(value)) return value.map(copyValue);
+  // A spread defines keys instead of assigning them, so the key `__proto__` needs no special case.
+  const copy = { ...value };
+  for (const [key, item] of Object.entries(copy)) copy[key] = copyValue(item);
+  return copy;
+}
+
+// Array.isArray does not narrow readonly arrays.
+function isArray(value: object): value is readonly Value[] {
+  return Array.isArray(value);
+}
+
 /** The limit for the approximate memory of a decoded value, in bytes. */
 export const MAX_DECODED_BYTES = 512 * 1024 * 1024;
 /** Approximate memory of an array or a map without its items, in bytes. */

@@ -34,9 +34,9 @@ export class BodiesAhead {
   #next = 0;
   #reserved = 0;
 
-  constructor(blobs: BlobStore, entries: readonly Entry[]) {
+  constructor(blobs: BlobStore, external: readonly Entry[]) {
     this.#blobs = blobs;
-    this.#external = entries.filter((entry) => entry.external !== undefined);
+    this.#external = external;
   }
 
   /**

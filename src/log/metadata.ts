@@ -1,4 +1,4 @@
-import { checkValue, type Value } from '../codec/value.ts';
+import { checkValue, copyValue, type Value } from '../codec/value.ts';
 import { ItemInvalidError, LogfoldError, TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import {
@@ -85,6 +85,13 @@ export function decodeMetadata(attribute: StoredAttribute | undefined): EntryMet
     if (error instanceof ItemInvalidError) return undefined;
     throw error;
   }
+}
+
+/** A copy that shares no object with the metadata. */
+export function copyMetadata(metadata: EntryMetadata): EntryMetadata {
+  const copy = { ...metadata };
+  for (const [name, value] of Object.entries(copy)) if (value !== undefined) copy[name] = copyValue(value);
+  return copy;
 }
 
 function present(metadata: EntryMetadata): { readonly [name: string]: Value } {

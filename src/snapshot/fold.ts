@@ -1,7 +1,9 @@
 import type { Value } from '../codec/value.ts';
 import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type Where } from '../errors.ts';
 import { BodiesAhead } from '../log/bodies-ahead.ts';
+import { decodeEntryBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
+import { copyMetadata } from '../log/metadata.ts';
 import type { Draft } from '../state/draft.ts';
 import type { DraftUse } from '../state/draft-use.ts';
 import { applyMutation } from '../state/mutations.ts';
@@ -20,13 +22,19 @@ export interface FoldWatch {
   watch<T>(use: DraftUse, work: () => Promise<T>): Promise<T>;
 }
 
+/** Entries between two checks of the memory within a page, which may have 15,000 entries. */
+const BOUNDED_ENTRIES = 500;
+
 export interface FoldOptions {
   readonly reducer: Reducer;
   readonly blobs: BlobStore;
   readonly types: ReservedTypes;
   /** Called after each page with the number of entries folded so far. */
   readonly onProgress?: ((entries: number) => void) | undefined;
-  /** Called after each page and after each external body, so that a build can bound its memory. */
+  /**
+   * Called after each page, after each 500 entries of a page and after each external body, so that
+   * a build can bound its memory.
+   */
   readonly keepBounded?: (draft: Draft) => Promise<void>;
   /** Limits the reducer's time per entry; no limit by default. */
   readonly watch?: FoldWatch | undefined;
@@ -49,14 +57,8 @@ export async function foldEntries(
   const foldAll = async (): Promise<number> => {
     let count = 0;
     for await (const page of pages) {
-      const changes = page.filter(({ type }) => type !== options.types.snapshot && type !== options.types.endSegment);
-      const bodies = new BodiesAhead(options.blobs, changes);
-      for (const entry of changes) {
-        await foldOne(draft, options.reducer, entry, bodies);
-        if (entry.external !== undefined) await options.keepBounded?.(draft);
-      }
+      await foldPage(draft, page, options);
       count += page.length;
-      await options.keepBounded?.(draft);
       use.check();
       options.onProgress?.(count);
     }
@@ -70,11 +72,43 @@ export async function foldEntries(
   }
 }
 
-async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> {
-  const { log, position, created, type, version } = entry;
-  // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
-  const metadata = entry.metadata && structuredClone(entry.metadata);
-  const where = { log, ...position, type };
+async function foldPage(draft: Draft, page: readonly Entry[], options: FoldOptions): Promise<void> {
+  const { reducer, blobs, types, keepBounded } = options;
+  const external = page.filter((entry) => entry.external !== undefined && !types.includes(entry.type));
+  const bodies = new BodiesAhead(blobs, external);
+  let unbounded = 0;
+  for (const entry of page) {
+    if (types.includes(entry.type)) continue;
+    // Awaits even if there is no promise: an edit that a reducer left behind must not run within a
+    // later entry, where it would take effect.
+    await foldOne(draft, reducer, entry, bodies);
+    draft.use.check();
+    unbounded++;
+    if (entry.external === undefined && unbounded < BOUNDED_ENTRIES) continue;
+    await keepBounded?.(draft);
+    unbounded = 0;
+  }
+  await keepBounded?.(draft);
+}
+
+/**
+ * Folds an entry. Returns a promise only for an entry with an external body or a mutation, or with
+ * a reducer that returns one: most entries have nothing to wait for, and a page has many.
+ */
+function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> | undefined {
+  if (entry.once !== undefined || entry.external !== undefined) return foldLoaded(draft, reducer, entry, bodies);
+  const where = placeOf(entry);
+  let body: Value;
+  try {
+    body = decodeEntryBody(entry);
+  } catch (error) {
+    throw error instanceof LogfoldError ? error.at(where) : error;
+  }
+  return foldBody(draft, reducer, { entry, body, where });
+}
+
+async function foldLoaded(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> {
+  const where = placeOf(entry);
   let body: Value;
   try {
     if (entry.once !== undefined && !(await applyMutation(draft, entry.once))) return bodies.skip(entry);
@@ -82,16 +116,49 @@ async function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: Bod
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }
-  const { use } = draft;
-  use.open(where);
+  await foldBody(draft, reducer, { entry, body, where });
+}
+
+interface Loaded {
+  readonly entry: Entry;
+  readonly body: Value;
+  readonly where: Where;
+}
+
+function foldBody(draft: Draft, reducer: Reducer, { entry, body, where }: Loaded): Promise<void> | undefined {
+  const { position, created, type, version } = entry;
+  // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
+  const metadata = entry.metadata && copyMetadata(entry.metadata);
+  draft.use.open(where);
+  let folding: unknown;
   try {
-    await reducer.fold(draft, { position, created, type, version, body, metadata });
+    folding = reducer.fold(draft, { position, created, type, version, body, metadata });
+  } catch (error) {
+    throw failed(draft, reducer, where, error);
+  }
+  if (folding !== undefined || draft.hasUnchecked) return finish(draft, reducer, where, folding);
+  draft.use.close();
+  return undefined;
+}
+
+async function finish(draft: Draft, reducer: Reducer, where: Where, folding: unknown): Promise<void> {
+  try {
+    await folding;
     await draft.checkEntry();
   } catch (error) {
-    use.shut();
-    throw use.failure?.at(where) ?? foldFailure(reducer, where, error);
+    throw failed(draft, reducer, where, error);
   }
-  use.close();
+  draft.use.close();
+}
+
+function placeOf({ log, position: { segment, entry }, type }: Entry): Where {
+  return { log, segment, entry, type };
+}
+
+/** Ends the fold of an entry that failed, and returns the error to throw. */
+function failed({ use }: Draft, reducer: Reducer, where: Where, thrown: unknown): LogfoldError {
+  use.shut();
+  return use.failure?.at(where) ?? foldFailure(reducer, where, thrown);
 }
 
 /** Turns a value that a reducer threw into an error that stops its log at the entry. */

@@ -270,8 +270,12 @@ export class Draft {
    * @throws KeyInvalidError, StateUnsupportedError if no snapshot can hold the state
    */
   checkEntry(): Promise<void> | undefined {
-    if (this.#unchecked.size === 0 && this.#maps.size <= MAX_MAPS) return undefined;
-    return this.use.run(() => this.#checkMaps());
+    return this.hasUnchecked ? this.use.run(() => this.#checkMaps()) : undefined;
+  }
+
+  /** Whether {@link checkEntry} has something to check. */
+  get hasUnchecked(): boolean {
+    return this.#unchecked.size > 0 || this.#maps.size > MAX_MAPS;
   }
 
   /** Approximate memory of edits, nodes and large values until the draft is saved, in bytes. */

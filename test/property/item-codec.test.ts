@@ -7,7 +7,7 @@ import { decodeBody, encodeBody } from '../../src/log/body.ts';
 import type { Entry, EntryMetadata, StoredBody } from '../../src/log/entry.ts';
 import { decodeEntry, decodeSegment, encodeEntry, encodeSegment } from '../../src/log/item-codec.ts';
 import { itemBytes } from '../../src/log/item-size.ts';
-import { MAX_METADATA_BYTES, storableMetadata } from '../../src/log/metadata.ts';
+import { copyMetadata, MAX_METADATA_BYTES, storableMetadata } from '../../src/log/metadata.ts';
 import type { Expiry, Segment } from '../../src/log/segment.ts';
 import { archiveKey } from '../../src/store/keys.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -152,6 +152,24 @@ test('metadata is refused, or read back as its writer folds it', () => {
       expect(itemBytes({ M: item.M })).toBeLessThanOrEqual(MAX_METADATA_BYTES);
     }),
     { numRuns: propertyRuns(1000) },
+  );
+});
+
+/** The objects within a value, and their buffers. */
+function objectsIn(value: unknown): unknown[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return [value, ...(value instanceof Uint8Array ? [value.buffer] : Object.values(value).flatMap(objectsIn))];
+}
+
+test('a copy of metadata equals it and shares no object with it', () => {
+  fc.assert(
+    fc.property(metadata, (given) => {
+      const copy = copyMetadata(given);
+      deepStrictEqual(copy, given);
+      const objects = new Set(objectsIn(given));
+      expect(objectsIn(copy).filter((object) => objects.has(object))).toEqual([]);
+    }),
+    { numRuns: propertyRuns(500) },
   );
 });
 

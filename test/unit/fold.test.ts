@@ -9,7 +9,7 @@ import { encodeBody, MAX_BODY_BYTES } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { foldEntries, saveWhenOver } from '../../src/snapshot/fold.ts';
 import { Draft, MAX_MAPS } from '../../src/state/draft.ts';
-import type { Reducer, ReducerDraft } from '../../src/state/reducer.ts';
+import type { FoldEntry, Reducer, ReducerDraft } from '../../src/state/reducer.ts';
 import { saveState } from '../../src/state/state.ts';
 import type { BlobStore } from '../../src/store/blob-store.ts';
 import { MemoryChunks, nodeStore } from '../support/chunks.ts';
@@ -146,6 +146,21 @@ test('edits from large external bodies are written before the end of their page'
   expect(nodes.counts.written).toBeGreaterThan(20);
 });
 
+test('edits from a page of many entries are written before its end', async () => {
+  const { blobs, page } = await pageOf(2000, () => false);
+  const nodes = nodeStore();
+  const text = 'x'.repeat(2000);
+  const held: number[] = [];
+  const onFold = (body: Value, draft: Draft): void => {
+    draft.map('texts', 'number').put(Number(body), `${body} ${text}`);
+    held.push(draft.heldBytes);
+  };
+  await fold(blobs, [page], onFold, nodes);
+  expect(Math.max(...held)).toBeGreaterThan(BATCH_BYTES);
+  // 500 entries are folded between two checks.
+  expect(Math.max(...held)).toBeLessThan(BATCH_BYTES + 500 * 2200);
+});
+
 /** A proxy of a LogfoldError that throws on every access. */
 function hostile(): unknown {
   const fail = (): never => {
@@ -227,6 +242,24 @@ test.each(LEFT)('a reducer that leaves %s behind stops its log', { tags: ['I7'] 
   const folding = fold(slow, [page], (body, draft) => {
     if (body === 0) return leave(draft);
   });
+  await expect(folding).rejects.toMatchObject({ code: 'FOLD_FAILED', log: LOG, segment: 3, entry: 0 });
+  await expect(folding).rejects.toThrow('left work behind');
+});
+
+test('a reducer that leaves an edit behind stops its log, even if it waits in the next entry', {
+  tags: ['I7'],
+}, async () => {
+  const { blobs, page } = await pageOf(2, () => false);
+  const draft = new Draft(nodeStore());
+  const fold = (handed: ReducerDraft, { body }: FoldEntry): void | Promise<void> => {
+    if (body === 1) return setImmediate();
+    void editAfter(handed, Promise.resolve());
+  };
+  async function* pages(): AsyncGenerator<readonly Entry[]> {
+    yield page;
+  }
+  const options = { reducer: { name: 'late', version: 1, fold }, blobs, types: RESERVED_TYPES };
+  const folding = foldEntries(draft, pages(), options);
   await expect(folding).rejects.toMatchObject({ code: 'FOLD_FAILED', log: LOG, segment: 3, entry: 0 });
   await expect(folding).rejects.toThrow('left work behind');
 });
