@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Dirent } from 'node:fs';
-import { link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, readdir, readFile, rename, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { StoreUnavailableError, UploadAbortedError } from '../../errors.ts';
 import {
@@ -124,9 +124,8 @@ export class FilesystemBlobStore implements BlobStore {
     const temporary = this.#temporaryPath(newUpload(key));
     const forget = removeAtExit(temporary);
     try {
-      await Promise.all([this.#makeDirectory(dirname(path)), this.#makeDirectory(dirname(temporary))]);
-      await this.#writeWhole(temporary, bytes);
-      await rename(temporary, path).catch((error: unknown) => {
+      await this.#writeWhole(await this.#within(dirname(temporary), () => open(temporary, 'wx')), bytes);
+      await this.#within(dirname(path), () => rename(temporary, path)).catch((error: unknown) => {
         if (codeOf(error) !== 'ENOENT') throw error;
         throw new UploadAbortedError(`the upload of '${key}' was aborted`, { cause: error });
       });
@@ -140,8 +139,7 @@ export class FilesystemBlobStore implements BlobStore {
     await this.#syncDirectory(dirname(path));
   }
 
-  async #writeWhole(path: string, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
-    const file = await open(path, 'wx');
+  async #writeWhole(file: FileHandle, bytes: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
     try {
       await file.writeFile(bytes);
       if (this.#fsync) await file.sync();
@@ -188,6 +186,20 @@ export class FilesystemBlobStore implements BlobStore {
   async #removeFolders(temporary: string): Promise<void> {
     for (let folder = dirname(temporary); folder !== this.#temporary; folder = dirname(folder)) {
       await undefinedIfMissing(rmdir(folder));
+    }
+  }
+
+  /**
+   * Makes a file in a directory, which nearly always exists. Otherwise makes the directory and the
+   * file.
+   */
+  async #within<T>(directory: string, make: () => Promise<T>): Promise<T> {
+    try {
+      return await make();
+    } catch (error) {
+      if (codeOf(error) !== 'ENOENT') throw error;
+      await this.#makeDirectory(directory);
+      return make();
     }
   }
 
