@@ -1,3 +1,5 @@
+const FEW_BYTES = 64;
+
 /** A growing buffer of bytes. */
 export class ByteWriter {
   bytes: Uint8Array;
@@ -31,6 +33,16 @@ export class ByteWriter {
   append(source: Uint8Array): void {
     const start = this.grow(source.length);
     this.bytes.set(source, start);
+  }
+
+  /** Appends a part of other bytes. */
+  appendPart(source: Uint8Array, from: number, to: number): void {
+    const length = to - from;
+    const start = this.grow(length);
+    const target = this.bytes;
+    // For a few bytes a loop is faster than a copy from a new view.
+    if (length < FEW_BYTES) for (let i = 0; i < length; i++) target[start + i] = source[from + i] ?? 0;
+    else target.set(source.subarray(from, to), start);
   }
 
   /** A copy of the bytes written so far. */

@@ -82,8 +82,11 @@ function isArray(value: object): value is readonly Value[] {
 }
 
 function writeByte(writer: ByteWriter, byte: number): void {
-  const at = writer.grow(1);
-  writer.bytes[at] = byte;
+  if (writer.length === writer.bytes.length) {
+    writer.grow(1);
+    writer.length--;
+  }
+  writer.bytes[writer.length++] = byte;
 }
 
 /** Appends the header of an array of `length` items. */

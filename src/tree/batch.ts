@@ -182,8 +182,7 @@ export class EditBatch {
   #remainingInOrder(): Uint32Array | undefined {
     if (this.#ascending && this.#ranges.length === 0) return undefined;
     const keys = this.#keys;
-    const all = ascendingOrder(keys);
-    const newest = all.filter((index, i) => i + 1 === all.length || keys[index] !== keys[uint32At(all, i + 1)]);
+    const newest = withoutRepeats(keys, ascendingOrder(keys));
     if (this.#ranges.length === 0) return newest;
     const inOrder = Array.from(newest, (index) => keyAt(keys, index));
     const deleted = this.#ranges.mark(inOrder, (i) => uint32At(newest, i));
@@ -208,6 +207,18 @@ interface Columns {
   readonly starts: Float64Array;
   readonly ends: Float64Array;
   readonly weights: ArrayLike<number> | undefined;
+}
+
+/** The last index of each key, from indexes in order of key. Changes `order`. */
+function withoutRepeats(keys: readonly Key[], order: Uint32Array<ArrayBuffer>): Uint32Array<ArrayBuffer> {
+  let length = 0;
+  for (let i = 0; i < order.length; i++) {
+    const index = uint32At(order, i);
+    // The next edit of the same key is newer.
+    if (i + 1 < order.length && keyAt(keys, index) === keyAt(keys, uint32At(order, i + 1))) continue;
+    order[length++] = index;
+  }
+  return order.subarray(0, length);
 }
 
 /** Adds a deletion for each key that no edit names. */

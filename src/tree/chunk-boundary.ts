@@ -40,13 +40,14 @@ export function itemBytes(key: Key, payloadBytes: number): number {
  * machine computes the same.
  */
 export class NodeSplitter {
-  readonly #shape: NodeShape;
+  readonly shape: NodeShape;
+  /** The size of the node so far, in bytes as {@link itemBytes} counts them. */
+  size = 0;
   readonly #level: number;
   readonly #chance: number;
-  #size = 0;
 
   constructor(shape: NodeShape, level: number) {
-    this.#shape = shape;
+    this.shape = shape;
     this.#level = level;
     this.#chance = 2 ** 32 / shape.spreadBytes ** 2;
   }
@@ -57,17 +58,24 @@ export class NodeSplitter {
    */
   endsAfter(key: Key, payloadBytes: number): boolean {
     const bytes = itemBytes(key, payloadBytes);
-    this.#size += bytes;
-    if (this.#size < this.#shape.minBytes) return false;
-    const threshold = bytes * (this.#size - this.#shape.minBytes) * this.#chance;
-    const ends = this.#size >= this.#shape.maxBytes || hashKey(key, this.#level) < threshold;
-    if (ends) this.#size = 0;
+    this.size += bytes;
+    const ends = this.size >= this.shape.minBytes && this.endsAt(this.size, key, bytes);
+    if (ends) this.size = 0;
     return ends;
+  }
+
+  /**
+   * Whether a node ends after an item of so many bytes. Counts nothing.
+   * @param size the size of the node with that item, not below the minimum
+   */
+  endsAt(size: number, key: Key, bytes: number): boolean {
+    const { minBytes, maxBytes } = this.shape;
+    return size >= maxBytes || hashKey(key, this.#level) < bytes * (size - minBytes) * this.#chance;
   }
 
   /** Forgets the items counted so far, at the end of a level. */
   reset(): void {
-    this.#size = 0;
+    this.size = 0;
   }
 }
 
@@ -77,7 +85,8 @@ export class NodeSplitter {
  */
 export function hashKey(key: Key, level: number): number {
   const salt = Math.imul(level + 1, 0x9e3779b1);
-  if (typeof key === 'number') return mix(mix(salt ^ Math.floor(key / 2 ** 32)) ^ (key % 2 ** 32));
+  // Bitwise operators use a number modulo 2^32.
+  if (typeof key === 'number') return mix(mix(salt ^ (key / 2 ** 32)) ^ key);
   // FNV-1a over UTF-16 code units.
   let hash = 0x811c9dc5 ^ salt;
   for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193);

@@ -223,7 +223,8 @@ function leafEditor(shape: NodeShape, edits: LeafEdits, emit: EmitNode): LevelEd
         const key = keyAt(edits.keys, edit);
         const deletes = float64At(edits.starts, edit) === float64At(edits.ends, edit);
         const index = leaf === undefined ? 0 : lowerBoundFrom(leaf.keys, key, copied);
-        const found = leaf !== undefined && leaf.keys[index] === key;
+        // A read past the end of an array is slow.
+        const found = leaf !== undefined && index < leaf.keys.length && leaf.keys[index] === key;
         if (leaf !== undefined) builder.copy(leaf, copied, index);
         copied = found ? index + 1 : index;
         if (!deletes) put(edit);

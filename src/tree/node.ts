@@ -4,6 +4,7 @@ import type { ChunkId } from '../codec/chunk.ts';
 import { ByteReader, readArrayHeader, readValue, skipValue } from '../codec/message-pack.ts';
 import type { Value } from '../codec/value.ts';
 import { ChunkCorruptError } from '../errors.ts';
+import { keyAt } from './array.ts';
 import type { Key } from './key.ts';
 
 /**
@@ -70,7 +71,7 @@ export function encodeNode(node: Node): Uint8Array {
     writeArrayHeader(writer, node.keys.length);
     writer.append(node.bytes);
     if (node.weights !== undefined) writeIntegers(writer, node.weights);
-    return writer.take();
+    return writer.bytes.subarray(0, writer.length);
   }
   writeValue(writer, joinIds(node.children));
   writeIntegers(
@@ -82,13 +83,14 @@ export function encodeNode(node: Node): Uint8Array {
       writer,
       node.children.map((child) => child.weight),
     );
-  return writer.take();
+  return writer.bytes.subarray(0, writer.length);
 }
 
 function writeKeys(writer: ByteWriter, keys: readonly Key[]): void {
   writeArrayHeader(writer, keys.length);
   let previous = 0;
-  for (const key of keys) {
+  for (let i = 0; i < keys.length; i++) {
+    const key = keyAt(keys, i);
     if (typeof key === 'number') {
       writeInteger(writer, key - previous);
       previous = key;
@@ -131,8 +133,13 @@ function readLeaf(reader: ByteReader, keys: Key[], weighted: boolean): Leaf {
   expectLength(readArrayHeader(reader), keys.length);
   const start = reader.offset;
   const ends = new Uint32Array(keys.length);
+  const { bytes: all } = reader;
   for (let i = 0; i < ends.length; i++) {
-    skipValue(reader);
+    const tag = all[reader.offset] ?? 0xc1;
+    // Small whole numbers and short strings, which most values are.
+    if (tag < 0x80) reader.offset++;
+    else if (tag >= 0xa0 && tag < 0xc0) reader.advance(tag - 0x9f);
+    else skipValue(reader);
     ends[i] = reader.offset - start;
   }
   const bytes = reader.bytes.subarray(start, reader.offset);
@@ -158,6 +165,14 @@ function readKeys(reader: ByteReader): Key[] {
   const keys: Key[] = [];
   let previous: Key | undefined;
   for (let i = 0; i < length; i++) {
+    const byte = reader.bytes[reader.offset] ?? 0;
+    // Most keys are numbers whose difference to the previous one is a single byte.
+    if (typeof previous === 'number' && byte > 0 && byte < 0x80 && previous + byte <= Number.MAX_SAFE_INTEGER) {
+      reader.offset++;
+      previous += byte;
+      keys.push(previous);
+      continue;
+    }
     const read = readValue(reader);
     const key = typeof read === 'number' && typeof previous === 'number' ? previous + read : read;
     if (!isKey(key)) throw notANode('a key is neither a whole number nor a string');

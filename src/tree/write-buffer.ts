@@ -63,9 +63,9 @@ export async function bufferEdits(
   const arena = new EditArena(edits);
   const decisions: Decision[] = [];
   for await (const group of leafGroups(store, map, edits)) {
-    const older = await editsInBuffer(store, map.buffer, group, arena);
-    const buffers = (older?.size ?? 0) + editBytes(edits, group) < enough;
-    decisions.push({ group, older, buffers });
+    const slices = await slicesInBuffer(store, map.buffer, group);
+    const buffers = slicesBytes(slices) + editBytes(edits, group) < enough;
+    decisions.push({ group, older: buffers ? undefined : editsOf(slices, arena), buffers });
   }
   // The first fold of a large log takes this path. It avoids copies of all edits when memory is
   // scarcest.
@@ -99,7 +99,7 @@ export async function applyEdits(
 /** Whether the edits of one leaf are written or buffered. */
 interface Decision {
   readonly group: LeafGroup;
-  /** The edits of this leaf that were buffered before. */
+  /** The edits of this leaf that were buffered before, if they are written now. */
   readonly older: EditList | undefined;
   /** Whether the edits are buffered instead of written. */
   readonly buffers: boolean;
@@ -183,17 +183,33 @@ async function* leafGroups(store: NodeStore, { tree }: BufferedTree, edits: Leaf
   }
 }
 
-/** The buffered edits in a range of keys; undefined if there are none. */
-async function editsInBuffer(
+/** The buffered edits in a range of keys. */
+async function slicesInBuffer(
   store: NodeStore,
   buffer: Tree,
   range: { readonly start?: Key | undefined; readonly end?: Key | undefined },
-  arena: EditArena,
-): Promise<EditList | undefined> {
-  if (buffer.top === undefined) return undefined;
+): Promise<LeafSlice[]> {
+  return buffer.top === undefined
+    ? []
+    : Array.fromAsync(rangeSlices(store, buffer, { from: range.start, to: range.end }));
+}
+
+/** The size of buffered edits, as {@link itemBytes} counts. */
+function slicesBytes(slices: readonly LeafSlice[]): number {
+  let bytes = 0;
+  for (const { leaf, from, to } of slices) {
+    bytes += uint32At(leaf.ends, to - 1) - (from === 0 ? 0 : uint32At(leaf.ends, from - 1));
+    for (let i = from; i < to; i++) bytes += itemBytes(keyAt(leaf.keys, i), 0);
+  }
+  return bytes;
+}
+
+/** Buffered edits as a list; undefined if there are none. */
+function editsOf(slices: readonly LeafSlice[], arena: EditArena): EditList | undefined {
+  if (slices.length === 0) return undefined;
   const list = new EditList(arena);
-  for await (const slice of rangeSlices(store, buffer, { from: range.start, to: range.end })) list.addFromBuffer(slice);
-  return list.keys.length === 0 ? undefined : list;
+  for (const slice of slices) list.addFromBuffer(slice);
+  return list;
 }
 
 interface Span {
@@ -235,8 +251,6 @@ class EditArena {
 /** Edits in order of key, merged from several sources. */
 class EditList {
   readonly keys: Key[] = [];
-  /** As {@link itemBytes} counts. */
-  size = 0;
   readonly #arena: EditArena;
   readonly #starts = new NumberColumn();
   readonly #ends = new NumberColumn();
@@ -271,7 +285,6 @@ class EditList {
       const end = uint32At(leaf.ends, i);
       const length = isTombstone(leaf.bytes.subarray(start, end)) ? 0 : end - start;
       this.#push(keyAt(leaf.keys, i), base + start, base + start + length);
-      this.size += itemBytes(keyAt(leaf.keys, i), end - start);
       start = end;
     }
   }

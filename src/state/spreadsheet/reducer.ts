@@ -7,9 +7,11 @@ const sheets = new WeakMap<ReducerDraft, Sheet>();
 
 /** The sheet of a draft. There is one object per draft, since it remembers its last lookups. */
 export function sheetOf(draft: ReducerDraft): Sheet {
-  const known = sheets.get(draft) ?? new Sheet(draft);
-  sheets.set(draft, known);
-  return known;
+  const known = sheets.get(draft);
+  if (known !== undefined) return known;
+  const sheet = new Sheet(draft);
+  sheets.set(draft, sheet);
+  return sheet;
 }
 
 /** Folds the edits of a spreadsheet: values of cells, and inserted and deleted rows and columns. */
