@@ -13,6 +13,7 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  RangeOptions,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
@@ -95,15 +96,16 @@ export class BilledLogStore implements LogStore {
     return item && decodeEntry(item);
   }
 
-  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
-    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  async *entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, options)) yield items.map(decodeEntry);
   }
 
-  async *items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<StoredItem[]> {
+  async *items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
     if (range.from >= range.to) return;
     const items = (await Array.fromAsync(this.#inner.items(log, range))).flat();
     for (const page of pagesOf(items)) {
-      this.#read(page.bytes, consistency);
+      this.#read(page.bytes, options);
+      options.onPage?.({ items: page.items.length, bytes: page.bytes, attempts: 1 });
       if (page.items.length > 0) yield page.items;
     }
   }

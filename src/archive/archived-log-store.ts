@@ -4,7 +4,7 @@ import type { Position } from '../ids/position.ts';
 import type { StoredItem } from '../log/attribute.ts';
 import type { Entry, EntryHead } from '../log/entry.ts';
 import { decodeEntryHead } from '../log/item-codec.ts';
-import type { Consistency, LogReader, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
+import type { Consistency, LogReader, RangeOptions, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
 
@@ -59,19 +59,20 @@ export class ArchivedLogStore implements LogReader {
     return this.#tables.nameItem?.(log, position);
   }
 
-  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
-    const pages = this.#tables.entries(log, range, consistency);
+  /** As {@link LogReader.entries}. Tells no sizes of what it reads from an archive. */
+  async *entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
+    const pages = this.#tables.entries(log, range, options);
     const archived = (archive: Archive, from: number, to: number): AsyncIterable<Entry[]> => archive.entries(from, to);
     const numberOf = (entry: Entry): number => entry.position.entry;
-    yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
+    yield* this.#whole({ log, range, consistency: { consistent: options.consistent } }, { pages, numberOf, archived });
   }
 
-  async *items(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<StoredItem[]> {
-    const pages = this.#tables.items(log, range, consistency);
+  async *items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
+    const pages = this.#tables.items(log, range, options);
     const archived = (archive: Archive, from: number, to: number): AsyncIterable<StoredItem[]> =>
       archive.items(from, to);
     const numberOf = (item: StoredItem): number => Number(item.N?.N);
-    yield* this.#whole({ log, range, consistency }, { pages, numberOf, archived });
+    yield* this.#whole({ log, range, consistency: { consistent: options.consistent } }, { pages, numberOf, archived });
   }
 
   /** Fills the gaps in pages of the table with entries of the archive. */

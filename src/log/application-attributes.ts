@@ -87,8 +87,8 @@ export function withAttributes(store: Pick<LogReader, 'newestSegments' | 'newest
   return {
     newestSegments: (log, limit, consistency) => store.newestSegments(log, limit, consistency),
     newestEntry: (log, segment, consistency) => store.newestEntry(log, segment, consistency),
-    async *entries(log, range, consistency) {
-      for await (const items of store.items(log, range, consistency)) yield items.map(decodeWithAttributes);
+    async *entries(log, range, options) {
+      for await (const items of store.items(log, range, options)) yield items.map(decodeWithAttributes);
     },
   };
 }

@@ -17,6 +17,8 @@ import type {
   ItemPlace,
   LogStore,
   NewArchive,
+  PageRead,
+  RangeOptions,
   ReplacementArchive,
   ScanPart,
   SegmentPlace,
@@ -115,20 +117,22 @@ export class MappedLogStore implements LogStore {
     return undefined;
   }
 
-  async *entries(log: LogId, range: SegmentRange, consistency: Consistency): AsyncGenerator<Entry[]> {
-    for await (const items of this.items(log, range, consistency)) yield items.map(decodeEntry);
+  async *entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
+    for await (const items of this.items(log, range, options)) yield items.map(decodeEntry);
   }
 
   /**
    * As {@link LogStore.items}. Besides the pages of items, it takes one query of the Segment table
-   * if the range has a Snapshot entry, and one if the segment is not known yet.
+   * if the range has a Snapshot entry, and one if the segment is not known yet. Tells the sizes of
+   * the application's items only, and counts the entries that they become.
    */
   async *items(
     log: LogId,
     { segment, from, to }: SegmentRange,
-    consistency: Consistency,
+    { consistent, onPage }: RangeOptions,
   ): AsyncGenerator<StoredItem[]> {
     if (from >= to) return;
+    const consistency = { consistent };
     const known = await this.#segments.layoutOf(log, segment, consistency);
     if (known === undefined) return;
     const { layout, isFinal } = known;
@@ -136,8 +140,17 @@ export class MappedLogStore implements LogStore {
     if (range.from >= range.to) return;
     const created = from === 0 && segment > 0 ? await this.#createdOf(log, segment, known.created) : known.created;
     const roots = hasSnapshotEntry(layout, range) ? this.#books.items(log, { segment, ...range }, consistency) : none();
-    const pages = this.#items.pages(log, itemsOfRange(layout, range), consistency);
-    yield* entryPages(this.#mapping, { segment: { log, segment, layout }, range, created }, { pages, roots });
+    let read: PageRead | undefined;
+    const noteRead = (page: PageRead) => {
+      read = page;
+    };
+    const pages = this.#items.pages(log, itemsOfRange(layout, range), { consistent, onPage: noteRead });
+    const place = { segment: { log, segment, layout }, range, created };
+    for await (const entries of entryPages(this.#mapping, place, { pages, roots })) {
+      if (read !== undefined) onPage?.({ ...read, items: entries.length });
+      read = undefined;
+      yield entries;
+    }
   }
 
   /** The item of a virtual entry is the one before it, with which the entry exists. */
