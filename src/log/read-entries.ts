@@ -3,11 +3,9 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, formatPosition, MAX_NUMBER, type Position } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from './entry.ts';
 import { decodeEntry } from './item-codec.ts';
-import type { Consistency, EntryReader, SegmentRange, SegmentReader } from './log-store.ts';
+import type { Consistency, EntryReader, PageRead, SegmentRange, SegmentReader } from './log-store.ts';
 import { queryNewestSegments } from './newest.ts';
-
-/** The default of {@link EntrySource.rangeEntries}. */
-export const RANGE_ENTRIES = 500;
+import { type RangePlan, ReadPace } from './read-pace.ts';
 
 /** The reads that a range of entries takes. */
 export type RangeReader = Pick<SegmentReader, 'newestSegments'> &
@@ -16,14 +14,9 @@ export type RangeReader = Pick<SegmentReader, 'newestSegments'> &
 export interface EntrySource {
   readonly store: RangeReader;
   readonly types: ReservedTypes;
-  /**
-   * The most entries of a range, and of a page; 500 by default. Large entries make ranges shorter.
-   */
+  /** The most entries of a range, and of a page. By default as many as DynamoDB returns. */
   readonly rangeEntries?: number | undefined;
-  /**
-   * Ranges whose first page is requested or held concurrently; 4 by default. A page has at most 1
-   * MB of items.
-   */
+  /** The most ranges that are requested or held concurrently; see {@link ReadPace}. */
   readonly concurrency?: number;
 }
 
@@ -45,8 +38,7 @@ interface Reading {
   readonly store: RangeReader;
   readonly log: LogId;
   readonly endSegment: string;
-  readonly rangeEntries: number;
-  readonly concurrency: number;
+  readonly pace: ReadPace;
   /** The advice for a range without any entry. */
   readonly advice: string;
 }
@@ -108,8 +100,9 @@ export async function* readUpTo(source: EntrySource, log: LogId, range: OpenRang
   }
 }
 
-function readingOf({ store, types, rangeEntries = RANGE_ENTRIES, concurrency = 4 }: EntrySource, log: LogId): Reading {
-  return { store, log, endSegment: types.endSegment, rangeEntries, concurrency, advice: ADVICE };
+function readingOf({ store, types, rangeEntries, concurrency }: EntrySource, log: LogId): Reading {
+  const pace = new ReadPace({ rangeEntries, ranges: concurrency });
+  return { store, log, endSegment: types.endSegment, pace, advice: ADVICE };
 }
 
 function checkOrder(log: LogId, { from, to }: EntryRange): void {
@@ -138,7 +131,7 @@ async function* readRest(
   start: Position,
   { mayBeOpen, isFresh, most }: Rest,
 ): AsyncGenerator<Entry[], { readonly isClosed: boolean; readonly entries: number }> {
-  const { store, log, rangeEntries, endSegment } = reading;
+  const { store, log, pace, endSegment } = reading;
   const { segment } = start;
   const end = Math.min(start.entry + most, MAX_NUMBER + 1);
   // Also reads the entry before `start`. At the end of the segment that entry tells whether the
@@ -147,7 +140,7 @@ async function* readRest(
   let last: Entry | undefined;
   let next = from;
   const result = () => ({ isClosed: last?.type === endSegment, entries: next - start.entry });
-  const first = Math.min(from + rangeEntries, end);
+  const first = Math.min(from + pace.next.entries, end);
   for await (const page of readDense(reading, { segment, from, to: first }, 1)) {
     last = page.at(-1);
     const wanted = page.slice(Math.max(0, start.entry - next));
@@ -168,7 +161,7 @@ async function* readRest(
   if (next >= end || last?.type === endSegment || (mayBeOpen && !isFresh)) return result();
 
   const rest = { segment, from: next, to: end };
-  for await (const page of store.entries(log, rest, { consistent: true })) {
+  for await (const page of pagesOf(reading, rest, { consistent: true })) {
     if (countDense(page, next) < page.length) {
       throw await missing({ store, log }, segment, next + countDense(page, next));
     }
@@ -186,49 +179,70 @@ async function* readRest(
 }
 
 /**
- * Reads entries that must exist, in parallel ranges, and returns them in order. Reads only the
- * first page of each range ahead, which bounds the memory for entries of any size. Shortens ranges
- * to the length of a page, so that it still reads nearly all entries ahead.
+ * Reads entries that must exist, in parallel ranges, and returns them in order. Reads only one page
+ * of each range ahead, which bounds the memory for entries of any size.
  */
 async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): AsyncGenerator<Entry[]> {
+  const { pace } = reading;
   const running: AheadPages[] = [];
   let next = from;
-  let length = reading.rangeEntries;
   while (next < to || running.length > 0) {
-    while (next < to && running.length < reading.concurrency) {
-      const end = Math.min(next + length, to);
-      running.push(new AheadPages(readDense(reading, { segment, from: next, to: end }, end - next)));
+    if (running[0]?.isThere === false) pace.waited();
+    while (next < to && running.length < pace.ranges) {
+      const plan = pace.next;
+      const end = Math.min(next + plan.entries, to);
+      running.push(new AheadPages(readDense(reading, { segment, from: next, to: end }, end - next), plan));
       next = end;
     }
     const range = running.shift();
+    if (range === undefined) return;
     let pages = 0;
     let longest = 0;
-    for await (const page of range?.pages() ?? []) {
+    for await (const page of range.pages()) {
       pages++;
       longest = Math.max(longest, page.length);
       yield page;
     }
-    length = pages > 1 ? Math.max(1, longest) : Math.min(length * 2, reading.rangeEntries);
+    pace.ended({ plan: range.plan, pages, longest });
   }
 }
 
-/** Pages whose first is requested immediately, and the others when they are read. */
+/** Pages of a range. The first is requested immediately, each other when the one before is read. */
 class AheadPages {
+  readonly plan: RangePlan;
   readonly #pages: AsyncGenerator<Entry[]>;
-  readonly #first: Promise<IteratorResult<Entry[]>>;
+  #next: Promise<IteratorResult<Entry[]>>;
+  #isThere = false;
 
-  constructor(pages: AsyncGenerator<Entry[]>) {
+  constructor(pages: AsyncGenerator<Entry[]>, plan: RangePlan) {
+    this.plan = plan;
     this.#pages = pages;
-    this.#first = pages.next();
-    // `pages` reports a failure. Until then it must not count as unhandled.
-    this.#first.catch(() => undefined);
+    this.#next = this.#request();
+  }
+
+  /** Whether the next page has been received. */
+  get isThere(): boolean {
+    return this.#isThere;
   }
 
   async *pages(): AsyncGenerator<Entry[]> {
-    const first = await this.#first;
-    if (first.done === true) return;
-    yield first.value;
-    yield* this.#pages;
+    for (;;) {
+      const { done, value } = await this.#next;
+      if (done === true) return;
+      this.#next = this.#request();
+      yield value;
+    }
+  }
+
+  #request(): Promise<IteratorResult<Entry[]>> {
+    const next = this.#pages.next();
+    const settle = () => {
+      this.#isThere = true;
+    };
+    this.#isThere = false;
+    // `pages` reports a failure. Until then it must not count as unhandled.
+    next.then(settle, settle);
+    return next;
   }
 }
 
@@ -236,14 +250,11 @@ class AheadPages {
  * Reads entries of one range in pages that are never empty, without a gap from its first number on.
  * @param atLeast how many entries must exist
  */
-async function* readDense(
-  { store, log, advice }: Reading,
-  { segment, from, to }: Numbers,
-  atLeast: number,
-): AsyncGenerator<Entry[]> {
+async function* readDense(reading: Reading, { segment, from, to }: Numbers, atLeast: number): AsyncGenerator<Entry[]> {
+  const { store, log, advice } = reading;
   let next = from;
   let isWhole = true;
-  for await (const page of store.entries(log, { segment, from, to }, { consistent: false })) {
+  for await (const page of pagesOf(reading, { segment, from, to }, { consistent: false })) {
     const dense = countDense(page, next);
     isWhole = dense === page.length;
     next += dense;
@@ -252,7 +263,7 @@ async function* readDense(
   }
   if (isWhole && next - from >= atLeast) return;
 
-  for await (const page of store.entries(log, { segment, from: next, to }, { consistent: true })) {
+  for await (const page of pagesOf(reading, { segment, from: next, to }, { consistent: true })) {
     const dense = countDense(page, next);
     next += dense;
     if (dense > 0) yield page.slice(0, dense);
@@ -261,6 +272,25 @@ async function* readDense(
   if (next - from < atLeast) {
     throw await missing({ store, log, advice: next === from ? advice : ADVICE }, segment, next);
   }
+}
+
+/** Pages of entries, from which the pace learns. */
+async function* pagesOf(
+  { store, log, pace }: Reading,
+  range: SegmentRange,
+  { consistent }: Consistency,
+): AsyncGenerator<Entry[]> {
+  let sized = 0;
+  let entries = 0;
+  const onPage = (page: PageRead): void => {
+    if (page.bytes > 0) sized += page.items;
+    pace.read(page);
+  };
+  for await (const page of store.entries(log, range, { consistent, onPage })) {
+    entries += page.length;
+    yield page;
+  }
+  if (entries > 0 && sized === 0) pace.readUntold();
 }
 
 /** The number of entries without a gap from a number on. */

@@ -4,7 +4,7 @@ import type { LogId } from '../ids/log-id.ts';
 import { comparePositions, type Position, START } from '../ids/position.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
 import { type SnapshotSearch, searchSnapshot } from '../log/last-snapshot.ts';
-import { RANGE_ENTRIES, readEntries } from '../log/read-entries.ts';
+import { readEntries } from '../log/read-entries.ts';
 import { hasForeignArchive, mayLackEntries } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
@@ -16,6 +16,8 @@ import type { Root } from './root.ts';
 import { chunkStore, loadRoot, type SnapshotStores } from './snapshots.ts';
 
 export const BATCH_BYTES = 40_000_000;
+/** Entries after which a build may stop. A page of small entries has thousands. */
+const STEP_ENTRIES = 500;
 
 export interface BuildDeps extends SnapshotStores {
   readonly reducer: Reducer;
@@ -24,7 +26,7 @@ export interface BuildDeps extends SnapshotStores {
   readonly chunks?: ChunkStore;
   /** The build writes chunks when its edits take this much memory, in bytes; 40 MB by default. */
   readonly batchBytes?: number | undefined;
-  /** Entries per page. A build may stop after each page. 500 by default. */
+  /** The most entries of a step, after which a build may stop; 500 by default. */
   readonly rangeEntries?: number | undefined;
   readonly onProgress?: (entries: number) => void;
   /** Limits the reducer's time per entry; no limit by default. */
@@ -40,14 +42,14 @@ export interface BuildOptions {
   readonly only?: 'beginning' | Root;
   /** The result of {@link searchBase}, if the caller has it already. */
   readonly search?: SnapshotSearch | undefined;
-  /** Called after each page of entries, at least once. True ends the build there. */
+  /** Called after each step, at least once. True ends the build there. */
   readonly shouldStop?: (() => boolean) | undefined;
   /** Called for each entry before it is folded. True ends the build at the entry's position. */
   readonly stopsBefore?: (entry: Entry) => boolean | Promise<boolean>;
   /**
    * Whether to continue from the progress of earlier builds if it is nearer than the newest
-   * snapshot. The lookup costs a request. `if far` looks only if there is more than one page to
-   * fold, since a build never stops before the end of its first page. Never by default.
+   * snapshot. The lookup costs a request. `if far` looks only if there is more than one step to
+   * fold, since a build never stops before the end of its first step. Never by default.
    */
   readonly progress?: 'if far' | 'always';
 }
@@ -155,9 +157,9 @@ async function isOfAnotherHistory({ store }: BuildDeps, { log, target, targetCre
   return entry?.created !== targetCreated;
 }
 
-/** Whether there is more than one page to fold. */
+/** Whether there is more than one step to fold. */
 function isFar(deps: BuildDeps, from: Position, at: Position): boolean {
-  return from.segment !== at.segment || at.entry - from.entry > (deps.rangeEntries ?? RANGE_ENTRIES);
+  return from.segment !== at.segment || at.entry - from.entry > (deps.rangeEntries ?? STEP_ENTRIES);
 }
 
 async function buildFrom(
@@ -175,24 +177,24 @@ async function buildFrom(
   const from = base?.position ?? START;
   const source = { store: deps.store, types, rangeEntries: deps.rangeEntries };
   let reached = at;
-  async function* pages(): AsyncGenerator<readonly Entry[]> {
-    for await (const page of readEntries(source, log, { from, to: at })) {
-      const stop = stopsBefore && (await findEntry(page, stopsBefore));
+  async function* steps(): AsyncGenerator<readonly Entry[]> {
+    for await (const step of inSteps(readEntries(source, log, { from, to: at }), deps.rangeEntries ?? STEP_ENTRIES)) {
+      const stop = stopsBefore && (await findEntry(step, stopsBefore));
       if (stop !== undefined) {
         reached = stop.position;
-        const rest = page.slice(0, page.indexOf(stop));
+        const rest = step.slice(0, step.indexOf(stop));
         if (rest.length > 0) yield rest;
         return;
       }
-      // The page is folded when the generator resumes.
-      yield page;
-      const last = page.at(-1);
+      // The step is folded when the generator resumes.
+      yield step;
+      const last = step.at(-1);
       if (last === undefined || shouldStop?.() !== true) continue;
       reached = after(last, types);
       return;
     }
   }
-  const entries = await foldEntries(draft, pages(), {
+  const entries = await foldEntries(draft, steps(), {
     reducer: deps.reducer,
     blobs: deps.blobs,
     types,
@@ -214,6 +216,13 @@ async function buildFrom(
     state,
   };
   return { root, base: base?.position, entries, chunks: nodes.counts };
+}
+
+/** Splits pages into steps of at most `most` entries. */
+async function* inSteps(pages: AsyncIterable<Entry[]>, most: number): AsyncGenerator<readonly Entry[]> {
+  for await (const page of pages) {
+    for (let from = 0; from < page.length; from += most) yield page.slice(from, from + most);
+  }
 }
 
 /**

@@ -1,0 +1,143 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { RESERVED_TYPES } from '../../src/log/entry.ts';
+import { readEntries } from '../../src/log/read-entries.ts';
+import { ReadPace } from '../../src/log/read-pace.ts';
+import { newLogId } from '../support/logs.ts';
+import { propertyRuns } from '../support/property-runs.ts';
+import { MB, SizedLog, type SizedLogOptions } from '../support/sized-log.ts';
+
+const KB = 1024;
+const MAX_ITEM = 400 * KB;
+const pageRead = fc.record({
+  items: fc.integer({ min: 0, max: 30_000 }),
+  bytes: fc.integer({ min: 0, max: MB + MAX_ITEM }),
+  attempts: fc.integer({ min: 1, max: 4 }),
+});
+const events = fc.array(
+  fc.oneof(
+    { weight: 4, arbitrary: fc.record({ kind: fc.constant('read' as const), page: pageRead }) },
+    fc.record({ kind: fc.constant('waited' as const) }),
+    fc.record({ kind: fc.constant('untold' as const) }),
+    fc.record({ kind: fc.constant('ended' as const), pages: fc.integer({ min: 0, max: 9 }) }),
+  ),
+  { maxLength: 60 },
+);
+const limit = (max: number) => fc.option(fc.integer({ min: 1, max }), { nil: undefined });
+
+test('after any pages, ranges have at least one entry and fit into four pages of the smallest entries', () => {
+  fc.assert(
+    fc.property(events, limit(1000), limit(12), (all, rangeEntries, ranges) => {
+      const pace = new ReadPace({ rangeEntries, ranges });
+      let smallest = Number.POSITIVE_INFINITY;
+      for (const event of all) {
+        if (event.kind === 'waited') pace.waited();
+        if (event.kind === 'untold') pace.readUntold();
+        if (event.kind === 'ended') pace.ended({ plan: pace.next, pages: event.pages, longest: pace.next.entries });
+        if (event.kind === 'read') {
+          const { items, bytes } = event.page;
+          pace.read(event.page);
+          if (items > 0 && bytes > 0) smallest = Math.min(smallest, bytes / items);
+        }
+        const { entries, pages } = pace.next;
+        expect(Number.isSafeInteger(entries)).toBe(true);
+        expect(entries).toBeGreaterThanOrEqual(1);
+        expect(entries).toBeLessThanOrEqual(rangeEntries ?? Math.max(500, (4 * MB) / smallest + 1));
+        expect(pages ?? 1).toBeLessThanOrEqual(4);
+        expect(pace.ranges).toBeGreaterThanOrEqual(1);
+        expect(pace.ranges).toBeLessThanOrEqual(ranges ?? 8);
+      }
+    }),
+    { numRuns: propertyRuns(500) },
+  );
+});
+
+const size = fc.double({ min: 0, max: 1, noNaN: true }).map((share) => 70 * (MAX_ITEM / 70) ** share);
+/** Parts of a log, each with entries of growing, falling or random sizes. */
+const parts = fc.array(
+  fc.record({
+    kind: fc.constantFrom('line' as const, 'random' as const),
+    from: size,
+    to: size,
+    entries: fc.integer({ min: 1, max: 10_000 }),
+    seed: fc.double({ min: 0.1, max: 0.9, noNaN: true }),
+  }),
+  { minLength: 1, maxLength: 6 },
+);
+type Part = typeof parts extends fc.Arbitrary<(infer P)[]> ? P : never;
+
+/** The sizes of the entries, at most 60 MB. */
+function sizesOf(all: readonly Part[]): number[] {
+  const sizes: number[] = [];
+  let left = 60 * MB;
+  for (const { kind, from, to, entries, seed } of all) {
+    let random = seed;
+    for (let i = 0; i < entries && left > 0; i++) {
+      // A chaotic sequence is random enough for sizes.
+      random = 3.99 * random * (1 - random);
+      const next = Math.ceil(from * (to / from) ** (kind === 'line' ? i / entries : random));
+      sizes.push(next);
+      left -= next;
+    }
+  }
+  return sizes;
+}
+
+async function readAll(store: SizedLog, limits: { readonly rangeEntries?: number } = {}): Promise<number> {
+  const range = { from: { segment: 0, entry: 0 }, to: { segment: 0, entry: store.length } };
+  let next = 0;
+  for await (const page of readEntries({ store, types: RESERVED_TYPES, ...limits }, newLogId(), range)) {
+    for (const { position } of page) {
+      if (position.entry !== next) throw new Error(`entry ${next} is missing`);
+      store.consume(next++);
+    }
+  }
+  return next;
+}
+
+/** Requests that a reader takes who asks for the whole log and follows its pages. */
+async function leastRequests(all: readonly number[], options: SizedLogOptions): Promise<number> {
+  const store = new SizedLog(all, options);
+  const range = { segment: 0, from: 0, to: all.length };
+  for await (const page of store.entries(newLogId(), range)) page.length;
+  return store.requests;
+}
+
+test('a log of any sizes takes at most a fifth more requests than it has pages, plus 10, and holds 9 pages', async () => {
+  await fc.assert(
+    fc.asyncProperty(parts, fc.boolean(), fc.integer({ min: 0, max: 6 }), async (some, exceeds, turns) => {
+      const all = sizesOf(some);
+      let request = 0;
+      const store = new SizedLog(all, { exceeds, turns: () => (request++ * 7) % (turns + 1) });
+      expect(await readAll(store)).toBe(all.length);
+      expect(store.requests).toBeLessThanOrEqual(1.2 * (await leastRequests(all, { exceeds })) + 10);
+      expect(store.mostHeld).toBeLessThanOrEqual(9 * (exceeds ? MB + MAX_ITEM : MB));
+    }),
+    { numRuns: propertyRuns(100) },
+  );
+});
+
+test('a log whose entries grow from 100 bytes to 400 KB and back takes 1.2 requests a megabyte, plus 10', async () => {
+  const up = Array.from({ length: 2000 }, (_, i) => Math.ceil(100 * 4096 ** (i / 1999)));
+  const jump = [
+    ...Array<number>(40_000).fill(100),
+    ...Array<number>(100).fill(MAX_ITEM),
+    ...Array<number>(40_000).fill(100),
+  ];
+  for (const all of [[...up, ...up.toReversed()], jump]) {
+    for (const turns of [0, 3]) {
+      const store = new SizedLog(all, { turns: () => turns });
+      expect(await readAll(store)).toBe(all.length);
+      expect(store.requests).toBeLessThanOrEqual((1.2 * store.bytes) / MB + 10);
+    }
+  }
+});
+
+test('a log of small entries takes a request for the first 500 entries of two ranges, then one a page', async () => {
+  const store = new SizedLog(Array<number>(100_000).fill(70));
+  expect(await readAll(store)).toBe(100_000);
+  expect(store.requests).toBe(2 + Math.ceil((99_000 * 70) / (0.95 * MB)));
+  const limited = new SizedLog(Array<number>(2000).fill(70));
+  expect(await readAll(limited, { rangeEntries: 100 })).toBe(2000);
+  expect(limited.requests).toBe(20);
+});
