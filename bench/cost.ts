@@ -1,9 +1,10 @@
 import { Command, InvalidArgumentError } from '@commander-js/extra-typings';
 import { PRICES } from '../src/cli/prices.ts';
 import { divisionReport } from './cost/division.ts';
+import { firstBuildReport } from './cost/first-build.ts';
 import { runMonths } from './cost/months.ts';
 import { costReport, costsOf, DEFAULT_OPTIONS } from './cost/report.ts';
-import { wholeNumber } from './options.ts';
+import { readRun, wholeNumber } from './options.ts';
 
 const { model: usual, activeShare, requestMs: usualMs } = DEFAULT_OPTIONS;
 
@@ -28,10 +29,16 @@ const cost = new Command('npm run cost --')
   .option('--active <percent>', 'percentage of logs that are edited each day', percent, activeShare * 100)
   .option('--request-ms <n>', 'milliseconds that a function waits for a request', wholeNumber, usualMs)
   .option('--division', 'print only the price of a division policy, as in docs/performance.md', false)
+  .option(
+    '--first-build <file>',
+    'print only the price of first builds, from what npm run bench -- --json printed',
+    readRun,
+  )
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .addHelpText('after', '\nWithout options it prints what docs/operations.md has under "Costs".')
   .showHelpAfterError('(add --help for the options)')
-  .action(async ({ active, requestMs, keepDays, json, division, ...chosen }) => {
+  .action(async ({ active, requestMs, keepDays, json, division, firstBuild, ...chosen }) => {
+    if (firstBuild !== undefined) return console.log(firstBuildReport(firstBuild));
     if (division) return console.log(await divisionReport(requestMs));
     const model = { ...usual, ...chosen, policy: { ...usual.policy, keepDays } };
     const options = { model, activeShare: active / 100, requestMs };

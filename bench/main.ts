@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from '@commander-js/extra-typings';
 import { interrupted } from '../src/cli/signals.ts';
-import { namesOf, wholeNumber } from './options.ts';
+import type { Run } from './measured.ts';
+import { namesOf, readRun, wholeNumber } from './options.ts';
 import { PHASES } from './phases.ts';
 import { READ_SYSTEM_NAMES } from './reads/system.ts';
 import { runPhases } from './runner.ts';
@@ -22,33 +23,45 @@ const bench = new Command('npm run bench --')
   .option('--systems <names>', 'only these systems, separated by commas', namesOf(ALL_SYSTEMS))
   .option('--repeat <n>', 'runs per phase and system; the result is their median', wholeNumber, 5)
   .option('--rows <n>', 'rows of the sheet; the bounds apply to the default only', wholeNumber, ROWS)
+  .option('--from <file>', 'print the results in a file that --json printed, and measure nothing', readRun)
   .option('--json', 'print one JSON document on standard output and nothing else', false)
   .option('--markdown', 'print the tables in Markdown', false)
   .addHelpText('after', () => `\nPhases:\n${describePhases()}\n\nSystems: ${ALL_SYSTEMS.join(', ')}`)
   .showHelpAfterError('(add --help for the options)')
-  .action(async ({ phases = PHASE_NAMES, systems = ALL_SYSTEMS, repeat, rows, json, markdown }) => {
-    const directory = await mkdtemp(join(tmpdir(), 'logfold-bench-'));
-    try {
-      const results = await runPhases({
-        phases: PHASES.filter(({ name }) => phases.includes(name)),
-        systems,
-        repeat,
-        rows,
-        directory,
-        signal: interrupted(),
-        onProgress: (line) => process.stderr.write(`${line}\n`),
-      });
-      const tables = resultTables(results, { rows, bounds: rows === ROWS });
-      const machine = describeMachine();
-      if (json) console.log(JSON.stringify({ machine, repeat, rows, results }));
-      else
-        console.log(
-          [`${machine}; medians of ${repeat}`, ...tables.map(markdown ? markdownTable : plainTable)].join('\n\n'),
-        );
-    } finally {
-      await rm(directory, { recursive: true, force: true });
+  .action(async ({ from, json, markdown, ...plan }) => {
+    const run = from ?? (await measure(plan));
+    const tables = resultTables(run.results, { rows: run.rows, bounds: run.rows === ROWS });
+    if (json) console.log(JSON.stringify(run));
+    else {
+      const title = `${run.machine}; medians of ${run.repeat}`;
+      console.log([title, ...tables.map(markdown ? markdownTable : plainTable)].join('\n\n'));
     }
   });
+
+interface Plan {
+  readonly phases?: readonly string[] | undefined;
+  readonly systems?: readonly string[] | undefined;
+  readonly repeat: number;
+  readonly rows: number;
+}
+
+async function measure({ phases = PHASE_NAMES, systems = ALL_SYSTEMS, repeat, rows }: Plan): Promise<Run> {
+  const directory = await mkdtemp(join(tmpdir(), 'logfold-bench-'));
+  try {
+    const results = await runPhases({
+      phases: PHASES.filter(({ name }) => phases.includes(name)),
+      systems,
+      repeat,
+      rows,
+      directory,
+      signal: interrupted(),
+      onProgress: (line) => process.stderr.write(`${line}\n`),
+    });
+    return { machine: describeMachine(), repeat, rows, results };
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
 
 function describePhases(): string {
   return PHASES.map(({ name, about }) => `  ${name.padEnd(15)} ${about}`).join('\n');

@@ -24,23 +24,34 @@ export const taskSchema = z.strictObject({
 
 export type Task = Readonly<z.infer<typeof taskSchema>>;
 
+const measuredSchema = z.strictObject({
+  system: z.string(),
+  seconds: z.number(),
+  cpuSeconds: z.number(),
+  bytes: z.number(),
+  objects: z.number(),
+  requests: z.number(),
+});
+
 /** The answer of a worker, as one line of JSON. */
 export const reportSchema = z.strictObject({
-  results: z.array(
-    z.strictObject({
-      system: z.string(),
-      seconds: z.number(),
-      cpuSeconds: z.number(),
-      bytes: z.number(),
-      objects: z.number(),
-      requests: z.number(),
-    }),
-  ),
+  results: z.array(measuredSchema),
   /** The process's peak memory when the clock stopped, in bytes. */
   peakBytes: z.number(),
 });
 
 export type Report = Readonly<z.infer<typeof reportSchema>>;
+
+/** A run of the benchmark, as `npm run bench -- --json` prints it. */
+export const runSchema = z.strictObject({
+  machine: z.string(),
+  repeat: z.int().min(1),
+  /** Rows of the sheet at scale 1. */
+  rows: z.int().min(1),
+  results: z.array(measuredSchema.extend({ phase: z.string(), peakMB: z.number() })),
+});
+
+export type Run = Readonly<z.infer<typeof runSchema>>;
 
 /** The most memory that this process has used so far, in bytes. */
 export function peakBytes(): number {

@@ -1,4 +1,7 @@
+import { readFileSync } from 'node:fs';
 import { InvalidArgumentError } from '@commander-js/extra-typings';
+import { z } from 'zod';
+import { type Run, runSchema } from './measured.ts';
 
 /**
  * Parses a whole number from 1.
@@ -18,4 +21,17 @@ export function namesOf<T extends string>(known: readonly T[]): (text: string) =
       if (found === undefined) throw new InvalidArgumentError(`There is no '${name}', only ${known.join(', ')}.`);
       return found;
     });
+}
+
+/**
+ * Reads a file that `npm run bench -- --json` printed.
+ * @throws InvalidArgumentError if there is no such file, or it holds something else
+ */
+export function readRun(path: string): Run {
+  try {
+    return runSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
+  } catch (error) {
+    const reason = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    throw new InvalidArgumentError(`Give a file that npm run bench -- --json printed: ${reason}`);
+  }
 }

@@ -55,6 +55,9 @@ export const DEFAULT_MODEL: UsageModel = {
  */
 export const MEMORY_MB = { stream: 256, jobs: 1769, sweep: 1769 };
 
+/** Seconds that an invocation may take, as in the template. */
+export const TIMEOUT_SECONDS = 900;
+
 /**
  * The most write units per second of expire jobs, as in the template. The rate limiter waits for
  * the rest.

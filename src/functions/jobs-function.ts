@@ -10,7 +10,7 @@ import type { Delivery, Invocation, JobEvent, SnapshotLag } from './function-eve
  * in most cases. The rest is for the retries of a slow store. The margin takes one of the 15
  * minutes.
  */
-const MARGIN_MS = 60_000;
+export const MARGIN_MS = 60_000;
 
 /**
  * The first and the longest pause before a failed job is delivered again, in milliseconds. Each

@@ -1,11 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { BOUNDS, Results } from '../../bench/bounds.ts';
+import { buildFigures, firstBuild, firstBuildReport } from '../../bench/cost/first-build.ts';
 import { permutation } from '../../bench/permutation.ts';
 import { PHASES, type Result } from '../../bench/phases.ts';
 import { medians } from '../../bench/runner.ts';
 import { median } from '../../bench/statistics.ts';
 import { markdownTable, resultTables } from '../../bench/tables.ts';
 import { COLUMNS, isInside, Workload } from '../../bench/workload.ts';
+import { PRICES } from '../../src/cli/prices.ts';
 
 const result = (phase: string, system: string, figures: Partial<Result> = {}): Result => {
   return { phase, system, seconds: 1, cpuSeconds: 1, bytes: 1, objects: 1, requests: 1, peakMB: 1, ...figures };
@@ -117,5 +119,56 @@ describe('results', () => {
     );
     expect(BOUNDS.filter((bound) => bound.measure(new Results(all)) === undefined)).toEqual([]);
     expect(BOUNDS.filter((bound) => bound.measure(new Results([])) !== undefined)).toEqual([]);
+  });
+});
+
+describe('the price of a first build', () => {
+  const run = {
+    machine: 'a machine',
+    repeat: 1,
+    rows: 10_000,
+    results: [
+      // 5 µs and 80 bytes for each of 200,000 entries.
+      result('read', 'logfold', { cpuSeconds: 1 }),
+      result('read', 'sdk-loop', { cpuSeconds: 8, bytes: 16_000_000 }),
+      result('full-shuffled', 'logfold', { cpuSeconds: 0.6 }),
+      // Ten batches write 55 million cells: 4.5 s more than the 10 million that ten sheets have.
+      result('full-10m', 'logfold', { cpuSeconds: 10.5, objects: 5_500, requests: 10_000 }),
+    ],
+  };
+  const figures = buildFigures(run);
+
+  test('a million entries cost their processor time, read units and PUTs', () => {
+    const build = firstBuild(figures, { entries: 1e6, cells: 1e6 });
+    expect(build.cpuSeconds).toBeCloseTo(5, 10);
+    expect(build.readUnits).toBeCloseTo(8e7 / 8192, 6);
+    expect(build).toMatchObject({ invocations: 1, gets: 0 });
+    expect(build.puts).toBeCloseTo(100, 6);
+    const { dynamodb, s3, lambda } = PRICES;
+    const seconds = 5 * (1769 / 1024) * lambda.perMillion.gigabyteSeconds;
+    const requests = build.readUnits * dynamodb.perMillion.readUnits + 100 * s3.perMillion.puts;
+    expect(build.dollars).toBeCloseTo((seconds + requests + lambda.perMillion.invocations) / 1e6, 10);
+  });
+
+  test('later batches pay for the leaves that they rewrite', () => {
+    const build = firstBuild(figures, { entries: 1e8, cells: 1e7 });
+    // 55 million cells, and 90 batches of 10 million each.
+    expect(build.puts).toBeCloseTo(95_500, 6);
+    expect(build.gets).toBeCloseTo((855 * 4_500) / 45, 6);
+    expect(build.cpuSeconds).toBeCloseTo(500 + 85.5, 6);
+  });
+
+  test('the partition limits a build of larger entries, and the time limit divides the build', () => {
+    const large = firstBuild({ ...figures, itemBytes: 400 }, { entries: 1e8, cells: 1e6 });
+    expect(large.lambdaSeconds).toBeCloseTo(4e10 / 8192 / 3000, 6);
+    expect(large.lambdaSeconds).toBeGreaterThan(large.cpuSeconds);
+    // Each run takes 15 minutes less a margin of one.
+    expect(large.invocations).toBe(Math.ceil(large.lambdaSeconds / 840));
+  });
+
+  test('the report refuses a run without a phase that it needs', () => {
+    expect(firstBuildReport(run)).toContain('| MB a second that one partition serves | 24.6 |');
+    const results = run.results.filter(({ phase }) => phase !== 'full-10m');
+    expect(() => firstBuildReport({ ...run, results })).toThrow('no result of logfold in phase full-10m');
   });
 });

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { billOf, scale } from '../../bench/cost/bill.ts';
 import type { Month } from '../../bench/cost/deployment.ts';
 import { Edits } from '../../bench/cost/edits.ts';
-import { EXPIRE_WRITE_UNITS, MEMORY_MB } from '../../bench/cost/model.ts';
+import { EXPIRE_WRITE_UNITS, MEMORY_MB, TIMEOUT_SECONDS } from '../../bench/cost/model.ts';
 import { changeUnits, pagesOf, readUnits, scanUnits, storedBytes, transactionUnits } from '../../bench/cost/units.ts';
 import { NO_WORK, type Work } from '../../bench/cost/work.ts';
 import { PRICES } from '../../src/cli/prices.ts';
@@ -173,11 +173,12 @@ describe('a bill', () => {
   });
 });
 
-test('the model has the memory sizes of the template', () => {
+test('the model has the memory sizes and the time limit of the template', () => {
   const stack = readTemplate().expand();
   const functions = deployedFunctions(stack);
   expect(functions.get('StreamFunction')?.memoryMb).toBe(MEMORY_MB.stream);
   expect(functions.get('SnapshotFunction')?.memoryMb).toBe(MEMORY_MB.jobs);
+  expect(functions.get('SnapshotFunction')?.timeoutSeconds).toBe(TIMEOUT_SECONDS);
   expect(functions.get('MaintainFunction')?.memoryMb).toBe(MEMORY_MB.jobs);
   expect(functions.get('SweepFunction')?.memoryMb).toBe(MEMORY_MB.sweep);
   expect(stack.parameters.ExpireWriteUnits).toBe(String(EXPIRE_WRITE_UNITS));
