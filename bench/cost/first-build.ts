@@ -8,7 +8,7 @@ import { COLUMNS } from '../workload.ts';
 import { MEMORY_MB, TIMEOUT_SECONDS } from './model.ts';
 
 const MILLION = 1_000_000;
-/** Logs of the table: their entries, and the cells of the sheet that the entries edit in no order. */
+/** Logs of the table. Their entries edit the cells of a sheet in no order. */
 const LOGS = [
   { entries: MILLION, cells: MILLION },
   { entries: 10 * MILLION, cells: MILLION },
@@ -41,7 +41,7 @@ export interface BuildFigures {
   readonly puts: number;
 }
 
-/** What a first build of a log takes. */
+/** Time, requests and price of a log's first build. */
 export interface FirstBuild {
   readonly entries: number;
   readonly cells: number;
@@ -85,7 +85,7 @@ export function buildFigures({ results, rows }: Pick<Run, 'results' | 'rows'>): 
   };
 }
 
-/** What the first build of a log takes in the function of the template, and its price. */
+/** The first build of a log in the function of the template. */
 export function firstBuild(
   figures: BuildFigures,
   log: { readonly entries: number; readonly cells: number },
@@ -120,7 +120,7 @@ export function firstBuild(
   };
 }
 
-/** Cells of all leaves that a build writes: each batch of edits in no order writes every leaf again. */
+/** Cells of all leaves that a build writes. Edits in no order touch every leaf in each batch. */
 function writtenCells({ entries, cells }: { readonly entries: number; readonly cells: number }): number {
   let written = 0;
   for (let folded = BATCH_ENTRIES; folded <= entries; folded += BATCH_ENTRIES) written += Math.min(folded, cells);
