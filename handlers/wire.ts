@@ -20,9 +20,11 @@ import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
 import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
+import { NodeCache } from '../src/tree/node-cache.ts';
 import type { JobDeps } from '../src/workers/dispatch/run-job.ts';
 import { jobQueues } from '../src/workers/jobs/job-queues.ts';
 import { RateLimiter } from '../src/workers/retention/rate-limiter.ts';
+import { KEPT_NODE_BYTES } from '../src/workers/snapshot/build-snapshot.ts';
 import {
   divisionPolicyOf,
   mappingOf,
@@ -129,6 +131,7 @@ export async function wireJobs(settings: WorkEnvironment) {
     now,
     random: Math.random,
     reducer: await wireReducer(settings),
+    keptNodes: new NodeCache(KEPT_NODE_BYTES),
     watch: foldWatchOf(process.env),
     policyOf: async (log: LogId) => (await readPolicies(blobs, policy, parseLog)).of(log),
     rateLimiter: new RateLimiter({ perSecond: settings.EXPIRE_WRITE_UNITS }),

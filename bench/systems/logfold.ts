@@ -14,7 +14,9 @@ import { Draft } from '../../src/state/draft.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { flushState, type State, saveState } from '../../src/state/state.ts';
 import { rootKey } from '../../src/store/keys.ts';
+import { NodeCache } from '../../src/tree/node-cache.ts';
 import { NodeStore } from '../../src/tree/node-store.ts';
+import { KEPT_NODE_BYTES } from '../../src/workers/snapshot/build-snapshot.ts';
 import type { CellEntry, SheetCell } from '../workload.ts';
 import type { System, Usage } from './system.ts';
 
@@ -27,10 +29,14 @@ export const logfold: System = {
     return write(directory, blobs, await fold(nodes, new Draft(nodes), pages));
   },
 
-  async edit(directory, entries) {
-    const { blobs, nodes } = openStore(directory);
-    const root = await readRoot(directory, blobs);
-    return write(directory, blobs, await fold(nodes, new Draft(nodes, root.state), [entries]));
+  edit(directory, entries) {
+    return edit(directory, entries);
+  },
+
+  openWarm(directory) {
+    // As a snapshot function does.
+    const cache = new NodeCache(KEPT_NODE_BYTES);
+    return { edit: (entries) => edit(directory, entries, cache), close: () => undefined };
   },
 
   async view(directory, { rows, columns }) {
@@ -46,10 +52,21 @@ export const logfold: System = {
   },
 };
 
-/** Opens the store with an empty cache. */
-export function openStore(directory: string): { readonly blobs: MeteredBlobStore; readonly nodes: NodeStore } {
+interface OpenStore {
+  readonly blobs: MeteredBlobStore;
+  readonly nodes: NodeStore;
+}
+
+/** Opens the store, with an empty cache by default. */
+export function openStore(directory: string, cache?: NodeCache): OpenStore {
   const blobs = new MeteredBlobStore(new FilesystemBlobStore(directory, { fsync: false }));
-  return { blobs, nodes: new NodeStore(chunkStore(blobs, LOG), nativePlatform, { where: { log: LOG } }) };
+  return { blobs, nodes: new NodeStore(chunkStore(blobs, LOG), nativePlatform, { cache, where: { log: LOG } }) };
+}
+
+async function edit(directory: string, entries: readonly CellEntry[], cache?: NodeCache): Promise<Usage> {
+  const { blobs, nodes } = openStore(directory, cache);
+  const root = await readRoot(directory, blobs);
+  return write(directory, blobs, await fold(nodes, new Draft(nodes, root.state), [entries]));
 }
 
 /**

@@ -21,7 +21,7 @@ export interface NodeStoreOptions {
    * The cache, which other stores may share; an own cache by default. A check of stored chunks
    * needs an own one, otherwise it finds chunks that only another store has.
    */
-  readonly cache?: NodeCache;
+  readonly cache?: NodeCache | undefined;
   /** Approximate memory of the own cache, in bytes. */
   readonly cacheBytes?: number;
   /** The shape of trees. Tests set another shape than the format's. */
@@ -185,7 +185,9 @@ export class NodeStore {
   async saveEarly(refs: readonly NodeRef[]): Promise<void> {
     for (const ref of refs) {
       if (ref.node === undefined) continue;
-      const { id, canonical } = this.#place(ref, ref.node);
+      const { node } = ref;
+      const { id, canonical } = this.#place(ref, node);
+      this.#cache.addNode(id, node);
       this.#earlyBytes += canonical.length;
       this.#unwritten.set(id, canonical);
       const write = this.#write(id, canonical)

@@ -20,6 +20,7 @@ import { loadState } from '../../src/snapshot/load.ts';
 import { listProgress } from '../../src/snapshot/progress.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { parseKey } from '../../src/store/keys.ts';
 import type { AdoptResult } from '../../src/workers/adopt/adopt-logs.ts';
 import { logStatus } from '../../src/workers/inspect/status.ts';
 import { decodeJob, encodeJob, type Job } from '../../src/workers/jobs/job.ts';
@@ -193,6 +194,29 @@ describe('the Lambda handlers, on a real DynamoDB API, SQS API and S3 API', () =
       log,
     );
     expect(status).toMatchObject({ lastSnapshot: position, bufferedEdits: 0, stopped: null });
+  });
+
+  test('a warm snapshot function downloads no chunk that it has written', async () => {
+    const client = newClient();
+    const log = await client.createLog();
+    const get = vi.spyOn(S3BlobStore.prototype, 'get');
+    for (const rows of [1_200, 300]) {
+      const cells = Array.from({ length: rows * 10 }, (_, i) => [Math.floor(i / 10), i % 10, `${i} ${randomUUID()}`]);
+      await client.addEntry(log, { type: 'Set', version: 1, body: cells });
+      const { position } = await client.addSnapshot(log);
+      get.mockClear();
+      await queues.snapshot.send({
+        group: log,
+        deduplicationId: `${rows} ${log}`,
+        body: encodeJob({ kind: 'snapshot', log, position }),
+      });
+      expect(await drain()).toEqual(['snapshot']);
+    }
+    const chunks = (await Array.fromAsync(blobs.list(''))).filter(({ key }) => key.includes(log));
+    expect(chunks.length).toBeGreaterThan(4);
+    const fetched = get.mock.calls.map(([key]) => key).filter((key) => parseKey(key)?.kind === 'chunk');
+    get.mockRestore();
+    expect(fetched).toEqual([]);
   });
 
   test('they report a malformed record and route the others', async () => {

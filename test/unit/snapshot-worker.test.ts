@@ -10,6 +10,8 @@ import { spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { parseKey } from '../../src/store/keys.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
 import { isLeaf } from '../../src/tree/node.ts';
+import { NodeCache } from '../../src/tree/node-cache.ts';
+import { KEPT_NODE_BYTES } from '../../src/workers/snapshot/build-snapshot.ts';
 import { SMALL_SHAPE } from '../support/chunks.ts';
 import type { Interceptor } from '../support/interceptor.ts';
 import { interceptPorts, SheetLog, type SheetPorts, set } from '../support/sheet-log.ts';
@@ -253,4 +255,39 @@ test('the counts of a result equal what was written', async () => {
   const { puts, bytesWritten } = blobs.usage();
   expect(puts).toBeGreaterThan(3);
   expect(result).toMatchObject({ chunksWritten: puts, bytesWritten });
+});
+
+test('jobs with common kept nodes fetch no chunk that an earlier job read or wrote', async () => {
+  /** The GETs of two snapshot jobs after the first, and all objects at the end. */
+  const later = async (keptNodes?: NodeCache) => {
+    const sheet = await SheetLog.create({ shape: SMALL_SHAPE });
+    const blobs = new MeteredBlobStore(sheet.blobs);
+    const deps = { blobs, keptNodes };
+    await sheet.fill(60, 3);
+    await sheet.complete(await sheet.snapshot(), deps);
+    const { gets } = blobs.usage();
+    for (const length of [5, 6]) {
+      await sheet.fill(30, 3, length);
+      await sheet.complete(await sheet.snapshot(), deps);
+    }
+    return { gets: blobs.usage().gets - gets, stored: (await sheet.contents()).objects };
+  };
+  const [alone, together] = [await later(), await later(new NodeCache(KEPT_NODE_BYTES))];
+  // Each job looks for a stop note. The roots are in their entries.
+  expect(together.gets).toBe(2);
+  expect(alone.gets).toBeGreaterThan(5);
+  expect(together.stored).toEqual(alone.stored);
+});
+
+test('a snapshot job writes each new chunk, also if it is among the kept nodes', async () => {
+  const keptNodes = new NodeCache(KEPT_NODE_BYTES);
+  const [first, second] = [
+    await SheetLog.create({ shape: SMALL_SHAPE }),
+    await SheetLog.create({ shape: SMALL_SHAPE }),
+  ];
+  for (const sheet of [first, second]) {
+    await sheet.fill(40, 3);
+    await sheet.complete(await sheet.snapshot(), { keptNodes });
+  }
+  expect((await second.contents()).objects).toEqual((await first.contents()).objects);
 });
