@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { z } from 'zod';
+import { textOf } from '../src/errors.ts';
 import { type Run, runSchema } from './measured.ts';
 
 /**
@@ -31,7 +32,7 @@ export function readRun(path: string): Run {
   try {
     return runSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (error) {
-    const reason = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
-    throw new InvalidArgumentError(`Give a file that npm run bench -- --json printed: ${reason}`);
+    const reason = error instanceof z.ZodError ? 'it holds something else' : textOf(error);
+    throw new InvalidArgumentError(`Give a file that npm run bench -- --json printed: ${reason}.`);
   }
 }

@@ -66,10 +66,11 @@ function systemsTable(results: Results): Table {
 function partsTable(parts: readonly Result[], cells: number): Table {
   return {
     title: `Parts of a snapshot of ${formatCount(cells)} cells`,
-    head: ['part', 'seconds', 'ns per cell', 'output bytes'],
-    rows: parts.map(({ system, seconds, bytes }) => [
+    head: ['part', 'seconds', 'CPU seconds', 'ns per cell', 'output bytes'],
+    rows: parts.map(({ system, seconds, cpuSeconds, bytes }) => [
       system,
       formatSeconds(seconds),
+      formatSeconds(cpuSeconds),
       formatCount((seconds * 1e9) / cells),
       formatCount(bytes),
     ]),

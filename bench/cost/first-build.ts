@@ -35,9 +35,9 @@ export interface BuildFigures {
   readonly loopSeconds: number;
   /** Bytes of an entry's item. */
   readonly itemBytes: number;
-  /** For each cell of a leaf that a later batch of edits reads and writes again. */
+  /** For each cell that the sheet has already when a batch of edits rewrites its leaves. */
   readonly rewrite: { readonly cpuSeconds: number; readonly gets: number };
-  /** For each cell of a leaf that is written. */
+  /** For each cell that the sheet has after a batch. */
   readonly puts: number;
 }
 
@@ -71,8 +71,7 @@ export function buildFigures({ results, rows }: Pick<Run, 'results' | 'rows'>): 
   const [small, large] = [need('full-shuffled', 'logfold'), need('full-10m', 'logfold')];
   const entries = Math.min(LOG_ROWS, rows) * COLUMNS;
   const cells = rows * COLUMNS * 10;
-  const written = writtenCells({ entries: cells, cells });
-  const rewritten = written - cells;
+  const { written, rewritten } = cellsOfBatches({ entries: cells, cells });
   return {
     cpuSeconds: build.cpuSeconds / entries,
     loopSeconds: loop.cpuSeconds / entries,
@@ -91,8 +90,7 @@ export function firstBuild(
   log: { readonly entries: number; readonly cells: number },
 ): FirstBuild {
   const { entries } = log;
-  const written = writtenCells(log);
-  const rewritten = Math.max(0, written - entries);
+  const { written, rewritten } = cellsOfBatches(log);
   const readUnits = (entries * figures.itemBytes) / UNIT_BYTES;
   const cpuSeconds = entries * figures.cpuSeconds + rewritten * figures.rewrite.cpuSeconds;
   const partitionSeconds = readUnits / PARTITION_UNITS;
@@ -120,11 +118,17 @@ export function firstBuild(
   };
 }
 
-/** Cells of all leaves that a build writes. Edits in no order touch every leaf in each batch. */
-function writtenCells({ entries, cells }: { readonly entries: number; readonly cells: number }): number {
-  let written = 0;
-  for (let folded = BATCH_ENTRIES; folded <= entries; folded += BATCH_ENTRIES) written += Math.min(folded, cells);
-  return written;
+/**
+ * The cells in all leaves that a build writes, and those that it read and wrote before. Edits in no
+ * order touch every leaf in each batch.
+ */
+function cellsOfBatches({ entries, cells }: { readonly entries: number; readonly cells: number }) {
+  const sum = { written: 0, rewritten: 0 };
+  for (let folded = 0; folded < entries; folded += BATCH_ENTRIES) {
+    sum.rewritten += Math.min(folded, cells);
+    sum.written += Math.min(folded + BATCH_ENTRIES, cells);
+  }
+  return sum;
 }
 
 /**

@@ -154,8 +154,14 @@ describe('the price of a first build', () => {
     const build = firstBuild(figures, { entries: 1e8, cells: 1e7 });
     // 55 million cells, and 90 batches of 10 million each.
     expect(build.puts).toBeCloseTo(95_500, 6);
-    expect(build.gets).toBeCloseTo((855 * 4_500) / 45, 6);
-    expect(build.cpuSeconds).toBeCloseTo(500 + 85.5, 6);
+    // 45 million cells, and 90 batches of 10 million each.
+    expect(build.gets).toBeCloseTo(94_500, 6);
+    expect(build.cpuSeconds).toBeCloseTo(500 + 94.5, 6);
+    // A hundred batches rewrite a small sheet 99 times.
+    const small = firstBuild(figures, { entries: 1e8, cells: 1e6 });
+    expect(small.puts).toBeCloseTo(10_000, 6);
+    expect(small.gets).toBeCloseTo(9_900, 6);
+    expect(small.cpuSeconds).toBeCloseTo(500 + 9.9, 6);
   });
 
   test('the partition limits a build of larger entries, and the time limit divides the build', () => {
