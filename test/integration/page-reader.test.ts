@@ -145,7 +145,7 @@ describe('a page', () => {
   });
 });
 
-describe('a client with settings of its own', () => {
+describe('a client that the user configured', () => {
   const decoded: string[] = [];
   const fromBytes: ItemDecoder<StoredItem> = {
     fromJson: (json) => {

@@ -184,7 +184,7 @@ function rest(output: QueryCommandOutput): unknown {
 }
 
 describe('the page reader', () => {
-  test('returns what the SDK returns, from the bytes of the answer', async () => {
+  test('returns what the SDK returns, from the bytes of the answer', { tags: ['I9'] }, async () => {
     const make = fc.constantFrom(...COMMANDS);
     const property = fc.asyncProperty(items, fields, make, seeds, async (Items, others, command, seed) => {
       const body = write({ ...others, Items }, new Random(seed), true);
