@@ -1,6 +1,6 @@
 import { ChunkCorruptError, REBUILD_ADVICE, ValueUnsupportedError } from '../errors.ts';
 import { plainBytes } from './bytes.ts';
-import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES, MAX_VALUE_DEPTH, type Value } from './value.ts';
+import { CONTAINER_BYTES, checkDecodedBytes, ITEM_BYTES, MAX_VALUE_DEPTH, setKey, type Value } from './value.ts';
 
 const EXACT = 2n ** 53n;
 
@@ -194,10 +194,7 @@ function readMap(reader: ByteReader, length: number, depth: number): Value {
     const key = readKey(reader, depth);
     if (Object.hasOwn(map, key)) throw corrupt(`a map has the key ${JSON.stringify(key)} twice`);
     const value = readValue(reader, depth + 1);
-    // Assignment to `__proto__` would change the prototype instead of adding a key.
-    if (key === '__proto__')
-      Object.defineProperty(map, key, { value, enumerable: true, writable: true, configurable: true });
-    else map[key] = value;
+    setKey(map, key, value);
   }
   return map;
 }

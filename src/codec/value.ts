@@ -93,6 +93,13 @@ function checkObject(value: object | null, depth: number): void {
   }
 }
 
+/** Sets a key of an object, even `__proto__`, which an assignment would take as the prototype. */
+export function setKey(object: Record<string, Value>, key: string, value: Value): void {
+  if (key === '__proto__')
+    Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
+  else object[key] = value;
+}
+
 /** A copy that shares no object with the value. */
 export function copyValue(value: Value): Value {
   if (typeof value !== 'object' || value === null) return value;

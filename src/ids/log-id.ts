@@ -95,12 +95,23 @@ export function encodeSegmentId(log: LogId, segment: number): Uint8Array {
  * The inverse of {@link encodeSegmentId}.
  * @throws LogIdInvalidError if no segment has this id
  */
-export function decodeSegmentId(bytes: Uint8Array): { readonly log: LogId; readonly segment: number } {
+export function decodeSegmentId(bytes: Uint8Array): SegmentId {
+  if (last !== undefined && equal(last.bytes, bytes)) return last.id;
   const length = bytes.length - SEGMENT_NUMBER_BYTES;
   if (length < UUID_BYTES) throw new LogIdInvalidError(`a segment id of ${bytes.length} bytes is too short`);
   const segment = new DataView(bytes.buffer, bytes.byteOffset).getUint32(length);
-  return { log: logIdFromBytes(bytes.subarray(0, length)), segment };
+  const id = { log: logIdFromBytes(bytes.subarray(0, length)), segment };
+  last = { bytes: Uint8Array.from(bytes), id };
+  return id;
 }
+
+interface SegmentId {
+  readonly log: LogId;
+  readonly segment: number;
+}
+
+/** The segment id that was decoded last. Most neighbouring items have the same one. */
+let last: { readonly bytes: Uint8Array; readonly id: SegmentId } | undefined;
 
 function isTextId(given: unknown): given is LogId {
   if (typeof given !== 'string' || given === '' || given.length > MAX_LOG_ID_BYTES) return false;
@@ -125,6 +136,12 @@ function textFromBytes(bytes: Uint8Array): LogId {
   return log;
 }
 
+function equal(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
 function decodeText(bytes: Uint8Array): LogId | undefined {
   try {
     const text = strictUtf8.decode(bytes);
@@ -133,10 +150,6 @@ function decodeText(bytes: Uint8Array): LogId | undefined {
     if (error instanceof TypeError) return undefined;
     throw error;
   }
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
 
 function shown(given: unknown): string {

@@ -1,5 +1,5 @@
 import { plainBytes } from '../codec/bytes.ts';
-import { fits64Bits, type Value } from '../codec/value.ts';
+import { fits64Bits, setKey, type Value } from '../codec/value.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 
 /** One DynamoDB attribute as we write it. The SDK's `AttributeValue` takes it. */
@@ -72,10 +72,9 @@ export function valueFromAttribute(attribute: StoredAttribute): Value {
 
 /** Decodes the content of a Map; see {@link valueFromAttribute}. */
 export function valueFromMap(map: StoredItem): { readonly [key: string]: Value } {
-  const keys = Object.keys(map).sort();
-  // fromEntries defines keys instead of assigning them, so the key `__proto__` needs no special
-  // case.
-  return Object.fromEntries(keys.map((key) => [key, valueFromAttribute(map[key] ?? {})]));
+  const values: Record<string, Value> = {};
+  for (const key of Object.keys(map).sort()) setKey(values, key, valueFromAttribute(map[key] ?? {}));
+  return values;
 }
 
 function compareBytes(a: Uint8Array, b: Uint8Array): number {
@@ -133,7 +132,25 @@ export function plainItem(item: StoredItem, names: readonly string[] = Object.ke
   return Object.fromEntries(entries);
 }
 
+/** Every whole number with so many digits is exact. */
+const EXACT_DIGITS = 15;
+
+/** The number of a text of decimal digits, rounded beyond 2^53; undefined for any other text. */
+export function wholeNumber(text: string): number | undefined {
+  if (text === '') return undefined;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x30 || code > 0x39) return undefined;
+  }
+  return Number(text);
+}
+
 function numberFromText(text: string): Value {
+  if (text.length <= EXACT_DIGITS) {
+    // Most numbers are short and whole.
+    const whole = wholeNumber(text);
+    if (whole !== undefined) return whole;
+  }
   const number = Number(text);
   const [, sign, whole = '', fraction = '', exponent = '0'] = DECIMAL.exec(text) ?? [];
   const digits = `${whole}${fraction}`.replace(/^0+/, '');

@@ -11,6 +11,7 @@ import {
   type StoredAttribute,
   type StoredItem,
   valueFromAttribute,
+  wholeNumber,
 } from './attribute.ts';
 import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
@@ -69,32 +70,29 @@ export function encodeEntry(entry: Entry): Item {
  */
 export function decodeEntry(item: StoredItem): Entry {
   const reader = new ItemReader(item);
-  const entry = {
-    ...readEntryPlace(reader),
-    created: reader.integer('C'),
-    type: reader.string('T'),
-    version: reader.integer('V'),
-  };
+  const { log, position } = readEntryPlace(reader);
+  const created = reader.integer('C');
+  const type = reader.string('T');
+  const version = reader.integer('V');
+  const entry: Mutable<Entry> = { log, position, created, type, version };
   const id = decodeEntryId(item);
-  const body = reader.parsed('B', () => decodeStoredBody(item));
-  const external = reader.optional('E', () => reader.string('E'));
+  if (id !== undefined) entry.id = id;
+  const body = reader.parsed('B', () => decodeStoredBody(item.B));
+  if (body !== undefined) entry.body = body;
+  if (item.E !== undefined) entry.external = reader.string('E');
   const metadata = decodeMetadata(item.M);
+  if (metadata !== undefined) entry.metadata = metadata;
   const number = decodeNumber(item.Q);
+  if (number !== undefined) entry.number = number;
   const once = decodeMutation(item.W);
-  const expires = reader.optional('X', () => reader.integer('X'));
-  if (body !== undefined && external !== undefined)
+  if (once !== undefined) entry.once = once;
+  if (item.X !== undefined) entry.expires = reader.integer('X');
+  if (entry.body !== undefined && entry.external !== undefined)
     reader.fail('B', "is present beside 'E', so the entry has two bodies");
-  return {
-    ...entry,
-    ...(id !== undefined && { id }),
-    ...(body !== undefined && { body }),
-    ...(external !== undefined && { external }),
-    ...(metadata !== undefined && { metadata }),
-    ...(number !== undefined && { number }),
-    ...(once !== undefined && { once }),
-    ...(expires !== undefined && { expires }),
-  };
+  return entry;
 }
+
+type Mutable<T> = { -readonly [name in keyof T]: T[name] };
 
 /**
  * The position of an entry's item: the inverse of {@link entryKey}. Reads nothing else of the item.
@@ -238,7 +236,8 @@ function readArchive(reader: ItemReader, { A, H }: StoredItem, log: LogId): Arch
 }
 
 function isEntryNumber({ N }: StoredAttribute): boolean {
-  return N !== undefined && /^\d+$/.test(N) && Number(N) <= MAX_NUMBER;
+  const number = wholeNumber(N ?? '');
+  return number !== undefined && number <= MAX_NUMBER;
 }
 
 function readExpiry(reader: ItemReader): Expiry | undefined {
@@ -316,7 +315,7 @@ function decodeEntryId({ I }: StoredItem): Uint8Array | undefined {
 }
 
 function decodeNumber(Q: StoredAttribute | undefined): number | undefined {
-  const number = /^\d+$/.test(Q?.N ?? '') ? Number(Q?.N) : undefined;
+  const number = wholeNumber(Q?.N ?? '');
   return Number.isSafeInteger(number) ? number : undefined;
 }
 
@@ -334,10 +333,14 @@ function encodeStoredBody(body: StoredBody): AttributeValue {
   return attributeFromValue(body.value);
 }
 
-function decodeStoredBody(item: StoredItem): StoredBody | undefined {
-  if (item.B === undefined) return undefined;
-  if (item.B.S !== undefined) return { format: 'json', text: item.B.S };
-  const value = valueFromAttribute(item.B);
+/**
+ * Decodes the body in an entry's item; undefined if there is none.
+ * @throws ItemInvalidError, without a position, if a Number has too many digits
+ */
+export function decodeStoredBody(B: StoredAttribute | undefined): StoredBody | undefined {
+  if (B === undefined) return undefined;
+  if (B.S !== undefined) return { format: 'json', text: B.S };
+  const value = valueFromAttribute(B);
   if (value === null) return undefined;
   if (value instanceof Uint8Array) return { format: 'bytes', bytes: value };
   return { format: 'native', value };

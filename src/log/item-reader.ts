@@ -1,6 +1,6 @@
 import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, LogfoldError, type Where } from '../errors.ts';
-import type { StoredAttribute, StoredItem } from './attribute.ts';
+import { type StoredAttribute, type StoredItem, wholeNumber } from './attribute.ts';
 
 /**
  * Reads an item's attributes one by one. Its errors name the attribute and the position of the
@@ -60,9 +60,9 @@ export class ItemReader {
   integer(name: string, max: number = Number.MAX_SAFE_INTEGER): number {
     const text = this.#attribute(name).N;
     if (text === undefined) return this.fail(name, 'is not a Number');
-    const integer = Number(text);
-    if (!/^\d+$/.test(text) || integer > max) return this.fail(name, `is '${text}', not an integer from 0 to ${max}`);
-    return integer;
+    const integer = wholeNumber(text);
+    if (integer !== undefined && integer <= max) return integer;
+    return this.fail(name, `is '${text}', not an integer from 0 to ${max}`);
   }
 
   #attribute(name: string): StoredAttribute {

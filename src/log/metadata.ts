@@ -80,7 +80,7 @@ export function decodeMetadata(attribute: StoredAttribute | undefined): EntryMet
   if (attribute?.M === undefined) return undefined;
   try {
     const values = valueFromMap(attribute.M);
-    return isMetadata(values) && Object.keys(values).length > 0 ? values : undefined;
+    return isMetadata(values) && Object.keys(attribute.M).length > 0 ? values : undefined;
   } catch (error) {
     if (error instanceof ItemInvalidError) return undefined;
     throw error;
@@ -100,5 +100,9 @@ function present(metadata: EntryMetadata): { readonly [name: string]: Value } {
 }
 
 function isMetadata(values: { readonly [name: string]: Value | undefined }): values is EntryMetadata {
-  return [values.correlation, values.causation].every((id) => id === undefined || typeof id === 'string');
+  return isIdOrAbsent(values.correlation) && isIdOrAbsent(values.causation);
+}
+
+function isIdOrAbsent(id: unknown): boolean {
+  return id === undefined || typeof id === 'string';
 }

@@ -1,6 +1,6 @@
 import { UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import type { AttributeValue, StoredAttribute } from './attribute.ts';
+import { type AttributeValue, type StoredAttribute, wholeNumber } from './attribute.ts';
 import type { ClientMutation } from './entry.ts';
 
 /** The most UTF-16 code units of a client's name. The name is a key in every state. */
@@ -48,8 +48,8 @@ export function encodeMutation({ client, mutation }: ClientMutation): AttributeV
  */
 export function decodeMutation(attribute: StoredAttribute | undefined): ClientMutation | undefined {
   if (attribute?.L?.length !== 2) return undefined;
-  const [client, number] = [attribute.L[0]?.S, attribute.L[1]?.N ?? ''];
-  const mutation = /^\d+$/.test(number) ? Number(number) : 0;
+  const client = attribute.L[0]?.S;
+  const mutation = wholeNumber(attribute.L[1]?.N ?? '');
   return isClient(client) && isNumber(mutation) ? { client, mutation } : undefined;
 }
 

@@ -11,7 +11,7 @@ import { nodeStore } from '../support/chunks.ts';
 import { LOG } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
-/** What the reducer does with an entry: the second and the third wait for the draft. */
+/** The possible works of the reducer for an entry. It waits for the draft in `add`. */
 const WORKS = ['put', 'add', 'rename', 'throw', 'reject', 'leave a read', 'leave an edit'] as const;
 
 type Work = (typeof WORKS)[number];
