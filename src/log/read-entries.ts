@@ -187,7 +187,8 @@ async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): A
   const running: AheadPages[] = [];
   let next = from;
   while (next < to || running.length > 0) {
-    if (running[0]?.isThere === false) pace.waited();
+    // A single range is never there, because it is requested when the one before is read.
+    if (next > from && running[0]?.isThere !== true) pace.waited();
     while (next < to && running.length < pace.ranges) {
       const plan = pace.next;
       const end = Math.min(next + plan.entries, to);

@@ -141,3 +141,17 @@ test('a log of small entries takes a request for the first 500 entries of two ra
   expect(await readAll(limited, { rangeEntries: 100 })).toBe(2000);
   expect(limited.requests).toBe(20);
 });
+
+test('after a request took several attempts, ranges are read ahead again', async () => {
+  const store = new SizedLog(Array<number>(100_000).fill(200), { attempts: (request) => (request === 5 ? 2 : 1) });
+  const range = { from: { segment: 0, entry: 0 }, to: { segment: 0, entry: store.length } };
+  const ahead: number[] = [];
+  for await (const page of readEntries({ store, types: RESERVED_TYPES }, newLogId(), range)) {
+    expect(page.length).toBeGreaterThan(0);
+    await new Promise((resolve) => setImmediate(resolve));
+    ahead.push(store.requests - ahead.length - 1);
+  }
+  expect(ahead.length).toBeGreaterThan(20);
+  // Of the last page, and of the one page that is read alone after the throttled request.
+  expect(ahead.filter((requests) => requests === 0)).toHaveLength(2);
+});

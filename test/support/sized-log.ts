@@ -13,6 +13,8 @@ export interface SizedLogOptions {
   readonly exceeds?: boolean;
   /** Turns of the event loop that a request takes. */
   readonly turns?: () => number;
+  /** Attempts that a request takes; the first one has the number 1. */
+  readonly attempts?: (request: number) => number;
 }
 
 /**
@@ -29,10 +31,10 @@ export class SizedLog extends MemoryLogStore {
   readonly #options: Required<SizedLogOptions>;
   #held = 0;
 
-  constructor(sizes: readonly number[], { exceeds = true, turns = () => 0 }: SizedLogOptions = {}) {
+  constructor(sizes: readonly number[], { exceeds = true, turns = () => 0, attempts = () => 1 }: SizedLogOptions = {}) {
     super();
     this.#sizes = sizes;
-    this.#options = { exceeds, turns };
+    this.#options = { exceeds, turns, attempts };
     this.bytes = sizes.reduce((sum, size) => sum + size, 0);
   }
 
@@ -50,12 +52,12 @@ export class SizedLog extends MemoryLogStore {
     { onPage }: RangeOptions = { consistent: true },
   ): AsyncGenerator<Entry[]> {
     for (let next = from; ; ) {
-      this.requests++;
+      const attempts = this.#options.attempts(++this.requests);
       for (let turns = this.#options.turns(); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
       const end = Math.min(to, this.#pageEnd(next));
       const bytes = this.#sizes.slice(next, end).reduce((sum, size) => sum + size, 0);
       const units = Math.max(1, Math.ceil(bytes / HALF_UNITS_BYTES));
-      onPage?.({ items: end - next, bytes: units * HALF_UNITS_BYTES, attempts: 1 });
+      onPage?.({ items: end - next, bytes: units * HALF_UNITS_BYTES, attempts });
       this.#held += bytes;
       this.mostHeld = Math.max(this.mostHeld, this.#held);
       const isWhole = end === Math.min(to, this.#sizes.length);
