@@ -64,7 +64,7 @@ async function measure({ phases = PHASE_NAMES, systems = ALL_SYSTEMS, repeat, ro
 }
 
 function describePhases(): string {
-  return PHASES.map(({ name, about }) => `  ${name.padEnd(15)} ${about}`).join('\n');
+  return PHASES.map(({ name, about }) => `  ${name.padEnd(20)} ${about}`).join('\n');
 }
 
 await bench.parseAsync();

@@ -113,6 +113,19 @@ describe('results', () => {
     expect(text).not.toContain('edit-100');
   });
 
+  test('the report compares the processor time of reads with that of the SDK', () => {
+    const read = [
+      result('read', 'logfold', { cpuSeconds: 1, requests: 19 }),
+      result('read', 'sdk-loop', { cpuSeconds: 8, requests: 12, bytes: 12 * 2 ** 20 }),
+    ];
+    const text = resultTables(read, { rows: 10_000, bounds: true }).map(markdownTable).join('\n');
+    // 200,000 entries.
+    expect(text).toContain('| logfold | 1.000 | 1.000 | 5.0 | 0.125 |');
+    expect(text).toContain('| read | CPU seconds vs. the loop on the SDK | 0.250 | 0.125 | met |');
+    // 15 of the requests read 12 MB.
+    expect(text).toContain('for each MB of 1,048,576 bytes | 1.200 | 1.250 | NOT met |');
+  });
+
   test('every bound has a measurement if all phases have run', () => {
     const all = PHASES.flatMap(({ name }) =>
       ['logfold', 'sqlite', 'all-leaves', 'sdk-loop'].map((system) => result(name, system)),
