@@ -36,7 +36,7 @@ afterAll(async () => {
 /** A client of the server with short pauses. */
 function clientOf(config: DynamoDBClientConfig = {}): DynamoDBClient {
   const client = new DynamoDBClient({
-    ...sdkConfig({ retries: { attempts: ATTEMPTS, baseMs: 1, capMs: 1 }, idleMs: 200 }),
+    ...sdkConfig({ retries: { attempts: ATTEMPTS, baseMs: 1, capMs: 1 } }),
     endpoint: server.endpoint,
     region: 'eu-central-1',
     credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
@@ -78,9 +78,18 @@ describe('an answer that arrives damaged', () => {
     expect(server.received.length).toBe(ATTEMPTS);
   });
 
-  test.each(['breaks off', 'stalls'] as const)('is requested again if it %s', async (half) => {
-    expect(await query([{ ...SOUND, half }, SOUND])).toEqual([{ items: [ITEM], bytes: undefined, attempts: 2 }]);
+  test('is requested again if it breaks off', async () => {
+    const page = { items: [ITEM], bytes: undefined, attempts: 2 };
+    expect(await query([{ ...SOUND, half: 'breaks off' }, SOUND])).toEqual([page]);
     expect(server.received.length).toBe(2);
+  });
+
+  test('is requested again if it stalls', async () => {
+    // A busy machine may let a sound answer look stalled too.
+    const client = clientOf(sdkConfig({ idleMs: 300 }));
+    const [page] = await query([{ ...SOUND, half: 'stalls' }, SOUND], client);
+    expect(page?.items).toEqual([ITEM]);
+    expect(page?.attempts).toBeGreaterThan(1);
   });
 
   test('is an error of the store if it always breaks off', async () => {
