@@ -7,8 +7,9 @@ import { decodeEntryHead } from '../log/item-codec.ts';
 import type { Consistency, LogReader, RangeOptions, ScanPart, SegmentRange, TableReader } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import { type Archive, type ArchiveSource, openArchive } from './reader.ts';
+import { RecentFrames } from './recent-frames.ts';
 
-/** Archives that stay open, each with its most recently read frames. */
+/** Archives that stay open. */
 const OPEN_ARCHIVES = 8;
 
 /**
@@ -29,7 +30,7 @@ export class ArchivedLogStore implements LogReader {
 
   constructor(tables: TableReader, source: ArchiveSource) {
     this.#tables = tables;
-    this.#source = source;
+    this.#source = { recent: new RecentFrames(), ...source };
   }
 
   async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
@@ -59,10 +60,11 @@ export class ArchivedLogStore implements LogReader {
     return this.#tables.nameItem?.(log, position);
   }
 
-  /** As {@link LogReader.entries}. Tells no sizes of what it reads from an archive. */
+  /** As {@link LogReader.entries}. The size of archived entries is the length of their lines. */
   async *entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
     const pages = this.#tables.entries(log, range, options);
-    const archived = (archive: Archive, from: number, to: number): AsyncIterable<Entry[]> => archive.entries(from, to);
+    const archived = (archive: Archive, from: number, to: number): AsyncIterable<Entry[]> =>
+      archive.entries(from, to, options.onPage);
     const numberOf = (entry: Entry): number => entry.position.entry;
     yield* this.#whole({ log, range, consistency: { consistent: options.consistent } }, { pages, numberOf, archived });
   }
@@ -70,7 +72,7 @@ export class ArchivedLogStore implements LogReader {
   async *items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
     const pages = this.#tables.items(log, range, options);
     const archived = (archive: Archive, from: number, to: number): AsyncIterable<StoredItem[]> =>
-      archive.items(from, to);
+      archive.items(from, to, options.onPage);
     const numberOf = (item: StoredItem): number => Number(item.N?.N);
     yield* this.#whole({ log, range, consistency: { consistent: options.consistent } }, { pages, numberOf, archived });
   }

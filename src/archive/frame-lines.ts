@@ -74,7 +74,7 @@ export class FrameLines {
    * @throws the errors of `decoder.fromItem`
    */
   decode<T>(from: number, to: number, decoder: LineDecoder<T>): T[] {
-    const [start, end] = [Math.max(0, from - this.#first), Math.min(to - this.#first, this.#ends.length)];
+    const [start, end] = this.#linesOf(from, to);
     try {
       return this.#decodeBytes(start, end, decoder);
     } catch (error) {
@@ -82,6 +82,17 @@ export class FrameLines {
       if (!(error instanceof ItemJsonError || error instanceof ItemInvalidError)) throw error;
       return this.#decodeText(start, end).map(decoder.fromItem);
     }
+  }
+
+  /** The length of the lines of these entries. */
+  bytes(from: number, to: number): number {
+    const [start, end] = this.#linesOf(from, to);
+    return this.#startOf(end) - this.#startOf(start);
+  }
+
+  /** The first line of entries of the frame, and the line behind the last. */
+  #linesOf(from: number, to: number): readonly [number, number] {
+    return [Math.max(0, from - this.#first), Math.min(to - this.#first, this.#ends.length)];
   }
 
   #decodeBytes<T>(start: number, end: number, { fromJson, isAt }: LineDecoder<T>): T[] {

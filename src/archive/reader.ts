@@ -3,6 +3,7 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import { ArchiveCorruptError, ArchiveMissingError, TooLargeError } from '../errors.ts';
 import type { Item } from '../log/attribute.ts';
 import type { Entry } from '../log/entry.ts';
+import type { RangeOptions } from '../log/log-store.ts';
 import type { Segment } from '../log/segment.ts';
 import type { BlobPart, BlobStore } from '../store/blob-store.ts';
 import {
@@ -14,20 +15,30 @@ import {
 } from './archive-index.ts';
 import { entryLines, FrameLines, itemLines, type LineDecoder } from './frame-lines.ts';
 import type { StoredFrame } from './frame-list.ts';
+import { RecentFrames } from './recent-frames.ts';
 import { decodeSeekTable, FOOTER_BYTES, type SeekEntry, seekTableBytesOf } from './seek-table.ts';
 
 /**
  * Bytes of the first read. They contain index and seek table of an archive of about 1,500 frames.
  */
 const TAIL_BYTES = 64 * 1024;
-/** Number of recently read frames to keep. Readers go through neighbouring ranges in parallel. */
-const KEPT_FRAMES = 2;
 /** Size of the requests of {@link Archive.storedFrames}, in bytes. */
 const READ_BYTES = 8 * 1024 * 1024;
 
 export interface ArchiveSource {
   readonly blobs: BlobStore;
   readonly platform: ChunkPlatform;
+  /** Frames that several archives keep together; each keeps its own by default. */
+  readonly recent?: RecentFrames;
+}
+
+type OnPage = RangeOptions['onPage'];
+
+/** A range of entries to read. */
+interface LinesRange {
+  readonly from: number;
+  readonly to: number;
+  readonly onPage: OnPage;
 }
 
 /** A frame: its place in the object and its entries. */
@@ -58,7 +69,7 @@ export class Archive {
   readonly #segment: Segment;
   readonly #key: string;
   readonly #frames: readonly Frame[];
-  readonly #kept = new Map<Frame, Promise<FrameLines>>();
+  readonly #recent: RecentFrames;
 
   constructor(
     source: ArchiveSource,
@@ -69,6 +80,7 @@ export class Archive {
     },
   ) {
     this.#source = source;
+    this.#recent = source.recent ?? new RecentFrames();
     this.#segment = place.segment;
     this.#key = place.key;
     this.#frames = parts.frames;
@@ -114,41 +126,31 @@ export class Archive {
   /**
    * The items with numbers from `from` up to but not including `to`, ascending, one page per frame.
    * Each page takes one request, or none if the frame was read recently.
+   * @param onPage called for each page, with the length of its lines before compression
    * @throws ArchiveMissingError, ArchiveCorruptError if the object is missing or has changed
    */
-  items(from: number, to: number): AsyncGenerator<Item[]> {
-    return this.#decoded(from, to, itemLines(this.#segment));
+  items(from: number, to: number, onPage?: OnPage): AsyncGenerator<Item[]> {
+    return this.#decoded({ from, to, onPage }, itemLines(this.#segment));
   }
 
   /**
    * As {@link items}, but decoded as entries.
    * @throws ItemInvalidError if the item of an entry is malformed
    */
-  entries(from: number, to: number): AsyncGenerator<Entry[]> {
-    return this.#decoded(from, to, entryLines(this.#segment));
+  entries(from: number, to: number, onPage?: OnPage): AsyncGenerator<Entry[]> {
+    return this.#decoded({ from, to, onPage }, entryLines(this.#segment));
   }
 
-  async *#decoded<T>(from: number, to: number, decoder: LineDecoder<T>): AsyncGenerator<T[]> {
+  async *#decoded<T>({ from, to, onPage }: LinesRange, decoder: LineDecoder<T>): AsyncGenerator<T[]> {
     if (from >= to) return;
     for (const frame of this.#frames) {
       if (frame.after <= from) continue;
       if (frame.first >= to) return;
-      const lines = await this.#read(frame);
-      yield inArchive(this.#segment, this.#key, () => lines.decode(from, to, decoder));
+      const lines = await this.#recent.lines(frame, () => this.#fetch(frame));
+      const page = inArchive(this.#segment, this.#key, () => lines.decode(from, to, decoder));
+      onPage?.({ items: page.length, bytes: lines.bytes(from, to), attempts: 1 });
+      yield page;
     }
-  }
-
-  #read(frame: Frame): Promise<FrameLines> {
-    const kept = this.#kept.get(frame);
-    if (kept !== undefined) return kept;
-    const reading = this.#fetch(frame);
-    this.#kept.set(frame, reading);
-    reading.catch(() => this.#kept.delete(frame));
-    for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size <= KEPT_FRAMES) break;
-      this.#kept.delete(oldest);
-    }
-    return reading;
   }
 
   async #fetch(frame: Frame): Promise<FrameLines> {

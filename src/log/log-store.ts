@@ -16,7 +16,10 @@ export interface Consistency {
 export interface PageRead {
   /** Entries of the range. */
   readonly items: number;
-  /** Size of the items by DynamoDB's rules, or a little more. */
+  /**
+   * Size of the items by DynamoDB's rules, or a little more. For archived entries, the length of
+   * their lines.
+   */
   readonly bytes: number;
   /** Attempts that the request took; more than 1 after throttling or a fault. */
   readonly attempts: number;

@@ -7,6 +7,7 @@ import { encodeArchiveIndex, MAX_FRAME_BYTES, skippableFrame } from '../../src/a
 import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { type Archive, openArchive } from '../../src/archive/reader.ts';
+import { RecentFrames } from '../../src/archive/recent-frames.ts';
 import { decodeSeekTable, encodeSeekTable, type SeekEntry } from '../../src/archive/seek-table.ts';
 import { compareWithArchive, sameEntry, verifyArchive } from '../../src/archive/verify-archive.ts';
 import { FRAME_BYTES, writeArchive } from '../../src/archive/writer.ts';
@@ -22,7 +23,8 @@ import {
 import { logIdBytes } from '../../src/ids/log-id.ts';
 import type { AttributeValue, Item, StoredItem } from '../../src/log/attribute.ts';
 import { RESERVED_TYPES, ReservedTypes } from '../../src/log/entry.ts';
-import { encodeEntry } from '../../src/log/item-codec.ts';
+import { decodeEntry, encodeEntry } from '../../src/log/item-codec.ts';
+import { readEntries } from '../../src/log/read-entries.ts';
 import type { Segment } from '../../src/log/segment.ts';
 import {
   type ArchiveParts,
@@ -39,7 +41,7 @@ import {
   written,
 } from '../support/archives.ts';
 import { withByte } from '../support/damage.ts';
-import { entryAt, LOG, NOON, newLogId } from '../support/logs.ts';
+import { entryAt, LOG, NOON, newLogId, recordRequests } from '../support/logs.ts';
 import { Random } from '../support/random.ts';
 
 const platform = nativePlatform;
@@ -102,6 +104,55 @@ describe('requests', () => {
     const { archive, blobs } = await opened(joined(partsOfItems(segmentItems(8), 4)));
     await Promise.all([allItems(archive.items(0, 2)), allItems(archive.items(1, 4))]);
     expect(blobs.usage().gets).toBe(2);
+  });
+
+  test('neighbouring ranges that are read in parallel share the frames between them', async () => {
+    const items = segmentItems(40);
+    const { archive, blobs } = await opened(joined(partsOfItems(items, 4)));
+    const ranges = Array.from({ length: 8 }, (_, i) => allItems(archive.items(5 * i, 5 * i + 5)));
+    expect((await Promise.all(ranges)).flat()).toEqual(items);
+    expect(blobs.usage().gets).toBe(1 + archive.frames);
+  });
+
+  test('archives with common recent frames keep 16 MB of them together', async () => {
+    const blobs = new MeteredBlobStore(new MemoryBlobStore());
+    const recent = new RecentFrames();
+    const body = { format: 'bytes', bytes: new Uint8Array(3_000_000) } as const;
+    const archives: Archive[] = [];
+    for (const segment of [0, 1]) {
+      // Base64 makes each line 4 MB long.
+      const of = { log: LOG, segment };
+      const stored = await storeArchive(blobs, joined(partsOfItems(segmentItems(4, of, { body }), 1, of)), of);
+      archives.push(await openArchive({ blobs, platform, recent }, stored));
+    }
+    const [first, second] = archives;
+    const getsFor = async (archive: Archive | undefined, entry: number): Promise<number> => {
+      const before = blobs.usage().gets;
+      for await (const [item] of archive?.items(entry, entry + 1) ?? []) expect(item?.N).toEqual({ N: String(entry) });
+      return blobs.usage().gets - before;
+    };
+    for (const entry of [0, 1, 2]) expect(await getsFor(first, entry)).toBe(1);
+    for (const entry of [0, 1, 2]) expect(await getsFor(first, entry)).toBe(0);
+    for (const entry of [0, 1]) expect(await getsFor(second, entry)).toBe(1);
+    expect([await getsFor(first, 2), await getsFor(second, 1)]).toEqual([0, 0]);
+    expect([await getsFor(first, 1), await getsFor(first, 0)]).toEqual([0, 1]);
+  });
+
+  test('a reader of expired entries asks the table about a megabyte of lines at a time', async () => {
+    const items = segmentItems(6000);
+    const blobs = new MeteredBlobStore(new MemoryBlobStore());
+    const requests: string[] = [];
+    const tables = recordRequests(new MemoryLogStore(), requests);
+    await tables.putSegment(await storeArchive(blobs, joined(partsOfItems(items, 2000))));
+    const store = new ArchivedLogStore(tables, { blobs, platform });
+    requests.length = 0;
+    const range = { from: { segment: 0, entry: 0 }, to: { segment: 0, entry: 6000 } };
+    const entries = await allItems(readEntries({ store, types: RESERVED_TYPES }, LOG, range));
+    expect(entries).toEqual(items.map(decodeEntry));
+    expect(linesOf(items).length).toBeGreaterThan(800_000);
+    // Two short ranges come before the size of the lines is known.
+    expect(requests.filter((request) => request.startsWith('entries')).length).toBeLessThanOrEqual(4);
+    expect(blobs.usage().gets).toBe(1 + 3);
   });
 
   test.each([
