@@ -1,4 +1,4 @@
-import { decodeBase64 } from '../codec/bytes.ts';
+import { decodeBase64, plainBytes } from '../codec/bytes.ts';
 import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 
 /** Makes something of each item that is read. Both functions give the same for the same item. */
@@ -55,7 +55,8 @@ export class ItemJson {
   at: number;
 
   constructor(bytes: Uint8Array, at = 0) {
-    this.bytes = bytes;
+    // `slice` of a Buffer is a view, which would keep the whole answer in memory.
+    this.bytes = plainBytes(bytes);
     this.at = at;
   }
 

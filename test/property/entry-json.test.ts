@@ -245,6 +245,18 @@ describe('entries', () => {
     );
   });
 
+  test('are read from the bytes of the present answer, also if these overwrite the bytes before', () => {
+    const decoder = entryDecoder();
+    const items = [1, 2].map((segment) => encodeEntry(entryAt(LOG, { segment, entry: 0 })));
+    const texts = items.map((item) => Buffer.from(jsonOf(item)));
+    const bytes = Buffer.alloc(texts[0]?.length ?? 0);
+    const read = texts.map((text) => {
+      bytes.set(text);
+      return decoder.fromJson(new ItemJson(bytes));
+    });
+    deepStrictEqual(read, items.map(decodeEntry));
+  });
+
   test('with a bad attribute name their place in the error', () => {
     const item = { ...encodeEntry(entryAt(LOG, { segment: 2, entry: 7 })), V: { N: '-1' } };
     expect(() => entryDecoder().fromJson(readerOf(jsonOf(item)))).toThrow(ItemInvalidError);

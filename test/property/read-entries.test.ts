@@ -152,6 +152,6 @@ test('after a request took several attempts, ranges are read ahead again', async
     ahead.push(store.requests - ahead.length - 1);
   }
   expect(ahead.length).toBeGreaterThan(20);
-  // Of the last page, and of the one page that is read alone after the throttled request.
+  // These are the last page, and the only page that is read alone after the throttled request.
   expect(ahead.filter((requests) => requests === 0)).toHaveLength(2);
 });
