@@ -26,7 +26,13 @@ export interface BufferedTree {
 export const TOMBSTONE = new Uint8Array([0xc7, 0x00, 0x02]);
 
 export function isTombstone(encoded: Uint8Array): boolean {
-  return equalBytes(encoded, TOMBSTONE);
+  return isTombstoneAt(encoded, 0, encoded.length);
+}
+
+/** Whether the bytes from `start` up to but not including `end` are a tombstone. */
+export function isTombstoneAt(bytes: Uint8Array, start: number, end: number): boolean {
+  if (end - start !== TOMBSTONE.length) return false;
+  return bytes[start] === TOMBSTONE[0] && bytes[start + 1] === TOMBSTONE[1] && bytes[start + 2] === TOMBSTONE[2];
 }
 
 export function emptyBufferedTree(kind: KeyKind): BufferedTree {

@@ -129,19 +129,31 @@ export function decodeNode(canonical: Uint8Array): Node {
   return node;
 }
 
+/** No value begins with this byte. */
+const NO_TAG = 0xc1;
+
 function readLeaf(reader: ByteReader, keys: Key[], weighted: boolean): Leaf {
   expectLength(readArrayHeader(reader), keys.length);
   const start = reader.offset;
   const ends = new Uint32Array(keys.length);
   const { bytes: all } = reader;
+  let end = start;
   for (let i = 0; i < ends.length; i++) {
-    const tag = all[reader.offset] ?? 0xc1;
-    // Small whole numbers and short strings, which most values are.
-    if (tag < 0x80) reader.offset++;
-    else if (tag >= 0xa0 && tag < 0xc0) reader.advance(tag - 0x9f);
-    else skipValue(reader);
-    ends[i] = reader.offset - start;
+    const tag = all[end] ?? NO_TAG;
+    // Short strings and small whole numbers, which most values are.
+    if (tag < 0x80) end++;
+    else if (tag >= 0xa0 && tag < 0xc0) end += tag - 0x9f;
+    else if (tag === 0xcc) end += 2;
+    else if (tag === 0xcd) end += 3;
+    else {
+      reader.offset = end;
+      skipValue(reader);
+      end = reader.offset;
+    }
+    ends[i] = end - start;
   }
+  reader.offset = start;
+  reader.advance(end - start);
   const bytes = reader.bytes.subarray(start, reader.offset);
   const weights = weighted ? readIntegers(reader, keys.length) : undefined;
   return { level: 0, keys, bytes, ends, weights, count: keys.length, weight: weights ? sum(weights) : keys.length };
@@ -164,15 +176,7 @@ function readKeys(reader: ByteReader): Key[] {
   const length = readArrayHeader(reader);
   const keys: Key[] = [];
   let previous: Key | undefined;
-  for (let i = 0; i < length; i++) {
-    const byte = reader.bytes[reader.offset] ?? 0;
-    // Most keys are numbers whose difference to the previous one is a single byte.
-    if (typeof previous === 'number' && byte > 0 && byte < 0x80 && previous + byte <= Number.MAX_SAFE_INTEGER) {
-      reader.offset++;
-      previous += byte;
-      keys.push(previous);
-      continue;
-    }
+  while (keys.length < length) {
     const read = readValue(reader);
     const key = typeof read === 'number' && typeof previous === 'number' ? previous + read : read;
     if (!isKey(key)) throw notANode('a key is neither a whole number nor a string');
@@ -180,10 +184,30 @@ function readKeys(reader: ByteReader): Key[] {
       throw notANode('its keys do not ascend');
     }
     keys.push(key);
-    previous = key;
+    previous = typeof key === 'number' ? readNearKeys(reader, keys, key, length) : key;
   }
   if (length === 0) throw notANode('it has no keys');
   return keys;
+}
+
+/**
+ * Reads number keys as long as their difference to the previous one is a single byte. Most
+ * differences are.
+ * @returns the last key
+ */
+function readNearKeys(reader: ByteReader, keys: Key[], last: number, length: number): number {
+  const { bytes } = reader;
+  let { offset } = reader;
+  let key = last;
+  while (keys.length < length) {
+    const difference = bytes[offset] ?? 0;
+    if (difference === 0 || difference >= 0x80 || key + difference > Number.MAX_SAFE_INTEGER) break;
+    offset++;
+    key += difference;
+    keys.push(key);
+  }
+  reader.offset = offset;
+  return key;
 }
 
 function isKey(value: Value): value is Key {

@@ -1,6 +1,6 @@
 import { ByteWriter } from '../codec/bytes.ts';
 import { float64At, keyAt, NumberColumn, uint32At } from './array.ts';
-import { type BufferedTree, isFlushed, isTombstone, TOMBSTONE, withoutBuffer } from './buffered-tree.ts';
+import { type BufferedTree, isFlushed, isTombstoneAt, TOMBSTONE, withoutBuffer } from './buffered-tree.ts';
 import { itemBytes, meanNodeBytes, type NodeShape } from './chunk-boundary.ts';
 import { childIndex, LevelCursor } from './cursor.ts';
 import { EDITS_AT_ONCE, type EditOptions, editTree, type LeafEdits } from './edit.ts';
@@ -283,7 +283,7 @@ class EditList {
     const base = this.#arena.add(leaf.bytes.subarray(first, uint32At(leaf.ends, to - 1))) - first;
     for (let i = from, start = first; i < to; i++) {
       const end = uint32At(leaf.ends, i);
-      const length = isTombstone(leaf.bytes.subarray(start, end)) ? 0 : end - start;
+      const length = isTombstoneAt(leaf.bytes, start, end) ? 0 : end - start;
       this.#push(keyAt(leaf.keys, i), base + start, base + start + length);
       start = end;
     }

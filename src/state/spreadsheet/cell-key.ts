@@ -14,6 +14,9 @@ const STRIPE_SPAN = MAX_ROWS * ROW_SPAN;
  * lies in few leaves.
  */
 export function cellKey(row: number, column: number): number {
+  // Most cells are in the first stripe. Products with its 0 would be floating point numbers, which
+  // make arrays of keys slower.
+  if (column < STRIPE_COLUMNS) return row * ROW_SPAN + column;
   const inStripe = column % STRIPE_COLUMNS;
   return stripeStart((column - inStripe) / STRIPE_COLUMNS) + row * ROW_SPAN + inStripe;
 }
