@@ -43,8 +43,11 @@ const FIRST_LETTER = 0x41;
 const LETTERS = 26;
 /** Every whole number with so many digits is exact. */
 const MAX_DIGITS = 15;
-/** An entry that is kept keeps its whole block in memory. */
-const BLOCK_BYTES = 32 * 1024;
+/**
+ * The first and the longest block. Each is twice as long as the one before, since an entry that is
+ * kept keeps its whole block in memory, and a client keeps thousands of answers with one entry.
+ */
+const [FIRST_BLOCK_BYTES, BLOCK_BYTES] = [256, 32 * 1024];
 /** Longer binaries do not share memory. */
 const SHARED_BYTES = 4 * 1024;
 
@@ -198,7 +201,8 @@ class CommonEntries {
       return own;
     }
     if (length > this.#block.length - this.#blockUsed) {
-      this.#block = new Uint8Array(BLOCK_BYTES);
+      const bytes = Math.min(Math.max(2 * this.#block.length, FIRST_BLOCK_BYTES), BLOCK_BYTES);
+      this.#block = new Uint8Array(Math.max(bytes, length));
       this.#blockUsed = 0;
     }
     const from = this.#blockUsed;

@@ -245,6 +245,12 @@ describe('entries', () => {
     );
   });
 
+  test('keep little memory if their answer is short', () => {
+    const item = { ...encodeEntry(entryAt(LOG, { segment: 0, entry: 0 })), I: { B: new Uint8Array(16) } };
+    const { id } = entryDecoder().fromJson(readerOf(jsonOf(item)));
+    expect(id?.buffer.byteLength).toBeLessThanOrEqual(256);
+  });
+
   test('are read from the bytes of the present answer, also if these overwrite the bytes before', () => {
     const decoder = entryDecoder();
     const items = [1, 2].map((segment) => encodeEntry(entryAt(LOG, { segment, entry: 0 })));
