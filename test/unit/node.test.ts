@@ -13,6 +13,7 @@ const TWO_IDS = new Uint8Array(64).fill(0xcd);
 
 const whole: [string, Value][] = [
   ['a leaf with number keys', [0, [5, 1, 122], ['a', 2.5, { x: null }]]],
+  ['a leaf with whole numbers', [0, [5, 200, 122], [127, 200, 60_000]]],
   ['a leaf with string keys and weights', [0, ['', 'a', 'a0'], [1, 2, 3], [1, 70_000, 2]]],
   ['an inner node', [1, [0, 4096], TWO_IDS, [1000, 77]]],
   ['an inner node with weights', [2, ['a0', 'b'], TWO_IDS, [10, 1], [2 ** 32, 1]]],
