@@ -9,6 +9,7 @@ const PAGE_BYTES = 2 ** 20;
 const FILL = 0.95;
 /** The most pages of a range. Its last page is partly empty, which costs less of a longer range. */
 const MOST_PAGES = 4;
+/** Concurrent ranges once the size of entries is known. */
 const FIRST_RANGES = 2;
 /**
  * The most concurrent ranges: 8 pages of 1 MB of items are in memory, besides the one that the
@@ -64,11 +65,15 @@ export class ReadPace {
     this.#entries = this.#unsizedEntries;
   }
 
-  /** Ranges to request or hold concurrently, with the one that the caller reads. At least 1. */
+  /**
+   * Ranges to request or hold concurrently, with the one that the caller reads. At least 1, and only
+   * 1 until the first page tells how long the others should be.
+   */
   get ranges(): number {
     const { ranges = MOST_RANGES } = this.#limits;
-    if (this.#sizes !== 'untold') return Math.min(this.#ranges, ranges);
-    return this.#limits.ranges ?? UNSIZED_RANGES;
+    if (this.#sizes === 'unread') return 1;
+    if (this.#sizes === 'untold') return this.#limits.ranges ?? UNSIZED_RANGES;
+    return Math.min(this.#ranges, ranges);
   }
 
   /** At least one entry. */

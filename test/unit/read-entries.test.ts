@@ -150,7 +150,7 @@ describe('reading entries', () => {
       expect(page).toHaveLength(10);
       expect(started).toBeLessThanOrEqual((page[0]?.position.entry ?? 0) / 10 + 3);
     }
-    expect(most).toBe(2);
+    expect(most).toBe(3);
     expect(started).toBe(40);
   });
 

@@ -71,7 +71,7 @@ describe('the length of ranges', () => {
 });
 
 describe('the number of concurrent ranges', () => {
-  test('it starts at 2 and grows only when the caller waited, up to 8', () => {
+  test('it is 2 after the first page and grows only when the caller waited, up to 8', () => {
     const pace = sized();
     for (let i = 0; i < 20; i++) pace.read(page(9000, 900_000));
     expect(pace.ranges).toBe(2);
@@ -96,7 +96,7 @@ describe('the number of concurrent ranges', () => {
 
   test('it is 4 for a store that tells no sizes', () => {
     const pace = new ReadPace({});
-    expect(pace.ranges).toBe(2);
+    expect(pace.ranges).toBe(1);
     pace.readUntold();
     expect(pace.ranges).toBe(4);
   });

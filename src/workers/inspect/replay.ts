@@ -24,7 +24,7 @@ export interface ReplayDeps extends BuildDeps {
 export interface ReplayPartDeps extends ReplayDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
-  /** The run ends after the first page of entries folded after this time, in epoch milliseconds. */
+  /** The run ends after the first step of entries folded after this time, in epoch milliseconds. */
   readonly deadline: number;
 }
 

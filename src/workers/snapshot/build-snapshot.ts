@@ -45,7 +45,7 @@ export interface SnapshotDeps extends BuildDeps {
   /** Epoch milliseconds. */
   readonly now: () => number;
   /**
-   * After this time a build finishes its page of entries, saves its progress and leaves the rest to
+   * After this time a build finishes its step of entries, saves its progress and leaves the rest to
    * a continuation. Epoch milliseconds; none by default.
    */
   readonly deadline?: number | undefined;
