@@ -19,6 +19,7 @@ import { ArchivedLogStore } from '../../src/archive/archived-log-store.ts';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { type Archive, openArchive } from '../../src/archive/reader.ts';
 import { decodeSeekTable, encodeSeekTable, type SeekEntry, seekTableBytesOf } from '../../src/archive/seek-table.ts';
+import { sameEntry } from '../../src/archive/verify-archive.ts';
 import { withoutExpiry } from '../../src/archive/writer.ts';
 import { fromBase64, toBase64 } from '../../src/codec/bytes.ts';
 import { ArchiveCorruptError, LogfoldError } from '../../src/errors.ts';
@@ -133,6 +134,21 @@ describe('a line', () => {
         const [withA, withB] = [a, b].map((member) => Object.fromEntries([...Object.entries(value), [name, member]]));
         expect(encodeItemLine(withA ?? {})).not.toBe(encodeItemLine(withB ?? {}));
       }),
+    );
+  });
+
+  test('two items count as the same entry if their lines are equal', () => {
+    const of = { segment: { ...FIRST_SEGMENT, created: NOON }, types: RESERVED_TYPES };
+    fc.assert(
+      fc.property(item, names, fc.array(attribute, { maxLength: 2 }), (value, name, others) => {
+        const changed = others.map((other) => Object.fromEntries([...Object.entries(value), [name, other]]));
+        for (const a of [value, ...changed]) {
+          for (const b of [value, turned(value), ...changed]) {
+            expect(sameEntry(a, b, of)).toBe(encodeItemLine(a) === encodeItemLine(withoutExpiry(b)));
+          }
+        }
+      }),
+      { numRuns: propertyRuns(500) },
     );
   });
 
