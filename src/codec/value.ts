@@ -94,7 +94,7 @@ function checkObject(value: object | null, depth: number): void {
 }
 
 /** Sets a key of an object, even `__proto__`, which an assignment would take as the prototype. */
-export function setKey(object: Record<string, Value>, key: string, value: Value): void {
+export function setKey<T>(object: Record<string, T>, key: string, value: T): void {
   if (key === '__proto__')
     Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
   else object[key] = value;

@@ -72,6 +72,9 @@ export interface Entry {
   readonly attributes?: EntryAttributes;
 }
 
+/** An entry in the making. */
+export type MutableEntry = { -readonly [name in keyof Entry]: Entry[name] };
+
 /** An entry's position, number and type, readable even if the rest of its item is malformed. */
 export interface EntryHead extends Pick<Entry, 'log' | 'position' | 'number'> {
   /** Absent if the item has no type, or one that is not a String of at least one character. */

@@ -13,7 +13,7 @@ import {
   valueFromAttribute,
   wholeNumber,
 } from './attribute.ts';
-import type { Entry, EntryHead, RootRef, StoredBody } from './entry.ts';
+import type { Entry, EntryHead, MutableEntry, RootRef, StoredBody } from './entry.ts';
 import { ItemReader } from './item-reader.ts';
 import { decodeMetadata, encodeMetadata } from './metadata.ts';
 import { decodeMutation, encodeMutation } from './mutation.ts';
@@ -74,7 +74,7 @@ export function decodeEntry(item: StoredItem): Entry {
   const created = reader.integer('C');
   const type = reader.string('T');
   const version = reader.integer('V');
-  const entry: Mutable<Entry> = { log, position, created, type, version };
+  const entry: MutableEntry = { log, position, created, type, version };
   const id = decodeEntryId(item);
   if (id !== undefined) entry.id = id;
   const body = reader.parsed('B', () => decodeStoredBody(item.B));
@@ -91,8 +91,6 @@ export function decodeEntry(item: StoredItem): Entry {
     reader.fail('B', "is present beside 'E', so the entry has two bodies");
   return entry;
 }
-
-type Mutable<T> = { -readonly [name in keyof T]: T[name] };
 
 /**
  * The position of an entry's item: the inverse of {@link entryKey}. Reads nothing else of the item.

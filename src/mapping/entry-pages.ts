@@ -6,7 +6,15 @@ import type { SegmentLayout } from '../log/segment.ts';
 import { entryAt, entryOfItem, itemsBefore, MAPPED_TYPES } from './layout.ts';
 import type { IndexedItem, IndexRange } from './mapped-items.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
-import { toEntryItem } from './translate.ts';
+import { type ItemPlace, timeOf, toEntryItem } from './translate.ts';
+
+/** Makes what a reader wants of the items of a mapped log. */
+export interface Translation<T> {
+  /** Translates an item of the application. */
+  readonly original: (mapping: SchemaMapping, item: StoredItem, place: ItemPlace) => T;
+  /** Takes a virtual entry, as an item of logfold's own schema. */
+  readonly virtual: (item: StoredItem) => T;
+}
 
 /** A segment whose layout is known. */
 export type LaidOutSegment = SegmentPlace & { readonly layout: SegmentLayout };
@@ -39,8 +47,9 @@ export function hasSnapshotEntry(
  * @param created creation time of the segment; by default that of the item before it
  * @param roots Snapshot entries with roots, ascending, in logfold's own schema
  */
-export async function* entryPages(
+export async function* entryPages<T>(
   mapping: SchemaMapping,
+  { original, virtual }: Translation<T>,
   {
     segment,
     range: { from, to },
@@ -51,34 +60,34 @@ export async function* entryPages(
     readonly created: number | undefined;
   },
   { pages, roots }: { readonly pages: AsyncIterable<IndexedItem[]>; readonly roots: AsyncIterable<StoredItem[]> },
-): AsyncGenerator<StoredItem[]> {
+): AsyncGenerator<T[]> {
   const { log, layout } = segment;
   const complete = new AscendingItems(roots);
   // A reader that starts at a Snapshot entry waits for its root.
   if (entryAt(layout, from)?.kind === 'snapshot') complete.readAhead();
   let isFirstDue = from === 0;
   for await (const page of pages) {
-    const entries: StoredItem[] = [];
+    const entries: T[] = [];
     const addVirtual = async (entry: number, time: StoredItem['C']): Promise<void> => {
       const root = await complete.find(entry);
-      entries.push({
-        ...virtualEntry(segment, entry, time),
-        ...(root?.B && { B: root.B }),
-        ...(root?.E && { E: root.E }),
-      });
+      const item = virtualEntry(segment, entry, time);
+      entries.push(virtual({ ...item, ...(root?.B && { B: root.B }), ...(root?.E && { E: root.E }) }));
     };
     for (const { index, item } of page) {
       const isBefore = index < layout.first;
       const entry = isBefore ? -1 : entryOfItem(layout, index);
-      const position = { segment: segment.segment, entry: Math.max(0, entry) };
-      const translated = toEntryItem(mapping, item, { log, position, index });
-      if (isFirstDue) await addVirtual(0, created === undefined ? translated.C : { N: String(created) });
+      const place = { log, position: { segment: segment.segment, entry: Math.max(0, entry) }, index };
+      const isWanted = !isBefore && entry >= from && entry < to;
+      // An item beside the range tells about a virtual entry, so it must fit the mapping too.
+      if (isFirstDue || !isWanted) toEntryItem(mapping, item, place);
+      if (isFirstDue)
+        await addVirtual(0, created === undefined ? timeOf(mapping, item, place) : { N: String(created) });
       isFirstDue = false;
+      if (isWanted) entries.push(original(mapping, item, place));
       if (isBefore) continue;
-      if (entry >= from && entry < to) entries.push(translated);
       const behind = entry + 1;
       if (behind >= from && behind < to && entryAt(layout, behind)?.kind !== 'item')
-        await addVirtual(behind, translated.C);
+        await addVirtual(behind, timeOf(mapping, item, place));
     }
     if (entries.length > 0) yield entries;
   }

@@ -4,6 +4,9 @@ import type { TimeFormat } from './schema-mapping.ts';
 /** A date, and optionally a time, a fraction of a second and an offset from UTC. */
 const ISO = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?)?$/i;
 
+/** The form of nearly all times; 0 stands for any digit. */
+const COMMON_FORM = '0000-00-00T00:00:00.000Z';
+
 /** Decimal digits, with an optional fraction. */
 const DECIMAL = /^(\d+)(?:\.\d+)?$/;
 
@@ -12,7 +15,7 @@ const DECIMAL = /^(\d+)(?:\.\d+)?$/;
  * @returns undefined if the attribute holds no time of this format, from 1970 on
  */
 export function itemSeconds(attribute: StoredAttribute, format: TimeFormat): number | undefined {
-  const seconds = format === 'iso' ? isoSeconds(attribute.S ?? '') : decimalSeconds(attribute.N ?? '', format);
+  const seconds = format === 'iso' ? secondsOfIso(attribute.S ?? '') : decimalSeconds(attribute.N ?? '', format);
   return seconds !== undefined && Number.isSafeInteger(seconds) && seconds >= 0 ? seconds : undefined;
 }
 
@@ -20,6 +23,37 @@ function decimalSeconds(text: string, format: 's' | 'ms'): number | undefined {
   const [, whole] = DECIMAL.exec(text) ?? [];
   if (whole === undefined) return undefined;
   return format === 's' ? Number(whole) : Math.floor(Number(whole) / 1000);
+}
+
+function secondsOfIso(text: string): number | undefined {
+  return commonSeconds(text) ?? isoSeconds(text);
+}
+
+/** As {@link isoSeconds}, but undefined also for other forms and for the last days of a month. */
+function commonSeconds(text: string): number | undefined {
+  if (!hasCommonForm(text)) return undefined;
+  const [year, month, day] = [digits(text, 0, 4), digits(text, 5, 7), digits(text, 8, 10)];
+  const [hours, minutes, seconds] = [digits(text, 11, 13), digits(text, 14, 16), digits(text, 17, 19)];
+  if (year < 1970 || month < 1 || month > 12 || day < 1 || day > 28) return undefined;
+  if (hours > 23 || minutes > 59 || seconds > 59) return undefined;
+  return Date.UTC(year, month - 1, day, hours, minutes, seconds) / 1000;
+}
+
+function hasCommonForm(text: string): boolean {
+  if (text.length !== COMMON_FORM.length) return false;
+  for (let i = 0; i < text.length; i++) {
+    const [code, form] = [text.charCodeAt(i), COMMON_FORM.charCodeAt(i)];
+    if (form === ZERO ? code < ZERO || code > NINE : code !== form) return false;
+  }
+  return true;
+}
+
+const [ZERO, NINE] = [0x30, 0x39];
+
+function digits(text: string, from: number, to: number): number {
+  let number = 0;
+  for (let i = from; i < to; i++) number = number * 10 + text.charCodeAt(i) - ZERO;
+  return number;
 }
 
 // Date.parse reads a time without an offset in the time zone of the machine.

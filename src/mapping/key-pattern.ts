@@ -1,7 +1,13 @@
 import { equalBytes, toHex } from '../codec/bytes.ts';
 import { ItemInvalidError, LogfoldError, LogIdInvalidError, PositionInvalidError, type Where } from '../errors.ts';
 import { type LogId, textLogId } from '../ids/log-id.ts';
-import type { AttributeValue, Item, StoredAttribute, StoredItem } from '../log/attribute.ts';
+import {
+  type AttributeValue,
+  type Item,
+  type StoredAttribute,
+  type StoredItem,
+  wholeNumber,
+} from '../log/attribute.ts';
 import type { SchemaMapping, SortKeyMapping } from './schema-mapping.ts';
 
 /** The most bytes of a partition key in DynamoDB. */
@@ -50,11 +56,15 @@ export function indexOfKey(mapping: SchemaMapping, key: StoredItem): number {
   const text = sortText(mapping, key);
   const digits =
     form === 'N' ? text : (between(text, form) ?? fail(`is '${text}' and has other texts around a number`));
-  if (form === 'N' && !/^(0|[1-9]\d*)$/.test(digits)) return fail(`is '${digits}', not a whole number from 0`);
-  if (form !== 'N' && (digits.length !== form.digits || !/^\d+$/.test(digits))) {
-    return fail(`is '${text}', whose number does not have exactly ${form.digits} digits`);
+  const number = wholeNumber(digits);
+  const hasForm = form === 'N' ? digits === '0' || !digits.startsWith('0') : digits.length === form.digits;
+  if (number === undefined || !hasForm) {
+    return fail(
+      form === 'N'
+        ? `is '${digits}', not a whole number from 0`
+        : `is '${text}', whose number does not have exactly ${form.digits} digits`,
+    );
   }
-  const number = Number(digits);
   if (!Number.isSafeInteger(number)) return fail(`is '${text}', a number above ${Number.MAX_SAFE_INTEGER}`);
   if (number < first) return fail(`is '${text}', a number below ${first}, the first one of a log`);
   return number - first;

@@ -25,15 +25,18 @@ import type {
   SegmentRange,
 } from '../log/log-store.ts';
 import type { Expiry, Segment } from '../log/segment.ts';
-import { entryPages, hasSnapshotEntry, itemsOfRange } from './entry-pages.ts';
+import { entryPages, hasSnapshotEntry, itemsOfRange, type Translation } from './entry-pages.ts';
 import { keyOf, maxIndex, namedByKey } from './key-pattern.ts';
 import { endOf, entryAt, indexAfter, MAPPED_TYPES, newestEntryOf } from './layout.ts';
 import type { IndexedItem, MappedItems } from './mapped-items.ts';
 import { MappedSegments, type SegmentSizes } from './mapped-segments.ts';
 import type { SchemaMapping } from './schema-mapping.ts';
-import { toApplicationItem } from './translate.ts';
+import { toApplicationItem, toEntry, toEntryItem } from './translate.ts';
 
 const CONSISTENT: Consistency = { consistent: true };
+
+const AS_ENTRIES: Translation<Entry> = { original: toEntry, virtual: decodeEntry };
+const AS_ITEMS: Translation<StoredItem> = { original: toEntryItem, virtual: (item) => item };
 
 export interface MappedLogStoreOptions {
   /** The application's table. */
@@ -111,14 +114,12 @@ export class MappedLogStore implements LogStore {
 
   async getEntry(log: LogId, position: Position, consistency: Consistency): Promise<Entry | undefined> {
     const { segment, entry } = position;
-    for await (const [item] of this.items(log, { segment, from: entry, to: entry + 1 }, consistency)) {
-      return item && decodeEntry(item);
-    }
+    for await (const [found] of this.entries(log, { segment, from: entry, to: entry + 1 }, consistency)) return found;
     return undefined;
   }
 
   async *entries(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<Entry[]> {
-    for await (const items of this.items(log, range, options)) yield items.map(decodeEntry);
+    yield* this.#read(log, range, options, AS_ENTRIES);
   }
 
   /**
@@ -126,11 +127,16 @@ export class MappedLogStore implements LogStore {
    * if the range has a Snapshot entry, and one if the segment is not known yet. Tells the sizes of
    * the application's items only, and counts the entries that they become.
    */
-  async *items(
+  async *items(log: LogId, range: SegmentRange, options: RangeOptions): AsyncGenerator<StoredItem[]> {
+    yield* this.#read(log, range, options, AS_ITEMS);
+  }
+
+  async *#read<T>(
     log: LogId,
     { segment, from, to }: SegmentRange,
     { consistent, onPage }: RangeOptions,
-  ): AsyncGenerator<StoredItem[]> {
+    translation: Translation<T>,
+  ): AsyncGenerator<T[]> {
     if (from >= to) return;
     const consistency = { consistent };
     const known = await this.#segments.layoutOf(log, segment, consistency);
@@ -146,7 +152,7 @@ export class MappedLogStore implements LogStore {
     };
     const pages = this.#items.pages(log, itemsOfRange(layout, range), { consistent, onPage: noteRead });
     const place = { segment: { log, segment, layout }, range, created };
-    for await (const entries of entryPages(this.#mapping, place, { pages, roots })) {
+    for await (const entries of entryPages(this.#mapping, translation, place, { pages, roots })) {
       if (read !== undefined) onPage?.({ ...read, items: entries.length });
       read = undefined;
       yield entries;

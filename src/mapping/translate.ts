@@ -1,11 +1,19 @@
 import { plainBytes } from '../codec/bytes.ts';
 import { encodeValue } from '../codec/canonical.ts';
 import { decodeValue } from '../codec/message-pack.ts';
-import { textOf } from '../errors.ts';
+import { setKey } from '../codec/value.ts';
+import { LogfoldError, textOf } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { Position } from '../ids/position.ts';
-import type { AttributeValue, Item, StoredAttribute, StoredItem } from '../log/attribute.ts';
-import { entryKey, entryPlace } from '../log/item-codec.ts';
+import {
+  type AttributeValue,
+  type Item,
+  type StoredAttribute,
+  type StoredItem,
+  wholeNumber,
+} from '../log/attribute.ts';
+import type { Entry, MutableEntry } from '../log/entry.ts';
+import { decodeEntry, decodeStoredBody, entryKey, entryPlace } from '../log/item-codec.ts';
 import { ItemReader } from '../log/item-reader.ts';
 import { itemSeconds } from './item-time.ts';
 import {
@@ -19,7 +27,7 @@ import {
   sortKeyOf,
 } from './key-pattern.ts';
 import { MAPPED_TYPES } from './layout.ts';
-import type { BodyFormat, SchemaMapping } from './schema-mapping.ts';
+import type { SchemaMapping } from './schema-mapping.ts';
 
 /** The place of an item of the application in its log, as an item and as an entry. */
 export interface ItemPlace {
@@ -29,12 +37,8 @@ export interface ItemPlace {
   readonly index: number;
 }
 
-// fromEntries defines keys instead of assigning them, so the name `__proto__` needs no special
-// case.
-type NamedAttribute = readonly [name: string, attribute: StoredAttribute];
-
-/** Names that have a meaning in logfold's own schema. */
-const ONE_CAPITAL_LETTER = /^[A-Z]$/;
+/** Attributes of one item, in the making. */
+type Attributes = Record<string, StoredAttribute>;
 
 /**
  * Translates an item of the application into the item of an entry, in logfold's own schema.
@@ -47,34 +51,71 @@ const ONE_CAPITAL_LETTER = /^[A-Z]$/;
  * mapping
  */
 export function toEntryItem(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): StoredItem {
-  const { log, position, index } = place;
-  const fail: Fail = (part, name, problem, cause) =>
-    refuse(mapping, item, { part, name, problem, where: { log, ...position }, cause });
+  const fail = failAt(mapping, item, place);
   checkKey(mapping, item, place, fail);
-  const { time, ttl, body } = mapping;
-  const stays: NamedAttribute[] = [];
-  const reserved: NamedAttribute[] = [];
-  const inBody: NamedAttribute[] = [];
-  for (const [name, attribute] of Object.entries(item)) {
-    if (attribute === undefined || (mapping.names.has(name) && name !== time?.attribute)) continue;
-    if (body === 'whole item' && name !== time?.attribute) inBody.push([name, attribute]);
-    else if (ONE_CAPITAL_LETTER.test(name)) reserved.push([name, attribute]);
-    else stays.push([name, attribute]);
+  const translated: Attributes = {};
+  const reserved: Attributes = {};
+  for (const name of Object.keys(item)) {
+    const attribute = item[name];
+    if (attribute === undefined || !keepsName(mapping, name)) continue;
+    setKey(isReserved(name) ? reserved : translated, name, attribute);
   }
-  const bodyAttribute =
-    body === 'whole item' ? { M: Object.fromEntries(inBody) } : bodyOf(attributeOf(item, body.attribute), body, fail);
-  const expires = ttl === undefined || attributeOf(item, ttl) === undefined ? undefined : ttl;
-  return {
-    ...(stays.length > 0 && Object.fromEntries(stays)),
-    ...entryKey(log, position),
-    C: { N: String(secondsOf(mapping, item, fail)) },
-    T: typeOf(mapping, item, fail),
-    V: versionOf(mapping, item, fail),
-    ...(bodyAttribute !== undefined && { B: bodyAttribute }),
-    Q: { N: String(index + 1) },
-    ...(expires !== undefined && { X: wholeNumber('ttl', expires, item, fail) }),
-    ...(reserved.length > 0 && { O: { M: Object.fromEntries(reserved) } }),
-  };
+  const { S, N } = entryKey(place.log, place.position);
+  const body = bodyOf(mapping, item, fail);
+  translated.S = S;
+  translated.N = N;
+  translated.C = { N: String(secondsOf(mapping, item, fail)) };
+  translated.T = typeOf(mapping, item, fail);
+  translated.V = versionOf(mapping, item, fail);
+  if (body !== undefined) translated.B = body;
+  translated.Q = { N: String(place.index + 1) };
+  const expires = expiryOf(mapping, item, fail);
+  if (expires !== undefined) translated.X = expires;
+  if (Object.keys(reserved).length > 0) translated.O = { M: reserved };
+  return translated;
+}
+
+/**
+ * Translates an item of the application into an entry: gives and throws what `decodeEntry` does for
+ * the item of {@link toEntryItem}.
+ */
+export function toEntry(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): Entry {
+  try {
+    return readEntry(mapping, item, place);
+  } catch (error) {
+    if (!(error instanceof LogfoldError)) throw error;
+    // The careful way knows what is wrong.
+    return decodeEntry(toEntryItem(mapping, item, place));
+  }
+}
+
+function readEntry(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): Entry {
+  const fail = failAt(mapping, item, place);
+  checkKey(mapping, item, place, fail);
+  const { log, position, index } = place;
+  const body = decodeStoredBody(bodyOf(mapping, item, fail));
+  const created = secondsOf(mapping, item, fail);
+  const type = typeOf(mapping, item, fail).S ?? '';
+  const version = Number(versionOf(mapping, item, fail).N);
+  const expires = expiryOf(mapping, item, fail);
+  const entry: MutableEntry = { log, position, created, type, version };
+  if (body !== undefined) entry.body = body;
+  if (Number.isSafeInteger(index + 1)) entry.number = index + 1;
+  if (expires !== undefined) entry.expires = Number(expires.N);
+  return entry;
+}
+
+/**
+ * Whether the translation of an item has an attribute under its own name, or in `O`. Other
+ * attributes move to those of logfold or, if the body is the whole item, into the body.
+ */
+function keepsName({ names, time, body }: SchemaMapping, name: string): boolean {
+  return name === time?.attribute || (body !== 'whole item' && !names.has(name));
+}
+
+/** Whether a name has a meaning in logfold's own schema: one capital letter. */
+function isReserved(name: string): boolean {
+  return name.length === 1 && name >= 'A' && name <= 'Z';
 }
 
 /**
@@ -99,7 +140,7 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
     moved.push([body.attribute, original ?? reader.fail('B', 'is no body that logfold translated')]);
   }
   return {
-    ...present(Object.entries(item).filter(([name]) => !ONE_CAPITAL_LETTER.test(name))),
+    ...present(Object.entries(item).filter(([name]) => !isReserved(name))),
     ...(body === 'whole item' && mapOf(item.B)),
     ...mapOf(item.O),
     ...present(moved),
@@ -107,8 +148,21 @@ export function toApplicationItem(mapping: SchemaMapping, item: Item): Item {
   };
 }
 
+/**
+ * The time of an item as an attribute of logfold's own schema.
+ * @throws ItemInvalidError as {@link toEntryItem} does
+ */
+export function timeOf(mapping: SchemaMapping, item: StoredItem, place: ItemPlace): AttributeValue {
+  return { N: String(secondsOf(mapping, item, failAt(mapping, item, place))) };
+}
+
 /** Refuses the item that is translated. */
 type Fail = (part: MappingPart, name: string, problem: string, cause?: unknown) => never;
+
+function failAt(mapping: SchemaMapping, item: StoredItem, { log, position }: ItemPlace): Fail {
+  return (part, name, problem, cause) =>
+    refuse(mapping, item, { part, name, problem, where: { log, ...position }, cause });
+}
 
 /** The translation has no keys of the application: log and index give them back exactly. */
 function checkKey(mapping: SchemaMapping, item: StoredItem, { log, index }: ItemPlace, fail: Fail): void {
@@ -148,27 +202,42 @@ function typeOf({ type }: SchemaMapping, item: StoredItem, fail: Fail): StoredAt
 
 function versionOf({ version }: SchemaMapping, item: StoredItem, fail: Fail): StoredAttribute {
   if ('constant' in version) return { N: String(version.constant) };
-  return wholeNumber('version', version.attribute, item, fail);
+  return wholeNumberIn('version', version.attribute, item, fail);
 }
 
-function wholeNumber(part: MappingPart, name: string, item: StoredItem, fail: Fail): StoredAttribute {
+/** The value of the TTL attribute; undefined if the item does not have it. */
+function expiryOf({ ttl }: SchemaMapping, item: StoredItem, fail: Fail): StoredAttribute | undefined {
+  return ttl === undefined || attributeOf(item, ttl) === undefined ? undefined : wholeNumberIn('ttl', ttl, item, fail);
+}
+
+function wholeNumberIn(part: MappingPart, name: string, item: StoredItem, fail: Fail): StoredAttribute {
   const found = attributeOf(item, name);
   if (found === undefined) return fail(part, name, 'is missing');
-  const isWhole = /^\d+$/.test(found.N ?? '') && Number.isSafeInteger(Number(found.N));
-  return isWhole ? found : fail(part, name, `is ${shown(found)}, not a whole Number from 0`);
+  return Number.isSafeInteger(wholeNumber(found.N ?? ''))
+    ? found
+    : fail(part, name, `is ${shown(found)}, not a whole Number from 0`);
 }
 
 /** In logfold's schema a String is JSON text, and Binary is MessagePack. */
-function bodyOf(
-  found: StoredAttribute | undefined,
-  { attribute, format }: { readonly attribute: string; readonly format: BodyFormat },
-  fail: Fail,
-): StoredAttribute | undefined {
+function bodyOf(mapping: SchemaMapping, item: StoredItem, fail: Fail): StoredAttribute | undefined {
+  if (mapping.body === 'whole item') return { M: unnamedAttributes(mapping, item) };
+  const { attribute, format } = mapping.body;
+  const found = attributeOf(item, attribute);
   if (found === undefined) return undefined;
   if (format === 'json') return jsonText(found, attribute, fail);
   if (found.S !== undefined) return { S: JSON.stringify(found.S) };
   if (found.B !== undefined) return { B: encodeValue(plainBytes(found.B)) };
   return found;
+}
+
+/** All attributes that the mapping does not name. */
+function unnamedAttributes({ names }: SchemaMapping, item: StoredItem): Attributes {
+  const unnamed: Attributes = {};
+  for (const name of Object.keys(item)) {
+    const attribute = item[name];
+    if (attribute !== undefined && !names.has(name)) setKey(unnamed, name, attribute);
+  }
+  return unnamed;
 }
 
 function jsonText(found: StoredAttribute, attribute: string, fail: Fail): StoredAttribute {

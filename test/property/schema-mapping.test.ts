@@ -4,15 +4,17 @@ import { expect, test } from 'vitest';
 import { decodeItemLine, encodeItemLine } from '../../src/archive/item-line.ts';
 import { toBase64 } from '../../src/codec/bytes.ts';
 import type { Value } from '../../src/codec/value.ts';
+import { LogfoldError } from '../../src/errors.ts';
 import { type LogId, textLogId } from '../../src/ids/log-id.ts';
 import type { Position } from '../../src/ids/position.ts';
 import { type AttributeValue, type Item, valueFromAttribute, valueFromMap } from '../../src/log/attribute.ts';
 import { decodeEntryBody } from '../../src/log/body.ts';
 import { decodeEntry } from '../../src/log/item-codec.ts';
+import { itemSeconds } from '../../src/mapping/item-time.ts';
 import { indexOfKey, keyOf, logOfKey, maxIndex } from '../../src/mapping/key-pattern.ts';
 import { endOf, entryAt, entryOfItem, itemsBefore, newestEntryOf } from '../../src/mapping/layout.ts';
 import { type MappingDocument, parseMapping, type SchemaMapping } from '../../src/mapping/schema-mapping.ts';
-import { toApplicationItem, toEntryItem } from '../../src/mapping/translate.ts';
+import { toApplicationItem, toEntry, toEntryItem } from '../../src/mapping/translate.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 
 /** Among them names with a meaning in logfold's schema and in JavaScript. */
@@ -153,6 +155,65 @@ test('a translated item is an entry with the body, the type and the number of th
       expect(entry.type).toBe(
         'constant' in mapping.type ? mapping.type.constant : textIn(item[mapping.type.attribute]),
       );
+    }),
+    { numRuns: propertyRuns(3000) },
+  );
+});
+
+/** A fitting item with another attribute under one of its names, or without it. */
+const changed: fc.Arbitrary<Case> = fitting.chain((given) =>
+  fc
+    .tuple(fc.constantFrom(...Object.keys(given.item)), fc.option(attribute, { nil: undefined }))
+    .map(([name, value]) => {
+      const kept = Object.entries(given.item).filter(([each]) => each !== name);
+      return { ...given, item: Object.fromEntries(value === undefined ? kept : [...kept, [name, value]]) };
+    }),
+);
+
+/** The result of a function, or the error that it throws. */
+function outcome(work: () => unknown): unknown {
+  try {
+    return { result: work() };
+  } catch (error) {
+    if (!(error instanceof LogfoldError)) throw error;
+    return { error: error.toJSON() };
+  }
+}
+
+test('an entry from an item equals the entry from its translation, and so do the errors', () => {
+  fc.assert(
+    fc.property(fc.oneof(fitting, changed), ({ mapping, item, place }) => {
+      deepStrictEqual(
+        outcome(() => toEntry(mapping, item, place)),
+        outcome(() => decodeEntry(toEntryItem(mapping, item, place))),
+      );
+    }),
+    { numRuns: propertyRuns(3000) },
+  );
+});
+
+test('a time in ISO 8601 is read in whole seconds, in every form of the same time', () => {
+  const times = fc.date({ noInvalidDate: true, min: new Date(0), max: new Date('9999-12-31T23:59:59Z') });
+  fc.assert(
+    fc.property(times, (date) => {
+      const text = date.toISOString();
+      const seconds = Math.floor(date.getTime() / 1000);
+      for (const S of [text, text.toLowerCase(), text.replace('T', ' '), text.replace(/\.\d+Z/, '+00:00')]) {
+        expect(itemSeconds({ S }, 'iso')).toBe(seconds);
+      }
+    }),
+    { numRuns: propertyRuns(1000) },
+  );
+});
+
+test('a text of digits in the form of a time is one only if the day and the time exist', () => {
+  const upTo = (most: number) => fc.nat(most).map((number) => String(number).padStart(2, '0'));
+  const parts = fc.tuple(fc.integer({ min: 1900, max: 2100 }), upTo(13), upTo(32), upTo(25), upTo(61), upTo(61));
+  fc.assert(
+    fc.property(parts, ([year, month, day, hours, minutes, seconds]) => {
+      const common = `${year}-${month}-${day}T${hours}:${minutes}:${seconds}.000Z`;
+      // The general reader takes every form except the common one.
+      expect(itemSeconds({ S: common }, 'iso')).toBe(itemSeconds({ S: common.replace('.000', '') }, 'iso'));
     }),
     { numRuns: propertyRuns(3000) },
   );

@@ -80,6 +80,20 @@ describe('a mapped log', () => {
     expect(await reader.getSegment(log, 2, CONSISTENT)).toBeUndefined();
   });
 
+  test('a body that cannot be read fails its own segment only, not the one that begins behind it', async () => {
+    const logs = new MappedLogs();
+    const log = await logs.create(9);
+    logs.items.insert(orderItem(log, 9, { payload: { N: '0.1234567890123456789' } }));
+    await logs.append(log, 2);
+    expect(await shape(logs, log, 1)).toEqual(['1/0 logfold Snapshot 10 +9', '1/1 Set 11 +10', '1/2 Set 12 +11']);
+    await expect(shape(logs, log, 0)).rejects.toMatchObject({
+      code: 'ITEM_INVALID',
+      segment: 0,
+      entry: 11,
+      reason: expect.stringContaining("attribute 'B' cannot be read"),
+    });
+  });
+
   test('a scan of all segments lets the next read of a segment take one request', async () => {
     const logs = new MappedLogs();
     const log = await logs.create(4);
