@@ -89,6 +89,12 @@ function readerOf(json: string): ItemJson {
   return new ItemJson(utf8.encode(json));
 }
 
+/** Clears the last bits of Base64, which mean nothing, in the Binaries of DynamoDB JSON. */
+function withCleanBase64(name: string, value: unknown): unknown {
+  if (typeof value === 'string') return name === 'B' ? toBase64(fromBase64(value) ?? new Uint8Array()) : value;
+  return name === 'BS' && Array.isArray(value) ? value.map((text) => withCleanBase64('B', text)) : value;
+}
+
 /** The result of a function, or the error that it throws. */
 function outcome<T>(work: () => T): unknown {
   try {
@@ -148,7 +154,7 @@ describe('items', () => {
           return;
         }
         const whole = new TextDecoder('utf-8', { ignoreBOM: true }).decode(reader.bytes.subarray(0, reader.at));
-        deepStrictEqual(JSON.parse(jsonOf(read)), JSON.parse(whole));
+        deepStrictEqual(JSON.parse(jsonOf(read)), JSON.parse(whole, withCleanBase64));
       }),
       { numRuns: propertyRuns(500) },
     );
