@@ -188,7 +188,8 @@ async function* readNumbers(reading: Reading, { segment, from, to }: Numbers): A
   let next = from;
   while (next < to || running.length > 0) {
     // A single range is never there, because it is requested when the one before is read.
-    if (next > from && running[0]?.isThere !== true) pace.waited();
+    const waits = running[0] === undefined ? pace.ranges === 1 : !running[0].isThere;
+    if (waits && next > from) pace.waited();
     while (next < to && running.length < pace.ranges) {
       const plan = pace.next;
       const end = Math.min(next + plan.entries, to);

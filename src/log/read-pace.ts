@@ -66,8 +66,8 @@ export class ReadPace {
   }
 
   /**
-   * Ranges to request or hold concurrently, with the one that the caller reads. At least 1, and only
-   * 1 until the first page tells how long the others should be.
+   * Ranges to request or hold concurrently, with the one that the caller reads. At least 1. Only 1
+   * until the first page tells how long the others should be.
    */
   get ranges(): number {
     const { ranges = MOST_RANGES } = this.#limits;

@@ -60,7 +60,7 @@ describe('the length of ranges', () => {
     expect([read(5, 120), read(1, 120), read(1, 240), read(1, 480)]).toEqual([120, 240, 480, 500]);
   });
 
-  test('an archive between tables changes the length only until the next table', () => {
+  test('after a page without a size, the next size counts again', () => {
     const pace = sized();
     const { entries } = pace.next;
     pace.readUntold();
