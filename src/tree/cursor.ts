@@ -1,5 +1,5 @@
-import { at } from './array.ts';
-import { type Key, lowerBound } from './key.ts';
+import { at, keyAt } from './array.ts';
+import { type Key, lowerBound, lowerBoundFrom } from './key.ts';
 import { type Inner, isLeaf, type Node, type NodeRef } from './node.ts';
 import type { NodeStore } from './node-store.ts';
 
@@ -49,13 +49,12 @@ export class LevelCursor {
    */
   async seek(key: Key, ahead?: NodesAhead): Promise<NodePlace> {
     this.#path = [];
-    this.#requested.clear();
     let node = this.#top;
     while (node.level > this.#level && !isLeaf(node)) {
       const index = childIndex(node, key);
       this.#path.push({ node, index });
       const child = at(node.children, index);
-      const loading = this.#store.load(child);
+      const loading = this.#load(child);
       if (ahead !== undefined && node.level === this.#level + 1) {
         this.requestAhead({ ...ahead, items: ahead.items - child.count });
       }
@@ -87,7 +86,11 @@ export class LevelCursor {
    * nothing.
    */
   nextKey(): Key | undefined {
-    for (let depth = this.#path.length - 1; depth >= 0; depth--) {
+    return this.#nextKey(this.#path.length - 1);
+  }
+
+  #nextKey(deepest: number): Key | undefined {
+    for (let depth = deepest; depth >= 0; depth--) {
       const { node, index } = at(this.#path, depth);
       if (index + 1 < node.keys.length) return at(node.keys, index + 1);
     }
@@ -118,6 +121,26 @@ export class LevelCursor {
       return true;
     };
     for (const { node, index } of this.#path.toReversed()) if (!request(node, index + 1)) return;
+  }
+
+  /**
+   * Requests the next nodes into whose ranges keys fall, as far as they have the same parent as the
+   * current node. The caller must go to each of them.
+   * @param keys ascending; those from index `from` on count
+   */
+  requestFor(keys: readonly Key[], from: number, nodes: number): void {
+    const parent = this.#path.at(-1)?.node;
+    if (parent === undefined) return;
+    const parentEnd = this.#nextKey(this.#path.length - 2);
+    for (let i = from, left = nodes; i < keys.length && left > 0; left--) {
+      const key = keyAt(keys, i);
+      if (parentEnd !== undefined && key >= parentEnd) return;
+      const index = childIndex(parent, key);
+      this.#request(at(parent.children, index));
+      const end = parent.keys[index + 1];
+      if (end === undefined) return;
+      i = lowerBoundFrom(keys, end, i);
+    }
   }
 
   #request(ref: NodeRef): void {

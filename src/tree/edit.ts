@@ -6,6 +6,7 @@ import type { NodeRef } from './node.ts';
 import { type Inner, isLeaf, itemWeight, type Leaf, type Node } from './node.ts';
 import { type EmitNode, InnerBuilder, LeafBuilder } from './node-builder.ts';
 import type { NodeStore } from './node-store.ts';
+import { READ_AHEAD } from './read.ts';
 import type { Tree } from './tree.ts';
 
 /** Changes to a map's items: ascending, unique keys. */
@@ -136,6 +137,7 @@ async function editLevel(
     while (place !== undefined) {
       const end = cursor.nextKey();
       const to = end === undefined ? editor.keys.length : lowerBound(editor.keys, end);
+      cursor.requestFor(editor.keys, to, READ_AHEAD);
       gone.push(place.key);
       changed = editor.merge(place.node, edited, to) || changed;
       edited = to;

@@ -6,8 +6,10 @@ import { Draft } from '../../src/state/draft.ts';
 import { FrozenState } from '../../src/state/frozen-state.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
 import { type State, saveState } from '../../src/state/state.ts';
+import { EditBatch } from '../../src/tree/batch.ts';
 import { type BufferedTree, mergedValues } from '../../src/tree/buffered-tree.ts';
 import { NODE_SHAPE } from '../../src/tree/chunk-boundary.ts';
+import { editTree } from '../../src/tree/edit.ts';
 import { type KeyRange, type RangeRead, READ_AHEAD } from '../../src/tree/read.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { propertyRuns } from '../support/property-runs.ts';
@@ -93,6 +95,21 @@ async function needed(state: State, chunks: RoundChunks, range: KeyRange): Promi
   expect(again.widest).toBeLessThanOrEqual(1);
   return again.requests.toSorted();
 }
+
+test('edits of many leaves request eight leaves ahead, and fetch each chunk once', async () => {
+  const { state, chunks } = await saved(manyItems);
+  const store = nodeStore({ shape: SHAPE }, chunks);
+  const batch = new EditBatch('number');
+  // Values of the same length, so that no leaf is cut elsewhere and reaches into the next one.
+  for (let i = 0; i < 500; i += 10) batch.put(i, `edit ${i}`.padEnd(800), 1);
+  await chunks.run(editTree(store, mapOf(state, 'items').tree, batch.resolve(store)));
+  const fetched = chunks.requests.length;
+  expect(fetched).toBeGreaterThan(40);
+  expect(new Set(chunks.requests).size).toBe(fetched);
+  // Two more rounds for each inner node.
+  expect(chunks.rounds).toBeLessThanOrEqual(Math.ceil(fetched / READ_AHEAD) + 10);
+  expect(chunks.widest).toBeLessThanOrEqual(READ_AHEAD);
+});
 
 describe('a range of a map', () => {
   test('it takes a round per level, and then one per eight leaves', async () => {
