@@ -20,6 +20,11 @@ export interface FoldWatch {
    * ends
    */
   watch<T>(use: DraftUse, work: () => Promise<T>): Promise<T>;
+  /**
+   * Lets timers and connections of the process do their work. Pages that were read ahead and
+   * reducers that await nothing would keep the process from it.
+   */
+  pause(): Promise<void>;
 }
 
 /** Entries between two checks of the memory within a page, which may have 15,000 entries. */
@@ -61,6 +66,7 @@ export async function foldEntries(
       count += page.length;
       use.check();
       options.onProgress?.(count);
+      await options.watch?.pause();
     }
     return count;
   };

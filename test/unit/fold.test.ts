@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
+import { NodeFoldWatch } from '../../src/adapters/platform/fold-watch.ts';
 import type { ChunkId } from '../../src/codec/chunk.ts';
 import type { Value } from '../../src/codec/value.ts';
 import { BodyInvalidError, StateUnsupportedError, StoreUnavailableError } from '../../src/errors.ts';
@@ -360,6 +361,31 @@ test.each([
   expect(given).toBe(bodies);
   expect(most).toBeLessThanOrEqual(atMost);
   expect(most).toBeGreaterThan(0);
+});
+
+test('a watched fold lets the process do other work after each page, even if it waits for nothing', async () => {
+  const { blobs, page } = await pageOf(5, () => false);
+  let folded = 0;
+  const reducer: Reducer = { name: 'numbers', version: 1, fold: () => void folded++ };
+  async function* pages(): AsyncGenerator<readonly Entry[]> {
+    for (let i = 0; i < 10; i++) yield page;
+  }
+  let [turns, most] = [0, 0];
+  const folding = foldEntries(new Draft(nodeStore()), pages(), {
+    reducer,
+    blobs,
+    types: RESERVED_TYPES,
+    watch: new NodeFoldWatch(),
+  });
+  while (folded < 50) {
+    const before = folded;
+    await setImmediate();
+    turns++;
+    most = Math.max(most, folded - before);
+  }
+  expect(await folding).toBe(50);
+  expect(turns).toBeGreaterThan(5);
+  expect(most).toBeLessThanOrEqual(2 * page.length);
 });
 
 test('a body above the limit is refused before it is fetched', async () => {

@@ -176,6 +176,7 @@ describe('a replay in several runs', () => {
         builds++;
         return work();
       },
+      pause: async () => undefined,
     };
     const reducer: Reducer = {
       ...sheet.deps.reducer,

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { FoldFailedError, UsageError } from '../../errors.ts';
 import type { FoldWatch } from '../../snapshot/fold.ts';
@@ -82,6 +83,10 @@ export class NodeFoldWatch implements FoldWatch {
         this.#stopTicking = undefined;
       }
     }
+  }
+
+  pause(): Promise<void> {
+    return setImmediate();
   }
 
   #tick(): void {
