@@ -29,7 +29,7 @@ function entry(segment: number, number: number, type: string): Entry {
   return { log: LOG, position: { segment, entry: number }, created: NOON, type, version: 1 };
 }
 
-/** Sets a cell to a text of its own, which does not compress well. */
+/** Sets its cell to random digits, which compress badly. */
 function largeEntry(segment: number, number: number): Entry {
   const words = Uint32Array.from({ length: VALUE_BYTES / 8 }, () => random.integer(0, 2 ** 32 - 1));
   const bytes = encodeBody([[segment, number, Buffer.from(words.buffer).toString('hex')]]);
