@@ -26,7 +26,9 @@ export type EmitNode = (key: Key, ref: NodeRef) => void;
 export class LeafBuilder implements NodeBuilder<Leaf> {
   readonly #splitter: NodeSplitter;
   readonly #emit: EmitNode;
-  #keys: Key[] = [];
+  /** The keys of the node are the first `#count`. The array stays, so that it grows only once. */
+  readonly #keys: Key[] = [];
+  #count = 0;
   #ends = new Uint32Array(1024);
   readonly #bytes = new ByteWriter(64 * 1024);
   /** Absent as long as every item weighs 1. */
@@ -38,14 +40,14 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   }
 
   get open(): boolean {
-    return this.#keys.length > 0;
+    return this.#count > 0;
   }
 
   /** Adds one item whose value is encoded in `bytes` from `start` to `end`. */
   add(key: Key, bytes: Uint8Array, start: number, end: number, weight: number): void {
-    const index = this.#keys.length;
-    this.#makeRoom(1);
-    this.#keys.push(key);
+    const index = this.#count++;
+    this.#makeRoom(0);
+    this.#keys[index] = key;
     this.#bytes.appendPart(bytes, start, end);
     this.#ends[index] = this.#bytes.length;
     this.#weigh(index, weight);
@@ -60,7 +62,8 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
     const splitter = this.#splitter;
     const weighs = source.weights !== undefined || this.#weights !== undefined;
     const ownEnds = this.#ends;
-    let own = this.#keys;
+    const own = this.#keys;
+    let count = this.#count;
     let { size } = splitter;
     let start = from === 0 ? 0 : uint32At(ends, from - 1);
     // Copy bytes in runs up to the end of a node.
@@ -71,25 +74,27 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
       const end = uint32At(ends, i);
       const length = itemBytes(key, end - start);
       start = end;
-      if (weighs) this.#weigh(own.length, itemWeight(source, i));
-      ownEnds[own.length] = end + moved;
-      own.push(key);
+      if (weighs) this.#weigh(count, itemWeight(source, i));
+      ownEnds[count] = end + moved;
+      own[count++] = key;
       size += length;
       if (size < splitter.shape.minBytes || !splitter.endsAt(size, key, length)) continue;
       this.#bytes.appendPart(bytes, runStart, end);
+      this.#count = count;
       this.finish();
-      own = this.#keys;
+      count = 0;
       size = 0;
       runStart = end;
       moved = -end;
     }
     this.#bytes.appendPart(bytes, runStart, start);
     splitter.size = size;
+    this.#count = count;
   }
 
   /** Makes room for the ends of more items. */
   #makeRoom(items: number): void {
-    const needed = this.#keys.length + items;
+    const needed = this.#count + items;
     if (needed <= this.#ends.length) return;
     const wider = new Uint32Array(Math.max(needed, 2 * this.#ends.length));
     wider.set(this.#ends);
@@ -103,9 +108,8 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
   }
 
   finish(): void {
-    const keys = this.#keys;
-    const first = keys[0];
-    if (first === undefined) return;
+    if (this.#count === 0) return;
+    const keys = this.#keys.slice(0, this.#count);
     const weights = this.#weights;
     const leaf: Leaf = {
       level: 0,
@@ -116,11 +120,11 @@ export class LeafBuilder implements NodeBuilder<Leaf> {
       count: keys.length,
       weight: weights === undefined ? keys.length : sum(weights),
     };
-    this.#keys = [];
+    this.#count = 0;
     this.#weights = undefined;
     this.#bytes.length = 0;
     this.#splitter.reset();
-    this.#emit(first, NodeRef.to(leaf));
+    this.#emit(keyAt(keys, 0), NodeRef.to(leaf));
   }
 }
 
