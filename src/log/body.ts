@@ -4,14 +4,7 @@ import { bytesToHex } from '@noble/hashes/utils.js';
 import { Packr } from 'msgpackr/pack';
 import { decodeForeignValue } from '../codec/message-pack.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, checkValue, ITEM_BYTES, type Value } from '../codec/value.ts';
-import {
-  BodyUndecodableError,
-  ExternalCorruptError,
-  ExternalMissingError,
-  LogfoldError,
-  textOf,
-  type Where,
-} from '../errors.ts';
+import { BodyUndecodableError, ExternalCorruptError, ExternalMissingError, LogfoldError, textOf } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
@@ -102,11 +95,10 @@ export function checkBodyBytes(bytes: number): void {
 }
 
 function placed<T>({ log, position }: Entry, decode: () => T): T {
-  const where: Where = { log, segment: position.segment, entry: position.entry };
   try {
     return decode();
   } catch (error) {
-    throw error instanceof LogfoldError ? error.at(where) : error;
+    throw error instanceof LogfoldError ? error.at({ log, ...position }) : error;
   }
 }
 
