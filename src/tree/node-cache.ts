@@ -1,9 +1,12 @@
 import type { ChunkId } from '../codec/chunk.ts';
+import type { Key } from './key.ts';
 import { memoryBytes, type Node } from './node.ts';
 
 const DEFAULT_CACHE_BYTES = 8 * 1024 * 1024;
 /** Approximate memory of an item besides its content, in bytes. */
 const ITEM_BYTES = 200;
+/** Approximate memory of a text besides its characters, in bytes. */
+const TEXT_BYTES = 24;
 
 interface Held {
   /** A node, or the canonical bytes of a large value. */
@@ -75,7 +78,7 @@ export class NodeCache {
 
   /** Adds a node. Its children must be references by id, since the cache counts only the node. */
   addNode(id: ChunkId, node: Node): void {
-    this.#add(id, node, memoryBytes(node));
+    this.#add(id, node, memoryBytes(node) + textBytes(node.keys));
   }
 
   addValue(id: ChunkId, canonical: Uint8Array): void {
@@ -102,6 +105,13 @@ export class NodeCache {
       this.#bytes -= freed;
     }
   }
+}
+
+/** Approximate memory of the texts of keys, and of their bytes in the chunk, which a leaf keeps. */
+function textBytes(keys: readonly Key[]): number {
+  let bytes = 0;
+  for (const key of keys) if (typeof key === 'string') bytes += 2 * key.length + TEXT_BYTES;
+  return bytes;
 }
 
 /** A value's key in the cache. The same bytes may also be a node. */

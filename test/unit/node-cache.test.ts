@@ -218,3 +218,25 @@ describe('a state that was folded locally', () => {
     expect(unsavedStateBytes(state)).toBe(0);
   });
 });
+
+test('the bound counts the texts of keys, which take more memory than short values', () => {
+  const chunks = Array.from({ length: 20 }, (_, i) => {
+    const keys = Array.from({ length: 100 }, (_, j) => `customer ${String(100 * i + j).padStart(6, '0')}`);
+    const leaf: Leaf = {
+      level: 0,
+      keys,
+      bytes: new Uint8Array(100),
+      ends: Uint32Array.from(keys, (_, j) => j + 1),
+      weights: undefined,
+      count: 100,
+      weight: 100,
+    };
+    return { id: chunkId(nodeStore().platform, encodeNode(leaf)), leaf };
+  });
+  const cache = new NodeCache(40_000);
+  for (const { id, leaf } of chunks) cache.addNode(id, leaf);
+  const held = chunks.filter(({ id }) => cache.node(id) !== undefined).length;
+  expect(held).toBeGreaterThan(1);
+  // Each key is 15 characters, as a text and in the bytes of its chunk.
+  expect(held * 100 * 2 * 15).toBeLessThanOrEqual(40_000);
+});
