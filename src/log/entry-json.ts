@@ -2,7 +2,7 @@ import { LogfoldError } from '../errors.ts';
 import { decodeSegmentId } from '../ids/log-id.ts';
 import { MAX_NUMBER } from '../ids/position.ts';
 import type { StoredAttribute } from './attribute.ts';
-import type { Entry } from './entry.ts';
+import type { Entry, MutableEntry } from './entry.ts';
 import { decodeEntry } from './item-codec.ts';
 import { CODE, type ItemDecoder, type ItemJson } from './item-json.ts';
 import { decodeMetadata } from './metadata.ts';
@@ -51,8 +51,6 @@ const [FIRST_BLOCK_BYTES, BLOCK_BYTES] = [256, 32 * 1024];
 /** Longer binaries do not share memory. */
 const SHARED_BYTES = 4 * 1024;
 
-type Mutable<T> = { -readonly [name in keyof T]: T[name] };
-
 /**
  * Reads entries whose attributes have the forms that logfold writes: nearly all entries. Any other
  * form ends the read, since speed matters only here.
@@ -98,12 +96,12 @@ class CommonEntries {
     if (place === undefined || created < 0 || type === '' || version < 0) return undefined;
     if (entry < 0 || entry > MAX_NUMBER) return undefined;
     const { log, segment } = place;
-    const read: Mutable<Entry> = { log, position: { segment, entry }, created, type, version };
+    const read: MutableEntry = { log, position: { segment, entry }, created, type, version };
     return this.#addOptional(json, read) ? read : undefined;
   }
 
   /** Adds what an entry may lack. @returns false if it has another form */
-  #addOptional(json: ItemJson, entry: Mutable<Entry>): boolean {
+  #addOptional(json: ItemJson, entry: MutableEntry): boolean {
     if (this.#I.type !== 0) {
       if (this.#I.type !== TYPE_B) return false;
       const id = this.#binary(json, this.#I);

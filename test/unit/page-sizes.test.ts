@@ -71,7 +71,8 @@ test('a mapped log tells of the pages of its items only, with the entries that t
   await logs.store.completeSnapshot(log, { segment: 0, entry: 6 }, { inline: Uint8Array.of(76, 71, 70) });
   const books = new BilledLogStore(logs.books, () => undefined);
   const store = new MappedLogStore({ items: telling(logs.items), books, mapping: ORDERS, now: () => NOON * 1000 });
-  // Pages have four items. Virtual entries are before the first, after the fifth and after the last.
+  // Pages have four items. Virtual entries are before the first item, after the fifth and after the
+  // last.
   expect(await sizesOf(store, log, { segment: 0, from: 0, to: 20 })).toEqual({
     told: [5, 5, 3].map((items) => ({ ...PAGE, items })),
     entries: 13,
