@@ -82,11 +82,11 @@ const DAY_SECONDS = 24 * 3600;
  * larger bundle starts more slowly, so raise a limit only for code that the function needs.
  */
 const MAX_BYTES: Readonly<Record<string, number>> = {
-  MaintainFunction: 850_000,
-  ReplayFunction: 784_000,
-  SnapshotFunction: 850_000,
+  MaintainFunction: 864_000,
+  ReplayFunction: 803_000,
+  SnapshotFunction: 864_000,
   StreamFunction: 356_000,
-  SweepFunction: 689_000,
+  SweepFunction: 706_000,
 };
 const FUNCTIONS = [...deployedFunctions(readTemplate().expand()).keys()];
 
