@@ -23,7 +23,9 @@ const anyText = fc.oneof(
   fc.constantFrom('"', '\\', '\u0000', '\ud800', '\ufeff'),
 );
 const names = fc.oneof(
-  anyText.filter((name) => name !== '__proto__'),
+  // After an object with the name `\\`, JSON.parse of Node 24 reads as `\\` any name that is one
+  // escape.
+  anyText.filter((name) => name !== '__proto__' && name !== '\\'),
   fc.constantFrom(...'SNCTVIBEMQWXA', 'constructor', '10', ''),
 );
 

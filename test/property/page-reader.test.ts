@@ -34,7 +34,11 @@ const text = fc.oneof(
   }),
 );
 // The SDK loses the value of an attribute with the name `__proto__`, but not inside a Map.
-const name = fc.oneof(text, fc.constantFrom('constructor', 'toString', 'S', 'N', 'B', 'Items', ''));
+// After an object with the name `\\`, JSON.parse of Node 24 reads as `\\` any name that is one
+// escape.
+const name = fc
+  .oneof(text, fc.constantFrom('constructor', 'toString', 'S', 'N', 'B', 'Items', ''))
+  .filter((given) => given !== '\\');
 const anyName = fc.oneof(name, fc.constant('__proto__'));
 const number = fc.oneof(
   fc.integer().map(String),
@@ -210,10 +214,10 @@ describe('the page reader', () => {
         const body = whole.slice(0, whole.length * part);
         const { expected, output, page } = await readTwice(body, storedItems, COMMANDS[0]);
         if (expected instanceof Error || output instanceof Error) {
-          expect([output, expected].map((each) => each instanceof Error && each.name)).toEqual([
-            'SyntaxError',
-            'SyntaxError',
-          ]);
+          const [ours, theirs] = [output, expected].map((each) => each instanceof Error && each.name);
+          expect(ours).toBe(theirs);
+          // A TypeError if text is not Base64.
+          expect(['SyntaxError', 'TypeError']).toContain(theirs);
           return;
         }
         expect(comparable(page?.items)).toEqual(comparable(expected.Items ?? []));
