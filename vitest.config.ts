@@ -54,8 +54,8 @@ export default defineConfig({
     pool: 'forks',
     // Loading the same modules for each file again took longer than most tests.
     isolate: false,
-    // Vitest would leave one core idle, which is half of a small machine.
-    maxWorkers: 2,
+    // Many tests wait: for a time to pass, or for another process. Two workers leave a core idle.
+    maxWorkers: 3,
     tags: Object.entries(INVARIANTS).map(([name, description]) => ({ name, description })),
     projects: [
       onSources('unit', ['test/unit/**/*.test.ts'], SLOW_UNIT, FEW),
