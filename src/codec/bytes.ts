@@ -110,6 +110,12 @@ function base64Digits(): Uint8Array {
   return digits;
 }
 
+/** The number of bytes of Base64 that is ASCII in bytes, with padding. */
+export function base64Length(source: Uint8Array, { from, to }: { readonly from: number; readonly to: number }): number {
+  const padding = source[to - 1] !== PADDING ? 0 : source[to - 2] !== PADDING ? 1 : 2;
+  return to === from ? 0 : ((to - from) / 4) * 3 - padding;
+}
+
 /**
  * Decodes Base64 that is ASCII in bytes, with padding, into `target` from index `at`.
  * @returns false if it is not Base64; part of it may then have been written

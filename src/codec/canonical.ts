@@ -1,6 +1,6 @@
 import { ValueUnsupportedError } from '../errors.ts';
 import { ByteWriter } from './bytes.ts';
-import { MAX_VALUE_DEPTH, type Value } from './value.ts';
+import { isArray, MAX_VALUE_DEPTH, type Value } from './value.ts';
 
 /**
  * The MessagePack extension type of a reference to a large value. Its 32 bytes are the id of the
@@ -75,10 +75,6 @@ function writeObject(writer: ByteWriter, value: Extract<Value, object> | null, d
     writeString(writer, key);
     writeValue(writer, value[key] as Value, depth + 1);
   }
-}
-
-function isArray(value: object): value is readonly Value[] {
-  return Array.isArray(value);
 }
 
 function writeByte(writer: ByteWriter, byte: number): void {

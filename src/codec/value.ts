@@ -112,8 +112,8 @@ export function copyValue(value: Value): Value {
   return copy;
 }
 
-// Array.isArray does not narrow readonly arrays.
-function isArray(value: object): value is readonly Value[] {
+/** Whether a value is an array. Array.isArray does not narrow readonly arrays. */
+export function isArray(value: object): value is readonly Value[] {
   return Array.isArray(value);
 }
 

@@ -1,5 +1,5 @@
 import { plainBytes } from '../codec/bytes.ts';
-import { fits64Bits, setKey, type Value } from '../codec/value.ts';
+import { fits64Bits, isArray, setKey, type Value } from '../codec/value.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 
 /** One DynamoDB attribute as we write it. The SDK's `AttributeValue` takes it. */
@@ -133,7 +133,7 @@ export function plainItem(item: StoredItem, names: readonly string[] = Object.ke
 }
 
 /** Every whole number with so many digits is exact. */
-const EXACT_DIGITS = 15;
+export const EXACT_DIGITS = 15;
 
 /** The number of a text of decimal digits, rounded beyond 2^53; undefined for any other text. */
 export function wholeNumber(text: string): number | undefined {
@@ -177,11 +177,6 @@ function textFromNumber(number: number): string {
   }
   // The shortest text of a double beyond 2^53 is another integer than the double.
   return Number.isInteger(number) && size < 2 ** 64 ? String(BigInt(number)) : String(number);
-}
-
-// Array.isArray does not narrow readonly arrays.
-function isArray(value: Value): value is readonly Value[] {
-  return Array.isArray(value);
 }
 
 /** The most levels of arrays and maps. DynamoDB stores up to 32 levels. */

@@ -1,7 +1,7 @@
 import { LogfoldError } from '../errors.ts';
 import { decodeSegmentId } from '../ids/log-id.ts';
 import { MAX_NUMBER } from '../ids/position.ts';
-import type { StoredAttribute } from './attribute.ts';
+import { EXACT_DIGITS, type StoredAttribute } from './attribute.ts';
 import type { Entry, MutableEntry } from './entry.ts';
 import { decodeEntry } from './item-codec.ts';
 import { CODE, type ItemDecoder, type ItemJson } from './item-json.ts';
@@ -41,8 +41,6 @@ interface StringAttribute {
 const [TYPE_S, TYPE_N, TYPE_B] = [0x53, 0x4e, 0x42];
 const FIRST_LETTER = 0x41;
 const LETTERS = 26;
-/** Every whole number with so many digits is exact. */
-const MAX_DIGITS = 15;
 /**
  * The first and the longest block. Each is twice as long as the one before, since an entry that is
  * kept keeps its whole block in memory, and a client keeps thousands of answers with one entry.
@@ -236,7 +234,7 @@ function isAt(bytes: Uint8Array, start: number, end: number, others: Uint8Array)
 
 /** A Number of digits; -1 for any other attribute. */
 function integer({ bytes }: ItemJson, { type, start, end }: StringAttribute): number {
-  if (type !== TYPE_N || start === end || end - start > MAX_DIGITS) return -1;
+  if (type !== TYPE_N || start === end || end - start > EXACT_DIGITS) return -1;
   let integer = 0;
   for (let i = start; i < end; i++) {
     const digit = (bytes[i] ?? 0) - 0x30;

@@ -1,4 +1,4 @@
-import { decodeBase64, plainBytes } from '../codec/bytes.ts';
+import { base64Length, decodeBase64, plainBytes } from '../codec/bytes.ts';
 import type { AttributeValue, Item, StoredItem } from './attribute.ts';
 
 /** Makes something of each item that is read. Both functions give the same for the same item. */
@@ -194,9 +194,7 @@ export class ItemJson {
 
   /** The number of bytes that the Base64 of a string has. */
   binaryLength(start: number, end: number): number {
-    const { bytes } = this;
-    const padding = bytes[end - 1] !== PADDING ? 0 : bytes[end - 2] !== PADDING ? 1 : 2;
-    return end === start ? 0 : ((end - start) / 4) * 3 - padding;
+    return base64Length(this.bytes, { from: start, to: end });
   }
 
   /** Decodes the Base64 of a string into `target` from index `at`. */
@@ -266,5 +264,3 @@ export class ItemJson {
     }
   }
 }
-
-const PADDING = 0x3d;
