@@ -429,6 +429,8 @@ describe('a deployed function writes', () => {
     for (const method of ['log', 'info', 'warn', 'error'] as const) {
       vi.spyOn(console, method).mockImplementation((text: unknown) => void lines.push(JSON.parse(String(text))));
     }
+    // Another file may have loaded it with another environment.
+    vi.resetModules();
     ({ instrumented } = await import('../../handlers/instrument.ts'));
   });
   afterAll(() => {
