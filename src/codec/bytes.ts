@@ -1,5 +1,11 @@
 const FEW_BYTES = 64;
 
+/**
+ * Gives the bytes of a file in slices. Each call reads the file from its beginning, so that a
+ * reader may read it twice.
+ */
+export type ByteSource = () => AsyncIterable<Uint8Array>;
+
 /** A growing buffer of bytes. */
 export class ByteWriter {
   bytes: Uint8Array;
