@@ -1,4 +1,4 @@
-import { type ErrorDetails, LogfoldError } from './logfold-error.ts';
+import { type ErrorDetails, LogfoldError, printable } from './logfold-error.ts';
 
 /**
  * A value cannot be stored: a function, a lone surrogate, an integer beyond 64 bits, too deep or
@@ -28,6 +28,34 @@ export class StateUnsupportedError extends LogfoldError {
 export class SheetLimitError extends LogfoldError {
   override readonly code = 'SHEET_LIMIT';
   override readonly stopsLog = true;
+}
+
+/**
+ * A workbook is not a file of its format, is damaged, or exceeds a limit. `row` counts from 1, as
+ * programs show it.
+ */
+export class WorkbookInvalidError extends LogfoldError {
+  override readonly code = 'WORKBOOK_INVALID';
+  override readonly stopsLog = true;
+  readonly sheet: string | undefined;
+  readonly row: number | undefined;
+
+  constructor(reason: string, { sheet, row, ...details }: ErrorDetails & WorkbookPlace = {}) {
+    const parts = [row === undefined ? [] : `row ${row}`, sheet === undefined ? [] : `sheet '${printable(sheet)}'`];
+    const place = parts.flat().join(' of ');
+    super(place === '' ? reason : `${place}: ${reason}`, details);
+    this.sheet = sheet;
+    this.row = row;
+  }
+
+  override toJSON(): Record<string, unknown> {
+    return { ...super.toJSON(), sheet: this.sheet, row: this.row };
+  }
+}
+
+interface WorkbookPlace {
+  readonly sheet?: string | undefined;
+  readonly row?: number | undefined;
 }
 
 /** A reducer threw an error that is not a LogfoldError: its code has a bug. */

@@ -11,6 +11,7 @@ import { NOT_FOLLOWED } from './advice/not-followed.ts';
 import { PAGES } from './advice/pages.ts';
 import { REDUCERS } from './advice/reducers.ts';
 import { VALUES } from './advice/values.ts';
+import { WORKBOOKS } from './advice/workbooks.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 
@@ -72,6 +73,7 @@ const FOLLOWED: Cases = {
   ...COMMANDS,
   ...DEPLOYMENT,
   ...PAGES,
+  ...WORKBOOKS,
 };
 
 /** Finds an advice text, with its values, in the advice of an error; undefined if it is absent. */

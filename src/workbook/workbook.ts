@@ -1,0 +1,35 @@
+import type { ByteSource } from '../codec/bytes.ts';
+import { WorkbookInvalidError } from '../errors.ts';
+import { readCsv } from './csv.ts';
+import type { WorkbookRow } from './row.ts';
+
+/** How to read a workbook. */
+export interface WorkbookOptions {
+  readonly format: 'csv' | 'xlsx';
+  /** The sheet of an XLSX file, by name. The first sheet by default. */
+  readonly sheet?: string | undefined;
+  /** The character between the fields of a CSV file. A comma by default. */
+  readonly delimiter?: string | undefined;
+  /**
+   * `text`, the default: each value is the text that a spreadsheet program shows. `typed`: numbers,
+   * booleans and dates are values of their own types, and the rest is text.
+   */
+  readonly values?: 'text' | 'typed' | undefined;
+}
+
+/**
+ * Reads a sheet of a workbook in batches of rows, in ascending order. Rows without cells are left
+ * out. The memory is bounded: it does not grow with the number of rows, except for the distinct
+ * texts of an XLSX file. An XLSX file is read several times.
+ * @throws WorkbookInvalidError if the file is not a workbook of this format, is damaged or exceeds
+ * a limit, if it lacks the sheet, or if an option does not fit the format
+ */
+export async function* readWorkbook(file: ByteSource, options: WorkbookOptions): AsyncGenerator<WorkbookRow[]> {
+  const { format, sheet, delimiter, values = 'text' } = options;
+  if (format === 'csv') {
+    if (sheet !== undefined) throw new WorkbookInvalidError('a CSV file has no sheets', { advice: 'Name no sheet' });
+    yield* readCsv(file, { delimiter, values });
+    return;
+  }
+  throw new WorkbookInvalidError('XLSX files cannot be read yet');
+}
