@@ -12,14 +12,15 @@ import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
 import { oncePerPart } from '../log/foreign.ts';
 import { checkNewEntries, type NewEntry } from '../log/new-entry.ts';
+import type { LoadDeps } from '../snapshot/load.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
-import type { Reducer } from '../state/reducer.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { DocumentState } from './document-state.ts';
 import { draftEntry } from './drafted-entry.ts';
 import { Follower, type FollowerDeps, type ReloadLimits } from './follower.ts';
 import type { Observable } from './listeners.ts';
 import type { DocumentOptions } from './options.ts';
+import { loadPastState, type Moment, type PastState } from './past-state.ts';
 import type { Pending, PendingEntry } from './pending-list.ts';
 import { VisibleState } from './visible-state.ts';
 import { type WatchOptions, watch } from './watch.ts';
@@ -45,7 +46,7 @@ const [MIN_RESEND_MS, MAX_RESEND_MS] = [200, 30_000];
  */
 export class Document {
   readonly log: LogId;
-  readonly #deps: DocumentDeps;
+  readonly #deps: DocumentDeps & LoadDeps;
   readonly #follower: Follower;
   readonly #visible: VisibleState;
   /** Requests for the log: one at a time. */
@@ -53,10 +54,10 @@ export class Document {
   readonly #closing = new AbortController();
   #isSending = false;
 
-  private constructor(deps: DocumentDeps, follower: Follower, reducer: Reducer) {
+  private constructor(deps: DocumentDeps & LoadDeps, follower: Follower) {
     this.#deps = deps;
     this.#follower = follower;
-    this.#visible = new VisibleState(follower, reducer);
+    this.#visible = new VisibleState(follower, deps.reducer);
     this.log = follower.log;
   }
 
@@ -66,7 +67,7 @@ export class Document {
     const { entries = RELOAD_AFTER.entries, segments = RELOAD_AFTER.segments } = reloadAfter ?? {};
     const onForeign = options.onForeign && oncePerPart(options.onForeign);
     const follower = await Follower.load({ ...deps, onForeign }, log, reducer, { entries, segments });
-    return new Document(deps, follower, reducer);
+    return new Document({ ...deps, onForeign, reducer }, follower);
   }
 
   /** The present state, with the pending entries. The same object until the content changes. */
@@ -216,6 +217,18 @@ export class Document {
    */
   view(rectangle: Rectangle): Promise<Value[][]> {
     return this.state.view(rectangle);
+  }
+
+  /**
+   * The state at a moment of the past, also in archived segments: before the entry at a position,
+   * or after all entries up to a time, to the second. If the times of entries go back, it is the
+   * state at one of the places where they pass the time. Pending entries are no part of it.
+   * @throws EntryNotFoundError if the log has no such position, or its entries have expired
+   * @throws PositionInvalidError, UsageError if it is neither a position nor a valid date
+   */
+  async at(moment: Moment): Promise<PastState> {
+    this.#checkOpen();
+    return loadPastState(this.#deps, this.log, moment);
   }
 
   /** A map of the present state, for reads by key and by range. */

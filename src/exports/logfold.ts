@@ -14,6 +14,7 @@ export type { ReloadLimits } from '../client/follower.ts';
 export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
 export type { DocumentOptions } from '../client/options.ts';
+export { type Moment, PastState } from '../client/past-state.ts';
 export type { PendingEntry } from '../client/pending-list.ts';
 export type { WatchOptions } from '../client/watch.ts';
 export type { ChunkPlatform } from '../codec/chunk.ts';

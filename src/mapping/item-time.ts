@@ -56,8 +56,12 @@ function digits(text: string, from: number, to: number): number {
   return number;
 }
 
-// Date.parse reads a time without an offset in the time zone of the machine.
-function isoSeconds(text: string): number | undefined {
+/**
+ * The epoch seconds of a time in ISO 8601; fractions are cut. Without an offset, it is UTC:
+ * `Date.parse` would use the time zone of the machine.
+ * @returns undefined if the text is no such time
+ */
+export function isoSeconds(text: string): number | undefined {
   const parts = ISO.exec(text);
   if (parts === null) return undefined;
   const [year = 0, month = 0, day = 0, hours = 0, minutes = 0, seconds = 0] = parts

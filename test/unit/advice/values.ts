@@ -10,6 +10,7 @@ import { parseEditLine } from '../../../src/cli/edit-line.ts';
 import { openEdits } from '../../../src/cli/edits-file.ts';
 import { parseDuration } from '../../../src/cli/format.ts';
 import { valueFromJson } from '../../../src/cli/json-value.ts';
+import { loadPastState } from '../../../src/client/past-state.ts';
 import { encodeValue } from '../../../src/codec/canonical.ts';
 import { checkValue } from '../../../src/codec/value.ts';
 import { replayFunction } from '../../../src/functions/replay-function.ts';
@@ -107,6 +108,26 @@ export const VALUES: Cases = {
     const [example = ''] = quoted(await refused(() => parse.position('0-17')));
     expect(parse.position(example)).toEqual({ segment: 0, entry: 17 });
     expect(parse.position('4294967295/4294967295')).toBeDefined();
+  },
+  "Write SEGMENT/ENTRY, such as '0/17', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'": async (refused) => {
+    const [position = '', date = '', time = ''] = quoted(await refused(() => parse.moment('yesterday')));
+    expect(parse.moment(position)).toEqual({ segment: 0, entry: 17 });
+    expect(parse.moment(date)).toEqual(new Date('2024-01-31T00:00:00Z'));
+    expect(parse.moment(time)).toEqual(new Date('2024-01-31T08:00:00Z'));
+  },
+  "Give a date such as new Date('2024-01-31T08:00:00Z')": async (refused) => {
+    const sheet = await SheetLog.create();
+    const [time = ''] = quoted(await refused(() => loadPastState(sheet.deps, LOG, new Date('yesterday'))));
+    await loadPastState(sheet.deps, LOG, new Date(time));
+  },
+  'Give a later time; archive segments before they expire to keep their entries': async (refused) => {
+    const sheet = await SheetLog.create();
+    await sheet.completed();
+    sheet.nowMs += 1000;
+    await sheet.covered();
+    await sheet.tables.deleteEntries(LOG, 0, [0, 1, 2]);
+    await refused(() => loadPastState(sheet.deps, LOG, new Date(sheet.nowMs - 1)));
+    await loadPastState(sheet.deps, LOG, new Date(sheet.nowMs));
   },
   "Write FROM:TO, such as '0:50' for the first fifty": async (refused) => {
     const [example = ''] = quoted(await refused(() => parse.span('50')));

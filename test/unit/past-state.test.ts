@@ -1,0 +1,77 @@
+import { describe, expect, test } from 'vitest';
+import type { DocumentState } from '../../src/client/document-state.ts';
+import { DocumentClosedError, EntryNotFoundError, PositionInvalidError, UsageError } from '../../src/errors.ts';
+import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
+import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
+import { LiveLog } from '../support/live-logs.ts';
+import { set } from '../support/sheet-log.ts';
+
+const at = (segment: number, entry: number) => ({ segment, entry });
+const rowsOf = (state: DocumentState) => Array.fromAsync(sheetRows(sheetOf(state.draft)));
+
+/** Makes one edit per second: A, B and so on. */
+async function edited(texts: string): Promise<LiveLog> {
+  const live = await LiveLog.create();
+  for (const text of texts) {
+    live.sheet.nowMs += 1000;
+    await live.sheet.edit(set(0, 0, text));
+  }
+  return live;
+}
+
+describe('the state of a document at a moment', () => {
+  test('it is that before the entry at a position', async () => {
+    const document = await (await edited('ABC')).open();
+    const past = await document.at(at(0, 3));
+    expect(await rowsOf(past)).toEqual([['B']]);
+    expect(past).toMatchObject({ position: at(0, 3), snapshot: undefined });
+    expect(await rowsOf(await document.at(at(0, 4)))).toEqual([['C']]);
+    expect(await rowsOf(await document.at(at(0, 0)))).toEqual([]);
+  });
+
+  test('it includes the entries up to a time', async () => {
+    const live = await edited('ABC');
+    const document = await live.open();
+    const now = live.sheet.nowMs;
+    for (const [ms, row] of [
+      [now + 60_000, 'C'],
+      [now, 'C'],
+      [now - 1, 'B'],
+      [now - 1000, 'B'],
+    ] as const) {
+      expect(await rowsOf(await document.at(new Date(ms)))).toEqual([[row]]);
+    }
+    const past = await document.at(new Date(now - 5_000));
+    expect(await rowsOf(past)).toEqual([]);
+    expect(past.position).toEqual(at(0, 0));
+  });
+
+  test('it does not change, and knows no pending entries', async () => {
+    const live = await edited('A');
+    const document = await live.open();
+    const past = await document.at(new Date(live.sheet.nowMs));
+    await document.append({ type: 'Set', version: 1, body: [[0, 0, 'B']] });
+    expect(await rowsOf(past)).toEqual([['A']]);
+    expect(await rowsOf(document.state)).toEqual([['B']]);
+  });
+
+  test('there is none beyond the end of a segment', async () => {
+    const live = await edited('AB');
+    await live.sheet.completed();
+    await live.sheet.covered();
+    const document = await live.open();
+    for (const beyond of [at(0, 6), at(1, 2), at(2, 0), at(7, 1)]) {
+      await expect(document.at(beyond)).rejects.toThrow(EntryNotFoundError);
+    }
+    expect(await rowsOf(await document.at(at(0, 5)))).toEqual([['B']]);
+    expect(await rowsOf(await document.at(at(1, 1)))).toEqual([['B']]);
+  });
+
+  test('other values are no moments, and a closed document has none', async () => {
+    const document = await (await edited('A')).open();
+    await expect(document.at({ segment: -1, entry: 0 })).rejects.toThrow(PositionInvalidError);
+    await expect(document.at(new Date(Number.NaN))).rejects.toThrow(UsageError);
+    document.close();
+    await expect(document.at(at(0, 1))).rejects.toThrow(DocumentClosedError);
+  });
+});
