@@ -1,7 +1,8 @@
+import { resolve } from 'node:path';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Moment } from '../client/past-state.ts';
 import { InterruptedError, UsageError } from '../errors.ts';
-import { parseLogId } from '../ids/log-id.ts';
+import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice } from '../log/foreign.ts';
@@ -11,34 +12,63 @@ import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
 import { Output } from './output.ts';
+import { isReducerName } from './reducer.ts';
+import { applySettings, Setting, type Settings } from './settings.ts';
 import { interrupted, untilInterrupted } from './signals.ts';
 
-/** A command with the options that every command has. */
+/**
+ * A command with the options that every command has.
+ *
+ * Add its examples with `.addHelpText('after', examples(…))`: every command needs them.
+ */
 export function command(name: string, description: string) {
   return new Command(name)
     .description(description)
-    .option('--local <dir>', 'use the embedded engine, with all data in this directory')
-    .option('--entry-table <name>', 'the Entry table', process.env.LOGFOLD_ENTRY_TABLE)
-    .option('--segment-table <name>', 'the Segment table', process.env.LOGFOLD_SEGMENT_TABLE)
-    .option('--bucket <name>', 'the S3 bucket for snapshots and large bodies', process.env.LOGFOLD_BUCKET)
-    .option(
-      '--reducer <file>',
-      `the ES module of the deployed reducer; default: the built-in reducer ${spreadsheet.name}`,
-      process.env.LOGFOLD_REDUCER,
+    .addOption(
+      new Setting('--local <dir>', 'use the embedded engine, with all data in this directory', {
+        resolve: fromDirectory,
+        instead: 'bucket',
+      }),
     )
-    .option('--snapshot-type <type>', 'the type of Snapshot entries', RESERVED_TYPES.snapshot)
-    .option('--end-segment-type <type>', 'the type of End Segment entries', RESERVED_TYPES.endSegment)
+    .addOption(new Setting('--entry-table <name>', 'the Entry table'))
+    .addOption(new Setting('--segment-table <name>', 'the Segment table'))
+    .addOption(new Setting('--bucket <name>', 'the S3 bucket for snapshots and large bodies', { instead: 'local' }))
+    .addOption(
+      new Setting(
+        '--reducer <file>',
+        `the ES module of the deployed reducer; default: the built-in reducer ${spreadsheet.name}`,
+        { resolve: (value, directory) => (isReducerName(value) ? value : fromDirectory(value, directory)) },
+      ),
+    )
+    .addOption(new Setting('--snapshot-type <type>', 'the type of Snapshot entries').default(RESERVED_TYPES.snapshot))
+    .addOption(
+      new Setting('--end-segment-type <type>', 'the type of End Segment entries').default(RESERVED_TYPES.endSegment),
+    )
     .addOption(mappingOption())
     .option('--json', 'print one JSON document on standard output and nothing else', false)
     .showHelpAfterError('(add --help for the options)');
 }
 
+function fromDirectory(path: string, directory: string): string {
+  return resolve(directory, path);
+}
+
 /**
- * Names the option in each error of its parser, because parsers do not know the option. Also
- * refuses an option as the value of another option: commander accepts it. If there is a mapping, it
- * decides which ids logs have.
+ * Examples for the end of a command's help. A test runs the parser on each.
+ * @param lines commands without the word `logfold`; `#` and a remark may follow
  */
-export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
+export function examples(...lines: readonly string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  logfold ${line}`).join('\n')}`;
+}
+
+/**
+ * Prepares a command for its run. Names the option in each error of its parser, because parsers do
+ * not know the option. Refuses an option as the value of another option: commander accepts it.
+ * Options that the command line leaves out get their values from variables and the settings file.
+ * If there is a mapping, it decides which ids logs have.
+ * @param settings reads the settings file, if there is one
+ */
+export function prepareCommand<T extends CommandUnknownOpts>(command: T, settings: () => Settings | undefined): T {
   const names = new Set(command.options.map(({ long }) => long));
   for (const option of command.options) {
     const { parseArg, long } = option;
@@ -53,11 +83,28 @@ export function nameOptions<T extends CommandUnknownOpts>(command: T): T {
       }
     });
   }
+  const parseOptions = command.parseOptions.bind(command);
+  command.parseOptions = (words) => {
+    const parsed = parseOptions(words);
+    // Help must not depend on a valid file.
+    if (parsed.unknown.some((word) => HELP_WORDS.includes(word))) return parsed;
+    applySettings(command, settings());
+    const { log } = command.opts();
+    if (typeof log === 'string') command.setOptionValue('log', settings()?.names.get(log) ?? log);
+    return parsed;
+  };
   // Options are parsed before arguments, and the mapping says which ids logs have.
   for (const argument of command.registeredArguments) {
-    if (argument.name() === 'log') argument.argParser((text: string) => parseTypedLog(mappingIn(command), text));
+    if (argument.name() === 'log') argument.argParser((text: string) => parseNamedLog(command, text, settings()));
   }
   return command;
+}
+
+const HELP_WORDS = ['--help', '-h'];
+
+/** Parses a log as people type it: a name of the settings file, or an id. */
+function parseNamedLog(command: CommandUnknownOpts, text: string, settings: Settings | undefined): LogId {
+  return parseTypedLog(mappingIn(command), settings?.names.get(text) ?? text);
 }
 
 export interface CommonOptions extends Place {

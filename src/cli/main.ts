@@ -1,23 +1,7 @@
-import { Command, CommanderError } from '@commander-js/extra-typings';
+import { CommanderError } from '@commander-js/extra-typings';
 import { InterruptedError, UsageError } from '../errors.ts';
-import { nameOptions } from './command.ts';
-import { adoptCommand } from './commands/adopt.ts';
-import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
-import { archiveCommand } from './commands/archive.ts';
-import { collectCommand } from './commands/collect.ts';
-import { expireCommand } from './commands/expire.ts';
-import { exportCommand } from './commands/export.ts';
-import { inspectCommand } from './commands/inspect.ts';
-import { policyCommandOfLogs } from './commands/policy.ts';
-import { replayCommand } from './commands/replay.ts';
-import { restoreCommand } from './commands/restore.ts';
-import { flushCommand, resumeCommand, snapshotCommand } from './commands/snapshot.ts';
-import { statusCommand } from './commands/status.ts';
-import { sweepCommand } from './commands/sweep.ts';
-import { verifyCommand } from './commands/verify.ts';
-import { viewCommand } from './commands/view.ts';
-import { engineCommand, workCommand } from './commands/work.ts';
 import { isBrokenPipe, Output, outputFailed } from './output.ts';
+import { makeProgram } from './program.ts';
 import { exitCodeOf, interrupted, untilInterrupted } from './signals.ts';
 
 /** The exit code of a program that SIGPIPE ended, as a shell reports it. */
@@ -33,37 +17,7 @@ const BROKEN_PIPE = 141;
  * - 141 if the reader of its output has gone away
  */
 export async function run(words: readonly string[]): Promise<number> {
-  const program = new Command('logfold')
-    .description('Snapshots for event logs in DynamoDB.')
-    .addHelpText(
-      'after',
-      '\nTo try it on this machine, run logfold create --local data, then logfold work --local data beside other commands.',
-    )
-    .exitOverride();
-  const commands = [
-    createCommand(),
-    appendCommand(),
-    snapshotCommand(),
-    segmentCommand(),
-    workCommand(),
-    statusCommand(),
-    exportCommand(),
-    viewCommand(),
-    replayCommand(),
-    verifyCommand(),
-    resumeCommand(),
-    flushCommand(),
-    archiveCommand(),
-    expireCommand(),
-    restoreCommand(),
-    collectCommand(),
-    sweepCommand(),
-    policyCommandOfLogs(),
-    inspectCommand(),
-    adoptCommand(),
-    engineCommand(),
-  ];
-  for (const each of commands) program.addCommand(nameOptions(each).exitOverride());
+  const program = makeProgram();
   const failures = watchPipes();
   let code: number;
   try {

@@ -1,19 +1,20 @@
 import { readFileSync } from 'node:fs';
-import { type CommandUnknownOpts, Option } from '@commander-js/extra-typings';
+import { resolve } from 'node:path';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { LogReadOnlyError, MappingInvalidError, textOf, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { parseMappedLog } from '../mapping/key-pattern.ts';
 import { isMappingName, MAPPING_NAMES, readMapping } from '../mapping/ready-made.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
+import { Setting } from './settings.ts';
 
 /** The option with the schema mapping of the application's table. */
 export function mappingOption() {
-  return new Option(
+  return new Setting(
     '--mapping <file>',
     `how the items of the application's table become entries: a JSON file, or one of ${MAPPING_NAMES.join(', ')}`,
-  )
-    .argParser(readMappingFile)
-    .env('LOGFOLD_MAPPING');
+    { resolve: (value, directory) => (isMappingName(value) ? value : resolve(directory, value)) },
+  ).argParser(readMappingFile);
 }
 
 /** The mapping among the options of a command, after they were parsed. */

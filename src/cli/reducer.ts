@@ -16,14 +16,24 @@ export interface ChosenReducer {
   readonly named: boolean;
 }
 
+/** The reducers that come with logfold. The first is the default. */
+const BUILT_IN = [spreadsheet] as const satisfies readonly Reducer[];
+
+/** Whether a text names a reducer that comes with logfold, and no file. */
+export function isReducerName(text: string): boolean {
+  return BUILT_IN.some(({ name }) => name === text);
+}
+
 /**
- * Loads the reducer of a module, or returns the reducer that comes with logfold.
- * @param named path of a module relative to the working directory; `spreadsheet` or undefined for
- * the reducer that comes with logfold
+ * Loads the reducer of a module, or returns a reducer that comes with logfold.
+ * @param named path of a module relative to the working directory, or the name of a reducer that
+ * comes with logfold; undefined for the default
  * @throws ReducerInvalidError if the module has no valid reducer
  */
 export async function chooseReducer(named: string | undefined): Promise<ChosenReducer> {
-  if (named === undefined || named === spreadsheet.name) return { reducer: spreadsheet, named: named !== undefined };
+  if (named === undefined) return { reducer: BUILT_IN[0], named: false };
+  const builtIn = BUILT_IN.find(({ name }) => name === named);
+  if (builtIn !== undefined) return { reducer: builtIn, named: true };
   return { reducer: await loadReducer(resolve(named)), named: true };
 }
 

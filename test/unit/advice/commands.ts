@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,6 +19,7 @@ import { nativePlatform as platform } from '../../../src/adapters/platform/nativ
 import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
 import { run } from '../../../src/cli/main.ts';
 import { Output } from '../../../src/cli/output.ts';
+import { readSettings, SETTINGS_FILE } from '../../../src/cli/settings.ts';
 import type { LogId } from '../../../src/ids/log-id.ts';
 import type { Position } from '../../../src/ids/position.ts';
 import { givenEndpoint } from '../../../src/local/engine.ts';
@@ -108,6 +109,19 @@ export function here(...words: readonly string[]): Promise<unknown> {
   return logfold(...words, ...place.words);
 }
 
+const KNOWN_SETTINGS = new Set(['local']);
+
+/** Reads a settings file with the given text, which is removed again. */
+async function settingsIn(directory: string, text: string): Promise<void> {
+  const path = join(directory, SETTINGS_FILE);
+  await writeFile(path, text);
+  try {
+    readSettings(directory, KNOWN_SETTINGS);
+  } finally {
+    await rm(path);
+  }
+}
+
 /** Runs the commands that an advice names one after another, as if pasted. */
 async function paste(advice: string): Promise<void> {
   const commands = commandsOf(advice);
@@ -183,6 +197,26 @@ export const COMMANDS: Cases = {
     await refused(() => here('status', '--nonsense'));
     await logfold('--help');
     await logfold('status', '--help');
+  },
+  'Write one JSON object with text for settings, such as {"local":"data","names":{"budget":"LOG"}}': async (
+    refused,
+  ) => {
+    const said = await refused(() => settingsIn(files, '{"local":1}'));
+    await refused(() => settingsIn(files, 'local: data'));
+    const valid = said.slice(said.indexOf('{'));
+    await settingsIn(files, valid);
+  },
+  'Remove it, or write one of …': async (refused) => {
+    const said = await refused(() => settingsIn(files, '{"directory":"data"}'));
+    expect(said).toContain('local');
+    await settingsIn(files, '{"local":"data"}');
+  },
+  'Make it a file that you may read, or work in a directory without … above it': async (refused) => {
+    const directory = join(files, 'unreadable');
+    await mkdir(join(directory, SETTINGS_FILE), { recursive: true });
+    await refused(() => readSettings(directory, KNOWN_SETTINGS));
+    await rm(join(directory, SETTINGS_FILE), { recursive: true });
+    await settingsIn(directory, '{}');
   },
   'Check the id, the tables and the region': async (refused) => {
     const log = await snapshotted();

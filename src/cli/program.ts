@@ -1,0 +1,70 @@
+import { readFileSync } from 'node:fs';
+import { Command } from '@commander-js/extra-typings';
+import * as z from 'zod';
+import { prepareCommand } from './command.ts';
+import { adoptCommand } from './commands/adopt.ts';
+import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
+import { archiveCommand } from './commands/archive.ts';
+import { collectCommand } from './commands/collect.ts';
+import { expireCommand } from './commands/expire.ts';
+import { exportCommand } from './commands/export.ts';
+import { inspectCommand } from './commands/inspect.ts';
+import { policyCommandOfLogs } from './commands/policy.ts';
+import { replayCommand } from './commands/replay.ts';
+import { restoreCommand } from './commands/restore.ts';
+import { flushCommand, resumeCommand, snapshotCommand } from './commands/snapshot.ts';
+import { statusCommand } from './commands/status.ts';
+import { sweepCommand } from './commands/sweep.ts';
+import { verifyCommand } from './commands/verify.ts';
+import { viewCommand } from './commands/view.ts';
+import { engineCommand, workCommand } from './commands/work.ts';
+import { readSettings, type Settings, settingsOf } from './settings.ts';
+
+/** The command line with all its commands. */
+export function makeProgram(): Command {
+  const program = new Command('logfold')
+    .description('Snapshots for event logs in DynamoDB.')
+    .addHelpText(
+      'after',
+      '\nTo try it on this machine, run logfold create --local data, then logfold work --local data beside other commands.',
+    )
+    .version(packageVersion(), '--version', 'print the version')
+    .exitOverride();
+  const commands = [
+    createCommand(),
+    appendCommand(),
+    snapshotCommand(),
+    segmentCommand(),
+    workCommand(),
+    statusCommand(),
+    exportCommand(),
+    viewCommand(),
+    replayCommand(),
+    verifyCommand(),
+    resumeCommand(),
+    flushCommand(),
+    archiveCommand(),
+    expireCommand(),
+    restoreCommand(),
+    collectCommand(),
+    sweepCommand(),
+    policyCommandOfLogs(),
+    inspectCommand(),
+    adoptCommand(),
+    engineCommand(),
+  ];
+  const known = new Set(commands.flatMap((each) => settingsOf(each).map((setting) => setting.attributeName())));
+  let settings: { readonly read: Settings | undefined } | undefined;
+  const readOnce = (): Settings | undefined => {
+    settings ??= { read: readSettings(process.cwd(), known) };
+    return settings.read;
+  };
+  for (const each of commands) program.addCommand(prepareCommand(each, readOnce).exitOverride());
+  return program;
+}
+
+/** The version of the package, which is beside the sources and beside the built code. */
+function packageVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return z.object({ version: z.string() }).parse(JSON.parse(text)).version;
+}
