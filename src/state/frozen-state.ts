@@ -7,7 +7,7 @@ import { type Item, type KeyRange, READ_AHEAD } from '../tree/read.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
 import type { ReducerDraft } from './reducer.ts';
-import { MUTATIONS_MAP, type State } from './state.ts';
+import { isHiddenMap, type State } from './state.ts';
 
 /** The metadata record of a frozen state. Values are new objects, so a reader may change them. */
 export type FrozenMeta = Omit<DraftMeta, 'set' | 'delete' | 'clear'>;
@@ -111,10 +111,10 @@ export class FrozenState {
 
   /**
    * The names of the reducer's maps with items, in ascending order of UTF-16 code units. Leaves out
-   * {@link MUTATIONS_MAP}.
+   * maps for bookkeeping, whose names begin with `logfold:`.
    */
   get mapNames(): readonly string[] {
-    return [...this.state.maps.keys()].filter((name) => name !== MUTATIONS_MAP);
+    return [...this.state.maps.keys()].filter((name) => !isHiddenMap(name));
   }
 
   /**

@@ -21,6 +21,14 @@ export interface State {
 /** The map with the highest applied mutation of each client. Reducers cannot use it. */
 export const MUTATIONS_MAP = 'logfold:mutations';
 
+/**
+ * Whether a map is for bookkeeping, so that readers of contents do not see it: its name begins with
+ * `logfold:`.
+ */
+export function isHiddenMap(name: string): boolean {
+  return name.startsWith('logfold:');
+}
+
 export const EMPTY_STATE: State = { meta: {}, maps: new Map() };
 
 /** Writes all chunks of a state that are only in memory. */

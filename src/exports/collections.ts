@@ -1,0 +1,20 @@
+/**
+ * The package `logfold/collections`: the reducer for documents of scalars and collections. Runs in
+ * a browser too.
+ */
+export {
+  Collection,
+  type CollectionItem,
+  Collections,
+  collectionsOf,
+  type IdRange,
+  type ItemChange,
+} from '../state/collections/collections.ts';
+export {
+  COLLECTIONS_ENTRY_VERSIONS,
+  type CollectionsEdit,
+  type CollectionsEntryType,
+  type ItemPlace,
+} from '../state/collections/edit.ts';
+export { mergePatch, type ValueObject } from '../state/collections/merge-patch.ts';
+export { collections } from '../state/collections/reducer.ts';

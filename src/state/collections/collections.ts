@@ -1,0 +1,166 @@
+import { setKey, type Value } from '../../codec/value.ts';
+import { UsageError } from '../../errors.ts';
+import { READ_AHEAD } from '../../tree/read.ts';
+import type { ReducerDraft } from '../reducer.ts';
+import {
+  type ChangeRecord,
+  type CollectionMaps,
+  changeRange,
+  collectionMaps,
+  idOf,
+  itemKey,
+  itemRange,
+  readChange,
+  readItemVersion,
+} from './collection-maps.ts';
+
+/** An item of a collection. */
+export interface CollectionItem {
+  readonly id: string;
+  /** Number of its changes, from 1. Goes on if the item is deleted and put again. */
+  readonly version: number;
+  readonly value: Value;
+}
+
+/** The newest change of an item. */
+export interface ItemChange {
+  readonly id: string;
+  /** The item's version. A deletion counts. */
+  readonly version: number;
+  /** The present value; undefined if the item is deleted. */
+  readonly value: Value | undefined;
+}
+
+/** Ids from `from` up to but not including `to`, in order of UTF-16 code units. */
+export interface IdRange {
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** The most items; no limit if absent. */
+  readonly limit?: number | undefined;
+}
+
+/**
+ * The scalars and collections of a state that the reducer `collections` folded. Reads fetch only
+ * what they need.
+ * @param from a document's state, or the draft of a reducer
+ */
+export function collectionsOf(from: ReducerDraft | { readonly draft: ReducerDraft }): Collections {
+  return new Collections(collectionMaps('draft' in from ? from.draft : from));
+}
+
+/** The scalars and collections of a state. */
+export class Collections {
+  readonly #maps: CollectionMaps;
+
+  constructor(maps: CollectionMaps) {
+    this.#maps = maps;
+  }
+
+  /** The value of a scalar; undefined if there is none. */
+  scalar(name: string): Promise<Value | undefined> {
+    return this.#maps.scalars.get(name);
+  }
+
+  /** All scalars by name. */
+  async scalars(): Promise<{ readonly [name: string]: Value }> {
+    const scalars: Record<string, Value> = {};
+    for await (const { key, value } of this.#maps.scalars.items()) setKey(scalars, String(key), value);
+    return scalars;
+  }
+
+  /** The names of all collections that ever had an item, in order of UTF-16 code units. */
+  async names(): Promise<readonly string[]> {
+    const items = await Array.fromAsync(this.#maps.collections.items());
+    return items.map(({ key }) => String(key));
+  }
+
+  /** The collection with a name. It is empty if no entry put an item into it. */
+  collection(name: string): Collection {
+    return new Collection(this.#maps, name);
+  }
+}
+
+/** One collection of a state. */
+export class Collection {
+  readonly name: string;
+  readonly #maps: CollectionMaps;
+
+  constructor(maps: CollectionMaps, name: string) {
+    this.#maps = maps;
+    this.name = name;
+  }
+
+  /** Number of changes of the collection's items; 0 for a collection that never had an item. */
+  async version(): Promise<number> {
+    return Number((await this.#maps.collections.get(this.name)) ?? 0);
+  }
+
+  /** The item with an id; undefined if there is none. */
+  async get(id: string): Promise<CollectionItem | undefined> {
+    const key = itemKey(this.name, id);
+    const [value, stored] = await Promise.all([this.#maps.items.get(key), this.#maps.versions.get(key)]);
+    const version = readItemVersion(stored)?.version;
+    return value === undefined || version === undefined ? undefined : { id, version, value };
+  }
+
+  /**
+   * The items in order of id, or those of a range of ids.
+   * @throws UsageError if the limit is not a whole number from 0 on
+   */
+  async *items({ from, to, limit = Number.POSITIVE_INFINITY }: IdRange = {}): AsyncGenerator<CollectionItem> {
+    if (limit !== Number.POSITIVE_INFINITY) checkNatural('the limit of a range', limit);
+    if (limit === 0) return;
+    const range = { ...itemRange(this.name, from, to), ahead: READ_AHEAD };
+    const versions = this.#maps.versions.items({ ...range, wanted: limit });
+    let count = 0;
+    try {
+      for await (const { key, value } of this.#maps.items.items({ ...range, wanted: limit })) {
+        // Deleted items have a version and no value.
+        let stored = (await versions.next()).value;
+        while (stored !== undefined && stored.key !== key) stored = (await versions.next()).value;
+        const version = readItemVersion(stored?.value)?.version ?? 0;
+        yield { id: idOf(this.name, String(key)), version, value };
+        if (++count >= limit) return;
+      }
+    } finally {
+      await versions.return(undefined);
+    }
+  }
+
+  /**
+   * The items that changed after a version of the collection, in order of their newest change, each
+   * once. Reads the changes after that version and the values of these items, and nothing else. A
+   * reader that has them all is at {@link version}.
+   * @param version the version up to which the caller knows the collection; 0 for nothing
+   * @throws UsageError if the version is not a whole number from 0 on
+   */
+  async *changesSince(version: number): AsyncGenerator<ItemChange> {
+    checkNatural('a version', version);
+    const loading: Promise<ItemChange>[] = [];
+    try {
+      const range = { ...changeRange(this.name, version), ahead: READ_AHEAD };
+      for await (const { value } of this.#maps.changes.items(range)) {
+        const change = this.#load(readChange(value));
+        // Awaited later. A failure must not count as unhandled.
+        change.catch(() => undefined);
+        loading.push(change);
+        const ready = loading.length > READ_AHEAD ? loading.shift() : undefined;
+        if (ready !== undefined) yield await ready;
+      }
+      for (let ready = loading.shift(); ready !== undefined; ready = loading.shift()) yield await ready;
+    } finally {
+      // A reducer that stops early must not leave reads behind.
+      await Promise.allSettled(loading);
+    }
+  }
+
+  async #load({ id, version, isDeleted }: ChangeRecord): Promise<ItemChange> {
+    const value = isDeleted ? undefined : await this.#maps.items.get(itemKey(this.name, id));
+    return { id, version, value };
+  }
+}
+
+function checkNatural(what: string, number: number): void {
+  if (Number.isSafeInteger(number) && number >= 0) return;
+  throw new UsageError(`${what} is ${String(number)}, not a whole number from 0 on`);
+}
