@@ -159,7 +159,7 @@ export class Follower {
       if (known !== undefined) return known;
       const drafts = entriesAt(this.log, this.#confirmed.end, entries);
       if (await this.#folder.isApplied(this.#confirmed.state, entries)) return undefined;
-      const state = await this.#folder.fold(this.#confirmed.state, drafts);
+      const state = await this.#folder.foldNew(this.#confirmed.state, drafts);
       let added: AddedEntries | undefined;
       try {
         added = await this.#put(entries, options);

@@ -6,17 +6,19 @@ import {
   isLogfoldError,
   type LogfoldError,
   plainError,
+  UsageError,
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import { decodeEntryBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
-import { foldEntries } from '../snapshot/fold.ts';
+import { foldEntries, toFoldEntry } from '../snapshot/fold.ts';
 import { nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
+import { FrozenState } from '../state/frozen-state.ts';
 import { appliedMutation } from '../state/mutations.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { type State, unsavedStateBytes } from '../state/state.ts';
 import type { NodeStore } from '../tree/node-store.ts';
-import type { DraftedEntry } from './drafted-entry.ts';
 
 /** Chunks that a client has downloaded, and their stored bytes. */
 export interface Downloads {
@@ -68,14 +70,48 @@ export class StateFolder {
    * Folds entries onto a state of this log, which stays as it is.
    * @throws EntryRejectedError if the reducer rejects an entry
    */
-  async fold(state: State, entries: readonly Entry[]): Promise<State> {
+  fold(state: State, entries: readonly Entry[]): Promise<State> {
+    return this.#fold(state, entries, 0);
+  }
+
+  /**
+   * As {@link fold}, for entries that are not in the log. The reducer first validates each of them
+   * on the state before it.
+   */
+  async foldNew(state: State, entries: readonly Entry[]): Promise<State> {
+    if (this.#reducer.validate === undefined) return this.fold(state, entries);
+    let folded = state;
+    for (const [index, entry] of entries.entries()) {
+      await this.#validate(folded, entry, index);
+      folded = await this.#fold(folded, [entry], index);
+    }
+    return folded;
+  }
+
+  /** @param first index of the first of the entries among those of the same append */
+  async #fold(state: State, entries: readonly Entry[], first: number): Promise<State> {
     const draft = new Draft(this.nodes, state);
     try {
       await this.foldInto(draft, [entries]);
       return await draft.state();
     } catch (error) {
       if (!isLogfoldError(error) || !error.stopsLog || isDamage(error)) throw error;
-      throw rejected(this.#log, entries, error);
+      const index = entries.findIndex(({ position }) => position.entry === error.entry);
+      throw rejected(this.#log, error.type, first + Math.max(0, index), thrownBy(error));
+    }
+  }
+
+  async #validate(state: State, entry: Entry, index: number): Promise<void> {
+    // A mutation that was applied changes nothing, so its entry is valid.
+    if (await this.isApplied(state, [entry])) return;
+    try {
+      await this.#reducer.validate?.(
+        toFoldEntry(entry, decodeEntryBody(entry)),
+        new FrozenState(this.nodes, state).draft,
+      );
+    } catch (error) {
+      if (isOfStore(error)) throw error;
+      throw rejected(this.#log, entry.type, index, error);
     }
   }
 
@@ -89,21 +125,29 @@ export class StateFolder {
   }
 
   /** Whether a state includes the numbered mutation of entries already. */
-  async isApplied(state: State, entries: readonly DraftedEntry[]): Promise<boolean> {
+  async isApplied(state: State, entries: readonly Pick<Entry, 'once'>[]): Promise<boolean> {
     const once = entries.at(-1)?.once;
     if (once === undefined) return false;
     return (await appliedMutation(this.nodes, state, once.client)) >= once.mutation;
   }
 }
 
-function rejected(log: LogId, entries: readonly Entry[], error: LogfoldError): EntryRejectedError {
-  const cause = (error instanceof FoldFailedError ? error.thrown : undefined) ?? error;
+function rejected(log: LogId, type: string | undefined, index: number, cause: unknown): EntryRejectedError {
   const reason = isLogfoldError(cause) ? cause.reason : plainError(cause).message;
-  const index = entries.findIndex(({ position }) => position.entry === error.entry);
-  const details = { log, type: error.type, cause };
-  return new EntryRejectedError(Math.max(0, index), `the reducer refuses the entry: ${reason}`, details);
+  return new EntryRejectedError(index, `the reducer refuses the entry: ${reason}`, { log, type, cause });
+}
+
+/** What a reducer threw in a fold that failed. */
+function thrownBy(error: LogfoldError): unknown {
+  return (error instanceof FoldFailedError ? error.thrown : undefined) ?? error;
 }
 
 function isDamage(error: unknown): boolean {
   return error instanceof ChunkMissingError || error instanceof ChunkCorruptError;
+}
+
+/** Whether a read of the state failed, so that nothing is known about the entry. */
+function isOfStore(error: unknown): boolean {
+  if (!isLogfoldError(error)) return false;
+  return isDamage(error) || !(error.stopsLog || error instanceof UsageError || error instanceof EntryRejectedError);
 }

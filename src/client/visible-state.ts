@@ -212,7 +212,7 @@ export class VisibleState {
     const { log, confirmed } = this.#follower;
     const { segment, entry } = confirmed.end;
     const foldedAt = { segment, entry: entry + index };
-    const folded = await folder.fold(state, entriesAt(log, foldedAt, [pending.entry]));
+    const folded = await folder.foldNew(state, entriesAt(log, foldedAt, [pending.entry]));
     pending.foldedAt = foldedAt;
     return folded;
   }

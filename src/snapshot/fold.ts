@@ -7,7 +7,7 @@ import { copyMetadata } from '../log/metadata.ts';
 import type { Draft } from '../state/draft.ts';
 import type { DraftUse } from '../state/draft-use.ts';
 import { applyMutation } from '../state/mutations.ts';
-import type { Reducer } from '../state/reducer.ts';
+import type { FoldEntry, Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -132,19 +132,23 @@ interface Loaded {
 }
 
 function foldBody(draft: Draft, reducer: Reducer, { entry, body, where }: Loaded): Promise<void> | undefined {
-  const { position, created, type, version } = entry;
-  // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
-  const metadata = entry.metadata && copyMetadata(entry.metadata);
+  const seen = toFoldEntry(entry, body);
   draft.use.open(where);
   let folding: unknown;
   try {
-    folding = reducer.fold(draft, { position, created, type, version, body, metadata });
+    folding = reducer.fold(draft, seen);
   } catch (error) {
     throw failed(draft, reducer, where, error);
   }
   if (folding !== undefined || draft.hasUnchecked) return finish(draft, reducer, where, folding);
   draft.use.close();
   return undefined;
+}
+
+/** An entry with its decoded body, as a reducer sees it. */
+export function toFoldEntry({ position, created, type, version, metadata }: Entry, body: Value): FoldEntry {
+  // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
+  return { position, created, type, version, body, metadata: metadata && copyMetadata(metadata) };
 }
 
 async function finish(draft: Draft, reducer: Reducer, where: Where, folding: unknown): Promise<void> {

@@ -54,10 +54,17 @@ export interface Reducer {
   readonly name: string;
   readonly version: number;
   fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void>;
+  /**
+   * Refuses a new entry by throwing. A client runs it directly before each attempt to append, on
+   * the state that the entry would change, and again if others appended first. The state is
+   * read-only. No fold runs it: entries that are in the log take effect, also if a program appended
+   * them without a document. So it may use a clock, and it may change without a new version.
+   */
+  validate?(entry: FoldEntry, state: ReducerDraft): void | Promise<void>;
 }
 
 /** The parts of a reducer, as messages name them. */
-export const REDUCER_PARTS = 'a name, a version of 1 or more, and a function fold';
+export const REDUCER_PARTS = 'a name, a version of 1 or more, a function fold, and perhaps a function validate';
 
 /** Whether a value has the parts of a reducer. */
 export function isReducer(value: unknown): value is Reducer {
@@ -71,7 +78,8 @@ export function isReducer(value: unknown): value is Reducer {
     typeof version === 'number' &&
     Number.isSafeInteger(version) &&
     version >= 1 &&
-    typeof fold === 'function'
+    typeof fold === 'function' &&
+    (!('validate' in value) || value.validate === undefined || typeof value.validate === 'function')
   );
 }
 

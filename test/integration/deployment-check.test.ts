@@ -304,17 +304,17 @@ describe('a custom reducer', () => {
     [
       'exported by name',
       `export const reducer = { name: 'own', version: 1, ${FOLD} };`,
-      'has no reducer (a name, a version of 1 or more, and a function fold) as its default',
+      'has no reducer (a name, a version of 1 or more, a function fold, and perhaps a function validate) as its default',
     ],
     [
       'a text',
       "export default 'spreadsheet';",
-      'has no reducer (a name, a version of 1 or more, and a function fold) as its default export',
+      'has no reducer (a name, a version of 1 or more, a function fold, and perhaps a function validate) as its default export',
     ],
     ['without a name', `export default { name: '', version: 1, ${FOLD} };`, 'a name, a version of 1 or more'],
     ['without a version', `export default { name: 'own', ${FOLD} };`, 'a name, a version of 1 or more'],
     ['of version 0', `export default { name: 'own', version: 0, ${FOLD} };`, 'a version of 1 or more'],
-    ['without a function', "export default { name: 'own', version: 1, fold: 7 };", 'and a function fold'],
+    ['without a function', "export default { name: 'own', version: 1, fold: 7 };", 'a function fold'],
   ])('it is refused if it is %s', async (what, text, reason) => {
     const loaded = loadReducer(await module(what, text));
     await expect(loaded).rejects.toMatchObject({ code: 'REDUCER_INVALID' });
