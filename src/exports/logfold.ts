@@ -52,7 +52,8 @@ export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log
 export { MAPPED_TYPES } from '../mapping/layout.ts';
 export type { MappingDocument } from '../mapping/schema-mapping.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
-export type { Draft, DraftMap, DraftOptions } from '../state/draft.ts';
+export type { Draft, DraftOptions } from '../state/draft.ts';
+export type { DraftMap } from '../state/draft-map.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
 export type { DraftMeta } from '../state/meta.ts';
 export { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../state/reducer.ts';

@@ -8,6 +8,7 @@ import type { NodeStore } from '../tree/node-store.ts';
 import { removeSets } from '../tree/range-removal.ts';
 import { type Tree, treeCount, treeWeight } from '../tree/tree.ts';
 import { type ApplyOptions, applyEdits, flush } from '../tree/write-buffer.ts';
+import { HISTORY_MAP, MAX_HISTORY_KEY_LENGTH } from './state.ts';
 
 /**
  * The limit for the sum of all weights of a map: 2^52, so that every sum is exact. Keys that are
@@ -51,8 +52,12 @@ export class EditedMap {
     this.store = store;
     this.#unchecked = unchecked;
     this.#map = map;
-    this.#batch = new EditBatch(map.kind);
+    this.#batch = this.#newBatch(map.kind);
     this.#weightBound = treeWeight(map.tree);
+  }
+
+  #newBatch(kind: KeyKind): EditBatch {
+    return new EditBatch(kind, this.name === HISTORY_MAP ? MAX_HISTORY_KEY_LENGTH : undefined);
   }
 
   /** Approximate memory of unapplied edits and unsaved nodes, in bytes. */
@@ -85,7 +90,7 @@ export class EditedMap {
 
   #changeKind(kind: KeyKind): void {
     this.#applyLater(undefined);
-    this.#batch = new EditBatch(kind);
+    this.#batch = this.#newBatch(kind);
     this.#chain(async () => {
       if (!(await isEmpty(this.store, this.#map))) {
         throw new KeyInvalidError(`map '${this.name}' has ${this.#map.kind} keys, not ${kind} keys`, {
@@ -159,7 +164,7 @@ export class EditedMap {
   #applyLater(options: EditOptions | undefined): void {
     if (this.#batch.isEmpty) return;
     this.#queued.push(this.#batch);
-    this.#batch = new EditBatch(this.#batch.kind);
+    this.#batch = this.#newBatch(this.#batch.kind);
     const buffers = this.#use?.buffers === true;
     this.#chain(async () => {
       const edits = await this.#takeEdits({ ...options, buffers });

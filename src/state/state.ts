@@ -4,6 +4,7 @@ import type { ChunkPlatform } from '../codec/chunk.ts';
 import type { Value } from '../codec/value.ts';
 import { type BufferedTree, isFlushed, mapTops } from '../tree/buffered-tree.ts';
 import type { EditOptions } from '../tree/edit.ts';
+import { MAX_STRING_KEY_LENGTH } from '../tree/key.ts';
 import { type Node, unsavedBytes } from '../tree/node.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { treeId } from '../tree/tree.ts';
@@ -20,6 +21,18 @@ export interface State {
 
 /** The map with the highest applied mutation of each client. Reducers cannot use it. */
 export const MUTATIONS_MAP = 'logfold:mutations';
+
+/** The map with the changes that `withHistory` recorded. Reducers cannot use it. */
+export const HISTORY_MAP = 'logfold:history';
+
+/**
+ * The most UTF-16 code units of a key in {@link HISTORY_MAP}. Such a key contains the name of a map
+ * and a key of that map, each twice as long if every character is escaped, and two numbers.
+ */
+export const MAX_HISTORY_KEY_LENGTH = 4 * MAX_STRING_KEY_LENGTH + 64;
+
+/** The maps that only logfold uses. */
+export const RESERVED_MAPS: ReadonlySet<string> = new Set([MUTATIONS_MAP, HISTORY_MAP]);
 
 /**
  * Whether a map is for bookkeeping, so that readers of contents do not see it: its name begins with

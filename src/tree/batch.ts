@@ -6,7 +6,7 @@ import type { Value } from '../codec/value.ts';
 import { ValueUnsupportedError } from '../errors.ts';
 import { at, float64At, keyAt, NumberColumn, uint32At } from './array.ts';
 import type { LeafEdits } from './edit.ts';
-import { checkKey, type Key, type KeyKind, lowerBound } from './key.ts';
+import { checkKey, type Key, type KeyKind, lowerBound, MAX_STRING_KEY_LENGTH } from './key.ts';
 import { ascendingOrder } from './key-order.ts';
 import type { KeySet } from './key-set.ts';
 import type { NodeStore } from './node-store.ts';
@@ -34,6 +34,7 @@ export type BatchAnswer = { readonly put: Value } | 'deleted' | 'unknown';
  */
 export class EditBatch {
   readonly kind: KeyKind;
+  readonly #longestKey: number;
   #keys: Key[] = [];
   /**
    * The end of each value in the bytes; it starts at the end of the previous value. A deletion has
@@ -51,8 +52,10 @@ export class EditBatch {
   /** The newest edit of each key; built by the first lookup. */
   #newest: Map<Key, number> | undefined;
 
-  constructor(kind: KeyKind) {
+  /** @param longestKey the most UTF-16 code units of a string key */
+  constructor(kind: KeyKind, longestKey = MAX_STRING_KEY_LENGTH) {
     this.kind = kind;
+    this.#longestKey = longestKey;
     this.#ranges = new RangeDeletes(kind);
   }
 
@@ -83,7 +86,7 @@ export class EditBatch {
 
   /** @throws KeyInvalidError, ValueUnsupportedError; the batch is then unchanged */
   put(key: Key, value: Value, weight: number): void {
-    checkKey(key, this.kind);
+    checkKey(key, this.kind, this.#longestKey);
     const start = this.#bytes.length;
     try {
       writeValue(this.#bytes, value);
@@ -108,7 +111,7 @@ export class EditBatch {
 
   /** @throws KeyInvalidError */
   delete(key: Key): void {
-    checkKey(key, this.kind);
+    checkKey(key, this.kind, this.#longestKey);
     this.#push(key, 1);
   }
 

@@ -12,18 +12,18 @@ export const MAX_STRING_KEY_LENGTH = 1024;
 
 /**
  * Checks a key before a put.
+ * @param longest the most UTF-16 code units of a string key
  * @throws KeyInvalidError if the key has the other kind, is out of range, or is too long
  */
-export function checkKey(key: Key, kind: KeyKind): void {
+export function checkKey(key: Key, kind: KeyKind, longest = MAX_STRING_KEY_LENGTH): void {
   if (typeof key === 'number') {
     if (kind === 'number' && Number.isSafeInteger(key) && key >= 0 && !Object.is(key, -0)) return;
-  } else if (typeof key === 'string' && kind === 'string' && key.length <= MAX_STRING_KEY_LENGTH && key.isWellFormed())
-    return;
+  } else if (typeof key === 'string' && kind === 'string' && key.length <= longest && key.isWellFormed()) return;
   throw new KeyInvalidError(`${describeKey(key)} cannot be a key of a map with ${kind} keys`, {
     advice:
       kind === 'number'
         ? 'Use whole numbers from 0 to 2^53 - 1'
-        : `Use well-formed strings of at most ${MAX_STRING_KEY_LENGTH} UTF-16 code units`,
+        : `Use well-formed strings of at most ${longest} UTF-16 code units`,
   });
 }
 

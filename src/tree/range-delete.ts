@@ -2,6 +2,7 @@ import { KeyInvalidError } from '../errors.ts';
 import { at, keyAt, uint32At } from './array.ts';
 import { type Key, type KeyKind, lowerBound, sortedUnique } from './key.ts';
 import type { KeySet, KeySpan } from './key-set.ts';
+import { boundText, numberBehind } from './number-text.ts';
 
 /** The keys from `from` up to but not including `to`, or those of them that `every` selects. */
 export interface RangeDelete {
@@ -12,6 +13,72 @@ export interface RangeDelete {
    * including `to`.
    */
   readonly every?: { readonly period: number; readonly from: number; readonly to: number } | undefined;
+  /**
+   * For string keys that continue behind this text with a number, as `numberText` writes it:
+   * the range and `every` are about these numbers.
+   */
+  readonly after?: string | undefined;
+}
+
+/** The keys that a range delete removes. */
+export function rangeSet(range: RangeDelete): KeySet {
+  const group = newGroup(range);
+  group.add(range.every ?? range, 0);
+  return group;
+}
+
+/** Range deletes that one set represents. */
+interface DeleteGroup extends KeySet {
+  add(span: KeySpan, after: number): void;
+  /**
+   * Whether a range contains a key and came after at least this many edits. Looks at every range.
+   */
+  deletes(key: Key, edits: number): boolean;
+  /** Marks the edits (ascending by key) that came before a range that contains their key. */
+  mark(keys: readonly Key[], index: (i: number) => number, deleted: Uint8Array): void;
+}
+
+function newGroup(range: RangeDelete): DeleteGroup {
+  const group = new RangeGroup(range);
+  return range.after === undefined ? group : new NumberedGroup(range.after, group);
+}
+
+/** Range deletes of string keys by the number behind a prefix. */
+class NumberedGroup implements DeleteGroup {
+  readonly #prefix: string;
+  readonly #numbers: RangeGroup;
+
+  constructor(prefix: string, numbers: RangeGroup) {
+    this.#prefix = prefix;
+    this.#numbers = numbers;
+  }
+
+  add(span: KeySpan, after: number): void {
+    this.#numbers.add(span, after);
+  }
+
+  deletes(key: Key, edits: number): boolean {
+    const number = numberBehind(this.#prefix, key);
+    return number !== undefined && this.#numbers.deletes(number, edits);
+  }
+
+  mark(keys: readonly Key[], index: (i: number) => number, deleted: Uint8Array): void {
+    const start = lowerBound(keys, this.#prefix);
+    const numbers: number[] = [];
+    for (let i = start; i < keys.length; i++) {
+      const number = numberBehind(this.#prefix, keyAt(keys, i));
+      if (number === undefined) break;
+      numbers.push(number);
+    }
+    this.#numbers.mark(numbers, (i) => index(start + i), deleted.subarray(start));
+  }
+
+  next(key: Key): KeySpan | undefined {
+    const number = key <= this.#prefix ? 0 : numberBehind(this.#prefix, key);
+    const span = number === undefined ? undefined : this.#numbers.next(number);
+    if (span === undefined || Number(span.from) > Number.MAX_SAFE_INTEGER) return undefined;
+    return { from: this.#prefix + boundText(Number(span.from)), to: this.#prefix + boundText(Number(span.to)) };
+  }
 }
 
 interface PlacedSpan extends KeySpan {
@@ -23,7 +90,7 @@ interface PlacedSpan extends KeySpan {
  * Range deletes that share bounds and period, as one set, so that a tree is walked once for all of
  * them.
  */
-class RangeGroup implements KeySet {
+class RangeGroup implements DeleteGroup {
   readonly #bounds: KeySpan | undefined;
   readonly #period: number | undefined;
   /** Keys, or remainders if there is a period. */
@@ -40,16 +107,12 @@ class RangeGroup implements KeySet {
     this.#painted = undefined;
   }
 
-  /**
-   * Whether a range contains a key and came after at least this many edits. Looks at every range.
-   */
   deletes(key: Key, edits: number): boolean {
     if (this.#bounds !== undefined && (key < this.#bounds.from || key >= this.#bounds.to)) return false;
     const place = this.#period === undefined ? key : Number(key) % this.#period;
     return this.#added.some(({ from, to, after }) => after >= edits && place >= from && place < to);
   }
 
-  /** Marks the edits (ascending by key) that came before a range that contains their key. */
   mark(keys: readonly Key[], index: (i: number) => number, deleted: Uint8Array): void {
     const start = this.#bounds === undefined ? 0 : lowerBound(keys, this.#bounds.from);
     const end = this.#bounds === undefined ? keys.length : lowerBound(keys, this.#bounds.to);
@@ -148,7 +211,7 @@ const RANGE_BYTES = 128;
 /** The range deletes of one batch. */
 export class RangeDeletes {
   readonly #kind: KeyKind;
-  readonly #groups = new Map<string, RangeGroup>();
+  readonly #groups = new Map<string, DeleteGroup>();
   #heldBytes = 0;
   length = 0;
 
@@ -168,17 +231,19 @@ export class RangeDeletes {
 
   /**
    * @param after number of edits that came before
-   * @throws KeyInvalidError if a bound has the other kind, or if a map with string keys gets a
+   * @throws KeyInvalidError if a bound has the other kind, or if string keys without a number get a
    * period
    */
   add(range: RangeDelete, after: number): void {
-    const { from, to, every } = range;
-    checkBound(from, this.#kind);
-    checkBound(to, this.#kind);
-    if (every !== undefined) this.#checkPeriod(every);
+    const { from, to, every, after: prefix } = range;
+    const kind = prefix === undefined ? this.#kind : 'number';
+    if (prefix !== undefined) checkBound(prefix, this.#kind);
+    checkBound(from, kind);
+    checkBound(to, kind);
+    if (every !== undefined) checkPeriod(every, kind);
     if (from >= to || (every !== undefined && every.from >= every.to)) return;
-    const name = every === undefined ? '' : `${from} ${to} ${every.period}`;
-    const group = this.#groups.get(name) ?? new RangeGroup(range);
+    const name = `${every === undefined ? '' : `${from} ${to} ${every.period}`} ${prefix ?? ''}`;
+    const group = this.#groups.get(name) ?? newGroup(range);
     this.#groups.set(name, group);
     group.add(every ?? range, after);
     this.length++;
@@ -196,14 +261,14 @@ export class RangeDeletes {
     for (const group of this.#groups.values()) group.mark(keys, index, deleted);
     return deleted;
   }
+}
 
-  #checkPeriod({ period, from, to }: NonNullable<RangeDelete['every']>): void {
-    const isWhole = [period, from, to].every((each) => Number.isSafeInteger(each) && each >= 0);
-    if (this.#kind === 'number' && isWhole && period > 0 && to <= period) return;
-    throw new KeyInvalidError(`a range cannot be deleted at every ${period} from ${from} to ${to}`, {
-      advice: 'Use a map with number keys, a period of 1 or more, and remainders from 0 up to the period',
-    });
-  }
+function checkPeriod({ period, from, to }: NonNullable<RangeDelete['every']>, kind: KeyKind): void {
+  const isWhole = [period, from, to].every((each) => Number.isSafeInteger(each) && each >= 0);
+  if (kind === 'number' && isWhole && period > 0 && to <= period) return;
+  throw new KeyInvalidError(`a range cannot be deleted at every ${period} from ${from} to ${to}`, {
+    advice: 'Use a map with number keys, a period of 1 or more, and remainders from 0 up to the period',
+  });
 }
 
 /** A bound need not be a valid key, but must compare with keys: `Infinity` is valid. */

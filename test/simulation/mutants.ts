@@ -521,7 +521,7 @@ export const MUTANTS: readonly Mutant[] = [
         from: 'requested.buffers === true && !weighted',
         to: 'requested.buffers === true',
       },
-      { file: 'state/draft.ts', from: '    if (!this.buffers) return;\n', to: '    return;\n' },
+      { file: 'state/draft-map.ts', from: '    if (!this.buffers) return;\n', to: '    return;\n' },
     ],
   },
   {
@@ -536,7 +536,7 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'test/unit/draft.test.ts',
     edits: [
       {
-        file: 'state/draft.ts',
+        file: 'state/draft-map.ts',
         from: '    if (!Number.isSafeInteger(weight) || weight < 1) {\n',
         to: '    if (weight === undefined) {\n',
       },

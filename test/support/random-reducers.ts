@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { Value } from '../../src/codec/value.ts';
 import type { ClientMutation } from '../../src/log/entry.ts';
-import type { DraftMap } from '../../src/state/draft.ts';
+import type { DraftMap } from '../../src/state/draft-map.ts';
 import type { FoldEntry, Reducer, ReducerDraft } from '../../src/state/reducer.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
 import { values } from './values.ts';

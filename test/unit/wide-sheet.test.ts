@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { Draft, DraftMap } from '../../src/state/draft.ts';
+import { Draft } from '../../src/state/draft.ts';
+import { EditableMap } from '../../src/state/draft-map.ts';
 import { MAX_ROWS } from '../../src/state/spreadsheet/cell-key.ts';
 import type { SheetEdit } from '../../src/state/spreadsheet/edit.ts';
 import { sheetOf, spreadsheet } from '../../src/state/spreadsheet/reducer.ts';
@@ -44,7 +45,7 @@ async function wideSheet(more: readonly SheetEdit[] = []): Promise<{ draft: Draf
 /** Reads cells, and counts visited nodes and started walks. */
 async function counted(cells: AsyncIterable<Cell>): Promise<{ cells: Cell[]; nodes: number; walks: number }> {
   const loads = vi.spyOn(NodeStore.prototype, 'load');
-  const walks = vi.spyOn(DraftMap.prototype, 'items');
+  const walks = vi.spyOn(EditableMap.prototype, 'items');
   const found = await Array.fromAsync(cells);
   return { cells: found, nodes: loads.mock.calls.length, walks: walks.mock.calls.length };
 }

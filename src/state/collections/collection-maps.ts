@@ -1,6 +1,6 @@
 import type { Value } from '../../codec/value.ts';
 import type { KeyRange } from '../../tree/read.ts';
-import type { DraftMap } from '../draft.ts';
+import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
 
 /** Each scalar under its name. */

@@ -1,6 +1,6 @@
 import { generateNKeysBetween } from 'fractional-indexing';
 import type { WeighedItem } from '../../tree/read.ts';
-import type { DraftMap } from '../draft.ts';
+import type { DraftMap } from '../draft-map.ts';
 
 /** Consecutive ids: `id`, `id + 1`, … */
 export interface Run {

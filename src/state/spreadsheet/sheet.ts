@@ -3,7 +3,7 @@ import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
 import { READ_AHEAD } from '../../tree/read.ts';
-import type { DraftMap } from '../draft.ts';
+import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
 import { Axis, type PositionedRun, type Run } from './axis.ts';
 import {
@@ -47,8 +47,8 @@ export class Sheet {
 
   constructor(draft: ReducerDraft) {
     this.#cells = draft.map('cells', 'number', { buffers: true });
-    this.rows = new Axis(draft.map('rows', 'string'), MAX_ROWS);
-    this.columns = new Axis(draft.map('columns', 'string'), MAX_COLUMNS);
+    this.rows = new Axis(draft.map('rows', 'string', { history: false }), MAX_ROWS);
+    this.columns = new Axis(draft.map('columns', 'string', { history: false }), MAX_COLUMNS);
   }
 
   /**

@@ -1,0 +1,113 @@
+import type { Value } from '../../codec/value.ts';
+import type { Key, KeyKind } from '../../tree/key.ts';
+import type { KeySet } from '../../tree/key-set.ts';
+import type { RangeDelete } from '../../tree/range-delete.ts';
+import type { Item, RangeRead, WeighedItem } from '../../tree/read.ts';
+import type { DraftOptions } from '../draft.ts';
+import type { DraftMap } from '../draft-map.ts';
+import type { DraftMeta } from '../meta.ts';
+import type { ReducerDraft } from '../reducer.ts';
+import { isHiddenMap } from '../state.ts';
+
+/** Learns of the changes of a draft's maps while a reducer makes them. */
+export interface ChangeRecorder {
+  /** @param value undefined if the key was deleted */
+  record(map: string, key: Key, value: Value | undefined): void;
+  /** A range of keys was deleted. The records of these keys are forgotten. */
+  forget(map: string, kind: KeyKind, range: RangeDelete): void;
+}
+
+/**
+ * A draft that tells a recorder each change that took effect. Leaves out maps for bookkeeping, and
+ * maps whose options have `history: false`.
+ */
+export class RecordingDraft implements ReducerDraft {
+  readonly #draft: ReducerDraft;
+  readonly #recorder: ChangeRecorder;
+  readonly #maps = new Map<DraftMap, DraftMap>();
+
+  constructor(draft: ReducerDraft, recorder: ChangeRecorder) {
+    this.#draft = draft;
+    this.#recorder = recorder;
+  }
+
+  get meta(): DraftMeta {
+    return this.#draft.meta;
+  }
+
+  map(name: string, kind: KeyKind, options: DraftOptions = {}): DraftMap {
+    const map = this.#draft.map(name, kind, options);
+    if (options.history === false || isHiddenMap(name)) return map;
+    const known = this.#maps.get(map) ?? new RecordingMap(name, map, this.#recorder);
+    this.#maps.set(map, known);
+    return known;
+  }
+}
+
+/** A map that tells a recorder each change that took effect. */
+class RecordingMap implements DraftMap {
+  readonly #name: string;
+  readonly #map: DraftMap;
+  readonly #recorder: ChangeRecorder;
+
+  constructor(name: string, map: DraftMap, recorder: ChangeRecorder) {
+    this.#name = name;
+    this.#map = map;
+    this.#recorder = recorder;
+  }
+
+  get kind(): KeyKind {
+    return this.#map.kind;
+  }
+
+  get buffers(): boolean {
+    return this.#map.buffers;
+  }
+
+  put(key: Key, value: Value, weight?: number): void {
+    this.#map.put(key, value, weight);
+    this.#recorder.record(this.#name, key, value);
+  }
+
+  delete(key: Key): void {
+    this.#map.delete(key);
+    this.#recorder.record(this.#name, key, undefined);
+  }
+
+  deleteRange(range: RangeDelete): void {
+    this.#map.deleteRange(range);
+    this.#recorder.forget(this.#name, this.kind, range);
+  }
+
+  get(key: Key): Promise<Value | undefined> {
+    return this.#map.get(key);
+  }
+
+  count(): Promise<number> {
+    return this.#map.count();
+  }
+
+  weight(): Promise<number> {
+    return this.#map.weight();
+  }
+
+  atOffset(offset: number): Promise<WeighedItem | undefined> {
+    return this.#map.atOffset(offset);
+  }
+
+  items(range?: RangeRead): AsyncGenerator<Item> {
+    return this.#map.items(range);
+  }
+
+  firstKey(from: Key): Promise<Key | undefined> {
+    return this.#map.firstKey(from);
+  }
+
+  keys(): AsyncGenerator<Key[]> {
+    return this.#map.keys();
+  }
+
+  firstKeys(set: KeySet): Promise<Key[]> {
+    return this.#map.firstKeys(set);
+  }
+}
