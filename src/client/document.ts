@@ -12,13 +12,15 @@ import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
 import { oncePerPart } from '../log/foreign.ts';
 import { checkNewEntries, type NewEntry } from '../log/new-entry.ts';
+import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { DocumentState } from './document-state.ts';
 import { draftEntry } from './drafted-entry.ts';
-import { Follower, type FollowerDeps, type ReloadLimits } from './follower.ts';
+import { Follower, type FollowerDeps } from './follower.ts';
 import type { Observable } from './listeners.ts';
+import type { ReloadLimits } from './new-entries.ts';
 import type { DocumentOptions } from './options.ts';
 import { loadPastState, type Moment, type PastState } from './past-state.ts';
 import type { Pending, PendingEntry } from './pending-list.ts';
@@ -63,10 +65,13 @@ export class Document {
 
   /** Opens a log. Use `Logs.open`. */
   static async open(deps: DocumentDeps, log: LogId, options: DocumentOptions): Promise<Document> {
-    const { reducer, reloadAfter } = options;
+    const { reducer, reloadAfter, onBadEntry } = options;
     const { entries = RELOAD_AFTER.entries, segments = RELOAD_AFTER.segments } = reloadAfter ?? {};
     const onForeign = options.onForeign && oncePerPart(options.onForeign);
-    const follower = await Follower.load({ ...deps, onForeign }, log, reducer, { entries, segments });
+    const follower = await Follower.load({ ...deps, onForeign }, log, reducer, {
+      limits: { entries, segments },
+      onBadEntry,
+    });
     return new Document({ ...deps, onForeign, reducer }, follower);
   }
 
@@ -103,6 +108,16 @@ export class Document {
     return this.#follower.snapshot;
   }
 
+  /**
+   * The entry at which the document has stopped, since it cannot be decoded or folded; only with
+   * `onBadEntry: 'stop'`. The state is that before the entry. A refresh goes on as soon as the
+   * entry can be folded, or this reducer has made a snapshot behind it. The same object until it
+   * changes.
+   */
+  get badEntry(): BadEntry | undefined {
+    return this.#visible.badEntry;
+  }
+
   /** The entries of {@link mutate} that the log does not have yet, in order. Immutable. */
   get pending(): readonly PendingEntry[] {
     return this.#visible.pending.getSnapshot();
@@ -122,8 +137,9 @@ export class Document {
   }
 
   /**
-   * Calls a listener after each change of the content. An error that a listener throws becomes an
-   * uncaught error of the process or page; it disturbs neither the document nor other listeners.
+   * Calls a listener after each change of the content, and of {@link badEntry}. An error that a
+   * listener throws becomes an uncaught error of the process or page; it disturbs neither the
+   * document nor other listeners.
    * @returns a function that removes the listener
    * @throws UsageError if the listener is no function
    */
@@ -151,6 +167,7 @@ export class Document {
    * entry follows those that the document has read
    * @returns the places of the entries; undefined if the log has their mutation already
    * @throws EntryRejectedError if the reducer rejects an entry; nothing is appended
+   * @throws DocumentStoppedError if the document has stopped at a bad entry; nothing is appended
    * @throws EntryExistsError if `after` is given and other application entries follow it
    * @throws AppendUncertainError if the answer was lost and the log cannot be read either
    * @throws the errors of `LogClient.addEntries`
@@ -182,6 +199,7 @@ export class Document {
    * @returns its position, when the log has it; undefined if the log has its mutation already
    * @throws EntryRejectedError if the reducer rejects the entry, now or behind the entries of
    * others. The state then is as if the call had not been made
+   * @throws DocumentStoppedError if the document stops at a bad entry before the log has the entry
    * @throws DocumentClosedError if the document is closed before the log has the entry
    */
   async mutate(entry: NewEntry): Promise<Position | undefined> {

@@ -6,17 +6,18 @@ import type { CompletedSnapshot, Entry, EntryHead, ReservedTypes } from '../log/
 import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest.ts';
 import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf } from '../log/segment.ts';
+import { type BadEntry, isSameBadEntry } from '../snapshot/bad-entry.ts';
 import { otherReducer } from '../snapshot/build.ts';
-import { type LoadDeps, loadState } from '../snapshot/load.ts';
+import type { LoadDeps } from '../snapshot/load.ts';
 import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
-import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
 import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
-import { appendExhausted, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
+import { appendExhausted, appendStopped, appendUncertain, isUncertain, LostAnswers } from './lost-answers.ts';
+import { type Confirmed, FarBehind, type FollowOptions, foldBehind, type NewRange } from './new-entries.ts';
 import { MoveTimer, SearchTimer } from './snapshot-timers.ts';
 import { StateFolder } from './state-folder.ts';
-import { Tail } from './tail.ts';
+import { loadTail, Tail } from './tail.ts';
 
 export interface FollowerDeps extends SnapshotStores {
   readonly client: LogClient;
@@ -27,23 +28,8 @@ export interface FollowerDeps extends SnapshotStores {
   readonly onForeign?: LoadDeps['onForeign'];
 }
 
-/** How far a follower may be behind before it loads the newest snapshot instead of all entries. */
-export interface ReloadLimits {
-  readonly entries: number;
-  readonly segments: number;
-}
-
-/** The state of a log up to a position. */
-export interface Confirmed {
-  readonly state: State;
-  /** The position after the last entry in the state. */
-  readonly end: Position;
-}
-
 /** Attempts to append while other clients append too, and attempts after a lost answer. */
 const [APPEND_ATTEMPTS, UNCERTAIN_ATTEMPTS] = [16, 3];
-
-class FarBehind extends Error {}
 
 /**
  * Follows one log with one reducer: holds the state of all entries up to a position, reads newer
@@ -58,7 +44,7 @@ export class Follower {
   #folder: StateFolder;
   readonly #deps: FollowerDeps;
   readonly #reducer: Reducer;
-  readonly #limits: ReloadLimits;
+  readonly #options: FollowOptions;
   #confirmed: Confirmed = { state: EMPTY_STATE, end: START };
   #tail: Tail;
   /** Whether another reducer made the snapshot at which the tail begins. */
@@ -68,20 +54,22 @@ export class Follower {
   #last: EntryHead | undefined;
   #move = new MoveTimer(0, false);
   #search = new SearchTimer();
+  /** The newest snapshot behind the bad entry, if another reducer made it. */
+  #passedOver: Position | undefined;
   readonly lost = new LostAnswers();
 
-  private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, limits: ReloadLimits) {
+  private constructor(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions) {
     this.#deps = deps;
     this.log = log;
     this.#reducer = reducer;
-    this.#limits = limits;
+    this.#options = options;
     this.#folder = new StateFolder(deps, log, reducer);
     this.#tail = Tail.empty(deps.types);
   }
 
   /** Loads a log. Throws the errors of {@link loadState}. */
-  static async load(deps: FollowerDeps, log: LogId, reducer: Reducer, limits: ReloadLimits): Promise<Follower> {
-    const follower = new Follower(deps, log, reducer, limits);
+  static async load(deps: FollowerDeps, log: LogId, reducer: Reducer, options: FollowOptions): Promise<Follower> {
+    const follower = new Follower(deps, log, reducer, options);
     await follower.#reload();
     return follower;
   }
@@ -113,12 +101,15 @@ export class Follower {
   /**
    * Reads the entries since the last read and folds them. One query if there are none, and another
    * one now and then while a snapshot is pending. If too many entries are new, loads the newest
-   * snapshot instead.
+   * snapshot instead. Stopped at a bad entry, reads this one again and looks for a newer snapshot.
    */
   async refresh(): Promise<void> {
     try {
-      await this.#readOn({ to: 'end', limits: this.#limits });
-      await this.#searchSnapshot();
+      if (this.#confirmed.badEntry !== undefined) await this.#passBadEntry(this.#confirmed.badEntry);
+      if (this.#confirmed.badEntry === undefined) {
+        await this.#readOn({ to: 'end', limits: this.#options.limits });
+        await this.#searchSnapshot();
+      }
       await this.#moveIfNeeded();
     } catch (error) {
       if (error instanceof ChunkMissingError) return this.#reload();
@@ -137,6 +128,7 @@ export class Follower {
    * the log.
    * @returns undefined if the state includes the entries' mutation already; nothing is appended
    * @throws EntryRejectedError if the reducer rejects an entry
+   * @throws DocumentStoppedError if the follower has stopped at a bad entry; nothing is appended
    * @throws EntryExistsError if `after` is given and other application entries follow it
    * @throws AppendUncertainError if the answer was lost and the log cannot be read either
    * @throws the errors of {@link LogClient.addEntries}
@@ -157,6 +149,7 @@ export class Follower {
     for (let attempt = 1; ; attempt++) {
       const known = this.lost.take(entries);
       if (known !== undefined) return known;
+      this.checkAppends();
       const drafts = entriesAt(this.log, this.#confirmed.end, entries);
       if (await this.#folder.isApplied(this.#confirmed.state, entries)) return undefined;
       const state = await this.#folder.foldNew(this.#confirmed.state, drafts);
@@ -182,6 +175,12 @@ export class Follower {
     }
   }
 
+  /** @throws DocumentStoppedError if the follower has stopped at a bad entry */
+  checkAppends(): void {
+    const { badEntry } = this.#confirmed;
+    if (badEntry !== undefined) throw appendStopped(this.log, badEntry);
+  }
+
   /** Puts entries behind the last known one, and asks for a newer snapshot now and then. */
   #put(entries: readonly DraftedEntry[], options: AppendOptions): Promise<AddedEntries> {
     const snapshot = this.#startsSearch() ? this.#newestSnapshot : undefined;
@@ -191,19 +190,14 @@ export class Follower {
 
   /** Loads the newest snapshot and the entries since, in place of the present state. */
   async #reload(): Promise<void> {
-    const { store, blobs, platform, types, now, onForeign } = this.#deps;
+    const { store, types, now } = this.#deps;
     const startedMs = now();
-    let tail = Tail.empty(types);
-    let last: Entry | undefined;
-    const onPage = (page: readonly Entry[]): void => {
-      tail = tail.with(page);
-      last = page.at(-1) ?? last;
-    };
-    const deps = { store, blobs, platform, types, onForeign, reducer: this.#reducer };
-    const folder = this.#folder.renewed();
-    const { draft, base, end } = await loadState(deps, this.log, { nodes: folder.nodes, onPage });
-    const state = await draft.state();
+    const deps = { ...this.#deps, reducer: this.#reducer };
+    const loaded = await loadTail(deps, this.#folder, this.#options);
+    const { folder, tail, last, state, base, end, badEntry } = loaded;
     const order = comparePositions(end, this.#confirmed.end);
+    // The state has entries that cannot be folded any more.
+    if (order < 0 && badEntry !== undefined) throw badEntry.error;
     // A stale read must not take the document back.
     if (order < 0) return;
     if (!this.lost.isEmpty) {
@@ -218,7 +212,7 @@ export class Follower {
     this.#isForeign = base === undefined && this.#tail.base !== undefined;
     const isForked = comparePositions(this.#newestSnapshot, base?.position ?? START) !== 0;
     this.#move = new MoveTimer(startedMs, isForked);
-    this.#read({ state, end }, last, startedMs);
+    this.#read({ state, end, badEntry }, last, startedMs);
   }
 
   /** As {@link #readOn}. If chunks of the state are gone, loads the newest snapshot first. */
@@ -233,47 +227,50 @@ export class Follower {
   }
 
   /**
-   * Reads and folds new entries. With `to: 'end'` it may miss the newest; with a position it misses
-   * none before it.
+   * Reads and folds new entries, up to a bad one if the follower stops there. With `to: 'end'` it
+   * may miss the newest; with a position it misses none before it.
    * @throws FarBehind if there are more than the limits allow
    */
-  async #readOn(range: { readonly to: Position | 'end'; readonly limits?: ReloadLimits }): Promise<void> {
-    const { store, types, now } = this.#deps;
-    const { to } = range;
-    // Skipped entries could include those whose answer was lost.
-    const limits = !this.lost.isEmpty ? undefined : range.limits;
+  async #readOn({ to, limits }: NewRange): Promise<void> {
+    const { types, now } = this.#deps;
     const startedMs = now();
     const { state: before, end: from } = this.#confirmed;
     if (to !== 'end' && comparePositions(to, from) <= 0) return;
-    const pages = readUpTo({ store, types }, this.log, { from, to, newestSegment: from.segment });
-    const entries: Entry[] = [];
-    async function* followed(): AsyncGenerator<readonly Entry[]> {
-      for await (const page of pages) {
-        entries.push(...page);
-        const segments = (page.at(-1)?.position.segment ?? from.segment) - from.segment;
-        if (limits !== undefined && (entries.length > limits.entries || segments > limits.segments))
-          throw new FarBehind();
-        yield page;
-      }
-    }
-    const draft = new Draft(this.#folder.nodes, before);
-    await this.#folder.foldInto(draft, followed());
+    const { onBadEntry } = this.#options;
+    // Skipped entries could include those whose answer was lost.
+    const range = { to, limits: this.lost.isEmpty ? limits : undefined, onBadEntry };
+    const { draft, entries, badEntry } = await foldBehind(this.#deps, this.#folder, this.#confirmed, range);
     const changes = entries.filter(({ type }) => !types.includes(type)).length;
     const state = changes === 0 ? before : await draft.state();
     const last = entries.at(-1);
     this.#version += changes;
     this.lost.note(entries);
     this.#forkTo(this.#tail.with(entries));
-    this.#read({ state, end: last === undefined ? from : nextPosition(last.position) }, last, startedMs);
+    const end = last === undefined ? from : nextPosition(last.position);
+    this.#read({ state, end, badEntry }, last, startedMs);
+  }
+
+  /** Goes on behind a bad entry, if it can be folded by now or a newer snapshot has its effect. */
+  async #passBadEntry({ position }: BadEntry): Promise<void> {
+    await this.#readOn({ to: nextPosition(position) });
+    if (this.#confirmed.badEntry === undefined) return;
+    const newer = await this.#querySnapshot(this.#passedOver ?? this.#newestSnapshot);
+    if (newer === undefined) return;
+    if (comparePositions(newer.position, position) < 0) return this.#heardOf(newer);
+    const root = await loadRoot(this.#deps, { log: this.log, position: newer.position }, newer.root);
+    if (otherReducer(root, this.#reducer) === undefined) await this.#reload();
+    else this.#passedOver = newer.position;
   }
 
   /** @param last the last entry that was read; undefined if nothing was new */
   #read(confirmed: Confirmed, last: EntryHead | undefined, startedMs: number): void {
-    this.#confirmed = confirmed;
+    const { badEntry } = this.#confirmed;
+    this.#confirmed = isSameBadEntry(badEntry, confirmed.badEntry) ? { ...confirmed, badEntry } : confirmed;
     this.#readMs = startedMs;
     if (!this.#tail.isPending) this.#move.knewNewest(startedMs);
     this.#last = last ?? this.#last;
-    if (this.#last !== undefined) this.#deps.client.sawEnd(this.#last, startedMs);
+    const isEnd = this.#confirmed.badEntry === undefined;
+    if (this.#last !== undefined && isEnd) this.#deps.client.sawEnd(this.#last, startedMs);
   }
 
   async #appended(added: AddedEntries, drafts: readonly Entry[], state: State): Promise<void> {
@@ -305,10 +302,13 @@ export class Follower {
 
   async #searchSnapshot(): Promise<void> {
     if (!this.#startsSearch()) return;
-    const { store } = this.#deps;
-    const segments = await queryNewestSegments(store, this.log);
-    const newer = await queryNewerSnapshot(store, this.log, segments, this.#newestSnapshot);
+    const newer = await this.#querySnapshot(this.#newestSnapshot);
     if (newer !== undefined) this.#heardOf(newer);
+  }
+
+  async #querySnapshot(standsOn: Position): Promise<CompletedSnapshot | undefined> {
+    const { store } = this.#deps;
+    return queryNewerSnapshot(store, this.log, await queryNewestSegments(store, this.log), standsOn);
   }
 
   /** Forks at a newer snapshot, unless its entry lies beyond the entries that were read. */
@@ -333,7 +333,7 @@ export class Follower {
   /** Moves the state onto the chunks of the snapshot at which the tail forked. */
   async #moveIfNeeded(): Promise<void> {
     const { base, entries } = this.#tail;
-    const { state, end } = this.#confirmed;
+    const { state } = this.#confirmed;
     if (base === undefined || !this.#move.isDue(this.#deps.now(), this.#folder.unsavedBytes(state))) return;
     if (entries === undefined) return this.#reload();
     const root = await loadRoot(this.#deps, { log: this.log, position: base.position }, base.root);
@@ -342,7 +342,7 @@ export class Follower {
       // The snapshot shares most of these chunks, so the fold needs no download.
       this.#folder.nodes.remember(stateTops(state));
       const folder = this.#folder.renewed();
-      this.#confirmed = { state: await folder.fold(root.state, entries), end };
+      this.#confirmed = { ...this.#confirmed, state: await folder.fold(root.state, entries) };
       this.#folder = folder;
     }
     this.#move.done();

@@ -78,7 +78,8 @@ export class Logs {
    * @throws UsageError if another option is invalid
    * @throws LogNotFoundError if the log does not exist
    * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
-   * @throws any error that stops a log, such as an entry that cannot be folded
+   * @throws any error that stops a log, such as an entry that cannot be folded; see
+   * {@link DocumentOptions.onBadEntry}
    */
   async open(log: string, options: DocumentOptions): Promise<Document> {
     this.#checkOpen();

@@ -1,9 +1,16 @@
 import { toHex } from '../codec/bytes.ts';
-import { AppendUncertainError, AttemptsExhaustedError, isLogfoldError, StoreUnavailableError } from '../errors.ts';
+import {
+  AppendUncertainError,
+  AttemptsExhaustedError,
+  DocumentStoppedError,
+  isLogfoldError,
+  StoreUnavailableError,
+} from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { AddedEntries } from '../log/client.ts';
 import type { Entry } from '../log/entry.ts';
 import type { LogEnd } from '../log/newest.ts';
+import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { DraftedEntry } from './drafted-entry.ts';
 
 /** Appended entries whose answer was lost, so that their writer recognizes them in the log. */
@@ -61,4 +68,15 @@ export function appendUncertain(log: LogId, cause: unknown): AppendUncertainErro
 export function appendExhausted(log: LogId, attempts: number, cause: unknown): AttemptsExhaustedError {
   const advice = 'Try again later, or find out what else writes to the same log';
   return new AttemptsExhaustedError(attempts, 'Appending failed', { log, advice, cause });
+}
+
+/** The error of an append to a document that has stopped at a bad entry. */
+export function appendStopped(log: LogId, { position, error }: BadEntry): DocumentStoppedError {
+  const advice =
+    "Correct the reducer and raise its version, or repair the entry; then run 'logfold resume LOG' and open the log again";
+  const details = { log, ...position, type: error.type, advice, cause: error };
+  return new DocumentStoppedError(
+    `nothing was appended: the document has stopped at an entry that cannot be folded (${error.code}: ${error.reason})`,
+    details,
+  );
 }

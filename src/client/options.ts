@@ -1,7 +1,8 @@
 import { LogIdInvalidError, ReducerInvalidError, UsageError } from '../errors.ts';
 import type { ForeignPart } from '../log/foreign.ts';
+import { checkOnBadEntry, type OnBadEntry } from '../snapshot/bad-entry.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../state/reducer.ts';
-import type { ReloadLimits } from './follower.ts';
+import type { ReloadLimits } from './new-entries.ts';
 
 export interface DocumentOptions {
   /** Folds the entries. It must be the reducer of the deployment, which makes the snapshots. */
@@ -16,6 +17,11 @@ export interface DocumentOptions {
    * document passed over. Ignored by default.
    */
   readonly onForeign?: (part: ForeignPart) => void;
+  /**
+   * With `stop`, a document that meets an entry that cannot be decoded or folded shows the state
+   * before it, names it in `badEntry`, and refuses to append. `throw` by default.
+   */
+  readonly onBadEntry?: OnBadEntry | undefined;
 }
 
 /**
@@ -39,9 +45,9 @@ export function checkOptionNames(call: string, options: unknown, names: readonly
  */
 export function checkDocumentOptions(log: unknown, options: DocumentOptions): void {
   if (typeof log !== 'string') throw new LogIdInvalidError(`the id of the log is not a string, but ${String(log)}`);
-  const names = ['reducer', 'reloadAfter', 'onForeign'] satisfies (keyof DocumentOptions)[];
+  const names = ['reducer', 'reloadAfter', 'onForeign', 'onBadEntry'] satisfies (keyof DocumentOptions)[];
   checkOptionNames('open', options, names);
-  const { reducer, reloadAfter = {}, onForeign } = options;
+  const { reducer, reloadAfter = {}, onForeign, onBadEntry } = options;
   if (!isReducer(reducer)) {
     throw new ReducerInvalidError('the reducer of a document is not valid', {
       advice: `Give 'open' a reducer: ${REDUCER_PARTS}`,
@@ -50,6 +56,7 @@ export function checkDocumentOptions(log: unknown, options: DocumentOptions): vo
   if (onForeign !== undefined && typeof onForeign !== 'function') {
     throw new UsageError(`'onForeign' is ${String(onForeign)}, not a function`);
   }
+  checkOnBadEntry(onBadEntry);
   checkOptionNames('reloadAfter', reloadAfter, ['entries', 'segments']);
   for (const [name, limit] of Object.entries<unknown>(reloadAfter)) {
     if (limit === undefined || (Number.isSafeInteger(limit) && Number(limit) >= 0)) continue;

@@ -31,10 +31,10 @@ export interface Downloads {
  * states that are in no chunk yet.
  */
 export class StateFolder {
+  readonly log: LogId;
   readonly nodes: NodeStore;
   readonly #deps: SnapshotStores & { readonly types: ReservedTypes };
   readonly #reducer: Reducer;
-  readonly #log: LogId;
   readonly #earlier: Downloads;
 
   constructor(
@@ -47,12 +47,12 @@ export class StateFolder {
     this.#earlier = earlier;
     this.#deps = deps;
     this.#reducer = reducer;
-    this.#log = log;
+    this.log = log;
   }
 
   /** A folder for other states of the log, without the large values that this one holds. */
   renewed(): StateFolder {
-    return new StateFolder(this.#deps, this.#log, this.#reducer, this.downloads);
+    return new StateFolder(this.#deps, this.log, this.#reducer, this.downloads);
   }
 
   /** The downloads of this folder and of those before it. */
@@ -97,7 +97,7 @@ export class StateFolder {
     } catch (error) {
       if (!isLogfoldError(error) || !error.stopsLog || isDamage(error)) throw error;
       const index = entries.findIndex(({ position }) => position.entry === error.entry);
-      throw rejected(this.#log, error.type, first + Math.max(0, index), thrownBy(error));
+      throw rejected(this.log, error.type, first + Math.max(0, index), thrownBy(error));
     }
   }
 
@@ -111,7 +111,7 @@ export class StateFolder {
       );
     } catch (error) {
       if (isOfStore(error)) throw error;
-      throw rejected(this.#log, entry.type, index, error);
+      throw rejected(this.log, entry.type, index, error);
     }
   }
 

@@ -1,5 +1,9 @@
-import { comparePositions, START } from '../ids/position.ts';
+import { comparePositions, type Position, START } from '../ids/position.ts';
 import { type CompletedSnapshot, type Entry, isForeignRoot, type ReservedTypes, rootOf } from '../log/entry.ts';
+import { type BadEntry, type OnBadEntry, untilBadEntry } from '../snapshot/bad-entry.ts';
+import { type LoadDeps, loadState } from '../snapshot/load.ts';
+import type { State } from '../state/state.ts';
+import type { StateFolder } from './state-folder.ts';
 
 /** The most entries that a tail holds. */
 const MAX_ENTRIES = 10_000;
@@ -74,4 +78,44 @@ export class Tail {
     const isNewer = type === this.#types.snapshot && comparePositions(position, this.base?.position ?? START) > 0;
     return isNewer && !isForeignRoot(entry);
   }
+}
+
+/** A state with its tail. */
+export interface LoadedTail {
+  readonly folder: StateFolder;
+  readonly tail: Tail;
+  /** The last entry that was read. */
+  readonly last: Entry | undefined;
+  readonly state: State;
+  /** The snapshot from which the state was loaded. */
+  readonly base: CompletedSnapshot | undefined;
+  /** The position after the last entry in the state. */
+  readonly end: Position;
+  /** The entry at which the load stopped. */
+  readonly badEntry: BadEntry | undefined;
+}
+
+/**
+ * Loads the newest snapshot of a log, and the entries from there on, up to a bad one if the load
+ * stops there. Throws the errors of {@link loadState}.
+ * @param earlier folds the states before, which the new folder does not hold
+ */
+export async function loadTail(
+  deps: LoadDeps,
+  earlier: StateFolder,
+  { onBadEntry }: { readonly onBadEntry?: OnBadEntry | undefined },
+): Promise<LoadedTail> {
+  const { loaded, badEntry } = await untilBadEntry(onBadEntry, 'end', async (to) => {
+    let tail = Tail.empty(deps.types);
+    let last: Entry | undefined;
+    const onPage = (page: readonly Entry[]): void => {
+      tail = tail.with(page);
+      last = page.at(-1) ?? last;
+    };
+    const folder = earlier.renewed();
+    const at = to === 'end' ? undefined : to;
+    const { draft, base, end } = await loadState(deps, folder.log, { at, nodes: folder.nodes, onPage });
+    return { folder, tail, last, state: await draft.state(), base, end };
+  });
+  return { ...loaded, badEntry };
 }

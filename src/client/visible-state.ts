@@ -1,12 +1,14 @@
 import pLimit from 'p-limit';
 import { EntryRejectedError } from '../errors.ts';
 import { comparePositions, type Position } from '../ids/position.ts';
+import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { isSameState, type State } from '../state/state.ts';
 import { DocumentState } from './document-state.ts';
 import { entriesAt } from './drafted-entry.ts';
 import type { Follower } from './follower.ts';
 import { Listeners } from './listeners.ts';
+import type { Confirmed } from './new-entries.ts';
 import { type Pending, PendingList } from './pending-list.ts';
 import type { StateFolder } from './state-folder.ts';
 
@@ -26,6 +28,7 @@ export class VisibleState {
   /** Version and end of the confirmed entries that the state includes. */
   #version: number;
   #position: Position;
+  #badEntry: BadEntry | undefined;
   /** Whether the state includes entries that no longer wait, or pending ones at other places. */
   #isOutdated = false;
   #closed: Error | undefined;
@@ -35,6 +38,7 @@ export class VisibleState {
     this.#reducer = reducer;
     this.#version = follower.version;
     this.#position = follower.confirmed.end;
+    this.#badEntry = follower.confirmed.badEntry;
     this.#folder = follower.folder;
     this.#state = this.#stateOf(follower.confirmed.state);
   }
@@ -45,6 +49,11 @@ export class VisibleState {
 
   get position(): Position {
     return this.#position;
+  }
+
+  /** The entry at which the state has stopped. */
+  get badEntry(): BadEntry | undefined {
+    return this.#badEntry;
   }
 
   /** The first entry that waits to be sent. */
@@ -59,9 +68,11 @@ export class VisibleState {
   /**
    * Shows an entry on top of the others.
    * @throws EntryRejectedError if the reducer rejects it
+   * @throws DocumentStoppedError if the follower has stopped at a bad entry
    */
   async add(pending: Pending): Promise<void> {
     await this.#changes(async () => {
+      this.#follower.checkAppends();
       const { entries } = this.pending;
       const state = await this.#fold(this.#folder, this.#state.content, pending, entries.length);
       if (this.#closed !== undefined) throw this.#closed;
@@ -134,7 +145,7 @@ export class VisibleState {
     const { version, confirmed, folder } = this.#follower;
     if (this.#closed !== undefined) return;
     if (version === this.#version && !this.#isOutdated) {
-      this.#position = confirmed.end;
+      this.#reach(confirmed);
       if (folder === this.#folder) return;
       // The same content on chunks of a newer snapshot.
       const { state, pending } = await this.#foldUnsettled(folder, confirmed.state);
@@ -153,8 +164,7 @@ export class VisibleState {
     this.pending.set(pending);
     this.#folder = folder;
     this.#version = version;
-    this.#position = confirmed.end;
-    this.#set(state);
+    this.#set(state, confirmed);
   }
 
   /**
@@ -170,7 +180,7 @@ export class VisibleState {
     if (!isNext || !isOnly || this.#isOutdated || this.#closed !== undefined) return false;
     this.pending.set(this.pending.entries.filter((each) => each !== pending));
     this.#version = version;
-    this.#position = confirmed.end;
+    this.#reach(confirmed);
     return true;
   }
 
@@ -225,9 +235,21 @@ export class VisibleState {
     return new DocumentState(this.#folder.nodes, state, this.#reducer);
   }
 
-  #set(state: State): void {
-    if (isSameState(this.#state.content, state)) return;
+  /** @param confirmed what the state includes; by default what it included before */
+  #set(state: State, confirmed: Confirmed = { state, end: this.#position, badEntry: this.#badEntry }): void {
+    const isSame = isSameState(this.#state.content, state);
+    if (isSame) return this.#reach(confirmed);
     this.#state = this.#stateOf(state);
+    this.#position = confirmed.end;
+    this.#badEntry = confirmed.badEntry;
+    this.#listeners.call();
+  }
+
+  /** Takes the place of the state. Calls the listeners if the bad entry is another one. */
+  #reach({ end, badEntry }: Confirmed): void {
+    this.#position = end;
+    if (badEntry === this.#badEntry) return;
+    this.#badEntry = badEntry;
     this.#listeners.call();
   }
 }

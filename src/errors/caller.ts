@@ -156,6 +156,14 @@ export class DocumentClosedError extends LogfoldError {
   override readonly code = 'DOCUMENT_CLOSED';
 }
 
+/**
+ * A caller appends to a document that shows the state before an entry that cannot be folded.
+ * Nothing was appended. `cause` is the error of that entry.
+ */
+export class DocumentStoppedError extends LogfoldError {
+  override readonly code = 'DOCUMENT_STOPPED';
+}
+
 /** A caller uses logs after closing them. */
 export class LogsClosedError extends LogfoldError {
   override readonly code = 'LOGS_CLOSED';

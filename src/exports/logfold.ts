@@ -10,9 +10,9 @@ export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export { Document } from '../client/document.ts';
 export { DocumentState } from '../client/document-state.ts';
-export type { ReloadLimits } from '../client/follower.ts';
 export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
+export type { ReloadLimits } from '../client/new-entries.ts';
 export type { DocumentOptions } from '../client/options.ts';
 export { type Moment, PastState } from '../client/past-state.ts';
 export type { PendingEntry } from '../client/pending-list.ts';
@@ -51,6 +51,7 @@ export {
 export type { EntryAppender, LogReader, LogStore, TableReader } from '../log/log-store.ts';
 export { MAPPED_TYPES } from '../mapping/layout.ts';
 export type { MappingDocument } from '../mapping/schema-mapping.ts';
+export type { BadEntry, OnBadEntry } from '../snapshot/bad-entry.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
 export type { Draft, DraftOptions } from '../state/draft.ts';
 export type { DraftMap } from '../state/draft-map.ts';

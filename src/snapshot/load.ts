@@ -8,6 +8,7 @@ import { type OpenRange, readEntries, readUpTo } from '../log/read-entries.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { NodeStore } from '../tree/node-store.ts';
+import { type BadEntry, checkOnBadEntry, type OnBadEntry, untilBadEntry } from './bad-entry.ts';
 import { otherReducer } from './build.ts';
 import { foldEntries } from './fold.ts';
 import type { Root } from './root.ts';
@@ -30,6 +31,12 @@ export interface LoadOptions {
   readonly nodes?: NodeStore;
   /** Called for each page of entries, starting with the entry of the snapshot. */
   readonly onPage?: (page: readonly Entry[]) => void;
+  /**
+   * With `stop`, a load that meets an entry that cannot be decoded or folded gives the state before
+   * it, and names it in {@link Loaded.badEntry}. Such a load takes twice the requests. `throw` by
+   * default. Everything else that is wrong throws: chunks, gaps, stores that do not answer.
+   */
+  readonly onBadEntry?: OnBadEntry | undefined;
 }
 
 export interface Loaded {
@@ -40,6 +47,8 @@ export interface Loaded {
   readonly end: Position;
   /** Number of entries folded on top of the snapshot. */
   readonly tailEntries: number;
+  /** The entry at which the load stopped; only with `onBadEntry: 'stop'`. */
+  readonly badEntry: BadEntry | undefined;
 }
 
 /** The snapshot from which a load starts, and the entries from there on. */
@@ -62,8 +71,18 @@ interface Beginning {
  * @throws LogNotFoundError if the log does not exist
  * @throws SegmentWithoutSnapshotError if neither of the two newest segments has a snapshot
  * @throws EntryGapError, and any error that stops a log
+ * @throws UsageError if `onBadEntry` is another text
  */
 export async function loadState(deps: LoadDeps, log: LogId, options: LoadOptions = {}): Promise<Loaded> {
+  const { at = 'end', onBadEntry } = options;
+  checkOnBadEntry(onBadEntry);
+  const { loaded, badEntry } = await untilBadEntry(onBadEntry, at, (to) =>
+    loadUpTo(deps, log, { ...options, at: to === 'end' ? undefined : to }),
+  );
+  return { ...loaded, badEntry };
+}
+
+async function loadUpTo(deps: LoadDeps, log: LogId, options: LoadOptions): Promise<Omit<Loaded, 'badEntry'>> {
   const { at, onPage, nodes = nodeStore(deps, log) } = options;
   const found = at === undefined ? await newestBeginning(deps, log) : await beginningBefore(deps, log, at);
   const usable = found.root === undefined || otherReducer(found.root, deps.reducer) === undefined;

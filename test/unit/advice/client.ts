@@ -7,6 +7,7 @@ import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import type { Rectangle } from '../../../src/state/spreadsheet/sheet-rows.ts';
 import { LiveLog, rowsOf } from '../../support/live-logs.ts';
 import { enginePids, temporaryDirectory } from '../../support/shared-engine.ts';
+import { NOTE, versionedSheet } from '../../support/versioned-sheet.ts';
 import type { Cases } from './case.ts';
 
 const CITY: NewEntry = { type: 'Set', version: 1, body: [[0, 0, 'Denver']] };
@@ -72,6 +73,16 @@ export const CLIENT: Cases = {
     await again.append(CITY);
     expect(await rowsOf(again)).toEqual([['Denver']]);
   },
+  "Correct the reducer and raise its version, or repair the entry; then run 'logfold resume LOG' and open the log again":
+    async (refused) => {
+      const live = await LiveLog.create();
+      await live.sheet.append({ type: NOTE, version: 1 });
+      const document = await live.open({ onBadEntry: 'stop' });
+      await refused(() => document.append(CITY));
+      const again = await live.open({ reducer: versionedSheet(2), onBadEntry: 'stop' });
+      await again.append(CITY);
+      expect(await rowsOf(again)).toEqual([['DENVER']]);
+    },
   'Read its maps with map(name)': async (refused) => {
     const live = await LiveLog.create();
     const document = await live.open({ reducer: notes });
