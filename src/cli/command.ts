@@ -1,16 +1,15 @@
 import { resolve } from 'node:path';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { Moment } from '../client/past-state.ts';
 import { InterruptedError, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice } from '../log/foreign.ts';
-import { isoSeconds } from '../mapping/item-time.ts';
 import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
+import { parseMoment } from './moment.ts';
 import { Output } from './output.ts';
 import { isReducerName } from './reducer.ts';
 import { applySettings, Setting, type Settings } from './settings.ts';
@@ -153,18 +152,7 @@ function requestsOf({ tables, blobs }: Environment): number {
 export const parse = {
   log: parseLogId,
   position: parsePosition,
-  /**
-   * Parses a position or a time. Without an offset, a time is UTC, and a date is its midnight.
-   * @throws UsageError
-   */
-  moment: (text: string): Moment => {
-    if (text.includes('/')) return parsePosition(text);
-    const seconds = isoSeconds(text);
-    if (seconds !== undefined) return new Date(seconds * 1000);
-    throw new UsageError(`'${text}' is neither a position nor a time`, {
-      advice: "Write SEGMENT/ENTRY, such as '0/17', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'",
-    });
-  },
+  moment: parseMoment,
   /** @throws UsageError */
   count: (text: string): number => {
     const count = Number(text);

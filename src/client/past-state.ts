@@ -1,7 +1,7 @@
 import { EntryGapError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
-import { checkPosition, type Position } from '../ids/position.ts';
-import { assertPosition } from '../log/newest.ts';
+import { checkPosition, comparePositions, type Position, START } from '../ids/position.ts';
+import { assertPosition, queryNewestSegments } from '../log/newest.ts';
 import { positionAtTime } from '../log/position-at-time.ts';
 import { type LoadDeps, loadState } from '../snapshot/load.ts';
 import { nodeStore } from '../snapshot/snapshots.ts';
@@ -65,6 +65,8 @@ export async function positionOfMoment(
  */
 export async function loadPastState(deps: LoadDeps, log: LogId, moment: Moment): Promise<PastState> {
   const position = await positionOfMoment(deps, log, moment);
+  // The state before the first entry takes no read that shows whether the log exists.
+  if (comparePositions(position, START) === 0) await queryNewestSegments(deps.store, log);
   const nodes = nodeStore(deps, log);
   try {
     const { draft, base } = await loadState(deps, log, { at: position, nodes });

@@ -11,9 +11,9 @@ import { queryLast, queryNewestSegments } from './newest.ts';
  * The position of the first entry that was created after a time; the position behind the log's end
  * if there is none. The state there is that of the log at the time, to the second.
  *
- * If the times of entries go back, because clocks disagree or because the application gave times,
- * it is one of the places where the times pass the given one: the entry before was not created
- * after the time, and the entry at the place was.
+ * The times of entries go back if clocks disagree or if the application gave times. It is then one
+ * of the places where the times pass the given one: the entry there was created after that time,
+ * and the entry before it was not.
  *
  * Takes four requests for a log with one segment and one entry. Each doubling of the number of
  * segments, or of entries in the segment, takes one more.

@@ -45,7 +45,7 @@ test('every command explains its options', async () => {
     work: ['--until-idle', '--concurrency'],
     status: [],
     export: ['--at', '--rows', '--all-rows', '--csv'],
-    view: ['--rows', '--columns', '--map', '--from', '--to', '--limit'],
+    view: ['--at', '--rows', '--columns', '--map', '--from', '--to', '--limit'],
     replay: ['--at'],
     verify: [],
     resume: [],
@@ -276,6 +276,31 @@ describe('the output for people', () => {
     });
     expect((await say('verify', log)).stdout).toMatch(/nothing is missing/);
   });
+});
+
+test('export and view show the state at a time', async () => {
+  const log = await place.client.createLog();
+  const file = join(place.directory, 'timed.ndjson');
+  const texts = ['a', 'b', 'c'];
+  const lines = texts.map((text, i) => ({
+    op: 'set',
+    time: Date.UTC(2038, 0, i + 1, 8) / 1000,
+    cells: [[0, 0, text]],
+  }));
+  await writeFile(file, lines.map((line) => JSON.stringify(line)).join('\n'));
+  await say('append', log, file);
+  for (const [time, text, entry] of [
+    ['2038-01-01T08:00:00Z', 'a', 2],
+    ['2038-01-02T10:00+02:00', 'b', 3],
+    ['2038-01-03', 'b', 3],
+    ['2100-01-01 00:00', 'c', 4],
+  ] as const) {
+    expect((await say('export', log, '--at', time)).stdout).toBe(`${text}\n`);
+    expect(await place.json('view', log, '--rows', '0:1', '--columns', '0:1', '--at', time)).toMatchObject({
+      rows: [[text]],
+      position: { segment: 0, entry },
+    });
+  }
 });
 
 test('status lists logs in order, although it reads several at the same time', async () => {

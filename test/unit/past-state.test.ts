@@ -1,9 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import type { DocumentState } from '../../src/client/document-state.ts';
-import { DocumentClosedError, EntryNotFoundError, PositionInvalidError, UsageError } from '../../src/errors.ts';
+import { loadPastState } from '../../src/client/past-state.ts';
+import {
+  DocumentClosedError,
+  EntryNotFoundError,
+  LogNotFoundError,
+  PositionInvalidError,
+  UsageError,
+} from '../../src/errors.ts';
 import { sheetOf } from '../../src/state/spreadsheet/reducer.ts';
 import { sheetRows } from '../../src/state/spreadsheet/sheet-rows.ts';
 import { LiveLog } from '../support/live-logs.ts';
+import { newLogId } from '../support/logs.ts';
 import { set } from '../support/sheet-log.ts';
 
 const at = (segment: number, entry: number) => ({ segment, entry });
@@ -65,6 +73,13 @@ describe('the state of a document at a moment', () => {
     }
     expect(await rowsOf(await document.at(at(0, 5)))).toEqual([['B']]);
     expect(await rowsOf(await document.at(at(1, 1)))).toEqual([['B']]);
+  });
+
+  test('a log that does not exist has none', async () => {
+    const { deps } = (await LiveLog.create()).sheet;
+    for (const moment of [at(0, 0), at(0, 1), at(3, 0), new Date(0)]) {
+      await expect(loadPastState(deps, newLogId(), moment)).rejects.toThrow(LogNotFoundError);
+    }
   });
 
   test('other values are no moments, and a closed document has none', async () => {

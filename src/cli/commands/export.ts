@@ -1,18 +1,14 @@
 import { stringify } from 'csv-stringify';
-import { DocumentState } from '../../client/document-state.ts';
+import type { DocumentState } from '../../client/document-state.ts';
 import { UsageError } from '../../errors.ts';
-import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { assertPosition } from '../../log/newest.ts';
-import { loadState } from '../../snapshot/load.ts';
-import { nodeStore } from '../../snapshot/snapshots.ts';
 import { sheetOf, spreadsheet } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
 import { command, inEnvironment, parse } from '../command.ts';
-import type { Environment } from '../environment.ts';
 import { count } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
+import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
 import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
 import { requireSheets } from '../reducer.ts';
 
@@ -28,13 +24,9 @@ each item. Values that JSON does not have are {"$bytes":"BASE64"}, {"$date":"TIM
 and {"$number":"NaN"}, "Infinity", "-Infinity" or "-0". An object whose only name starts with $ is {"$object":{…}}.`;
 
 export function exportCommand() {
-  return command('export', 'Write the state of a log, now or at a position.')
+  return command('export', 'Write the state of a log, now or at a moment of the past.')
     .argument('<log>', 'the log', parse.log)
-    .option(
-      '--at <position>',
-      'the state before this entry, as SEGMENT/ENTRY; by default the newest state',
-      parse.position,
-    )
+    .addOption(atOption())
     .option(
       '--rows <from:to>',
       'for sheets: export only rows FROM up to, but not including, TO, counted from 0; all used rows by default',
@@ -49,6 +41,7 @@ export function exportCommand() {
       '--csv <file>',
       'for sheets: write CSV into this file; without it and without --json, write CSV to standard output',
     )
+    .addHelpText('after', MOMENT_HELP)
     .addHelpText('after', FORMATS)
     .action((log, { at, rows: span, allRows, csv, ...options }) =>
       inEnvironment(options, async (environment, output) => {
@@ -60,7 +53,7 @@ export function exportCommand() {
         })) {
           if (given !== undefined) requireSheets(reducer, option);
         }
-        const { state, ...found } = await output.during('Snapshots loaded', () => stateOf(environment, log, at));
+        const { state, ...found } = await output.during('Snapshots loaded', () => loadShownState(environment, log, at));
         const head = { log, ...found };
         if (reducer.name !== spreadsheet.name) {
           await writeStandardOutput(output.json ? documentOf(head, 'items', itemsOf(state)) : linesOf(itemsOf(state)));
@@ -80,32 +73,6 @@ export function exportCommand() {
         );
       }),
     );
-}
-
-/** A state to export. */
-interface Exported {
-  readonly state: DocumentState;
-  readonly position: Position;
-  /** The snapshot from which the state was loaded; null for the beginning of the log. */
-  readonly snapshot: Position | null;
-}
-
-/** @param at undefined for the newest state */
-async function stateOf(
-  { open, requireReducer, deps }: Environment,
-  log: LogId,
-  at: Position | undefined,
-): Promise<Exported> {
-  if (at === undefined) {
-    const { state, position, snapshot = null } = await open(log);
-    return { state, position, snapshot };
-  }
-  await requireReducer(log);
-  await assertPosition(deps, log, at);
-  const nodes = nodeStore(deps, log);
-  const { draft, base } = await loadState(deps, log, { at, nodes });
-  const state = new DocumentState(nodes, await draft.state(), deps.reducer);
-  return { state, position: at, snapshot: base?.position ?? null };
 }
 
 /** Yields the metadata record, then each item of each map. */

@@ -1,5 +1,5 @@
 import { stringify } from 'csv-stringify/sync';
-import type { Document } from '../../client/document.ts';
+import type { DocumentState } from '../../client/document-state.ts';
 import { UsageError } from '../../errors.ts';
 import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Rectangle } from '../../state/spreadsheet/sheet-rows.ts';
@@ -9,6 +9,7 @@ import type { Item } from '../../tree/read.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
+import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
 import { requireSheets } from '../reducer.ts';
 
 /** A part of a state, as a document for programs and as text. */
@@ -31,11 +32,13 @@ export function viewCommand() {
     .argument('<log>', 'the log', parse.log)
     .option('--rows <from:to>', 'for sheets: rows FROM up to, but not including, TO, counted from 0', parse.span)
     .option('--columns <from:to>', 'for sheets: columns FROM up to, but not including, TO, counted from 0', parse.span)
+    .addOption(atOption())
     .option('--map <name>', 'items of this map, one JSON object per line; for any reducer')
     .option('--from <key>', 'the first key of the range; by default the first of the map')
     .option('--to <key>', 'the key at which the range ends, without this key; by default the end of the map')
     .option('--limit <n>', 'the most items', parse.count, 1_000)
-    .action((log, { rows, columns, map, from, to, limit, ...options }) => {
+    .addHelpText('after', MOMENT_HELP)
+    .action((log, { at, rows, columns, map, from, to, limit, ...options }) => {
       const rectangle = rows && columns && { rows, columns };
       const isClear = map === undefined ? rectangle && (from ?? to) === undefined : (rows ?? columns) === undefined;
       if (isClear !== true) {
@@ -44,22 +47,22 @@ export function viewCommand() {
         });
       }
       if (rectangle !== undefined) checkRectangle(rectangle);
-      return inEnvironment(options, async ({ open, deps, blobs }, output) => {
-        if (rectangle !== undefined) requireSheets(deps.reducer, '--rows');
-        const document = await open(log);
+      return inEnvironment(options, async (environment, output) => {
+        if (rectangle !== undefined) requireSheets(environment.deps.reducer, '--rows');
+        const { state, position } = await loadShownState(environment, log, at);
         const view = rectangle
-          ? await viewSheet(document, rectangle)
-          : await viewMap(document.map(map ?? ''), { map: map ?? '', from, to, limit });
-        const { gets: objects, bytesRead: bytes } = blobs.usage();
+          ? await viewSheet(state, rectangle)
+          : await viewMap(state.map(map ?? ''), { map: map ?? '', from, to, limit });
+        const { gets: objects, bytesRead: bytes } = environment.blobs.usage();
         output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
         if (view.note !== undefined) output.note(view.note);
-        output.result({ ...view.document, fetched: { objects, bytes } }, view.text);
+        output.result({ ...view.document, ...(at && { position }), fetched: { objects, bytes } }, view.text);
       });
     });
 }
 
-async function viewSheet(document: Document, rectangle: Rectangle): Promise<View> {
-  const rows = (await document.view(rectangle)).map((row) => row.map(cellText));
+async function viewSheet(state: DocumentState, rectangle: Rectangle): Promise<View> {
+  const rows = (await state.view(rectangle)).map((row) => row.map(cellText));
   return { document: { rows }, text: stringify(rows).trimEnd() };
 }
 

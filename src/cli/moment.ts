@@ -1,0 +1,61 @@
+import { Option } from '@commander-js/extra-typings';
+import type { DocumentState } from '../client/document-state.ts';
+import { loadPastState, type Moment } from '../client/past-state.ts';
+import { PositionInvalidError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import { type Position, parsePosition } from '../ids/position.ts';
+import { isoSeconds } from '../mapping/item-time.ts';
+import type { Environment } from './environment.ts';
+
+/** Explains the moments of {@link atOption}, for the help of a command. */
+export const MOMENT_HELP = `
+--at 0/17 gives the state before entry 17 of segment 0. --at 2024-01-31T08:00:00Z gives the state after all entries up to that second. Without an offset it is UTC,
+and a date is its midnight. If the times of entries go back, because clocks disagree or the application gave times, it
+is the state at one of the places where they pass the time.`;
+
+/** The option for the state at a moment instead of the newest. */
+export function atOption() {
+  return new Option(
+    '--at <moment>',
+    'the state before this entry, as SEGMENT/ENTRY, or at this time; by default the newest state',
+  ).argParser(parseMoment);
+}
+
+/**
+ * Parses a position or a time. Without an offset, a time is UTC, and a date is its midnight.
+ * @throws PositionInvalidError
+ */
+export function parseMoment(text: string): Moment {
+  if (text.includes('/')) return parsePosition(text);
+  const seconds = isoSeconds(text);
+  if (seconds !== undefined) return new Date(seconds * 1000);
+  throw new PositionInvalidError(`'${text}' is neither a position nor a time`, {
+    advice: "Write SEGMENT/ENTRY, such as '0/17', or a time, such as '2024-01-31' or '2024-01-31T08:00:00Z'",
+  });
+}
+
+/** A state that a command shows. */
+export interface ShownState {
+  readonly state: DocumentState;
+  readonly position: Position;
+  /** The snapshot from which the state was loaded; null for the beginning of the log. */
+  readonly snapshot: Position | null;
+}
+
+/**
+ * Loads the state of a log at a moment, or the newest.
+ * @throws the errors of `Document.open` and `Document.at`, and ReducerForeignError
+ */
+export async function loadShownState(
+  { open, requireReducer, deps }: Environment,
+  log: LogId,
+  at: Moment | undefined,
+): Promise<ShownState> {
+  if (at === undefined) {
+    const { state, position, snapshot = null } = await open(log);
+    return { state, position, snapshot };
+  }
+  await requireReducer(log);
+  const state = await loadPastState(deps, log, at);
+  return { state, position: state.position, snapshot: state.snapshot ?? null };
+}
