@@ -11,6 +11,7 @@ import {
 import type { LogId } from '../ids/log-id.ts';
 import { decodeEntryBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
+import { openFile } from '../log/file.ts';
 import { foldEntries, toFoldEntry } from '../snapshot/fold.ts';
 import { nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
@@ -105,8 +106,9 @@ export class StateFolder {
     // A mutation that was applied changes nothing, so its entry is valid.
     if (await this.isApplied(state, [entry])) return;
     try {
+      const file = entry.file === undefined ? undefined : await openFile(this.#deps.blobs, entry.file);
       await this.#reducer.validate?.(
-        toFoldEntry(entry, decodeEntryBody(entry)),
+        toFoldEntry(entry, decodeEntryBody(entry), file),
         new FrozenState(this.nodes, state).draft,
       );
     } catch (error) {

@@ -47,10 +47,11 @@ export interface AddedEntries {
 
 /**
  * Appends entries in one request, all or nothing, after the newest entry of the log. Bodies that
- * are too large for the table go to the blob store first.
+ * are too large for the table go to the blob store first. An entry with a file takes one more
+ * request, to check that the file exists.
  *
  * After any other error, such as a lost connection, the entries may have been appended.
- * @throws UsageError if an entry or the options are malformed
+ * @throws UsageError if an entry or the options are malformed, or a file does not exist
  * @throws PositionInvalidError if `after` or `snapshot` is no position
  * @throws ValueUnsupportedError if a body or metadata cannot be stored
  * @throws TooLargeError if one request cannot carry the entries, metadata is too large, or the
@@ -78,7 +79,7 @@ export async function append(
   const now = nowSeconds(context);
   const unsaved = entries.map((entry) => draftEntry(context, log, entry, now));
   const drafts = await Promise.all(
-    unsaved.map(async (draft, i) => ({ ...draft, ...(await saveBody(context, log, entries[i]?.body ?? null)) })),
+    unsaved.map(async (draft, i) => ({ ...draft, ...(await saveBody(context, log, entries[i] ?? {})) })),
   );
   let segments: readonly Segment[] | undefined;
   // With a cold cache the append itself reads the segments.
@@ -170,7 +171,7 @@ function draftEntry(
   log: LogId,
   entry: NewEntry,
   now: number,
-): Omit<Entry, 'position' | 'body' | 'external'> {
+): Omit<Entry, 'position' | 'body' | 'external' | 'file'> {
   const { type, version, created = now, once } = entry;
   // All attempts to write this entry share its id, at whatever position.
   const { id = newEntryId(context.random) } = entry;

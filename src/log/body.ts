@@ -4,11 +4,20 @@ import { bytesToHex } from '@noble/hashes/utils.js';
 import { Packr } from 'msgpackr/pack';
 import { decodeForeignValue } from '../codec/message-pack.ts';
 import { CONTAINER_BYTES, checkDecodedBytes, checkValue, ITEM_BYTES, type Value } from '../codec/value.ts';
-import { BodyUndecodableError, ExternalCorruptError, ExternalMissingError, LogfoldError, textOf } from '../errors.ts';
+import {
+  BodyUndecodableError,
+  ExternalCorruptError,
+  ExternalMissingError,
+  LogfoldError,
+  TooLargeError,
+  textOf,
+  UsageError,
+} from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
 import type { Entry, StoredBody } from './entry.ts';
+import type { NewEntry } from './new-entry.ts';
 
 const packr = new Packr({ useRecords: false, mapsAsObjects: false });
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -103,21 +112,36 @@ function placed<T>({ log, position }: Entry, decode: () => T): T {
 }
 
 /**
- * Prepares a body for an entry. null becomes no body. Up to {@link EXTERNAL_BODY_BYTES} go into the
- * entry, and more go into an object, which is written here, before an entry names it.
- * @throws ValueUnsupportedError if the value cannot be stored
+ * Prepares the body and the file of an entry. null becomes no body. Up to {@link
+ * EXTERNAL_BODY_BYTES} go into the entry, and more go into an object, which is written here, before
+ * an entry names it.
+ * @throws ValueUnsupportedError if the body cannot be stored
+ * @throws TooLargeError if the body is beside a file, and too large for the entry
+ * @throws UsageError if the file does not exist
  */
 export async function saveBody(
   to: { readonly blobs: BlobStore; readonly random: () => number },
   log: LogId,
-  value: Value,
-): Promise<Pick<Entry, 'body' | 'external'>> {
+  { body: value = null, file }: Pick<NewEntry, 'body' | 'file'>,
+): Promise<Pick<Entry, 'body' | 'external' | 'file'>> {
   if (value === null) return {};
   const bytes = encodeBody(value);
+  if (file !== undefined) return { body: { format: 'bytes', bytes: await checkFileBody(to.blobs, file, bytes) }, file };
   if (bytes.length <= EXTERNAL_BODY_BYTES) return { body: { format: 'bytes', bytes } };
   const external = bodyKey(log, bytesToHex(sha256(bytes)), randomHex(to.random, 12));
   await to.blobs.put(external, bytes);
   return { external };
+}
+
+/** Refuses an entry that no reader could fold, which would stop the log. */
+async function checkFileBody(blobs: BlobStore, file: string, bytes: Uint8Array): Promise<Uint8Array> {
+  if (bytes.length > EXTERNAL_BODY_BYTES) {
+    throw new TooLargeError(`a body of ${bytes.length} bytes beside a file is over ${EXTERNAL_BODY_BYTES}`, {
+      advice: 'Keep only the parameters of the file in the body',
+    });
+  }
+  if ((await blobs.getRange(file, { from: 0, to: 1 })) !== undefined) return bytes;
+  throw new UsageError(`the file '${file}' does not exist`, { advice: 'Save it again with `saveFile`' });
 }
 
 function checkExternal(key: string, bytes: Uint8Array | undefined): Uint8Array {

@@ -1,9 +1,11 @@
+import type { ByteSource } from '../codec/bytes.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { checkPosition, comparePositions, type Position } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, append, checkAppendOptions } from './append.ts';
 import { type AttributeAnswer, type AttributeChange, updateAttributes } from './application-attributes.ts';
 import { type ClientContext, DEFAULT_RETRIES, type LogClientDeps } from './client-context.ts';
 import { type CompletedSnapshot, type EntryHead, RESERVED_TYPES, RESERVED_VERSION } from './entry.ts';
+import { saveFile } from './file.ts';
 import { checkNewEntries, type NewEntry } from './new-entry.ts';
 import { createLog, type NewSegment, startSegment } from './new-segment.ts';
 import { NewestCache, type TRUST_MS } from './newest.ts';
@@ -79,6 +81,16 @@ export class LogClient {
     const id = this.#context.parseLog(log);
     checkNewEntries(id, entries, this.#context.types);
     return append(this.#context, id, entries, options);
+  }
+
+  /**
+   * Writes a file to the blob store, for the `file` of an entry of this log. Append the entry
+   * within hours: garbage collection removes files that no entry names. Reads the source twice.
+   * Throws the errors of {@link saveFile}.
+   * @returns the key
+   */
+  async saveFile(log: LogId, source: ByteSource): Promise<string> {
+    return saveFile(this.#context, this.#context.parseLog(log), source);
   }
 
   /**

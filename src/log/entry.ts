@@ -58,6 +58,11 @@ export interface Entry {
   readonly body?: StoredBody | undefined;
   /** Key of the object that holds the body or, on a Snapshot entry, the snapshot's root. */
   readonly external?: string | undefined;
+  /**
+   * Key of the object with the entry's file, whose parameters are in the body. Such an entry has a
+   * body and no {@link external} one.
+   */
+  readonly file?: string | undefined;
   readonly metadata?: EntryMetadata | undefined;
   /**
    * The count of the application's entries up to and including this one. Absent if this entry or an
@@ -175,7 +180,7 @@ export function rootOf(entry: Entry): RootRef | undefined {
 
 /** Whether another program wrote a body onto a Snapshot entry, where logfold writes its root. */
 export function isForeignRoot(entry: Entry): boolean {
-  return rootOf(entry) === undefined && (entry.external ?? entry.body) !== undefined;
+  return rootOf(entry) === undefined && (entry.external ?? entry.file ?? entry.body) !== undefined;
 }
 
 /**
@@ -183,7 +188,8 @@ export function isForeignRoot(entry: Entry): boolean {
  * it. Undefined if there is none, or if its type is not that of a root.
  */
 export function carriedRef(entry: Entry): RootRef | undefined {
-  if (entry.external !== undefined) return { key: entry.external };
+  const key = entry.external ?? entry.file;
+  if (key !== undefined) return { key };
   return entry.body?.format === 'bytes' ? { inline: entry.body.bytes } : undefined;
 }
 

@@ -2,7 +2,7 @@ import { plainBytes } from '../codec/bytes.ts';
 import { ItemInvalidError, ValueUnsupportedError } from '../errors.ts';
 import { decodeSegmentId, encodeSegmentId, type LogId, logIdBytes, logIdFromBytes } from '../ids/log-id.ts';
 import { MAX_NUMBER, type Position } from '../ids/position.ts';
-import { archivePrefix, parseKey } from '../store/keys.ts';
+import { archivePrefix, isFileKey, parseKey } from '../store/keys.ts';
 import {
   type AttributeValue,
   attributeFromValue,
@@ -40,8 +40,9 @@ export function segmentKey(log: LogId, segment: number): PrimaryKey {
 
 /**
  * Encodes an entry as an item: `S` segment id, `N` entry of the position, `C` created, `T` type,
- * `V` version. Optional are `I` id, `B` body, `E` external object, `M` metadata, `Q` number, `W`
- * client and mutation, `X` expiry. Names have one letter because they count towards an item's size.
+ * `V` version. Optional are `I` id, `B` body, `E` external body or file, `M` metadata, `Q` number,
+ * `W` client and mutation, `X` expiry. Names have one letter because they count towards an item's
+ * size.
  * @throws ValueUnsupportedError if DynamoDB would return a native body in another format
  */
 export function encodeEntry(entry: Entry): Item {
@@ -53,7 +54,8 @@ export function encodeEntry(entry: Entry): Item {
   };
   if (entry.id !== undefined) item.I = { B: plainBytes(entry.id) };
   if (entry.body !== undefined) item.B = encodeStoredBody(entry.body);
-  if (entry.external !== undefined) item.E = { S: entry.external };
+  const object = entry.external ?? entry.file;
+  if (object !== undefined) item.E = { S: object };
   if (entry.metadata !== undefined) item.M = encodeMetadata(entry.metadata);
   if (entry.number !== undefined) item.Q = { N: String(entry.number) };
   if (entry.once !== undefined) item.W = encodeMutation(entry.once);
@@ -63,10 +65,11 @@ export function encodeEntry(entry: Entry): Item {
 
 /**
  * The inverse of {@link encodeEntry}. A Binary `B` becomes `bytes`, a String becomes `json`, NULL
- * becomes no body, and every other type becomes `native`. An `I`, `M`, `Q` or `W` of another form
- * belongs to another program. Ignores it and other attributes.
- * @throws ItemInvalidError if an attribute is missing or malformed, or the item has both `B` and
- * `E`
+ * becomes no body, and every other type becomes `native`. An `E` is the body, or the file of an
+ * entry that has a body. An `I`, `M`, `Q` or `W` of another form belongs to another program.
+ * Ignores it and other attributes.
+ * @throws ItemInvalidError if an attribute is missing or malformed, or if `E` is beside `B` and is
+ * not the key of a file
  */
 export function decodeEntry(item: StoredItem): Entry {
   const reader = new ItemReader(item);
@@ -79,7 +82,7 @@ export function decodeEntry(item: StoredItem): Entry {
   if (id !== undefined) entry.id = id;
   const body = reader.parsed('B', () => decodeStoredBody(item.B));
   if (body !== undefined) entry.body = body;
-  if (item.E !== undefined) entry.external = reader.string('E');
+  if (item.E !== undefined) entry[body === undefined ? 'external' : 'file'] = reader.string('E');
   const metadata = decodeMetadata(item.M);
   if (metadata !== undefined) entry.metadata = metadata;
   const number = decodeNumber(item.Q);
@@ -87,8 +90,8 @@ export function decodeEntry(item: StoredItem): Entry {
   const once = decodeMutation(item.W);
   if (once !== undefined) entry.once = once;
   if (item.X !== undefined) entry.expires = reader.integer('X');
-  if (entry.body !== undefined && entry.external !== undefined)
-    reader.fail('B', "is present beside 'E', so the entry has two bodies");
+  if (entry.file !== undefined && !isFileKey(entry.file))
+    reader.fail('B', "is present beside 'E', so the entry has two bodies, or a file with a wrong key");
   return entry;
 }
 

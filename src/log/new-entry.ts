@@ -1,6 +1,7 @@
 import type { Value } from '../codec/value.ts';
 import { TooLargeError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
+import { bodyPrefix, isFileKey } from '../store/keys.ts';
 import type { ClientMutation, EntryMetadata, ReservedTypes } from './entry.ts';
 import { MAX_TRANSACTION_ITEMS } from './item-size.ts';
 import { checkMutations } from './mutation.ts';
@@ -12,6 +13,11 @@ export interface NewEntry {
   readonly version: number;
   /** None by default; null is the same. */
   readonly body?: Value | undefined;
+  /**
+   * The file that the reducer reads beside the body: the key that `saveFile` returned. The body has
+   * the parameters, at most 16 KiB of them, and is not null. None by default.
+   */
+  readonly file?: string | undefined;
   /** Epoch seconds; now by default. */
   readonly created?: number | undefined;
   /** None by default. */
@@ -64,7 +70,7 @@ function checkEntry(log: LogId, entry: NewEntry): void {
   if (typeof entry !== 'object' || entry === null) {
     throw new UsageError(`an entry is ${kindOf(entry)}`, { log, advice: 'Give an object with a type and a version' });
   }
-  const { type, version, created, id } = entry;
+  const { type, version, created, id, file } = entry;
   if (typeof type !== 'string' || type === '') throw new UsageError('an entry needs a type', { log });
   if (!Number.isSafeInteger(version) || version < 0) {
     throw new UsageError(
@@ -73,12 +79,27 @@ function checkEntry(log: LogId, entry: NewEntry): void {
     );
   }
   if (created !== undefined) checkTime(log, created);
+  if (file !== undefined) checkFile(log, entry, file);
   if (id !== undefined && !(id instanceof Uint8Array && id.length > 0 && id.length <= MAX_ID_BYTES)) {
     throw new UsageError("an entry's id is not bytes of a valid length", {
       log,
       advice: `Give a Uint8Array of 1 to ${MAX_ID_BYTES} bytes, or no id`,
     });
   }
+}
+
+function checkFile(log: LogId, { body }: NewEntry, file: unknown): void {
+  if (typeof file !== 'string' || !file.startsWith(bodyPrefix(log)) || !isFileKey(file)) {
+    throw new UsageError("an entry's file is not the key of a file of this log", {
+      log,
+      advice: 'Give the key that `saveFile` returned for this log',
+    });
+  }
+  if (body !== undefined && body !== null) return;
+  throw new UsageError('an entry has a file, but no body', {
+    log,
+    advice: 'Give a body with the parameters of the file, such as an empty object',
+  });
 }
 
 /** @throws UsageError if a creation time is not in epoch seconds */

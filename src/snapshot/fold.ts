@@ -3,11 +3,12 @@ import { FoldFailedError, isLogfoldError, LogfoldError, plainError, textOf, type
 import { BodiesAhead } from '../log/bodies-ahead.ts';
 import { decodeEntryBody } from '../log/body.ts';
 import type { Entry, ReservedTypes } from '../log/entry.ts';
+import { openFile, type StoredFile } from '../log/file.ts';
 import { copyMetadata } from '../log/metadata.ts';
 import type { Draft } from '../state/draft.ts';
 import type { DraftUse } from '../state/draft-use.ts';
 import { applyMutation } from '../state/mutations.ts';
-import type { FoldEntry, Reducer } from '../state/reducer.ts';
+import type { FoldEntry, FoldFile, Reducer } from '../state/reducer.ts';
 import { saveState } from '../state/state.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import type { NodeStore } from '../tree/node-store.ts';
@@ -37,8 +38,8 @@ export interface FoldOptions {
   /** Called after each page with the number of entries folded so far. */
   readonly onProgress?: ((entries: number) => void) | undefined;
   /**
-   * Called after each page, after each 500 entries of a page and after each external body, so that
-   * a build can bound its memory.
+   * Called after each page, after each 500 entries of a page, after each external body and before
+   * each slice of a file, so that a build can bound its memory.
    */
   readonly keepBounded?: (draft: Draft) => Promise<void>;
   /** Limits the reducer's time per entry; no limit by default. */
@@ -79,7 +80,7 @@ export async function foldEntries(
 }
 
 async function foldPage(draft: Draft, page: readonly Entry[], options: FoldOptions): Promise<void> {
-  const { reducer, blobs, types, keepBounded } = options;
+  const { blobs, types, keepBounded } = options;
   const external = page.filter((entry) => entry.external !== undefined && !types.includes(entry.type));
   const bodies = new BodiesAhead(blobs, external);
   let unbounded = 0;
@@ -87,10 +88,10 @@ async function foldPage(draft: Draft, page: readonly Entry[], options: FoldOptio
     if (types.includes(entry.type)) continue;
     // Awaits even if there is no promise: an edit that a reducer left behind must not run within a
     // later entry, where it would take effect.
-    await foldOne(draft, reducer, entry, bodies);
+    await foldOne(draft, entry, bodies, options);
     draft.use.check();
     unbounded++;
-    if (entry.external === undefined && unbounded < BOUNDED_ENTRIES) continue;
+    if (entry.external === undefined && entry.file === undefined && unbounded < BOUNDED_ENTRIES) continue;
     await keepBounded?.(draft);
     unbounded = 0;
   }
@@ -98,11 +99,11 @@ async function foldPage(draft: Draft, page: readonly Entry[], options: FoldOptio
 }
 
 /**
- * Folds an entry. Returns a promise only for an entry with an external body or a mutation, or with
- * a reducer that returns one: most entries have nothing to wait for, and a page has many.
+ * Folds an entry. Returns a promise only for an entry with an external body, a file or a mutation,
+ * or with a reducer that returns one: most entries have nothing to wait for, and a page has many.
  */
-function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> | undefined {
-  if (entry.once !== undefined || entry.external !== undefined) return foldLoaded(draft, reducer, entry, bodies);
+function foldOne(draft: Draft, entry: Entry, bodies: BodiesAhead, options: FoldOptions): Promise<void> | undefined {
+  if ((entry.once ?? entry.external ?? entry.file) !== undefined) return foldLoaded(draft, entry, bodies, options);
   const where = placeOf(entry);
   let body: Value;
   try {
@@ -110,29 +111,33 @@ function foldOne(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhe
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }
-  return foldBody(draft, reducer, { entry, body, where });
+  return foldBody(draft, options.reducer, { entry, body, file: undefined, where });
 }
 
-async function foldLoaded(draft: Draft, reducer: Reducer, entry: Entry, bodies: BodiesAhead): Promise<void> {
+async function foldLoaded(draft: Draft, entry: Entry, bodies: BodiesAhead, options: FoldOptions): Promise<void> {
   const where = placeOf(entry);
   let body: Value;
+  let file: EntryFile | undefined;
   try {
     if (entry.once !== undefined && !(await applyMutation(draft, entry.once))) return bodies.skip(entry);
     body = await bodies.load(entry);
+    if (entry.file !== undefined) file = new EntryFile(draft, await openFile(options.blobs, entry.file), options);
   } catch (error) {
     throw error instanceof LogfoldError ? error.at(where) : error;
   }
-  await foldBody(draft, reducer, { entry, body, where });
+  await foldBody(draft, options.reducer, { entry, body, file, where });
 }
 
 interface Loaded {
   readonly entry: Entry;
   readonly body: Value;
+  readonly file: EntryFile | undefined;
   readonly where: Where;
 }
 
-function foldBody(draft: Draft, reducer: Reducer, { entry, body, where }: Loaded): Promise<void> | undefined {
-  const seen = toFoldEntry(entry, body);
+function foldBody(draft: Draft, reducer: Reducer, loaded: Loaded): Promise<void> | undefined {
+  const { entry, body, file, where } = loaded;
+  const seen = toFoldEntry(entry, body, file);
   draft.use.open(where);
   let folding: unknown;
   try {
@@ -140,25 +145,29 @@ function foldBody(draft: Draft, reducer: Reducer, { entry, body, where }: Loaded
   } catch (error) {
     throw failed(draft, reducer, where, error);
   }
-  if (folding !== undefined || draft.hasUnchecked) return finish(draft, reducer, where, folding);
+  if (folding !== undefined || draft.hasUnchecked) return finish(draft, reducer, loaded, folding);
   draft.use.close();
   return undefined;
 }
 
-/** An entry with its decoded body, as a reducer sees it. */
-export function toFoldEntry({ position, created, type, version, metadata }: Entry, body: Value): FoldEntry {
+/** An entry with its decoded body and its file, as a reducer sees it. */
+export function toFoldEntry(entry: Entry, body: Value, file: FoldFile | undefined): FoldEntry {
+  const { position, created, type, version, metadata } = entry;
   // A copy: the entry may be folded again, and must not depend on a reducer that changes it.
-  return { position, created, type, version, body, metadata: metadata && copyMetadata(metadata) };
+  return { position, created, type, version, body, file, metadata: metadata && copyMetadata(metadata) };
 }
 
-async function finish(draft: Draft, reducer: Reducer, where: Where, folding: unknown): Promise<void> {
+async function finish(draft: Draft, reducer: Reducer, { where, file }: Loaded, folding: unknown): Promise<void> {
   try {
     await folding;
     await draft.checkEntry();
   } catch (error) {
-    throw failed(draft, reducer, where, error);
+    const failure = failed(draft, reducer, where, error);
+    await file?.verify(where);
+    throw failure;
   }
   draft.use.close();
+  await file?.verify(where);
 }
 
 function placeOf({ log, position: { segment, entry }, type }: Entry): Where {
@@ -191,6 +200,60 @@ function foldFailure(reducer: Reducer, where: Where, thrown: unknown): LogfoldEr
 
 function isText(value: unknown): value is string {
   return typeof value === 'string';
+}
+
+/** The file of an entry that is being folded. */
+class EntryFile implements FoldFile {
+  readonly #draft: Draft;
+  readonly #file: StoredFile;
+  readonly #options: FoldOptions;
+
+  constructor(draft: Draft, file: StoredFile, options: FoldOptions) {
+    this.#draft = draft;
+    this.#file = file;
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#file.size;
+  }
+
+  get sha256(): string {
+    return this.#file.sha256;
+  }
+
+  async *bytes(): AsyncGenerator<Uint8Array> {
+    const { keepBounded, watch } = this.#options;
+    const { use } = this.#draft;
+    const slices = this.#file.bytes();
+    try {
+      for (;;) {
+        const step = await use.run(async () => {
+          await keepBounded?.(this.#draft);
+          await watch?.pause();
+          return slices.next();
+        });
+        if (step.done === true) return;
+        use.step();
+        yield step.value;
+      }
+    } finally {
+      await slices.return(undefined);
+    }
+  }
+
+  /**
+   * Checks the hash of a file that the reducer read in part. The state, or the error of the
+   * reducer, may depend on any byte that it read.
+   * @throws ExternalMissingError, ExternalCorruptError, with the place
+   */
+  async verify(where: Where): Promise<void> {
+    try {
+      await this.#file.verify();
+    } catch (error) {
+      throw error instanceof LogfoldError ? error.at(where) : error;
+    }
+  }
 }
 
 /** Writes a draft's chunks when its edits take more than this many bytes of memory. */

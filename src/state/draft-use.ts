@@ -1,6 +1,8 @@
 import {
   ChunkCorruptError,
   ChunkMissingError,
+  ExternalCorruptError,
+  ExternalMissingError,
   FoldFailedError,
   isLogfoldError,
   type LogfoldError,
@@ -8,11 +10,14 @@ import {
   type Where,
 } from '../errors.ts';
 
+/** Errors of the store that stop a log. */
+const DAMAGE = [ChunkMissingError, ChunkCorruptError, ExternalMissingError, ExternalCorruptError];
+
 /** Never resolves. Work that a reducer left behind waits here, so it has no effect. */
 const FOR_EVER = new Promise<never>(() => undefined);
 
 /** Indexes of {@link DraftUse.marks}. */
-export const MARK = { folds: 0, working: 1, operations: 2 } as const;
+export const MARK = { steps: 0, working: 1, operations: 2 } as const;
 
 /**
  * Controls who may use a draft. At first everyone may. During a fold only the reducer may, until
@@ -21,22 +26,23 @@ export const MARK = { folds: 0, working: 1, operations: 2 } as const;
  */
 export class DraftUse {
   /**
-   * Counters that another thread may read: folds begun, folds running, operations running. A watch
-   * shares one array among all drafts.
+   * Counters that another thread may read: {@link steps}, folds running, operations running. A
+   * watch shares one array among all drafts.
    */
   marks: Int32Array = new Int32Array(Object.keys(MARK).length);
   /** Called if the draft is used after the end of the build. The late edit has no effect. */
   onLate: ((error: FoldFailedError) => void) | undefined;
   #state: 'free' | 'folding' | 'closed' | 'over' | 'frozen' = 'free';
   #fold = 0;
+  #steps = 0;
   #operations = 0;
   #where: Where = {};
   #usedLate = false;
   #failure: LogfoldError | undefined;
 
-  /** Number of folds begun. */
-  get folds(): number {
-    return this.#fold;
+  /** Number of folds begun, and of slices of files that they read. */
+  get steps(): number {
+    return this.#steps;
   }
 
   get isFolding(): boolean {
@@ -62,8 +68,14 @@ export class DraftUse {
     this.#where = where;
     this.#state = 'folding';
     this.#fold++;
-    this.#mark(MARK.folds, 1);
+    this.step();
     this.#mark(MARK.working, 1);
+  }
+
+  /** Counts progress of the present fold. */
+  step(): void {
+    this.#steps++;
+    this.#mark(MARK.steps, 1);
   }
 
   /**
@@ -75,7 +87,7 @@ export class DraftUse {
   close(): void {
     const operations = this.#operations;
     this.shut();
-    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#failure !== undefined) throw this.#failure.at(this.#where);
     if (operations > 0) {
       throw leftBehind(this.#where, `it returned while ${operations} of its operations on the draft were running`);
     }
@@ -167,8 +179,7 @@ export class DraftUse {
 
   #remember(error: unknown): void {
     if (!isLogfoldError(error)) return;
-    const isDamage = error instanceof ChunkMissingError || error instanceof ChunkCorruptError;
-    if (isDamage || !error.stopsLog) this.#failure ??= error;
+    if (DAMAGE.some((Class) => error instanceof Class) || !error.stopsLog) this.#failure ??= error;
   }
 
   #mark(index: number, change: number): void {

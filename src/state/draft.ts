@@ -111,7 +111,8 @@ export class Draft {
    * early.
    */
   async state(options?: EditOptions): Promise<State> {
-    await this.#checkMaps();
+    // The checks are for the end of an entry. A fold may save a draft within an entry with a file.
+    if (!this.use.isFolding) await this.#checkMaps();
     const maps: [string, BufferedTree][] = [];
     for (const [name, { edited }] of this.#maps) {
       const applied = await edited.apply(options);

@@ -4,6 +4,21 @@ import type { Position } from '../ids/position.ts';
 import type { EntryMetadata } from '../log/entry.ts';
 import type { Draft } from './draft.ts';
 
+/** The file of an entry, as a reducer reads it. */
+export interface FoldFile {
+  /** In bytes. */
+  readonly size: number;
+  /** Lower-case hexadecimal. */
+  readonly sha256: string;
+  /**
+   * Reads the file from its beginning, in slices of at most 256 KiB. The fold checks the hash of a
+   * file that was read, even in part. While the reducer awaits a slice, the fold may write what the
+   * draft holds, so that a reducer can put any number of items in bounded memory. Each slice counts
+   * as progress: the time limit for an entry begins again.
+   */
+  bytes(): AsyncIterable<Uint8Array>;
+}
+
 /** An entry as a reducer sees it, with its decoded body. */
 export interface FoldEntry {
   readonly position: Position;
@@ -12,6 +27,8 @@ export interface FoldEntry {
   readonly type: string;
   readonly version: number;
   readonly body: Value;
+  /** The file whose parameters the body has. Absent if the entry has none. */
+  readonly file?: FoldFile | undefined;
   /**
    * The writer's correlation, causation and free values. In canonical form: names in ascending
    * order, and whole numbers beyond 2^53 as bigints. Absent if there are none.

@@ -83,6 +83,14 @@ export function bodyPrefix(log: LogId): string {
   return `${logPrefix(log)}bodies/`;
 }
 
+/**
+ * Whether a key is that of an entry's file. It has the form of an external body's key, so that it
+ * contains the file's SHA-256, and garbage collection treats both alike.
+ */
+export function isFileKey(key: string): boolean {
+  return parseKey(key)?.kind === 'body';
+}
+
 /** The prefix of all archives of one log. They list in order of segment. */
 export function archivePrefix(log: LogId): string {
   return `${logPrefix(log)}archives/`;

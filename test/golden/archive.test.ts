@@ -56,6 +56,16 @@ const NEWER_ITEMS: readonly Item[] = [
   itemAt(3, { type: RESERVED_TYPES.endSegment, body: undefined, number: 2 }),
 ];
 
+const FILES = ['cd', 'ef'].map((byte) => `logs/${LOG}/bodies/${byte.repeat(32)}-0123456789ab`);
+/** Entries with files. */
+const FILE_ITEMS: readonly Item[] = [
+  itemAt(1, { type: 'Import', file: FILES[0], number: 1 }),
+  {
+    ...itemAt(2, { type: 'Import', file: FILES[1], number: 2 }),
+    B: { M: { format: { S: 'csv' } } },
+  },
+];
+
 function itemAt(entry: number, overrides: Parameters<typeof entryAt>[2] = {}): Item {
   return encodeEntry(entryAt(LOG, { segment: 0, entry }, overrides));
 }
@@ -80,6 +90,13 @@ test('metadata, numbers and mutations are encoded and decoded as in the golden f
   await expectGoldenText('archive.newer.ndjson', lines);
   const read = (await readGoldenText('archive.newer.ndjson')).trimEnd().split('\n').map(decodeItemLine);
   expect(read.map(decodeEntry).map(encodeEntry)).toEqual(NEWER_ITEMS);
+});
+
+test('entries with files are encoded and decoded as in the golden file', async () => {
+  await expectGoldenText('archive.files.ndjson', new TextDecoder().decode(linesOf(FILE_ITEMS)));
+  const read = (await readGoldenText('archive.files.ndjson')).trimEnd().split('\n').map(decodeItemLine);
+  expect(read.map((item) => decodeEntry(item).file)).toEqual(FILES);
+  expect(read.map(decodeEntry).map(encodeEntry)).toEqual(FILE_ITEMS);
 });
 
 test('the index and its hash are those of the golden files', async () => {

@@ -92,6 +92,13 @@ export class SheetLog {
     return (await this.#client.addEntry(this.log, entry)).position;
   }
 
+  /** Writes a file for an entry, and returns its key. */
+  saveFile(bytes: Uint8Array): Promise<string> {
+    return this.#client.saveFile(this.log, async function* () {
+      yield bytes;
+    });
+  }
+
   /** Appends a text for each cell of some rows. Texts have `length` random characters. */
   fill(rows: number, columns: number, length = 7): Promise<Position> {
     const cells = Array.from({ length: rows * columns }, (_, i) => {

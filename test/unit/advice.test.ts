@@ -5,6 +5,7 @@ import { CLIENT } from './advice/client.ts';
 import { COMMANDS, closePlace, openPlace } from './advice/commands.ts';
 import { DAMAGE } from './advice/damage.ts';
 import { closeDeployment, DEPLOYMENT, openDeployment } from './advice/deployment.ts';
+import { FILES } from './advice/files.ts';
 import { MAPPED_TABLES } from './advice/mapped-tables.ts';
 import { MAPPINGS } from './advice/mappings.ts';
 import { NOT_FOLLOWED } from './advice/not-followed.ts';
@@ -70,6 +71,7 @@ const FOLLOWED: Cases = {
   ...MAPPED_TABLES,
   ...MAPPINGS,
   ...CLIENT,
+  ...FILES,
   ...COMMANDS,
   ...DEPLOYMENT,
   ...PAGES,

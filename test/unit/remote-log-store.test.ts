@@ -190,6 +190,7 @@ describe('a log store behind a server', () => {
 
   const REFUSED: readonly (readonly [string, Partial<Entry>])[] = [
     ['an object of another log', { body: undefined, external: 'logs/0192f7a0-0000-7000-8000-000000000000/bodies/x' }],
+    ['a file of the log', { file: `logs/0192f7a0-0000-7000-8000-000000000000/bodies/${'ab'.repeat(32)}-0123456789ab` }],
     ['an expiry', { expires: NOON }],
     ['the end of its segment', { type: 'End Segment', body: undefined }],
     ['a root', { type: 'Snapshot' }],

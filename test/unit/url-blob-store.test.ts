@@ -147,7 +147,7 @@ describe('a blob store behind URLs', () => {
       () => store.abort(),
       () => Array.fromAsync(store.list()),
       () => Array.fromAsync(store.uploads()),
-      () => saveBody({ blobs: store, random: () => 0.5 }, log, large),
+      () => saveBody({ blobs: store, random: () => 0.5 }, log, { body: large }),
     ];
     for (const call of refused) await expect(Promise.try(call)).rejects.toBeInstanceOf(UsageError);
     expect(server?.asked).toEqual([]);

@@ -35,9 +35,9 @@ export interface NodeFoldWatchOptions {
 interface Watched {
   readonly use: DraftUse;
   readonly fail: (error: FoldFailedError) => void;
-  /** The number of the fold at the last tick. */
-  fold: number;
-  /** Ticks since this fold began. */
+  /** The steps of the draft at the last tick. */
+  step: number;
+  /** Ticks since the fold, or its present slice of a file, began. */
   ticks: number;
   /** Ticks at which the draft did nothing for the reducer. */
   idleTicks: number;
@@ -69,7 +69,7 @@ export class NodeFoldWatch implements FoldWatch {
     const { promise, reject } = Promise.withResolvers<never>();
     use.marks = this.#marks;
     use.onLate = (error) => process.emitWarning(`${error.code}: ${error.message}`);
-    const watched: Watched = { use, fail: reject, fold: use.folds, ticks: 0, idleTicks: 0 };
+    const watched: Watched = { use, fail: reject, step: use.steps, ticks: 0, idleTicks: 0 };
     this.#watched.add(watched);
     this.#stopTicking ??= this.#every(this.#limitMs / TICKS, () => this.#tick());
     try {
@@ -95,8 +95,8 @@ export class NodeFoldWatch implements FoldWatch {
     if (interrupted) this.#failInterrupted();
     for (const watched of this.#watched) {
       const { use } = watched;
-      if (!use.isFolding || use.folds !== watched.fold) {
-        Object.assign(watched, { fold: use.folds, ticks: 0, idleTicks: 0 });
+      if (!use.isFolding || use.steps !== watched.step) {
+        Object.assign(watched, { step: use.steps, ticks: 0, idleTicks: 0 });
         continue;
       }
       watched.ticks++;
@@ -171,7 +171,7 @@ const { marks, tickMs, ticks, factor } = workerData;
 let seen;
 let still = 0;
 setInterval(() => {
-  const now = [Atomics.load(marks, ${MARK.folds}), Atomics.load(marks, ${EXTRA.ticks})].join();
+  const now = [Atomics.load(marks, ${MARK.steps}), Atomics.load(marks, ${EXTRA.ticks})].join();
   const working = Atomics.load(marks, ${MARK.working}) > 0;
   still = working && now === seen ? still + 1 : 0;
   seen = now;

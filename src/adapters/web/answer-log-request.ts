@@ -218,8 +218,10 @@ function checkAppended(log: LogId, entries: readonly Entry[], types: ReservedTyp
         ...where,
       });
     }
-    if (entry.external !== undefined) {
-      throw refuse('an entry cannot name an object', { advice: 'Append entries with larger bodies on the server' });
+    if (entry.external !== undefined || entry.file !== undefined) {
+      throw refuse('an entry cannot name an object', {
+        advice: 'Append entries with files or larger bodies on the server',
+      });
     }
     if (entry.expires !== undefined) {
       throw refuse('an entry cannot expire', { advice: 'Append the entry without an expiry' });

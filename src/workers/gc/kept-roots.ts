@@ -168,7 +168,7 @@ async function* snapshotsOf(
       const entry = decodeEntry(item);
       const ref = rootOf(entry);
       if (ref !== undefined) yield { position: entry.position, ref };
-      else if (entry.external !== undefined) foreign.add(entry.external);
+      else for (const key of [entry.external, entry.file]) if (key !== undefined) foreign.add(key);
     }
   }
 }

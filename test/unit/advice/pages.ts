@@ -91,8 +91,9 @@ export const PAGES: Cases = {
     await refused(() => store.segments());
     expect(await Array.fromAsync(tables.segments(LOG))).toEqual([SEGMENT]);
   },
-  'Append entries with larger bodies on the server': append({ ...reserved('Set'), external: 'large' }, ({ tables }) =>
-    tables.putEntries([{ ...reserved('Set'), external: 'large' }]),
+  'Append entries with files or larger bodies on the server': append(
+    { ...reserved('Set'), external: 'large' },
+    ({ tables }) => tables.putEntries([{ ...reserved('Set'), external: 'large' }]),
   ),
   'Append the entry without an expiry': append(entryAt(LOG, AT, { expires: NOON }), ({ store }) =>
     store.putEntries([entryAt(LOG, AT)]),

@@ -1,0 +1,141 @@
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesToHex } from '@noble/hashes/utils.js';
+import type { ByteSource } from '../codec/bytes.ts';
+import { ExternalCorruptError, ExternalMissingError, UsageError } from '../errors.ts';
+import type { LogId } from '../ids/log-id.ts';
+import type { BlobPart, BlobStore } from '../store/blob-store.ts';
+import { bodyKey, parseKey, randomHex } from '../store/keys.ts';
+
+/** Bytes of one request. The next one is sent ahead, so a reader holds two parts in memory. */
+const PART_BYTES = 4 * 1024 * 1024;
+/** The most bytes of a slice that a reader gets. */
+export const SLICE_BYTES = 256 * 1024;
+
+/**
+ * Writes a file to the blob store, under a key with its SHA-256. Reads the source twice: for the
+ * hash, and for the upload. An entry names the file with `file`. Until then it is garbage, which a
+ * collection removes after its grace period.
+ * @returns the key
+ * @throws UsageError if the source does not give the same bytes twice
+ * @throws any error of the source and of the store; then nothing is written
+ */
+export async function saveFile(
+  to: { readonly blobs: BlobStore; readonly random: () => number },
+  log: LogId,
+  source: ByteSource,
+): Promise<string> {
+  const hash = sha256.create();
+  for await (const slice of source()) hash.update(checkSlice(log, slice));
+  const id = bytesToHex(hash.digest());
+  const key = bodyKey(log, id, randomHex(to.random, 12));
+  await to.blobs.putStream(key, sameBytes(log, source, id));
+  return key;
+}
+
+async function* sameBytes(log: LogId, source: ByteSource, id: string): AsyncGenerator<Uint8Array> {
+  const hash = sha256.create();
+  for await (const slice of source()) {
+    hash.update(checkSlice(log, slice));
+    yield slice;
+  }
+  if (bytesToHex(hash.digest()) === id) return;
+  throw new UsageError('the file changed while it was read, and nothing was written', {
+    log,
+    advice: 'Try again when nothing writes to the file',
+  });
+}
+
+function checkSlice(log: LogId, slice: Uint8Array): Uint8Array {
+  if (slice instanceof Uint8Array) return slice;
+  throw new UsageError('the source of the file yields something other than bytes', {
+    log,
+    advice: 'Give a function that returns an async iterable of Uint8Array',
+  });
+}
+
+/**
+ * Opens a file with one request, which also reads its first part.
+ * @param key of a form that `isFileKey` accepts
+ * @throws ExternalMissingError if it does not exist
+ */
+export async function openFile(blobs: BlobStore, key: string): Promise<StoredFile> {
+  const first = await blobs.getRange(key, { from: 0, to: PART_BYTES });
+  if (first === undefined) throw missing(key);
+  return new StoredFile(blobs, key, first);
+}
+
+/** The file of an entry in the blob store. */
+export class StoredFile {
+  readonly size: number;
+  /** Lower-case hexadecimal. */
+  readonly sha256: string;
+  readonly #blobs: BlobStore;
+  readonly #key: string;
+  #first: BlobPart | undefined;
+  #isOpened = false;
+  #isVerified = false;
+
+  constructor(blobs: BlobStore, key: string, first: BlobPart) {
+    const parsed = parseKey(key);
+    this.sha256 = parsed?.kind === 'body' ? parsed.id : '';
+    this.size = first.size;
+    this.#blobs = blobs;
+    this.#key = key;
+    this.#first = first;
+  }
+
+  /**
+   * The bytes from the beginning, in slices of at most {@link SLICE_BYTES}. Checks the hash after
+   * the last one.
+   * @throws ExternalMissingError, ExternalCorruptError
+   */
+  async *bytes(): AsyncGenerator<Uint8Array> {
+    this.#isOpened = true;
+    const hash = sha256.create();
+    let part = this.#first === undefined ? this.#part(0) : Promise.resolve(this.#first);
+    this.#first = undefined;
+    for (let at = 0; at < this.size || at === 0; at += PART_BYTES) {
+      const { bytes } = await part;
+      if (at + PART_BYTES < this.size) part = this.#part(at + PART_BYTES);
+      for (let from = 0; from < bytes.length; from += SLICE_BYTES) {
+        const slice = bytes.subarray(from, from + SLICE_BYTES);
+        hash.update(slice);
+        yield slice;
+      }
+    }
+    if (bytesToHex(hash.digest()) !== this.sha256) throw corrupt(this.#key);
+    this.#isVerified = true;
+  }
+
+  /**
+   * Checks the hash of a file that was read only in part, as an answer may depend on any byte that
+   * was read.
+   * @throws ExternalMissingError, ExternalCorruptError
+   */
+  async verify(): Promise<void> {
+    if (!this.#isOpened || this.#isVerified) return;
+    for await (const _ of this.bytes());
+  }
+
+  #part(from: number): Promise<BlobPart> {
+    const part = this.#blobs.getRange(this.#key, { from, to: from + PART_BYTES }).then((found) => {
+      if (found === undefined) throw missing(this.#key);
+      return found;
+    });
+    // Awaited later, or never if the reader ends early. A failure must not count as unhandled.
+    part.catch(() => undefined);
+    return part;
+  }
+}
+
+function missing(key: string): ExternalMissingError {
+  return new ExternalMissingError(`the object '${key}' with the file does not exist`, {
+    advice: 'Restore it, from a version or a backup of the bucket',
+  });
+}
+
+function corrupt(key: string): ExternalCorruptError {
+  return new ExternalCorruptError(`the object '${key}' with the file does not hash to its name`, {
+    advice: 'Restore it, from a version or a backup of the bucket',
+  });
+}

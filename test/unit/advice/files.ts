@@ -1,0 +1,66 @@
+import type { ByteSource } from '../../../src/codec/bytes.ts';
+import type { NewEntry } from '../../../src/log/client.ts';
+import { newLogId, testLogClient } from '../../support/logs.ts';
+import type { Cases } from './case.ts';
+
+const BYTES: ByteSource = async function* () {
+  yield Uint8Array.of(1);
+};
+
+/** A client, and a log that takes entries with a file once the advice was followed. */
+async function files() {
+  const { client, blobs } = testLogClient();
+  const log = await client.createLog();
+  const file = await client.saveFile(log, BYTES);
+  const append = (entry: Partial<NewEntry>) => client.addEntry(log, { type: 'Import', version: 1, body: {}, ...entry });
+  return { client, blobs, log, file, append };
+}
+
+/** Advice for programs that append entries with files. */
+export const FILES: Cases = {
+  'Try again when nothing writes to the file': async (refused) => {
+    const { client, log } = await files();
+    let version = 0;
+    await refused(() =>
+      client.saveFile(log, async function* () {
+        yield Uint8Array.of(++version);
+      }),
+    );
+    await client.saveFile(log, async function* () {
+      yield Uint8Array.of(version);
+    });
+  },
+  'Give a function that returns an async iterable of Uint8Array': async (refused) => {
+    const { client, log } = await files();
+    const texts = async function* () {
+      yield 'text';
+    };
+    await refused(() => Reflect.apply(client.saveFile, client, [log, texts]));
+    await client.saveFile(log, BYTES);
+  },
+  'Give the key that `saveFile` returned for this log': async (refused) => {
+    const { append, file, client } = await files();
+    await refused(() => append({ file: 'table.csv' }));
+    const other = newLogId();
+    const elsewhere = await client.saveFile(other, BYTES);
+    await refused(() => append({ file: elsewhere }));
+    await append({ file });
+  },
+  'Give a body with the parameters of the file, such as an empty object': async (refused) => {
+    const { append, file } = await files();
+    await refused(() => append({ file, body: undefined }));
+    await append({ file, body: {} });
+  },
+  'Keep only the parameters of the file in the body': async (refused) => {
+    const { append, file } = await files();
+    const body = (length: number) => ({ format: 'csv', title: 'x'.repeat(length) });
+    await refused(() => append({ file, body: body(20_000) }));
+    await append({ file, body: body(1_000) });
+  },
+  'Save it again with `saveFile`': async (refused) => {
+    const { append, file, blobs, client, log } = await files();
+    await blobs.delete([file]);
+    await refused(() => append({ file }));
+    await append({ file: await client.saveFile(log, BYTES) });
+  },
+};
