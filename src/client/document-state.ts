@@ -3,9 +3,17 @@ import { UsageError } from '../errors.ts';
 import { type FrozenMap, type FrozenMeta, FrozenState } from '../state/frozen-state.ts';
 import type { Reducer, ReducerDraft } from '../state/reducer.ts';
 import { sheetOf, spreadsheet } from '../state/spreadsheet/reducer.ts';
+import { type AxisChange, type CellChange, diffSheets } from '../state/spreadsheet/sheet-diff.ts';
 import { type Rectangle, readRectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { State } from '../state/state.ts';
+import { diffStates, type ItemChange, type MetaChange } from '../state/state-diff.ts';
 import type { NodeStore } from '../tree/node-store.ts';
+
+/**
+ * One difference between two states: a name of the metadata record or a key of a map; for sheets
+ * rows, columns or a cell.
+ */
+export type StateChange = MetaChange | ItemChange | AxisChange | CellChange;
 
 /**
  * The content of a document at one time. It never changes: the document moves on to another state,
@@ -48,6 +56,19 @@ export class DocumentState {
   /** The state as a reducer sees it, for code that a reducer and its readers share. Read-only. */
   get draft(): ReducerDraft {
     return this.#frozen.draft;
+  }
+
+  /**
+   * The differences between this state and another one, which is usually a later state of the same
+   * log. Compares sheets by cell and other states by item. Skips what the states share without
+   * downloading it, so requests and time grow with the difference. It begins with the inner nodes,
+   * and downloads the rest while the caller iterates.
+   *
+   * For the changes of sheets see {@link diffSheets}, for others {@link diffStates}.
+   */
+  diff(after: DocumentState): AsyncGenerator<StateChange, undefined> {
+    const areSheets = [this, after].every((state) => state.#reducer.name === spreadsheet.name);
+    return areSheets ? diffSheets(this.#frozen, after.#frozen) : diffStates(this.#frozen, after.#frozen);
   }
 
   /**

@@ -95,12 +95,13 @@ export class FrozenMap {
  */
 export class FrozenState {
   readonly state: State;
-  readonly #store: NodeStore;
+  /** The store that has the state's nodes. */
+  readonly nodes: NodeStore;
   readonly #maps = new Map<string, FrozenMap>();
   #draft: ReducerDraft | undefined;
 
   constructor(store: NodeStore, state: State) {
-    this.#store = store;
+    this.nodes = store;
     this.state = state;
   }
 
@@ -124,7 +125,7 @@ export class FrozenState {
    */
   map(name: string, kind?: KeyKind): FrozenMap {
     this.#checkKind(name, kind);
-    const known = this.#maps.get(name) ?? new FrozenMap(this.#store, name, this.state.maps.get(name));
+    const known = this.#maps.get(name) ?? new FrozenMap(this.nodes, name, this.state.maps.get(name));
     this.#maps.set(name, known);
     return known;
   }
@@ -139,7 +140,7 @@ export class FrozenState {
   }
 
   #frozenDraft(): ReducerDraft {
-    const draft = new Draft(this.#store, this.state);
+    const draft = new Draft(this.nodes, this.state);
     draft.use.freeze();
     return {
       meta: draft.meta,

@@ -1,11 +1,11 @@
 import { equalBytes } from '../codec/bytes.ts';
 import type { Value } from '../codec/value.ts';
 import { at } from './array.ts';
-import { type Difference, diffPlaces } from './diff.ts';
+import { type DifferentPlaces, diffPlaces, inAdvance, type Place } from './diff.ts';
 import type { Key, KeyKind } from './key.ts';
 import { type Leaf, type Node, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import { findItem, type Item, inlineValue, leafValue, type RangeRead, rangeSlices } from './read.ts';
+import { findItem, type Item, inlineValue, leafValue, type RangeRead, READ_AHEAD, rangeSlices } from './read.ts';
 import { emptyTree, type Tree } from './tree.ts';
 
 /**
@@ -147,45 +147,98 @@ export async function* mergedValues(store: NodeStore, map: BufferedTree, range: 
   for (const item of loading) yield await item;
 }
 
+/** A version of a map, and the store that has its nodes. */
+export interface StoredMap {
+  readonly store: NodeStore;
+  readonly map: BufferedTree;
+}
+
 /**
- * The differences between two versions of a map, in order of key. Reads only chunks that the
- * versions do not share. Both versions must be saved.
+ * One key whose value differs. `before` is absent if the item was added, `after` if it was removed.
  */
-export async function* diffMerged(
-  store: NodeStore,
-  before: BufferedTree,
-  after: BufferedTree,
-): AsyncGenerator<Difference> {
-  for await (const key of differingKeys(store, before, after)) {
-    const [left, right] = [await findMerged(store, before, key), await findMerged(store, after, key)];
-    if (left === undefined && right === undefined) continue;
-    if (left !== undefined && right !== undefined && sameValue(left, right)) continue;
-    yield { key, before: left && (await toItem(store, left)), after: right && (await toItem(store, right)) };
+export interface Difference {
+  readonly key: Key;
+  readonly before?: Value;
+  readonly after?: Value;
+}
+
+/** The most keys whose items are looked up ahead. The items of most keys are in few leaves. */
+const KEYS_AHEAD = 64;
+
+/**
+ * The differences between two versions of a map with keys of one kind, in order of key. Reads only
+ * the chunks that the versions do not share, and the leaves of the items that differ. Ignores
+ * weights.
+ */
+export async function* diffMerged(before: StoredMap, after: StoredMap): AsyncGenerator<Difference, undefined> {
+  const different = inAdvance(differentKeys(before, after), KEYS_AHEAD, (places) => effectiveItems(before, places));
+  async function* changed(): AsyncGenerator<EffectiveItems> {
+    for await (const items of different) if (!isSameValue(items.before, items.after)) yield items;
   }
+  yield* inAdvance(changed(), READ_AHEAD, async ({ key, before: old, after: now }) => ({
+    key,
+    ...(old && { before: await leafValue(before.store, old.leaf, old.index) }),
+    ...(now && { after: await leafValue(after.store, now.leaf, now.index) }),
+  }));
+}
+
+/** A key under which the trees or the write buffers differ. An undefined part does not differ. */
+interface DifferentKey {
+  readonly key: Key;
+  readonly tree: DifferentPlaces | undefined;
+  readonly buffer: DifferentPlaces | undefined;
 }
 
 /**
  * The keys, in order, under which the trees or the write buffers differ. All differences of the
  * maps are among them.
  */
-async function* differingKeys(store: NodeStore, before: BufferedTree, after: BufferedTree): AsyncGenerator<Key> {
-  const tree = diffPlaces(store, before.tree, after.tree);
-  const buffer = diffPlaces(store, before.buffer, after.buffer);
-  let [a, b] = [(await tree.next()).value, (await buffer.next()).value];
+async function* differentKeys(before: StoredMap, after: StoredMap): AsyncGenerator<DifferentKey> {
+  const part = ({ store, map }: StoredMap, name: 'tree' | 'buffer') => ({ store, tree: map[name] });
+  const trees = diffPlaces(part(before, 'tree'), part(after, 'tree'));
+  const buffers = diffPlaces(part(before, 'buffer'), part(after, 'buffer'));
+  const [firstOfTrees, firstOfBuffers] = await Promise.all([trees.next(), buffers.next()]);
+  let [a, b] = [firstOfTrees.value, firstOfBuffers.value];
   while (a !== undefined || b !== undefined) {
     const key = a === undefined || (b !== undefined && b.key < a.key) ? b?.key : a.key;
     if (key === undefined) return;
-    yield key;
-    if (a?.key === key) a = (await tree.next()).value;
-    if (b?.key === key) b = (await buffer.next()).value;
+    const [tree, buffer] = [a?.key === key ? a : undefined, b?.key === key ? b : undefined];
+    yield { key, tree, buffer };
+    if (tree !== undefined) a = (await trees.next()).value;
+    if (buffer !== undefined) b = (await buffers.next()).value;
   }
+}
+
+/** The items of both versions under a key, as readers see them. */
+interface EffectiveItems {
+  readonly key: Key;
+  readonly before: EncodedItem | undefined;
+  readonly after: EncodedItem | undefined;
+}
+
+/** @param either one of the versions: a part without a difference is the same in both */
+async function effectiveItems(
+  { store, map: either }: StoredMap,
+  { key, tree, buffer }: DifferentKey,
+): Promise<EffectiveItems> {
+  const buffered = buffer ?? both(await findItem(store, either.buffer, key));
+  const isHidden = buffered.before !== undefined && buffered.after !== undefined;
+  const written = isHidden ? {} : (tree ?? both(await findItem(store, either.tree, key)));
+  const visible = (place: Place | undefined): EncodedItem | undefined =>
+    place === undefined || isTombstone(valueBytes(place.leaf, place.index)) ? undefined : { key, ...place };
+  return { key, before: visible(buffered.before ?? written.before), after: visible(buffered.after ?? written.after) };
+}
+
+function both(place: Place | undefined): Omit<DifferentPlaces, 'key'> {
+  return { before: place, after: place };
 }
 
 async function toItem(store: NodeStore, { key, leaf, index }: EncodedItem): Promise<Item> {
   return { key, value: await leafValue(store, leaf, index) };
 }
 
-function sameValue(a: EncodedItem, b: EncodedItem): boolean {
+function isSameValue(a: EncodedItem | undefined, b: EncodedItem | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
   return equalBytes(valueBytes(a.leaf, a.index), valueBytes(b.leaf, b.index));
 }
 

@@ -1,30 +1,15 @@
 import { equalBytes } from '../codec/bytes.ts';
 import { at } from './array.ts';
 import type { Key } from './key.ts';
-import { isLeaf, itemWeight, type Leaf, type Node, NodeRef, valueBytes } from './node.ts';
+import { isLeaf, itemWeight, type Leaf, NodeRef, valueBytes } from './node.ts';
 import type { NodeStore } from './node-store.ts';
-import { type Item, leafValue } from './read.ts';
+import { READ_AHEAD } from './read.ts';
 import type { Tree } from './tree.ts';
 
-/**
- * One key whose item differs. `before` is absent if the item was added, `after` if it was removed.
- */
-export interface Difference {
-  readonly key: Key;
-  readonly before?: Item | undefined;
-  readonly after?: Item | undefined;
-}
-
-interface Placed {
-  readonly key: Key;
-  readonly ref: NodeRef;
-}
-
-/** One key whose item differs, with the places of the encoded items. */
-export interface DifferentPlaces {
-  readonly key: Key;
-  readonly before?: Place | undefined;
-  readonly after?: Place | undefined;
+/** A version of a tree, and the store that has its nodes. */
+export interface StoredTree {
+  readonly store: NodeStore;
+  readonly tree: Tree;
 }
 
 /** The place of an item. */
@@ -33,103 +18,86 @@ export interface Place {
   readonly index: number;
 }
 
-/** The differences between two trees, in order of key, with values: see {@link diffPlaces}. */
-export async function* diffTrees(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<Difference> {
-  const item = async (place: Place | undefined): Promise<Item | undefined> =>
-    place && { key: keyOf(place), value: await leafValue(store, place.leaf, place.index) };
-  for await (const { key, before: old, after: now } of diffPlaces(store, before, after)) {
-    yield { key, before: await item(old), after: await item(now) };
-  }
+/**
+ * One key whose item differs, with the places of the encoded items. `before` is absent if the item
+ * was added, `after` if it was removed.
+ */
+export interface DifferentPlaces {
+  readonly key: Key;
+  readonly before?: Place | undefined;
+  readonly after?: Place | undefined;
+}
+
+interface Placed {
+  readonly key: Key;
+  readonly ref: NodeRef;
 }
 
 /**
- * The differences between two trees, in order of key. Skips shared subtrees without reading them,
- * so the time is proportional to the difference, not to the size of the trees. Both trees must be
- * saved.
+ * The differences between two trees with keys of one kind, in order of key. Skips shared subtrees
+ * without reading them, so the time is proportional to the difference, not to the size of the
+ * trees. Reads all inner nodes that differ first, then the leaves, a few of them ahead.
  */
-export async function* diffPlaces(store: NodeStore, before: Tree, after: Tree): AsyncGenerator<DifferentPlaces> {
-  let [left, right] = [topOf(before), topOf(after)];
-  let level = Math.max(before.top?.level ?? 0, after.top?.level ?? 0);
+export async function* diffPlaces(before: StoredTree, after: StoredTree): AsyncGenerator<DifferentPlaces, undefined> {
+  let [left, right] = unshared(topOf(before.tree), topOf(after.tree));
   // The lower tree stays closed until the other tree is opened down to its level.
-  for (; level > 0 && (isLower(left, level) || isLower(right, level)); level--) {
-    left = await open(store, left, level);
-    right = await open(store, right, level);
+  for (let level = Math.max(before.tree.top?.level ?? 0, after.tree.top?.level ?? 0); level > 0; level--) {
+    const opened = await Promise.all([open(before.store, left, level), open(after.store, right, level)]);
+    [left, right] = unshared(...opened);
   }
-  yield* diffLevel(store, left, right, level);
+  yield* mergeItems(leafItems(before.store, left), leafItems(after.store, right));
 }
 
-function topOf(tree: Tree): Placed[] {
-  return tree.top === undefined ? [] : [{ key: at(tree.top.keys, 0), ref: NodeRef.to(tree.top) }];
-}
-
-function isLower(places: readonly Placed[], level: number): boolean {
-  return places.some(({ ref }) => ref.node !== undefined && ref.node.level < level);
+function topOf({ top }: Tree): Placed[] {
+  return top === undefined ? [] : [{ key: at(top.keys, 0), ref: NodeRef.to(top) }];
 }
 
 /** Replaces the nodes of a level by their children. Lower nodes stay as they are. */
 async function open(store: NodeStore, places: readonly Placed[], level: number): Promise<Placed[]> {
-  const opened: Placed[] = [];
-  for (const place of places) {
-    const node = await store.load(place.ref);
-    if (isLeaf(node) || node.level < level) opened.push(place);
-    else for (const [i, ref] of node.children.entries()) opened.push({ key: at(node.keys, i), ref });
-  }
-  return opened;
+  const nodes = await Promise.all(places.map(({ ref }) => store.load(ref)));
+  return nodes.flatMap((node, i) => {
+    if (isLeaf(node) || node.level < level) return [at(places, i)];
+    return node.children.map((ref, child) => ({ key: at(node.keys, child), ref }));
+  });
 }
 
-/** Compares runs of nodes of one level that cover the same range of keys. */
-async function* diffLevel(
-  store: NodeStore,
-  left: readonly Placed[],
-  right: readonly Placed[],
-  level: number,
-): AsyncGenerator<DifferentPlaces> {
-  for (const [before, after] of differingRuns(left, right)) {
-    if (level === 0) yield* diffLeaves(await loadAll(store, before), await loadAll(store, after));
-    else yield* diffLevel(store, await open(store, before, level), await open(store, after, level), level - 1);
-  }
-}
-
-async function loadAll(store: NodeStore, places: readonly Placed[]): Promise<Node[]> {
-  return Promise.all(places.map(({ ref }) => store.load(ref)));
-}
-
-/**
- * Pairs of the shortest runs that start at the same key on both sides, without pairs of identical
- * nodes.
- */
-function* differingRuns(left: readonly Placed[], right: readonly Placed[]): Generator<[Placed[], Placed[]]> {
+/** Two lists of nodes without those that are in both: these hold the same items. */
+function unshared(left: readonly Placed[], right: readonly Placed[]): [Placed[], Placed[]] {
+  const [before, after]: [Placed[], Placed[]] = [[], []];
   let [i, j] = [0, 0];
-  while (i < left.length || j < right.length) {
-    const before = left.slice(i, i + 1);
-    const after = right.slice(j, j + 1);
-    [i, j] = [i + before.length, j + after.length];
-    for (;;) {
-      const [a, b] = [left[i], right[j]];
-      if (a !== undefined && b !== undefined && a.key === b.key) break;
-      if (a !== undefined && (b === undefined || a.key < b.key)) before.push(at(left, i++));
-      else if (b !== undefined) after.push(at(right, j++));
-      else break;
+  while (i < left.length && j < right.length) {
+    const [a, b] = [at(left, i), at(right, j)];
+    const isShared = a.key === b.key && isSame(a.ref, b.ref);
+    if (a.key <= b.key) {
+      if (!isShared) before.push(a);
+      i++;
     }
-    const same = before.length === 1 && after.length === 1 && before[0]?.ref.id !== undefined;
-    if (!(same && before[0]?.ref.id === after[0]?.ref.id)) yield [before, after];
+    if (b.key <= a.key) {
+      if (!isShared) after.push(b);
+      j++;
+    }
   }
+  return [before.concat(left.slice(i)), after.concat(right.slice(j))];
 }
 
-function* diffLeaves(before: readonly Node[], after: readonly Node[]): Generator<DifferentPlaces> {
-  const [left, right] = [leafItems(before), leafItems(after)];
-  let [a, b] = [left.next().value, right.next().value];
+/** Whether two references lead to the same node, in the store or in memory. */
+function isSame(a: NodeRef, b: NodeRef): boolean {
+  return a.id === undefined ? a.node !== undefined && a.node === b.node : a.id === b.id;
+}
+
+async function* mergeItems(left: Items, right: Items): AsyncGenerator<DifferentPlaces, undefined> {
+  let [a, b] = [(await left.next()).value, (await right.next()).value];
   while (a !== undefined || b !== undefined) {
     const [aKey, bKey] = [a === undefined ? undefined : keyOf(a), b === undefined ? undefined : keyOf(b)];
     if (aKey !== undefined && (bKey === undefined || aKey < bKey)) {
       yield { key: aKey, before: a };
-      a = left.next().value;
+      a = (await left.next()).value;
     } else if (bKey !== undefined && (aKey === undefined || bKey < aKey)) {
       yield { key: bKey, after: b };
-      b = right.next().value;
+      b = (await right.next()).value;
     } else if (a !== undefined && b !== undefined) {
-      if (!sameItem(a, b)) yield { key: keyOf(a), before: a, after: b };
-      [a, b] = [left.next().value, right.next().value];
+      if (!isSameItem(a, b)) yield { key: keyOf(a), before: a, after: b };
+      [a, b] = [(await left.next()).value, (await right.next()).value];
     }
   }
 }
@@ -138,16 +106,38 @@ function keyOf({ leaf, index }: Place): Key {
   return at(leaf.keys, index);
 }
 
-function sameItem(a: Place, b: Place): boolean {
+function isSameItem(a: Place, b: Place): boolean {
   return (
     equalBytes(valueBytes(a.leaf, a.index), valueBytes(b.leaf, b.index)) &&
     itemWeight(a.leaf, a.index) === itemWeight(b.leaf, b.index)
   );
 }
 
-function* leafItems(nodes: readonly Node[]): Generator<Place, undefined> {
-  for (const leaf of nodes) {
-    if (!isLeaf(leaf)) throw new Error('diffLeaves got an inner node');
+type Items = AsyncGenerator<Place, undefined>;
+
+async function* leafItems(store: NodeStore, places: readonly Placed[]): Items {
+  for await (const leaf of inAdvance(places, READ_AHEAD, ({ ref }) => store.load(ref))) {
+    if (!isLeaf(leaf)) throw new Error('leafItems got an inner node');
     for (let index = 0; index < leaf.keys.length; index++) yield { leaf, index };
   }
+}
+
+/**
+ * The results of work for each item, in the order of the items. The work for the next few items is
+ * begun before the caller asks for it.
+ */
+export async function* inAdvance<T, R>(
+  items: Iterable<T> | AsyncIterable<T>,
+  ahead: number,
+  work: (item: T) => Promise<R>,
+): AsyncGenerator<R, undefined> {
+  const begun: Promise<R>[] = [];
+  for await (const item of items) {
+    const result = work(item);
+    // Awaited later or never. A failure must not count as unhandled.
+    result.catch(() => undefined);
+    begun.push(result);
+    if (begun.length > ahead) for (const ready of begun.splice(0, begun.length - ahead)) yield await ready;
+  }
+  for (const result of begun) yield await result;
 }

@@ -3,14 +3,14 @@ import { describe, expect, test } from 'vitest';
 import type { Value } from '../../src/codec/value.ts';
 import { EditBatch } from '../../src/tree/batch.ts';
 import { withoutBuffer } from '../../src/tree/buffered-tree.ts';
-import { diffTrees } from '../../src/tree/diff.ts';
+import { diffPlaces, type Place } from '../../src/tree/diff.ts';
 import { editTree } from '../../src/tree/edit.ts';
 import type { Key, KeyKind } from '../../src/tree/key.ts';
 import { decodeNode, encodeNode } from '../../src/tree/node.ts';
 import type { NodeStore } from '../../src/tree/node-store.ts';
 import type { RangeDelete } from '../../src/tree/range-delete.ts';
 import { removeSets } from '../../src/tree/range-removal.ts';
-import { getValue, itemAtOffset, rangeItems } from '../../src/tree/read.ts';
+import { getValue, itemAtOffset, leafValue, rangeItems } from '../../src/tree/read.ts';
 import { emptyTree, type Tree, treeId, treeWeight } from '../../src/tree/tree.ts';
 import { walkChunks } from '../../src/tree/walk.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
@@ -145,11 +145,12 @@ describe.each(['number', 'string'] as const)('a tree with %s keys', (kind) => {
           const [a, b] = [before.get(each), after.get(each)];
           return !(a !== undefined && b !== undefined && Object.is(a.value, b.value) && a.weight === b.weight);
         });
-        const found = await collect(diffTrees(store, left, right));
+        const found = await collect(diffPlaces({ store, tree: left }, { store, tree: right }));
         expect(found.map((difference) => difference.key)).toEqual(expected.sort((a, b) => (a < b ? -1 : 1)));
         for (const difference of found) {
-          expect(difference.before?.value).toEqual(before.get(difference.key)?.value);
-          expect(difference.after?.value).toEqual(after.get(difference.key)?.value);
+          const valueAt = (place: Place | undefined) => place && leafValue(store, place.leaf, place.index);
+          expect(await valueAt(difference.before)).toEqual(before.get(difference.key)?.value);
+          expect(await valueAt(difference.after)).toEqual(after.get(difference.key)?.value);
         }
       }),
       { numRuns: propertyRuns(200) },
@@ -185,7 +186,7 @@ describe('a saved tree', () => {
     const base = await save(writer, await apply(writer, emptyTree('number'), puts));
     const edited = await save(writer, await apply(writer, base, [{ put: 31_000, value: 'another', weight: 1 }]));
     const reader = nodeStore({}, chunks);
-    expect(await collect(diffTrees(reader, base, edited))).toHaveLength(1);
+    expect(await collect(diffPlaces({ store: reader, tree: base }, { store: reader, tree: edited }))).toHaveLength(1);
     expect(reader.counts.read).toBe(2);
   });
 });

@@ -1,5 +1,4 @@
 import type { Value } from '../../codec/value.ts';
-import { at } from '../../tree/array.ts';
 import type { Key } from '../../tree/key.ts';
 import type { KeySet, KeySpan } from '../../tree/key-set.ts';
 import { READ_AHEAD } from '../../tree/read.ts';
@@ -17,6 +16,7 @@ import {
   STRIPE_COLUMNS,
   stripeStart,
 } from './cell-key.ts';
+import { firstIndex, IdRuns } from './id-runs.ts';
 import { isBefore, StripeWalk, siftDown } from './stripe-walk.ts';
 
 /** A non-empty cell, by position. */
@@ -225,31 +225,6 @@ interface StartedRun {
   readonly walks: StripeWalk[];
 }
 
-/** Runs in order of id, for lookups by id. */
-class IdRuns {
-  readonly runs: readonly PositionedRun[];
-  #latest: PositionedRun | undefined;
-
-  constructor(runs: readonly PositionedRun[]) {
-    this.runs = runs.toSorted((a, b) => a.id - b.id);
-  }
-
-  /** The position of an id; undefined if no run contains it. */
-  position(id: number): number | undefined {
-    const latest = this.#latest;
-    if (latest !== undefined && id >= latest.id && id < latest.id + latest.length) return latest.start + id - latest.id;
-    const run = this.endingAfter(id);
-    if (run === undefined || run.id > id) return undefined;
-    this.#latest = run;
-    return run.start + id - run.id;
-  }
-
-  /** The run that contains an id, otherwise the first run after it. */
-  endingAfter(id: number): PositionedRun | undefined {
-    return this.runs[firstIndex(this.runs, ({ id: start, length }) => start + length > id)];
-  }
-}
-
 /** The keys of all cells of a rectangle: one span per run of rows and stripe. */
 class RectangleKeys implements KeySet {
   readonly stripeCount: number;
@@ -297,18 +272,4 @@ class RectangleKeys implements KeySet {
 
 function rowsOf(stripe: number, { id, length }: Run): KeySpan {
   return { from: rowStart(stripe, id), to: rowStart(stripe, id + length) };
-}
-
-/**
- * The index of the first item for which a test holds. The test must hold for all later items too.
- */
-function firstIndex<T>(items: readonly T[], holds: (item: T) => boolean): number {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (holds(at(items, middle))) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }

@@ -1,0 +1,73 @@
+import { equalBytes } from '../codec/bytes.ts';
+import { encodeValue } from '../codec/canonical.ts';
+import type { Value } from '../codec/value.ts';
+import { type Difference, diffMerged, emptyBufferedTree, type StoredMap } from '../tree/buffered-tree.ts';
+import type { Key } from '../tree/key.ts';
+import type { FrozenState } from './frozen-state.ts';
+
+/** A name of the metadata record whose value differs. An absent value is missing in that state. */
+export interface MetaChange {
+  readonly kind: 'meta';
+  readonly name: string;
+  readonly before?: Value;
+  readonly after?: Value;
+}
+
+/** A key of a map whose value differs. An absent value is missing in that state. */
+export interface ItemChange {
+  readonly kind: 'item';
+  readonly map: string;
+  readonly key: Key;
+  readonly before?: Value;
+  readonly after?: Value;
+}
+
+/**
+ * The differences between two states: first of the metadata record in order of name, then of each
+ * map, in order of name and key. Leaves out the maps of logfold itself, and ignores weights.
+ * Requests and time grow with the chunks in which the states differ.
+ */
+export async function* diffStates(
+  before: FrozenState,
+  after: FrozenState,
+): AsyncGenerator<MetaChange | ItemChange, undefined> {
+  yield* diffMeta(before, after);
+  const names = new Set([...before.mapNames, ...after.mapNames]);
+  for (const map of [...names].sort()) {
+    for await (const difference of diffMaps(before, after, map)) yield { kind: 'item', map, ...difference };
+  }
+}
+
+function* diffMeta(before: FrozenState, after: FrozenState): Generator<MetaChange, undefined> {
+  const names = new Set([...before.meta.keys(), ...after.meta.keys()]);
+  for (const name of [...names].sort()) {
+    const [old, now] = [before.meta.get(name), after.meta.get(name)];
+    if (old !== undefined && now !== undefined && equalBytes(encodeValue(old), encodeValue(now))) continue;
+    yield {
+      kind: 'meta',
+      name,
+      ...(old !== undefined && { before: old }),
+      ...(now !== undefined && { after: now }),
+    };
+  }
+}
+
+/**
+ * The differences between the maps with a name, in order of key. If the keys have another kind
+ * afterwards, all old items come before all new ones.
+ */
+export async function* diffMaps(
+  before: FrozenState,
+  after: FrozenState,
+  name: string,
+): AsyncGenerator<Difference, undefined> {
+  const [old, now] = [before.state.maps.get(name), after.state.maps.get(name)];
+  const kinds = new Set([old, now].flatMap((map) => (map === undefined ? [] : [map.kind])));
+  for (const kind of kinds) {
+    const side = ({ nodes: store }: FrozenState, map: typeof old): StoredMap => ({
+      store,
+      map: map?.kind === kind ? map : emptyBufferedTree(kind),
+    });
+    yield* diffMerged(side(before, old), side(after, now));
+  }
+}
