@@ -9,8 +9,7 @@ export { RemoteLogStore, type SendLogRequest } from '../adapters/web/remote-log-
 export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob-store.ts';
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export { Document } from '../client/document.ts';
-export { DocumentState, DocumentState, type StateChange } from '../client/document-state.ts';
-export type { ReloadLimits } from '../client/follower.ts';
+export { DocumentState, type StateChange } from '../client/document-state.ts';
 export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
 export type { ReloadLimits } from '../client/new-entries.ts';
@@ -59,17 +58,7 @@ export type { Draft, DraftOptions } from '../state/draft.ts';
 export type { DraftMap } from '../state/draft-map.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
 export type { DraftMeta } from '../state/meta.ts';
-export {
-  checkType,
-  checkType,
-  type FoldEntry,
-  type FoldEntry,
-  type FoldFile,
-  type Reducer,
-  type Reducer,
-  type ReducerDraft,
-  type ReducerDraft,
-} from '../state/reducer.ts';
+export { checkType, type FoldEntry, type FoldFile, type Reducer, type ReducerDraft } from '../state/reducer.ts';
 export type { AxisChange, CellChange } from '../state/spreadsheet/sheet-diff.ts';
 export type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 export type { ItemChange, MetaChange } from '../state/state-diff.ts';
