@@ -6,7 +6,7 @@ import { sdkConfig } from '../src/adapters/aws/sdk-config.ts';
 import { openTables } from '../src/adapters/dynamodb/tables.ts';
 import { foldWatchOf } from '../src/adapters/platform/fold-watch.ts';
 import { nativePlatform } from '../src/adapters/platform/native.ts';
-import { loadReducer } from '../src/adapters/platform/reducer-module.ts';
+import { BUILT_IN_REDUCERS, builtInReducer, loadReducer } from '../src/adapters/platform/reducer-module.ts';
 import { S3BlobStore } from '../src/adapters/s3/blob-store.ts';
 import { SqsJobQueue } from '../src/adapters/sqs/job-queue.ts';
 import { ArchivedLogStore } from '../src/archive/archived-log-store.ts';
@@ -19,7 +19,6 @@ import { MappedLogStore } from '../src/mapping/mapped-log-store.ts';
 import { readPolicies } from '../src/retention/policies.ts';
 import { MIN_GRACE_SECONDS } from '../src/retention/retention-policy.ts';
 import type { Reducer } from '../src/state/reducer.ts';
-import { spreadsheet } from '../src/state/spreadsheet/reducer.ts';
 import { NodeCache } from '../src/tree/node-cache.ts';
 import type { JobDeps } from '../src/workers/dispatch/run-job.ts';
 import { jobQueues } from '../src/workers/jobs/job-queues.ts';
@@ -139,15 +138,18 @@ export async function wireJobs(settings: WorkEnvironment) {
   return { jobs, check };
 }
 
-/** @throws DeploymentInvalidError if the module cannot be loaded or has no reducer */
-export async function wireReducer({ REDUCER_MODULE: path }: { readonly REDUCER_MODULE: string }): Promise<Reducer> {
-  if (path === '') return spreadsheet;
+/**
+ * The reducer with a name, or that of a module; the default for an empty text.
+ * @throws DeploymentInvalidError if the module cannot be loaded or has no reducer
+ */
+export async function wireReducer({ REDUCER_MODULE: named }: { readonly REDUCER_MODULE: string }): Promise<Reducer> {
+  if (named === '') return BUILT_IN_REDUCERS[0];
   try {
-    return await loadReducer(path);
+    return builtInReducer(named) ?? (await loadReducer(named));
   } catch (error) {
     if (!(error instanceof ReducerInvalidError)) throw error;
     throw new DeploymentInvalidError('ReducerLayerArn', `names a layer without a reducer: ${error.reason}`, {
-      advice: 'Deploy a layer whose module exports a reducer, or leave it empty to use the spreadsheet',
+      advice: 'Deploy a layer whose module exports a reducer, or leave it empty to use the parameter Reducer',
       cause: error,
     });
   }

@@ -1,17 +1,16 @@
 import { resolve } from 'node:path';
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { BUILT_IN_REDUCERS, builtInReducer } from '../adapters/platform/reducer-module.ts';
 import { InterruptedError, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
 import { type ForeignPart, foreignNotice } from '../log/foreign.ts';
-import { spreadsheet } from '../state/spreadsheet/reducer.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
 import { parseMoment } from './moment.ts';
 import { Output } from './output.ts';
-import { isReducerName } from './reducer.ts';
 import { applySettings, Setting, type Settings } from './settings.ts';
 import { interrupted, untilInterrupted } from './signals.ts';
 
@@ -35,8 +34,8 @@ export function command(name: string, description: string) {
     .addOption(
       new Setting(
         '--reducer <file>',
-        `the ES module of the deployed reducer; default: the built-in reducer ${spreadsheet.name}`,
-        { resolve: (value, directory) => (isReducerName(value) ? value : fromDirectory(value, directory)) },
+        `the deployed reducer: an ES module, or ${BUILT_IN_REDUCERS.map(({ name }) => name).join(', ')}; default: ${BUILT_IN_REDUCERS[0].name}`,
+        { resolve: (value, directory) => builtInReducer(value)?.name ?? fromDirectory(value, directory) },
       ),
     )
     .addOption(new Setting('--snapshot-type <type>', 'the type of Snapshot entries').default(RESERVED_TYPES.snapshot))

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { loadReducer } from '../adapters/platform/reducer-module.ts';
+import { BUILT_IN_REDUCERS, builtInReducer, loadReducer } from '../adapters/platform/reducer-module.ts';
 import { isOfOneLog, ReducerForeignError, UsageError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { findSnapshot } from '../log/last-snapshot.ts';
@@ -16,14 +16,6 @@ export interface ChosenReducer {
   readonly named: boolean;
 }
 
-/** The reducers that come with logfold. The first is the default. */
-const BUILT_IN = [spreadsheet] as const satisfies readonly Reducer[];
-
-/** Whether a text names a reducer that comes with logfold, and no file. */
-export function isReducerName(text: string): boolean {
-  return BUILT_IN.some(({ name }) => name === text);
-}
-
 /**
  * Loads the reducer of a module, or returns a reducer that comes with logfold.
  * @param named path of a module relative to the working directory, or the name of a reducer that
@@ -31,10 +23,8 @@ export function isReducerName(text: string): boolean {
  * @throws ReducerInvalidError if the module has no valid reducer
  */
 export async function chooseReducer(named: string | undefined): Promise<ChosenReducer> {
-  if (named === undefined) return { reducer: BUILT_IN[0], named: false };
-  const builtIn = BUILT_IN.find(({ name }) => name === named);
-  if (builtIn !== undefined) return { reducer: builtIn, named: true };
-  return { reducer: await loadReducer(resolve(named)), named: true };
+  if (named === undefined) return { reducer: BUILT_IN_REDUCERS[0], named: false };
+  return { reducer: builtInReducer(named) ?? (await loadReducer(resolve(named))), named: true };
 }
 
 /**

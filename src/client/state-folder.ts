@@ -139,7 +139,7 @@ function rejected(log: LogId, type: string | undefined, index: number, cause: un
   return new EntryRejectedError(index, `the reducer refuses the entry: ${reason}`, { log, type, cause });
 }
 
-/** What a reducer threw in a fold that failed. */
+/** The value that a reducer threw in a fold that failed. */
 function thrownBy(error: LogfoldError): unknown {
   return (error instanceof FoldFailedError ? error.thrown : undefined) ?? error;
 }

@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { FUNCTIONS } from '../../handlers/bundle.ts';
 import * as environment from '../../handlers/environment.ts';
+import { BUILT_IN_REDUCERS } from '../../src/adapters/platform/reducer-module.ts';
 import { PRICES } from '../../src/cli/prices.ts';
 import { logLine } from '../../src/functions/log-line.ts';
 import { metricsOf } from '../../src/functions/metrics.ts';
@@ -326,7 +327,7 @@ describe('environment variables', () => {
       BUCKET: own.ref('Bucket'),
       SNAPSHOT_QUEUE_URL: own.ref('SnapshotJobs'),
       MAINTENANCE_QUEUE_URL: own.ref('MaintenanceJobs'),
-      REDUCER_MODULE: '',
+      REDUCER_MODULE: 'spreadsheet',
     });
     expect(functionOf(existing, 'ReplayFunction').environment).toMatchObject({
       ENTRY_TABLE: 'orders-entries',
@@ -362,6 +363,14 @@ describe('environment variables', () => {
       if (folds) expect(each.environment.REDUCER_MODULE, each.id).toBe('/opt/reducer.mjs');
     }
     for (const each of deployedFunctions(own).values()) expect(each.layers).toEqual([]);
+  });
+
+  test('without a layer, each function that folds gets the name of a built-in reducer', () => {
+    for (const { name } of BUILT_IN_REDUCERS) {
+      const stack = template.expand({ parameters: { Reducer: name } });
+      expect(functionOf(stack, 'SnapshotFunction').environment.REDUCER_MODULE).toBe(name);
+    }
+    expect(() => template.expand({ parameters: { Reducer: 'sheets' } })).toThrow();
   });
 });
 

@@ -64,7 +64,7 @@ export function changeRange(collection: string, version: number): KeyRange {
   return { from: changeKey(collection, version + 1), to: collection + END };
 }
 
-/** What the state knows of an item beside its value. */
+/** The part of an item's state beside its value. */
 export interface ItemVersion {
   /** Number of its changes. Goes on if the item is deleted and put again. */
   readonly version: number;

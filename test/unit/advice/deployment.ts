@@ -190,7 +190,7 @@ export const DEPLOYMENT: Cases = {
     await refused(() => read('no URL'));
     read('http://127.0.0.1/jobs.fifo');
   },
-  'Deploy a layer whose module exports a reducer, or leave it empty to use the spreadsheet': async (refused) => {
+  'Deploy a layer whose module exports a reducer, or leave it empty to use the parameter Reducer': async (refused) => {
     const dir = await mkdtemp(join(tmpdir(), 'logfold-advice-'));
     try {
       const [none, module] = [join(dir, 'none.mjs'), join(dir, 'reducer.mjs')];
@@ -199,6 +199,7 @@ export const DEPLOYMENT: Cases = {
       await refused(() => wireReducer({ REDUCER_MODULE: none }));
       expect((await wireReducer({ REDUCER_MODULE: module })).name).toBe('own');
       expect((await wireReducer({ REDUCER_MODULE: '' })).name).toBe('spreadsheet');
+      expect((await wireReducer({ REDUCER_MODULE: 'collections' })).name).toBe('collections');
     } finally {
       await rm(dir, { recursive: true });
     }
