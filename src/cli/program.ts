@@ -13,6 +13,7 @@ import { policyCommandOfLogs } from './commands/policy.ts';
 import { replayCommand } from './commands/replay.ts';
 import { restoreCommand } from './commands/restore.ts';
 import { flushCommand, resumeCommand, snapshotCommand } from './commands/snapshot.ts';
+import { stateCommand } from './commands/state.ts';
 import { statusCommand } from './commands/status.ts';
 import { sweepCommand } from './commands/sweep.ts';
 import { verifyCommand } from './commands/verify.ts';
@@ -39,6 +40,7 @@ export function makeProgram(): Command {
     statusCommand(),
     exportCommand(),
     viewCommand(),
+    stateCommand(),
     replayCommand(),
     verifyCommand(),
     resumeCommand(),

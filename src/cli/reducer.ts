@@ -70,6 +70,6 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
 export function requireSheets({ name }: Reducer, option: string): void {
   if (name === spreadsheet.name) return;
   throw new UsageError(`${option} is for sheets, and the states of reducer '${name}' are not sheets`, {
-    advice: "Use 'logfold view LOG --map NAME', or 'logfold export LOG' without options for sheets",
+    advice: "Use 'logfold state LOG', or 'logfold export LOG' without options for sheets",
   });
 }

@@ -21,7 +21,10 @@ export interface Settings {
 }
 
 interface SettingDetails {
-  /** Makes a value of the file independent of the working directory. @param directory of the file */
+  /**
+   * Makes a value of the file independent of the working directory.
+   * @param directory of the file
+   */
   readonly resolve?: (value: string, directory: string) => string;
   /**
    * The name of a setting that makes no sense beside this one. The one that is given closer to the
@@ -51,7 +54,7 @@ export function settingsOf(command: CommandUnknownOpts): readonly Setting<string
   return command.options.filter((option) => option instanceof Setting);
 }
 
-/** Where a value comes from. A smaller rank is closer to the command. */
+/** A value and its source. A smaller rank is closer to the command. */
 interface Given {
   readonly rank: number;
   readonly source: string;

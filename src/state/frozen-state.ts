@@ -4,6 +4,7 @@ import { type BufferedTree, findMerged, getMerged, mergedValues } from '../tree/
 import { describeKey, type Key, type KeyKind } from '../tree/key.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { type Item, type KeyRange, READ_AHEAD } from '../tree/read.ts';
+import { treeCount } from '../tree/tree.ts';
 import { Draft } from './draft.ts';
 import type { DraftMeta } from './meta.ts';
 import type { ReducerDraft } from './reducer.ts';
@@ -36,6 +37,14 @@ export class FrozenMap {
   /** The kind of the map's keys; undefined if the map is empty. */
   get kind(): KeyKind | undefined {
     return this.#map?.kind;
+  }
+
+  /**
+   * The number of items in the tree, and of edits in the write buffer. Without edits, the map has
+   * exactly so many items. Each edit may add or remove one. Takes no request.
+   */
+  get counts(): { readonly items: number; readonly edits: number } {
+    return { items: this.#map ? treeCount(this.#map.tree) : 0, edits: this.#map ? treeCount(this.#map.buffer) : 0 };
   }
 
   /**

@@ -173,7 +173,7 @@ describe('the commands on mapped logs', () => {
 
   test.each([
     ['export', ['export', '1'], { log: '1' }, '"key":"OrderPaid","value":24'],
-    ['view', ['view', '1', '--map', 'counts'], { map: 'counts' }, 'OrderPaid'],
+    ['state', ['state', '1', '--map', 'counts'], { map: 'counts' }, 'OrderPaid'],
     ['replay', ['replay', '1'], { log: '1', equal: true }, 'equals the stored state at 3/0'],
     ['verify', ['verify', '1'], { log: '1', problems: [] }, 'nothing is missing'],
     ['collect', ['collect', '1', '--dry-run'], { log: '1', dryRun: true }, 'kept'],

@@ -88,7 +88,7 @@ describe('a log of another reducer', () => {
       ['append', log, edits],
       ['export', log],
       ['export', log, '--at', '0/2'],
-      ['view', log, '--map', 'any'],
+      ['state', log],
     );
     for (const refusal of refusals) {
       const advice = expect.stringContaining('--reducer FILE');
@@ -114,7 +114,8 @@ describe('a log of another reducer', () => {
       ['export', log],
       ['export', log, '--at', '0/2'],
       ['view', log, '--rows', '0:1', '--columns', '0:1'],
-      ['view', log, '--map', 'cells'],
+      ['state', log],
+      ['state', log, '--map', 'cells'],
     );
     for (const refusal of refusals) expect(refusal).toMatchObject({ code: 'REDUCER_FOREIGN', log });
     expect(await place.json('export', log, '--reducer', 'spreadsheet')).toMatchObject({ rows: [['a']] });
@@ -187,17 +188,29 @@ describe('a log of any reducer', () => {
     expect(before).toMatchObject({ items: [{ meta: { notes: 1 } }, items[1], items[3]] });
   });
 
-  test('is viewed by ranges of a map', async () => {
-    const view = (...words: readonly string[]) => place.json('view', log, ...words, ...own);
+  test('is shown by its metadata, its maps and ranges of a map', async () => {
+    const view = (...words: readonly string[]) => place.json('state', log, ...words, ...own);
+    const head = { log, position: { segment: 0, entry: 5 }, snapshot: null, fetched: { objects: 0, bytes: 0 } };
+    expect(await view()).toEqual({
+      ...head,
+      meta: { notes: 3 },
+      maps: [
+        { map: 'authors', keys: 'string', items: 2, isExact: true, buffered: 0 },
+        { map: 'notes', keys: 'number', items: 3, isExact: true, buffered: 0 },
+      ],
+    });
+    expect(await view('--at', '0/2')).toMatchObject({ position: { segment: 0, entry: 2 }, meta: { notes: 1 } });
+    expect(await view('--map', 'authors', '--prefix', 'A')).toMatchObject({ items: [{ key: 'Ada' }], next: null });
+    expect(await view('--map', 'authors', '--prefix', 'B')).toMatchObject({ items: [], next: null });
     expect(await view('--map', 'notes', '--from', '2', '--limit', '1')).toEqual({
+      ...head,
       map: 'notes',
       items: [{ key: 3, value: ['second'] }],
       next: 4,
-      fetched: { objects: 0, bytes: 0 },
     });
     expect(await view('--map', 'authors', '--to', 'nobody')).toMatchObject({ items: [{ key: 'Ada' }], next: null });
     expect(await view('--map', 'nothing', '--from', 'x')).toMatchObject({ items: [], next: null });
-    const { stdout, stderr } = await runCli(['view', log, '--map', 'notes', '--limit', '2', ...own, ...place.words]);
+    const { stdout, stderr } = await runCli(['state', log, '--map', 'notes', '--limit', '2', ...own, ...place.words]);
     expect(stdout).toBe(
       ndjson([
         { key: 1, value: lines[0]?.body },
@@ -221,7 +234,7 @@ describe('a log of any reducer', () => {
     const refusal = refusalOf(answer);
     expect(refusal).toMatchObject({ code: 'ENTRY_REJECTED', log, type: 'Note' });
     expect(refusal.message).toMatch(/^line 2: the reducer refuses the entry: the note is empty/);
-    const after = await place.json('view', log, '--map', 'notes', '--from', '5', ...own);
+    const after = await place.json('state', log, '--map', 'notes', '--from', '5', ...own);
     expect(after).toMatchObject({ items: [{ key: 5, value: 'fourth' }] });
     const { entries } = await place.client.query(log, { from: { segment: 0, entry: 6 } });
     expect(await Array.fromAsync(entries)).toEqual([]);
@@ -255,7 +268,7 @@ describe('a log of any reducer', () => {
       expect(code).toBe('USAGE');
       expect(message).toContain("is for sheets, and the states of reducer 'notes' are not sheets");
     }
-    const [refusal] = await place.refusals(['view', log, '--map', 'notes', '--from', 'x', ...own]);
+    const [refusal] = await place.refusals(['state', log, '--map', 'notes', '--from', 'x', ...own]);
     expect(refusal?.message).toContain("--from: 'x' is not a number");
   });
 });
@@ -265,7 +278,7 @@ test('a sheet takes entries as well as ops', async () => {
   const input = '{"op":"set","cells":[[0,0,"a"]]}\n{"type":"Set","body":[[1,0,"b"]]}\n';
   await runCli(['append', log, '-', ...place.words], { input });
   expect(await place.json('export', log)).toMatchObject({ rows: [['a'], ['b']] });
-  expect(await place.json('view', log, '--map', 'cells')).toMatchObject({ map: 'cells', next: null });
+  expect(await place.json('state', log, '--map', 'cells')).toMatchObject({ map: 'cells', next: null });
 });
 
 test.each([

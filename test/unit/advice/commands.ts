@@ -335,18 +335,34 @@ export const COMMANDS: Cases = {
     await here('export', log, ...to, /--rows/.exec(advice)?.[0] ?? '', '0:5');
     expect(advice).toContain('--all-rows');
   },
-  'Give --rows and --columns of a sheet, or --map NAME with --from, --to and --limit': async (refused) => {
+  'Give --rows FROM:TO and --columns FROM:TO': async (refused) => {
     const log = await snapshotted();
     await refused(() => here('view', log, '--rows', '0:1'));
     await here('view', log, '--rows', '0:1', '--columns', '0:1');
-    await here('view', log, '--map', 'cells', '--limit', '1');
   },
-  "Use 'logfold view LOG --map NAME', or 'logfold export LOG' without options for sheets": async (refused) => {
+  'Give --map NAME': async (refused) => {
+    const log = await snapshotted();
+    await refused(() => here('state', log, '--from', '0'));
+    await here('state', log, '--map', 'cells', '--from', '0');
+  },
+  'Give --prefix, or --from and --to': async (refused) => {
+    const log = await snapshotted();
+    const words = ['state', log, '--map', 'any'];
+    await refused(() => here(...words, '--from', 'a', '--prefix', 'a'));
+    await here(...words, '--prefix', 'a');
+    await here(...words, '--from', 'a', '--to', 'b');
+  },
+  'Give --from and --to instead of --prefix': async (refused) => {
+    const words = ['state', await snapshotted(), '--map', 'cells'];
+    await refused(() => here(...words, '--prefix', '1'));
+    await here(...words, '--from', '1', '--to', '2');
+  },
+  "Use 'logfold state LOG', or 'logfold export LOG' without options for sheets": async (refused) => {
     const log = await place.client.createLog();
     const own = ['--reducer', await file('own.mjs', REDUCER)];
     await refused(() => here('export', log, '--rows', '0:1', ...own));
     await refused(() => here('view', log, '--rows', '0:1', '--columns', '0:1', ...own));
-    await here('view', log, '--map', 'any', ...own);
+    await here('state', log, ...own);
   },
   "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … to change the reducer of the log":
     async (refused) => {

@@ -1,0 +1,140 @@
+import Table from 'cli-table3';
+import type { DocumentState } from '../../client/document-state.ts';
+import { printable, UsageError } from '../../errors.ts';
+import { formatPosition } from '../../ids/position.ts';
+import type { FrozenMap } from '../../state/frozen-state.ts';
+import type { Key } from '../../tree/key.ts';
+import type { Item } from '../../tree/read.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
+import { count, formatBytes, PLAIN_TABLE } from '../format.ts';
+import { jsonFromValue } from '../json-value.ts';
+import { atOption, loadShownState, MOMENT_HELP, type ShownState } from '../moment.ts';
+
+/** Maps with up to so many items and edits are counted, although this reads them. */
+const COUNTED = 1_000;
+
+/** A part of a state, as a document for programs and as text. */
+interface Shown {
+  readonly document: object;
+  readonly text: string;
+  /** A remark for people. */
+  readonly note?: string;
+}
+
+interface MapRange {
+  readonly map: string;
+  readonly prefix?: string | undefined;
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  readonly limit: number;
+}
+
+export function stateCommand() {
+  return command('state', 'Show the state of a log, for any reducer: its metadata and maps, or the items of a map.')
+    .argument('<log>', 'the log', parse.log)
+    .option('--map <name>', 'the items of this map, one JSON object per line')
+    .option('--prefix <text>', 'only items whose keys start with this text')
+    .option('--from <key>', 'the first key of the range; by default the first of the map')
+    .option('--to <key>', 'the key at which the range ends, without this key; by default the end of the map')
+    .option('--limit <n>', 'the most items', parse.count, 1_000)
+    .addOption(atOption())
+    .addHelpText('after', MOMENT_HELP)
+    .addHelpText(
+      'after',
+      examples('state budget', 'state budget --map cells --limit 10', 'state budget --at 2026-01-31'),
+    )
+    .action((log, { map, prefix, from, to, limit, at, ...options }) => {
+      if (map === undefined && (prefix ?? from ?? to) !== undefined) {
+        throw new UsageError('--prefix, --from and --to select items of a map, which is not named', {
+          advice: 'Give --map NAME',
+        });
+      }
+      if (prefix !== undefined && (from ?? to) !== undefined) {
+        throw new UsageError('--prefix excludes --from and --to', { advice: 'Give --prefix, or --from and --to' });
+      }
+      return inEnvironment(options, async (environment, output) => {
+        const { blobs } = environment;
+        const { state, ...head } = await output.during('Snapshots loaded', () => loadShownState(environment, log, at));
+        const range = map === undefined ? undefined : { map, prefix, from, to, limit };
+        const shown = await output.during('Maps read', () =>
+          range === undefined ? describeState(state, head) : describeItems(state.map(range.map), range),
+        );
+        const { gets: objects, bytesRead: bytes } = blobs.usage();
+        output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
+        if (shown.note !== undefined) output.note(shown.note);
+        output.result({ log, ...head, ...shown.document, fetched: { objects, bytes } }, shown.text);
+      });
+    });
+}
+
+async function describeState(state: DocumentState, { position, snapshot }: Omit<ShownState, 'state'>): Promise<Shown> {
+  const meta = Object.fromEntries(Array.from(state.meta, ([name, value]) => [name, jsonFromValue(value)]));
+  const maps: MapSummary[] = [];
+  for (const name of state.mapNames) maps.push(await summarize(state.map(name)));
+  const from = snapshot === null ? 'the beginning of the log' : `the snapshot at ${formatPosition(snapshot)}`;
+  const lines = [`The state before ${formatPosition(position)}, from ${from}`];
+  for (const [name, value] of Object.entries(meta)) lines.push(`${printable(name)}: ${JSON.stringify(value)}`);
+  if (maps.length > 0) {
+    const table = new Table({ ...PLAIN_TABLE, head: ['map', 'keys', 'items', 'buffered'] });
+    for (const { map, keys, items, isExact, buffered } of maps) {
+      table.push([printable(map), keys, isExact ? items : `about ${items}`, buffered]);
+    }
+    lines.push(table.toString());
+  }
+  return { document: { meta, maps }, text: lines.join('\n') };
+}
+
+interface MapSummary {
+  readonly map: string;
+  /** The kind of its keys. */
+  readonly keys: string;
+  readonly items: number;
+  /** Whether the map has exactly so many items. If not, buffered edits may add or remove some. */
+  readonly isExact: boolean;
+  /** Edits in the write buffer. */
+  readonly buffered: number;
+}
+
+async function summarize(map: FrozenMap): Promise<MapSummary> {
+  const { items: stored, edits: buffered } = map.counts;
+  const isExact = buffered === 0 || stored + buffered <= COUNTED;
+  let items = stored;
+  if (isExact && buffered > 0) {
+    items = 0;
+    for await (const _ of map.range()) items++;
+  }
+  return { map: map.name, keys: map.kind ?? '-', items, isExact, buffered };
+}
+
+async function describeItems(map: FrozenMap, { map: name, prefix, from, to, limit }: MapRange): Promise<Shown> {
+  if (prefix !== undefined && map.kind === 'number') {
+    throw new UsageError(`the keys of map '${name}' are numbers, which have no prefix`, {
+      advice: 'Give --from and --to instead of --prefix',
+    });
+  }
+  const range = { from: parseKey(map, '--from', prefix ?? from), to: parseKey(map, '--to', to), limit: limit + 1 };
+  const found: Item[] = [];
+  for await (const item of map.range(range)) {
+    if (prefix !== undefined && !String(item.key).startsWith(prefix)) break;
+    found.push(item);
+  }
+  const next = found[limit]?.key;
+  const items = found.slice(0, limit).map(({ key, value }) => ({ key, value: jsonFromValue(value) }));
+  return {
+    document: { map: name, items, next: next ?? null },
+    text: items.map((item) => JSON.stringify(item)).join('\n'),
+    ...(next !== undefined && { note: `There are more items: ${describeNext(next, prefix)}.` }),
+  };
+}
+
+function describeNext(next: Key, prefix: string | undefined): string {
+  return prefix === undefined ? `continue with --from '${next}'` : `raise --limit, or continue with --from '${next}'`;
+}
+
+/** Reads a key as the keys of the map are: as a number or as text. */
+function parseKey({ kind, name }: FrozenMap, option: string, text: string | undefined): Key | undefined {
+  if (text === undefined || kind !== 'number') return text;
+  const number = Number(text);
+  if (text.trim() !== '' && !Number.isNaN(number)) return number;
+  throw new UsageError(`${option}: '${text}' is not a number, but the keys of map '${name}' are`);
+}
