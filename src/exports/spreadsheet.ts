@@ -6,6 +6,7 @@ export {
   type SheetEntryType,
   sheetBody,
 } from '../state/spreadsheet/edit.ts';
+export { importBody, type SheetImport } from '../state/spreadsheet/import.ts';
 export { sheetOf, spreadsheet } from '../state/spreadsheet/reducer.ts';
 export type { Cell, Sheet, Span } from '../state/spreadsheet/sheet.ts';
 export { cellText, sheetRows } from '../state/spreadsheet/sheet-rows.ts';

@@ -75,7 +75,7 @@ describe('an entry with a file', () => {
     expect(await store.getEntry(log, position, { consistent: true })).toMatchObject({ file: key, type: 'Import' });
   });
 
-  test('what no reader could fold is refused, and nothing is appended', async () => {
+  test('an entry that no reader could fold is refused, and nothing is appended', async () => {
     const { client, log, requests } = await clientWithLog();
     const key = await client.saveFile(log, sourceOf(bytesOf(10)));
     const other = newLogId();

@@ -12,9 +12,11 @@ export const SHEET_ENTRY_VERSIONS = {
   'Delete Rows': 1,
   'Insert Columns': 1,
   'Delete Columns': 1,
+  Import: 1,
 } as const;
 
-export type SheetEntryType = keyof typeof SHEET_ENTRY_VERSIONS;
+/** The types whose entries have no file. */
+export type SheetEntryType = Exclude<keyof typeof SHEET_ENTRY_VERSIONS, 'Import'>;
 
 /**
  * One cell of a Set: row and column by position, from 0, and the value. Null or '' empties the
@@ -59,13 +61,15 @@ function checkCells(cells: readonly Value[]): readonly CellEdit[] {
   if (!cells.every(isCell)) throw invalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
   for (let i = 0; i < cells.length; i++) {
     const cell = at(cells, i);
-    if (cell[0] >= MAX_ROWS || cell[1] >= MAX_COLUMNS) {
-      throw new SheetLimitError(`the cell at row ${cell[0]}, column ${cell[1]} is outside the sheet`, {
-        advice: LIMITS,
-      });
-    }
+    checkCellPlace(cell[0], cell[1]);
   }
   return cells;
+}
+
+/** @throws SheetLimitError if a position from 0 on is outside the sheet */
+export function checkCellPlace(row: number, column: number): void {
+  if (row < MAX_ROWS && column < MAX_COLUMNS) return;
+  throw new SheetLimitError(`the cell at row ${row}, column ${column} is outside the sheet`, { advice: LIMITS });
 }
 
 function isCell(cell: Value): cell is CellEdit {

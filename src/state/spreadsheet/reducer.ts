@@ -1,6 +1,7 @@
 import { at } from '../../tree/array.ts';
 import { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { type CellEdit, parseSheetEdit, SHEET_ENTRY_VERSIONS, type SheetEdit } from './edit.ts';
+import { foldImport } from './import.ts';
 import { Sheet } from './sheet.ts';
 
 const sheets = new WeakMap<ReducerDraft, Sheet>();
@@ -14,12 +15,16 @@ export function sheetOf(draft: ReducerDraft): Sheet {
   return sheet;
 }
 
-/** Folds the edits of a spreadsheet: values of cells, and inserted and deleted rows and columns. */
+/**
+ * Folds the edits of a spreadsheet: values of cells, inserted and deleted rows and columns, and
+ * imports of workbooks.
+ */
 export const spreadsheet: Reducer = {
   name: 'spreadsheet',
   version: 1,
   fold(draft: ReducerDraft, entry: FoldEntry): void | Promise<void> {
     checkType(entry, SHEET_ENTRY_VERSIONS);
+    if (entry.type === 'Import') return foldImport(sheetOf(draft), entry);
     return applyEdit(sheetOf(draft), parseSheetEdit(entry.type, entry.body));
   },
 };

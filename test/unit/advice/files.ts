@@ -1,7 +1,10 @@
+import { expect } from 'vitest';
 import type { ByteSource } from '../../../src/codec/bytes.ts';
 import type { NewEntry } from '../../../src/log/client.ts';
+import { importBody } from '../../../src/state/spreadsheet/import.ts';
 import { newLogId, testLogClient } from '../../support/logs.ts';
-import type { Cases } from './case.ts';
+import { SheetLog } from '../../support/sheet-log.ts';
+import { build, type Cases } from './case.ts';
 
 const BYTES: ByteSource = async function* () {
   yield Uint8Array.of(1);
@@ -56,6 +59,18 @@ export const FILES: Cases = {
     const body = (length: number) => ({ format: 'csv', title: 'x'.repeat(length) });
     await refused(() => append({ file, body: body(20_000) }));
     await append({ file, body: body(1_000) });
+  },
+  "Append such entries with 'logfold import', or give the fields of a `SheetImport` and a file": async (refused) => {
+    const sheet = await SheetLog.create();
+    const file = await sheet.saveFile(new TextEncoder().encode('Denver'));
+    for (const wrong of [{ body: importBody({ format: 'csv' }) }, { body: ['csv'], file }, { body: {}, file }]) {
+      const position = await sheet.append({ type: 'Import', version: 1, ...wrong });
+      await refused(() => build(sheet, { ...position, entry: position.entry + 1 }));
+    }
+    const right = await SheetLog.create();
+    const named = await right.saveFile(new TextEncoder().encode('Denver'));
+    await right.append({ type: 'Import', version: 1, body: importBody({ format: 'csv' }), file: named });
+    expect(await right.rows(await right.completed())).toEqual([['Denver']]);
   },
   'Save it again with `saveFile`': async (refused) => {
     const { append, file, blobs, client, log } = await files();
