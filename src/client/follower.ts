@@ -7,9 +7,8 @@ import { queryNewerSnapshot, queryNewestSegments, TRUST_MS } from '../log/newest
 import { readUpTo } from '../log/read-entries.ts';
 import { lastSnapshotOf } from '../log/segment.ts';
 import { type BadEntry, isSameBadEntry } from '../snapshot/bad-entry.ts';
-import { otherReducer } from '../snapshot/build.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
-import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
+import type { SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 import { EMPTY_STATE, type State, stateTops } from '../state/state.ts';
 import { type DraftedEntry, entriesAt, lastOf } from './drafted-entry.ts';
@@ -105,8 +104,8 @@ export class Follower {
    */
   async refresh(): Promise<void> {
     try {
-      if (this.#confirmed.badEntry !== undefined) await this.#passBadEntry(this.#confirmed.badEntry);
-      if (this.#confirmed.badEntry === undefined) {
+      const { badEntry } = this.#confirmed;
+      if (badEntry === undefined || (await this.#passBadEntry(badEntry))) {
         await this.#readOn({ to: 'end', limits: this.#options.limits });
         await this.#searchSnapshot();
       }
@@ -134,7 +133,8 @@ export class Follower {
    * @throws the errors of {@link LogClient.addEntries}
    */
   async append(entries: readonly DraftedEntry[], options: AppendOptions = {}): Promise<AddedEntries | undefined> {
-    if (this.#deps.now() - this.#readMs > TRUST_MS / 2) await this.refresh();
+    const isStale = this.#deps.now() - this.#readMs > TRUST_MS / 2;
+    if (isStale || this.#confirmed.badEntry !== undefined) await this.refresh();
     try {
       return await this.#append(entries, options);
     } catch (error) {
@@ -251,15 +251,15 @@ export class Follower {
   }
 
   /** Goes on behind a bad entry, if it can be folded by now or a newer snapshot has its effect. */
-  async #passBadEntry({ position }: BadEntry): Promise<void> {
+  async #passBadEntry({ position }: BadEntry): Promise<boolean> {
     await this.#readOn({ to: nextPosition(position) });
-    if (this.#confirmed.badEntry === undefined) return;
+    if (this.#confirmed.badEntry === undefined) return true;
     const newer = await this.#querySnapshot(this.#passedOver ?? this.#newestSnapshot);
-    if (newer === undefined) return;
-    if (comparePositions(newer.position, position) < 0) return this.#heardOf(newer);
-    const root = await loadRoot(this.#deps, { log: this.log, position: newer.position }, newer.root);
-    if (otherReducer(root, this.#reducer) === undefined) await this.#reload();
+    if (newer === undefined) return false;
+    if (comparePositions(newer.position, position) < 0) this.#heardOf(newer);
+    else if ((await this.#folder.ownRoot(newer)) !== undefined) await this.#reload();
     else this.#passedOver = newer.position;
+    return this.#confirmed.badEntry === undefined;
   }
 
   /** @param last the last entry that was read; undefined if nothing was new */
@@ -336,9 +336,9 @@ export class Follower {
     const { state } = this.#confirmed;
     if (base === undefined || !this.#move.isDue(this.#deps.now(), this.#folder.unsavedBytes(state))) return;
     if (entries === undefined) return this.#reload();
-    const root = await loadRoot(this.#deps, { log: this.log, position: base.position }, base.root);
-    this.#isForeign = otherReducer(root, this.#reducer) !== undefined;
-    if (!this.#isForeign) {
+    const root = await this.#folder.ownRoot(base);
+    this.#isForeign = root === undefined;
+    if (root !== undefined) {
       // The snapshot shares most of these chunks, so the fold needs no download.
       this.#folder.nodes.remember(stateTops(state));
       const folder = this.#folder.renewed();

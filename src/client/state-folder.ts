@@ -10,10 +10,12 @@ import {
 } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { decodeEntryBody } from '../log/body.ts';
-import type { Entry, ReservedTypes } from '../log/entry.ts';
+import type { CompletedSnapshot, Entry, ReservedTypes } from '../log/entry.ts';
 import { openFile } from '../log/file.ts';
+import { otherReducer } from '../snapshot/build.ts';
 import { foldEntries, toFoldEntry } from '../snapshot/fold.ts';
-import { nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
+import type { Root } from '../snapshot/root.ts';
+import { loadRoot, nodeStore, type SnapshotStores } from '../snapshot/snapshots.ts';
 import { Draft } from '../state/draft.ts';
 import { FrozenState } from '../state/frozen-state.ts';
 import { appliedMutation } from '../state/mutations.ts';
@@ -60,6 +62,12 @@ export class StateFolder {
   get downloads(): Downloads {
     const { read, bytesRead } = this.nodes.counts;
     return { chunks: this.#earlier.chunks + read, bytes: this.#earlier.bytes + bytesRead };
+  }
+
+  /** The root of a snapshot of this log; undefined if another reducer made the snapshot. */
+  async ownRoot({ position, root: ref }: CompletedSnapshot): Promise<Root | undefined> {
+    const root = await loadRoot(this.#deps, { log: this.log, position }, ref);
+    return otherReducer(root, this.#reducer) === undefined ? root : undefined;
   }
 
   /** Memory of a state's nodes and values that are in no chunk yet, in bytes. */

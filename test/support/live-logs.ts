@@ -31,7 +31,8 @@ export class LiveLog {
 
   /** Another client, which shares no cache with the others. */
   logs({ cacheBytes }: Pick<LogsDeps, 'cacheBytes'> = {}): Logs {
-    const random = new Random(++this.#clients);
+    // Other numbers than those of the sheet, so that no two entries have the same id.
+    const random = new Random(1_000 + ++this.#clients);
     const intercept: Interceptor = async (name, effect) => {
       this.requests.push(name);
       const answer = await this.interceptor(name, effect);
