@@ -16,7 +16,7 @@ import type { BadEntry } from '../snapshot/bad-entry.ts';
 import type { LoadDeps } from '../snapshot/load.ts';
 import type { FrozenMap } from '../state/frozen-state.ts';
 import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
-import type { DocumentState } from './document-state.ts';
+import type { DocumentState, StateChange } from './document-state.ts';
 import { draftEntry } from './drafted-entry.ts';
 import { Follower, type FollowerDeps } from './follower.ts';
 import type { Observable } from './listeners.ts';
@@ -247,6 +247,18 @@ export class Document {
   async at(moment: Moment): Promise<PastState> {
     this.#checkOpen();
     return loadPastState(this.#deps, this.log, moment);
+  }
+
+  /**
+   * The differences between two moments: see {@link DocumentState.diff}. Both states are loaded when
+   * the iteration begins.
+   * @param after by default the present state, with the pending entries
+   * @throws the errors of {@link at}
+   */
+  async *diff(before: Moment, after?: Moment): AsyncGenerator<StateChange, undefined> {
+    const states = [this.at(before), after === undefined ? this.state : this.at(after)] as const;
+    const [old, now] = await Promise.all(states);
+    yield* old.diff(now);
   }
 
   /** A map of the present state, for reads by key and by range. */
