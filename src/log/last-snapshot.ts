@@ -11,8 +11,8 @@ const CONSISTENT: Consistency = { consistent: true };
 /**
  * The newest complete snapshot at or before a position that is the Last Snapshot of a segment. If
  * Last Snapshot of the position's segment is after the position, the search continues with the
- * previous segment. There may be other snapshots between the two, but finding them costs as much
- * reading as starting from further back.
+ * previous segment. There may be other snapshots between the two: a load looks for them too, with
+ * `lookBack` of {@link searchSnapshot}.
  * @returns undefined if there is none, so that the caller starts from the empty state at the log's
  * beginning
  * @throws RootInvalidError if Last Snapshot of an archived segment names an entry without a root
@@ -35,8 +35,15 @@ export interface SnapshotSearch {
 /**
  * As {@link findSnapshot}. It passes over a Last Snapshot that another program wrote. The segment's
  * first entry is a Snapshot entry, and its snapshot may be the only one that is left.
+ * @param lookBack searches other snapshots of the position's segment if its Last Snapshot is after
+ * the position
  */
-export async function searchSnapshot(store: LogReader, log: LogId, notAfter: Position): Promise<SnapshotSearch> {
+export async function searchSnapshot(
+  store: LogReader,
+  log: LogId,
+  notAfter: Position,
+  lookBack?: (segment: Segment) => Promise<CompletedSnapshot | undefined>,
+): Promise<SnapshotSearch> {
   const foreign: ForeignPart[] = [];
   for (let number = notAfter.segment; number >= 0; number--) {
     const segment = await store.getSegment(log, number, CONSISTENT);
@@ -45,7 +52,9 @@ export async function searchSnapshot(store: LogReader, log: LogId, notAfter: Pos
     if (hasForeignArchive(segment)) foreign.push({ kind: 'archive', log, segment: number });
     if (found === 'gone') break;
     if (found !== 'foreign') {
-      if (found !== undefined) return { snapshot: found, foreign };
+      const isAfter = number === notAfter.segment && segment.lastSnapshot !== undefined;
+      const snapshot = found ?? (isAfter ? await lookBack?.(segment) : undefined);
+      if (snapshot !== undefined) return { snapshot, foreign };
       continue;
     }
     foreign.push({ kind: 'pointer', log, segment: number, entry: segment.lastSnapshot });

@@ -5,12 +5,15 @@ import type { ForeignPart } from '../log/foreign.ts';
 import { searchSnapshot } from '../log/last-snapshot.ts';
 import { readTail } from '../log/query.ts';
 import { type OpenRange, readEntries, readUpTo } from '../log/read-entries.ts';
+import type { Segment } from '../log/segment.ts';
 import { Draft } from '../state/draft.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { NodeStore } from '../tree/node-store.ts';
 import { type BadEntry, checkOnBadEntry, type OnBadEntry, untilBadEntry } from './bad-entry.ts';
 import { otherReducer } from './build.ts';
 import { foldEntries } from './fold.ts';
+import { LookBack } from './look-back.ts';
+import { isDamage } from './progress.ts';
 import type { Root } from './root.ts';
 import { loadRoot, nodeStore, type SnapshotStores } from './snapshots.ts';
 
@@ -57,12 +60,20 @@ interface Beginning {
   readonly root: Root | undefined;
   readonly from: Position;
   readonly pages: AsyncIterable<Entry[]>;
+  /** False if garbage collection may have dropped the snapshot. */
+  readonly isKept: boolean;
 }
+
+type LoadedUpTo = Omit<Loaded, 'badEntry'>;
 
 /**
  * Loads a state: the newest complete snapshot and the later entries, up to a position or the end of
  * the log. Writes nothing. Fetches only the parts of the snapshot that the entries and later reads
  * touch.
+ *
+ * With `at` it starts from the nearest snapshot before the position that is still stored, and reads
+ * about twice the entries behind it at most. If the fold finds that chunks of the snapshot are
+ * gone, the load starts again from Last Snapshot of a segment.
  *
  * Without `at` it takes two queries, if the root is inline and the later entries fit into a page:
  * one for the segments, and one for the entries, the first of which carries the root.
@@ -82,9 +93,21 @@ export async function loadState(deps: LoadDeps, log: LogId, options: LoadOptions
   return { ...loaded, badEntry };
 }
 
-async function loadUpTo(deps: LoadDeps, log: LogId, options: LoadOptions): Promise<Omit<Loaded, 'badEntry'>> {
+async function loadUpTo(deps: LoadDeps, log: LogId, options: LoadOptions): Promise<LoadedUpTo> {
+  const { at } = options;
+  if (at === undefined) return loadFrom(deps, log, await newestBeginning(deps, log), options);
+  const found = await beginningBefore(deps, log, at, 'nearest');
+  try {
+    return await loadFrom(deps, log, found, options);
+  } catch (error) {
+    // Last Snapshot is never dropped. The chunks of another one may be gone.
+    if (found.isKept || !isDamage(error)) throw error;
+    return loadFrom(deps, log, await beginningBefore(deps, log, at, 'last'), options);
+  }
+}
+
+async function loadFrom(deps: LoadDeps, log: LogId, found: Beginning, options: LoadOptions): Promise<LoadedUpTo> {
   const { at, onPage, nodes = nodeStore(deps, log) } = options;
-  const found = at === undefined ? await newestBeginning(deps, log) : await beginningBefore(deps, log, at);
   const usable = found.root === undefined || otherReducer(found.root, deps.reducer) === undefined;
   const { base, root, from, pages } = usable ? found : logBeginning(deps, log, { to: at ?? 'end' });
   const draft = new Draft(nodes, root?.state);
@@ -106,20 +129,27 @@ async function loadUpTo(deps: LoadDeps, log: LogId, options: LoadOptions): Promi
 function logBeginning(deps: LoadDeps, log: LogId, range: Omit<OpenRange, 'from'>): Beginning {
   const whole = { from: START, ...range };
   const pages = range.to === 'end' ? readUpTo(deps, log, whole) : readEntries(deps, log, whole);
-  return { base: undefined, root: undefined, from: START, pages };
+  return { base: undefined, root: undefined, from: START, pages, isKept: true };
 }
 
-async function beginningBefore(deps: LoadDeps, log: LogId, at: Position): Promise<Beginning> {
-  const { snapshot: base, foreign } = await searchSnapshot(deps.store, log, at);
+async function beginningBefore(
+  deps: LoadDeps,
+  log: LogId,
+  at: Position,
+  which: 'nearest' | 'last',
+): Promise<Beginning> {
+  const back = new LookBack(deps, log, at);
+  const lookBack = which === 'last' ? undefined : (segment: Segment) => back.search(segment);
+  const { snapshot: base, foreign } = await searchSnapshot(deps.store, log, at, lookBack);
   for (const part of foreign) deps.onForeign?.(part);
-  if (base === undefined) return logBeginning(deps, log, { to: at });
-  const root = await loadRoot(deps, { log, position: base.position }, base.root);
-  return { base, root, from: base.position, pages: readEntries(deps, log, { from: base.position, to: at }) };
+  const from = base?.position ?? START;
+  const root = back.root ?? (base && (await loadRoot(deps, { log, position: base.position }, base.root)));
+  return { base, root, from, pages: back.pages(from), isKept: back.root === undefined };
 }
 
 async function newestBeginning(deps: LoadDeps, log: LogId): Promise<Beginning> {
   const { snapshot: base, start: from, pages, foreign } = await readTail(deps, log);
   for (const part of foreign) deps.onForeign?.(part);
   const root = base && (await loadRoot(deps, { log, position: base.position }, base.root));
-  return { base, root, from, pages };
+  return { base, root, from, pages, isKept: true };
 }

@@ -461,6 +461,12 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'dropped-snapshot-loaded',
+    fault: 'a load of an earlier state starts from a snapshot that garbage collection dropped',
+    test: 'test/unit/look-back.test.ts',
+    edits: [{ file: 'snapshot/look-back.ts', from: 'if (dropped.has(snapshot)) continue;', to: '' }],
+  },
+  {
     name: 'addon-decodes',
     fault: 'bodies are read with msgpackr, which keeps a byte order mark only with its native addon',
     test: 'test/property/text.test.ts',
