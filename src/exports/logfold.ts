@@ -54,6 +54,18 @@ export { MAPPED_TYPES } from '../mapping/layout.ts';
 export type { MappingDocument } from '../mapping/schema-mapping.ts';
 export type { BadEntry, OnBadEntry } from '../snapshot/bad-entry.ts';
 export { type LoadDeps, type Loaded, loadState } from '../snapshot/load.ts';
+export {
+  type BodySchemas,
+  type DefinedReducer,
+  defineReducer,
+  type MapType,
+  numberMap,
+  type ReducerDefinition,
+  stringMap,
+  type TypedEntry,
+  type TypedMap,
+  type TypedMapReader,
+} from '../state/define-reducer.ts';
 export type { Draft, DraftOptions } from '../state/draft.ts';
 export type { DraftMap } from '../state/draft-map.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
@@ -61,6 +73,7 @@ export type { DraftMeta } from '../state/meta.ts';
 export { checkType, type FoldEntry, type FoldFile, type Reducer, type ReducerDraft } from '../state/reducer.ts';
 export type { AxisChange, CellChange } from '../state/spreadsheet/sheet-diff.ts';
 export type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
+export type { SchemaInput, SchemaOutput, StandardSchema } from '../state/standard-schema.ts';
 export type { ItemChange, MetaChange } from '../state/state-diff.ts';
 export type { BlobStore } from '../store/blob-store.ts';
 export type { Key, KeyKind } from '../tree/key.ts';

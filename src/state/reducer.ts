@@ -1,5 +1,5 @@
 import type { Value } from '../codec/value.ts';
-import { EntryTypeUnknownError, EntryVersionUnknownError } from '../errors.ts';
+import { BodyInvalidError, EntryTypeUnknownError, EntryVersionUnknownError } from '../errors.ts';
 import type { Position } from '../ids/position.ts';
 import type { EntryMetadata } from '../log/entry.ts';
 import type { Draft } from './draft.ts';
@@ -121,4 +121,11 @@ export function checkType<T extends string>(
       advice: `Deploy a reducer that knows it; this one knows versions 1 to ${highest}`,
     });
   }
+}
+
+/** The error for a body that a reducer cannot read. */
+export function bodyInvalid(type: string, reason: string): BodyInvalidError {
+  return new BodyInvalidError(`a '${type}' entry cannot be read: ${reason}`, {
+    advice: 'Correct the program that writes these entries, then deploy a reducer that can fold this entry',
+  });
 }

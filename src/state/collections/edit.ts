@@ -1,5 +1,5 @@
 import type { Value } from '../../codec/value.ts';
-import { BodyInvalidError } from '../../errors.ts';
+import { bodyInvalid } from '../reducer.ts';
 import { SEPARATOR } from './collection-maps.ts';
 import { isObject, type ValueObject } from './merge-patch.ts';
 
@@ -36,7 +36,7 @@ export type CollectionsEdit =
  * @throws BodyInvalidError if the body has another form, or a name is too long
  */
 export function parseCollectionsEdit(type: CollectionsEntryType, body: Value): CollectionsEdit {
-  if (!isObject(body)) throw invalid(type, 'its body is not an object');
+  if (!isObject(body)) throw bodyInvalid(type, 'its body is not an object');
   const { name, collection, id, value, patch } = body;
   const fields = Object.keys(body).sort().join();
   switch (`${type} ${fields}`) {
@@ -45,7 +45,7 @@ export function parseCollectionsEdit(type: CollectionsEntryType, body: Value): C
     case 'Put collection,id,value':
       return { type: 'Put', ...checkPlace(type, collection, id), value: present(value) };
     case 'Patch patch':
-      if (!isObject(patch)) throw invalid(type, "the 'patch' of scalars is not an object");
+      if (!isObject(patch)) throw bodyInvalid(type, "the 'patch' of scalars is not an object");
       for (const each of Object.keys(patch)) checkText(type, 'name', each, MAX_ID_LENGTH);
       return { type: 'Patch', patch };
     case 'Patch collection,id,patch':
@@ -55,7 +55,7 @@ export function parseCollectionsEdit(type: CollectionsEntryType, body: Value): C
     case 'Delete collection,id':
       return { type: 'Delete', ...checkPlace(type, collection, id) };
     default:
-      throw invalid(type, `its body has the fields ${fields === '' ? '(none)' : fields}, not ${FIELDS[type]}`);
+      throw bodyInvalid(type, `its body has the fields ${fields === '' ? '(none)' : fields}, not ${FIELDS[type]}`);
   }
 }
 
@@ -68,21 +68,15 @@ const FIELDS = {
 
 function checkPlace(type: string, collection: Value | undefined, id: Value | undefined): ItemPlace {
   const name = checkText(type, 'collection', collection, MAX_COLLECTION_LENGTH);
-  if (name.includes(SEPARATOR)) throw invalid(type, `the name of a collection cannot contain '${SEPARATOR}'`);
+  if (name.includes(SEPARATOR)) throw bodyInvalid(type, `the name of a collection cannot contain '${SEPARATOR}'`);
   return { collection: name, id: checkText(type, 'id', id, MAX_ID_LENGTH) };
 }
 
 function checkText(type: string, field: string, text: Value | undefined, most: number): string {
   if (typeof text === 'string' && text !== '' && text.length <= most) return text;
-  throw invalid(type, `'${field}' is not a text of 1 to ${most} UTF-16 code units`);
+  throw bodyInvalid(type, `'${field}' is not a text of 1 to ${most} UTF-16 code units`);
 }
 
 function present(value: Value | undefined): Value {
   return value ?? null;
-}
-
-function invalid(type: string, reason: string): BodyInvalidError {
-  return new BodyInvalidError(`a '${type}' entry cannot be read: ${reason}`, {
-    advice: 'Correct the program that writes these entries, then deploy a reducer that can fold this entry',
-  });
 }

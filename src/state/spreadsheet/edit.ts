@@ -1,6 +1,7 @@
 import type { Value } from '../../codec/value.ts';
-import { BodyInvalidError, SheetLimitError } from '../../errors.ts';
+import { SheetLimitError } from '../../errors.ts';
 import { at } from '../../tree/array.ts';
+import { bodyInvalid } from '../reducer.ts';
 import { MAX_COLUMNS, MAX_ROWS } from './cell-key.ts';
 
 /**
@@ -38,11 +39,11 @@ export function sheetBody(edit: SheetEdit): Value {
  * @throws BodyInvalidError, SheetLimitError
  */
 export function parseSheetEdit(type: SheetEntryType, body: Value): SheetEdit {
-  if (!isArray(body)) throw invalid(type, 'its body is not an array');
+  if (!isArray(body)) throw bodyInvalid(type, 'its body is not an array');
   if (type === 'Set') return { type, cells: checkCells(body) };
   const [position, count, ...rest] = body;
   if (!isNatural(position) || !isNatural(count) || rest.length > 0) {
-    throw invalid(type, 'its body is not [position, count]');
+    throw bodyInvalid(type, 'its body is not [position, count]');
   }
   const size = type.endsWith('Rows') ? MAX_ROWS : MAX_COLUMNS;
   if (position + count > size) {
@@ -58,7 +59,7 @@ const LIMITS = `Stay within rows 0 to ${MAX_ROWS - 1} and columns 0 to ${MAX_COL
 // A plain loop with indexes, since it runs for every cell of every entry, often in a process that
 // has just started.
 function checkCells(cells: readonly Value[]): readonly CellEdit[] {
-  if (!cells.every(isCell)) throw invalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
+  if (!cells.every(isCell)) throw bodyInvalid('Set', 'a cell is not [row, column, value] with whole numbers from 0');
   for (let i = 0; i < cells.length; i++) {
     const cell = at(cells, i);
     checkCellPlace(cell[0], cell[1]);
@@ -82,10 +83,4 @@ function isArray(value: Value): value is readonly Value[] {
 
 function isNatural(value: Value | undefined): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
-}
-
-function invalid(type: string, reason: string): BodyInvalidError {
-  return new BodyInvalidError(`a '${type}' entry cannot be read: ${reason}`, {
-    advice: 'Correct the program that writes these entries, then deploy a reducer that can fold this entry',
-  });
 }

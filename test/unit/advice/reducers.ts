@@ -1,5 +1,7 @@
 import { expect } from 'vitest';
+import * as z from 'zod';
 import { MAX_CHUNK_BYTES } from '../../../src/codec/chunk.ts';
+import { defineReducer } from '../../../src/state/define-reducer.ts';
 import { MAX_META_SIZE } from '../../../src/state/meta.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import { SheetLog } from '../../support/sheet-log.ts';
@@ -37,6 +39,12 @@ const MANY = Array.from({ length: 10_001 }, (_, i) => `${i}`);
 
 /** Advice for authors of reducers. */
 export const REDUCERS: Cases = {
+  'Correct the argument of defineReducer': async (refused) => {
+    const entries = { Vote: { 1: z.string() } };
+    const votes = { name: 'votes', maps: {}, entries, fold: { Vote: (): void => undefined } };
+    await refused(async () => defineReducer({ ...votes, version: 0 }));
+    expect(defineReducer({ ...votes, version: 1 }).version).toBe(1);
+  },
   'Deploy a reducer that folds them; this one knows …': anotherReducer({ type: NOTE, version: 1 }, versionedSheet(2)),
   'Deploy a reducer that knows it; this one knows versions 1 to …': anotherReducer(
     { type: 'Set', version: 9 },

@@ -1,0 +1,200 @@
+import { checkValue, type Value } from '../codec/value.ts';
+import { ReducerInvalidError } from '../errors.ts';
+import type { NewEntry } from '../log/new-entry.ts';
+import type { Key, KeyKind } from '../tree/key.ts';
+import type { RangeRead } from '../tree/read.ts';
+import type { DraftOptions } from './draft.ts';
+import type { DraftMap } from './draft-map.ts';
+import {
+  bodyInvalid,
+  checkType,
+  type FoldEntry,
+  isReducer,
+  REDUCER_PARTS,
+  type Reducer,
+  type ReducerDraft,
+} from './reducer.ts';
+import { checkWithSchema, type SchemaInput, type SchemaOutput, type StandardSchema } from './standard-schema.ts';
+
+/** How a reducer uses a map, and the types of its keys and values. */
+export interface MapType<K extends Key, V extends Value> {
+  readonly kind: KeyKind;
+  readonly options: DraftOptions;
+  /** Only for the compiler: no object has it. */
+  readonly types?: readonly [K, V];
+}
+
+/** A map with texts as keys. The compiler checks the values, and no code does. */
+export function stringMap<V extends Value>(options: DraftOptions = {}): MapType<string, V> {
+  return { kind: 'string', options };
+}
+
+/** A map with whole numbers as keys. The compiler checks the values, and no code does. */
+export function numberMap<V extends Value>(options: DraftOptions = {}): MapType<number, V> {
+  return { kind: 'number', options };
+}
+
+/** A {@link DraftMap} whose keys and values have types, for reading. */
+export interface TypedMapReader<K extends Key, V extends Value> extends Pick<DraftMap, 'count' | 'weight'> {
+  get(key: K): Promise<V | undefined>;
+  items(range?: RangeRead): AsyncGenerator<{ readonly key: K; readonly value: V }>;
+  firstKey(from: K): Promise<K | undefined>;
+}
+
+/** A {@link DraftMap} whose keys and values have types. */
+export interface TypedMap<K extends Key, V extends Value>
+  extends TypedMapReader<K, V>,
+    Pick<DraftMap, 'deleteRange' | 'atOffset'> {
+  put(key: K, value: V, weight?: number): void;
+  delete(key: K): void;
+}
+
+type MapTypes = { readonly [name: string]: MapType<Key, Value> };
+type TypedMaps<M extends MapTypes> = {
+  readonly [N in keyof M]: M[N] extends MapType<infer K, infer V> ? TypedMap<K, V> : never;
+};
+type TypedMapReaders<M extends MapTypes> = {
+  readonly [N in keyof M]: M[N] extends MapType<infer K, infer V> ? TypedMapReader<K, V> : never;
+};
+
+/** The schemas of an entry type's bodies by version, from 1 on without a gap. */
+export type BodySchemas = { readonly [version: number]: StandardSchema };
+type EntryTypes = { readonly [type: string]: BodySchemas };
+type VersionOf<S extends BodySchemas> = keyof S & number;
+
+/** An entry of one type, with a checked body. Its version tells the type of the body. */
+export type TypedEntry<S extends BodySchemas> = {
+  [V in VersionOf<S>]: Omit<FoldEntry, 'version' | 'body'> & {
+    readonly version: V;
+    readonly body: SchemaOutput<S[V]>;
+  };
+}[VersionOf<S>];
+
+/** A reducer as its author writes it. */
+export interface ReducerDefinition<M extends MapTypes, E extends EntryTypes> {
+  readonly name: string;
+  /** Must change if the same entries fold to another state, also because a schema changed. */
+  readonly version: number;
+  /** The maps of the state by name. */
+  readonly maps: M;
+  /** The schemas of bodies, by type and version of the entry. */
+  readonly entries: E;
+  /** Folds an entry of each type. Obeys the rules of {@link Reducer}. */
+  readonly fold: {
+    readonly [T in keyof E]: (maps: TypedMaps<M>, entry: TypedEntry<E[T]>, draft: ReducerDraft) => void | Promise<void>;
+  };
+  /** Refuses new entries of a type by throwing; see {@link Reducer.validate}. */
+  readonly validate?: {
+    readonly [T in keyof E]?: (
+      maps: TypedMapReaders<M>,
+      entry: TypedEntry<E[T]>,
+      state: ReducerDraft,
+    ) => void | Promise<void>;
+  };
+}
+
+/** A reducer with typed entries and maps. */
+export interface DefinedReducer<M extends MapTypes, E extends EntryTypes> extends Reducer {
+  /** The maps of a document's state, or of a draft, for reading. */
+  mapsOf(from: ReducerDraft | { readonly draft: ReducerDraft }): TypedMapReaders<M>;
+  /**
+   * A new entry, for `append` and `mutate`.
+   * @throws ValueUnsupportedError if the body cannot be stored
+   */
+  entry<T extends keyof E & string, V extends VersionOf<E[T]>>(
+    type: T,
+    version: V,
+    body: SchemaInput<E[T][V]>,
+  ): NewEntry;
+}
+
+/**
+ * Makes a reducer whose entries and maps have types. A body must fit the schema of its type and
+ * version; its handler gets the value that the schema made of it.
+ * @returns a reducer whose `fold` throws EntryTypeUnknownError, EntryVersionUnknownError, and
+ * BodyInvalidError if a body does not fit
+ * @throws ReducerInvalidError if the definition lacks a part, or versions have a gap
+ */
+export function defineReducer<const M extends MapTypes, const E extends EntryTypes>(
+  definition: ReducerDefinition<M, E>,
+): DefinedReducer<M, E> {
+  const { name, version, maps: types, entries, validate } = definition;
+  // The compiler knows the types of bodies, and the schemas check them.
+  const [folds, validates] = [definition.fold as Handlers<M>, validate as Handlers<M> | undefined];
+  checkDefinition({ name, version, entries, folds });
+  const versions = Object.fromEntries(Object.entries(entries).map(([type, each]) => [type, Object.keys(each).length]));
+  const typed = new WeakMap<ReducerDraft, TypedMaps<M>>();
+
+  const mapsOf = (draft: ReducerDraft): TypedMaps<M> => {
+    const known = typed.get(draft) ?? typedMaps(types, draft);
+    typed.set(draft, known);
+    return known;
+  };
+  const run = async (handlers: Handlers<M>, draft: ReducerDraft, entry: FoldEntry): Promise<void> => {
+    checkType(entry, versions);
+    const handler = Object.hasOwn(handlers, entry.type) ? handlers[entry.type] : undefined;
+    if (handler === undefined) return;
+    const body = await checkBody(entries, entry);
+    await handler(mapsOf(draft), { ...entry, body }, draft);
+  };
+  return {
+    name,
+    version,
+    fold: (draft, entry) => run(folds, draft, entry),
+    ...(validates !== undefined && {
+      validate: (entry: FoldEntry, state: ReducerDraft) => run(validates, state, entry),
+    }),
+    mapsOf: (from) => mapsOf('draft' in from ? from.draft : from),
+    entry: (type, entryVersion, body) => {
+      const stored: unknown = body;
+      checkValue(stored);
+      return { type, version: entryVersion, body: stored };
+    },
+  };
+}
+
+/** A handler that gets the output of the entry's schema as the body. */
+type Handler<M extends MapTypes> = (
+  maps: TypedMaps<M>,
+  entry: Omit<FoldEntry, 'body'> & { readonly body: unknown },
+  draft: ReducerDraft,
+) => void | Promise<void>;
+type Handlers<M extends MapTypes> = { readonly [type: string]: Handler<M> | undefined };
+
+async function checkBody(entries: EntryTypes, { type, version, body }: FoldEntry): Promise<unknown> {
+  const schema = entries[type]?.[version];
+  if (schema === undefined) throw bodyInvalid(type, `there is no schema for version ${version}`);
+  const checked = await checkWithSchema(schema, body);
+  if ('value' in checked) return checked.value;
+  throw bodyInvalid(type, checked.reasons);
+}
+
+function typedMaps<M extends MapTypes>(types: M, draft: ReducerDraft): TypedMaps<M> {
+  const maps = Object.entries(types).map(([name, { kind, options }]) => [name, draft.map(name, kind, options)]);
+  // Only the handlers put values into these maps, and the compiler checks them there.
+  return Object.fromEntries(maps) as TypedMaps<M>;
+}
+
+interface CheckedDefinition {
+  readonly name: string;
+  readonly version: number;
+  readonly entries: EntryTypes;
+  readonly folds: { readonly [type: string]: unknown };
+}
+
+function checkDefinition({ name, version, entries, folds }: CheckedDefinition): void {
+  if (!isReducer({ name, version, fold: () => undefined })) {
+    throw invalid(`it needs ${REDUCER_PARTS}`);
+  }
+  for (const [type, schemas] of Object.entries(entries)) {
+    const gap = Object.keys(schemas).findIndex((each, i) => each !== String(i + 1));
+    if (gap >= 0 || Object.keys(schemas).length === 0) throw invalid(`the versions of '${type}' are not 1, 2, 3, …`);
+    if (typeof folds[type] !== 'function') throw invalid(`'fold' has no function for '${type}'`);
+  }
+}
+
+function invalid(reason: string): ReducerInvalidError {
+  return new ReducerInvalidError(`the definition of the reducer is not valid: ${reason}`, {
+    advice: 'Correct the argument of defineReducer',
+  });
+}
