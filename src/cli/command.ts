@@ -5,7 +5,6 @@ import { InterruptedError, UsageError } from '../errors.ts';
 import { type LogId, parseLogId } from '../ids/log-id.ts';
 import { MAX_NUMBER, parsePosition } from '../ids/position.ts';
 import { RESERVED_TYPES } from '../log/entry.ts';
-import { type ForeignPart, foreignNotice } from '../log/foreign.ts';
 import type { Span } from '../state/spreadsheet/sheet.ts';
 import { type Environment, openEnvironment, type Place } from './environment.ts';
 import { mappingIn, mappingOption, parseTypedLog } from './mapping.ts';
@@ -122,8 +121,7 @@ export async function inEnvironment(
   run: (environment: Environment, output: Output, stop: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const notices: string[] = [];
-  const onForeign = (part: ForeignPart): void => void notices.push(foreignNotice(part));
-  const environment = await untilInterrupted(() => openEnvironment(options, onForeign));
+  const environment = await untilInterrupted(() => openEnvironment(options, (text) => void notices.push(text)));
   const output = new Output(options.json, () => requestsOf(environment));
   const command = (): Promise<void> => run(environment, output, interrupted());
   try {

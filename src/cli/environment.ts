@@ -26,13 +26,14 @@ import { dataPath } from '../local/engine-program.ts';
 import { openMappedTables } from '../local/mapped-tables.ts';
 import { ensureTables, hasSegmentTable, missingTables, type TableNames, TTL_ATTRIBUTE } from '../local/tables.ts';
 import { ReservedTypes } from '../log/entry.ts';
-import { type ForeignPart, oncePerPart } from '../log/foreign.ts';
+import { type ForeignPart, foreignNotice, oncePerPart } from '../log/foreign.ts';
 import type { LogStore } from '../log/log-store.ts';
 import { MAPPED_TYPES } from '../mapping/layout.ts';
 import { LogRegistrar } from '../mapping/log-registrar.ts';
 import type { MappedItems } from '../mapping/mapped-items.ts';
 import { MappedLogStore } from '../mapping/mapped-log-store.ts';
 import type { SchemaMapping } from '../mapping/schema-mapping.ts';
+import type { OnBadEntry } from '../snapshot/bad-entry.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { BlobStore } from '../store/blob-store.ts';
 import { parseTypedLog } from './mapping.ts';
@@ -50,6 +51,8 @@ export interface Place {
   readonly reducer?: string;
   /** How the items of the Entry table become entries; undefined if they are logfold's own. */
   readonly mapping?: SchemaMapping | undefined;
+  /** As in `DocumentOptions`. */
+  readonly onBadEntry?: OnBadEntry | undefined;
   readonly snapshotType: string;
   readonly endSegmentType: string;
 }
@@ -68,6 +71,9 @@ export interface Environment {
   readonly deps: ReturnType<typeof jobDeps> & Pick<Chosen, 'onForeign'>;
   /** Throws ReducerForeignError if another reducer folds the log: see {@link reducerGuard}. */
   readonly requireReducer: (log: LogId) => Promise<void>;
+  readonly onBadEntry: OnBadEntry | undefined;
+  /** Tells people something that is not part of the answer. */
+  readonly notice: (text: string) => void;
   readonly settings: TableSettings;
   /** The application's table; undefined without a mapping. */
   readonly mapped: MappedTables | undefined;
@@ -111,19 +117,20 @@ export interface TableSettings {
 }
 
 /**
- * @param onForeign called once for each thing that another program wrote and a command passes over
+ * @param notice called with sentences for people, for example about parts that another program
+ * wrote
  * @throws UsageError, EngineError, ResourceMissingError
  */
 export async function openEnvironment(
   place: Place,
-  onForeign: (part: ForeignPart) => void = () => undefined,
+  notice: (text: string) => void = () => undefined,
 ): Promise<Environment> {
   // Fails before anything is opened.
   typesOf(place);
   const chosen = await chooseReducer(place.reducer);
   const endpoint = givenEndpoint();
   if (endpoint !== undefined) await requireDynamoDb(endpoint);
-  const how = { ...chosen, onForeign: oncePerPart(onForeign) };
+  const how = { ...chosen, notice, onForeign: oncePerPart((part) => notice(foreignNotice(part))) };
   return place.local === undefined ? openAws(place, how) : openLocal(place, how, place.local);
 }
 
@@ -215,6 +222,7 @@ async function openAws(place: Place, chosen: Chosen): Promise<Environment> {
 
 /** How the commands of a place fold logs, and what they report. */
 interface Chosen extends ChosenReducer {
+  readonly notice: Environment['notice'];
   readonly onForeign: (part: ForeignPart) => void;
 }
 
@@ -228,8 +236,8 @@ interface Stores {
 function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }: Stores) {
   const tables = new TableMeter();
   const blobs = new MeteredBlobStore(objects);
-  const { mapping } = place;
-  const { onForeign } = chosen;
+  const { mapping, onBadEntry } = place;
+  const { onForeign, notice } = chosen;
   const store = openTables({ client: dynamodb, ...names, meter: tables.meter, mapping, now: Date.now });
   const mapped =
     mapping === undefined || !(store instanceof MappedLogStore)
@@ -244,7 +252,7 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
   const logs = wireLogs({ ...deps, close });
   const open = async (log: LogId): Promise<Document> => {
     await requireReducer(log);
-    return logs.open(log, { reducer: chosen.reducer, onForeign });
+    return logs.open(log, { reducer: chosen.reducer, onForeign, onBadEntry });
   };
   const settings: TableSettings = {
     writeCapacity: () => readWriteCapacity(dynamodb, names.entryTable),
@@ -252,7 +260,19 @@ function wire(place: Place, chosen: Chosen, { names, dynamodb, objects, close }:
     stampedAttribute: mapping === undefined ? TTL_ATTRIBUTE : mapping.ttl,
     ignoresTtl: place.local !== undefined && existsSync(dataPath('dynoxide', place.local)),
   };
-  return { tables, blobs, logs, open, close: () => logs.close(), deps, requireReducer, settings, mapped };
+  return {
+    tables,
+    blobs,
+    logs,
+    open,
+    close: () => logs.close(),
+    deps,
+    requireReducer,
+    onBadEntry,
+    notice,
+    settings,
+    mapped,
+  };
 }
 
 /** @throws UsageError if there is a mapping and the application's table is not named */

@@ -5,6 +5,7 @@ import { PositionInvalidError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, parsePosition } from '../ids/position.ts';
 import { isoSeconds } from '../mapping/item-time.ts';
+import { type BadEntryPart, reportBadEntry } from './bad-entry.ts';
 import type { Environment } from './environment.ts';
 
 /** Explains the moments of {@link atOption}, for the help of a command. */
@@ -35,7 +36,7 @@ export function parseMoment(text: string): Moment {
 }
 
 /** A state that a command shows. */
-export interface ShownState {
+export interface ShownState extends BadEntryPart {
   readonly state: DocumentState;
   readonly position: Position;
   /** The snapshot from which the state was loaded; null for the beginning of the log. */
@@ -47,15 +48,17 @@ export interface ShownState {
  * @throws the errors of `Document.open` and `Document.at`, and ReducerForeignError
  */
 export async function loadShownState(
-  { open, requireReducer, deps }: Environment,
+  environment: Environment,
   log: LogId,
   at: Moment | undefined,
 ): Promise<ShownState> {
   if (at === undefined) {
-    const { state, position, snapshot = null } = await open(log);
-    return { state, position, snapshot };
+    const { state, position, snapshot = null, badEntry } = await environment.open(log);
+    return { state, position, snapshot, ...reportBadEntry(environment, log, badEntry) };
   }
+  const { requireReducer, deps, onBadEntry } = environment;
   await requireReducer(log);
-  const state = await loadPastState(deps, log, at);
-  return { state, position: state.position, snapshot: state.snapshot ?? null };
+  const state = await loadPastState(deps, log, at, { onBadEntry });
+  const { position, snapshot = null, badEntry } = state;
+  return { state, position, snapshot, ...reportBadEntry(environment, log, badEntry) };
 }

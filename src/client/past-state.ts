@@ -3,7 +3,8 @@ import type { LogId } from '../ids/log-id.ts';
 import { checkPosition, comparePositions, type Position, START } from '../ids/position.ts';
 import { assertPosition, queryNewestSegments } from '../log/newest.ts';
 import { positionAtTime } from '../log/position-at-time.ts';
-import { type LoadDeps, loadState } from '../snapshot/load.ts';
+import type { BadEntry } from '../snapshot/bad-entry.ts';
+import { type LoadDeps, type LoadOptions, loadState } from '../snapshot/load.ts';
 import { nodeStore } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
 import type { State } from '../state/state.ts';
@@ -22,15 +23,18 @@ export class PastState extends DocumentState {
   readonly position: Position;
   /** The snapshot from which the state was loaded; undefined for the beginning of the log. */
   readonly snapshot: Position | undefined;
+  /** The entry at {@link position}, if the load stopped there before the moment. */
+  readonly badEntry: BadEntry | undefined;
 
   constructor(
     nodes: NodeStore,
     content: { readonly state: State; readonly reducer: Reducer },
-    place: Pick<PastState, 'position' | 'snapshot'>,
+    place: Pick<PastState, 'position' | 'snapshot' | 'badEntry'>,
   ) {
     super(nodes, content.state, content.reducer);
     this.position = place.position;
     this.snapshot = place.snapshot;
+    this.badEntry = place.badEntry;
   }
 }
 
@@ -63,15 +67,24 @@ export async function positionOfMoment(
  * @throws EntryNotFoundError if the log has no such position, or its entries have expired
  * @throws the errors of {@link positionOfMoment}, and any error that stops a log
  */
-export async function loadPastState(deps: LoadDeps, log: LogId, moment: Moment): Promise<PastState> {
+export async function loadPastState(
+  deps: LoadDeps,
+  log: LogId,
+  moment: Moment,
+  options: Pick<LoadOptions, 'onBadEntry'> = {},
+): Promise<PastState> {
   const position = await positionOfMoment(deps, log, moment);
   // The state before the first entry takes no read that shows whether the log exists.
   if (comparePositions(position, START) === 0) await queryNewestSegments(deps.store, log);
   const nodes = nodeStore(deps, log);
   try {
-    const { draft, base } = await loadState(deps, log, { at: position, nodes });
+    const { draft, base, badEntry } = await loadState(deps, log, { ...options, at: position, nodes });
     const content = { state: await draft.state(), reducer: deps.reducer };
-    return new PastState(nodes, content, { position, snapshot: base?.position });
+    return new PastState(nodes, content, {
+      position: badEntry?.position ?? position,
+      snapshot: base?.position,
+      badEntry,
+    });
   } catch (error) {
     // Beyond the end of the log, all entries are missing.
     if (error instanceof EntryGapError) await assertPosition(deps, log, position);

@@ -15,9 +15,9 @@ import {
 import { comparePositions, type Position } from '../ids/position.ts';
 
 /** A reader that meets a bad entry throws its error, or shows the state before it. */
-export type OnBadEntry = 'throw' | 'stop';
+export type OnBadEntry = (typeof ON_BAD_ENTRY)[number];
 
-export const ON_BAD_ENTRY: readonly OnBadEntry[] = ['throw', 'stop'];
+export const ON_BAD_ENTRY = ['throw', 'stop'] as const;
 
 /** An entry that cannot be decoded or folded. */
 export interface BadEntry {

@@ -223,6 +223,40 @@ describe('a log that cannot be folded', () => {
     expect(stdout).not.toContain(`${healthy} is stopped`);
   });
 
+  test('is shown up to the bad entry by commands that stop there', async () => {
+    const limit = pLimit(3);
+    const cell = ['--rows', '0:1', '--columns', '0:1'];
+    const view = async (poison: Poison) => {
+      const words = ['view', ofLog(poison), ...cell, '--on-bad-entry', 'stop', '--json', ...place.words];
+      const answer = await runCli(words);
+      expectNoTrace(answer);
+      return { poison, code: answer.code, document: JSON.parse(answer.stdout) };
+    };
+    for (const { poison, code, document } of await Promise.all(POISONS.map((each) => limit(() => view(each))))) {
+      const isBadEntry = poison.where === undefined && poison.code !== 'ENTRY_GAP';
+      // An older snapshot, or its chunk, is not an entry.
+      if (!isBadEntry)
+        expect({ code, document }).toMatchObject({ code: 1, document: { error: { code: poison.code } } });
+      else expect(document).toMatchObject({ rows: [['a']], badEntry: { position: BAD, error: { code: poison.code } } });
+    }
+  });
+
+  test('is exported up to the bad entry, with a note for people', async () => {
+    const [poison = raise()] = POISONS;
+    const log = ofLog(poison);
+    const words = [log, '--on-bad-entry', 'stop', ...place.words];
+    const exported = await runCli(['export', ...words]);
+    expect(exported).toMatchObject({ code: 0, stdout: 'a\n' });
+    const notice = `Log ${log}: this is the state before 0/2, which cannot be folded: ${poison.code}: `;
+    expect(exported.stderr).toContain(notice);
+    const past = await runCli(['state', '--at', '0/3', '--json', ...words]);
+    expect(JSON.parse(past.stdout)).toMatchObject({ position: BAD, badEntry: { error: { code: poison.code } } });
+    const before = await runCli(['state', '--at', '0/2', '--json', ...words]);
+    expect(JSON.parse(before.stdout)).toMatchObject({ position: BAD, badEntry: null });
+    const refused = await runCli(['export', log, ...place.words]);
+    expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining(poison.code) });
+  });
+
   test('stays stopped after a repair and another Snapshot entry', async () => {
     for (const [poison, log] of logs) {
       await poison.mend(log);
@@ -290,6 +324,10 @@ describe('a log that cannot be folded', () => {
     expect((await status()).get(log)).toMatchObject({ entries: 2, lagEntries: 2 });
   });
 });
+
+function raise(): never {
+  throw new Error('there is no poison');
+}
 
 /** Polls until a condition holds. The test's time limit ends the poll. */
 async function until(isSo: () => Promise<boolean>): Promise<void> {

@@ -5,6 +5,7 @@ import { formatPosition, type Position } from '../../ids/position.ts';
 import { sheetOf, spreadsheet } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
+import { onBadEntryOption } from '../bad-entry.ts';
 import { command, inEnvironment, parse } from '../command.ts';
 import { count } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
@@ -27,6 +28,7 @@ export function exportCommand() {
   return command('export', 'Write the state of a log, now or at a moment of the past.')
     .argument('<log>', 'the log', parse.log)
     .addOption(atOption())
+    .addOption(onBadEntryOption())
     .option(
       '--rows <from:to>',
       'for sheets: export only rows FROM up to, but not including, TO, counted from 0; all used rows by default',

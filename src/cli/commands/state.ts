@@ -5,6 +5,7 @@ import { formatPosition } from '../../ids/position.ts';
 import type { FrozenMap } from '../../state/frozen-state.ts';
 import type { Key } from '../../tree/key.ts';
 import type { Item } from '../../tree/read.ts';
+import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes, PLAIN_TABLE } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
@@ -38,6 +39,7 @@ export function stateCommand() {
     .option('--to <key>', 'the key at which the range ends, without this key; by default the end of the map')
     .option('--limit <n>', 'the most items', parse.count, 1_000)
     .addOption(atOption())
+    .addOption(onBadEntryOption())
     .addHelpText('after', MOMENT_HELP)
     .addHelpText(
       'after',

@@ -1,6 +1,7 @@
 import { stringify } from 'csv-stringify/sync';
 import { UsageError } from '../../errors.ts';
 import { cellText, checkRectangle } from '../../state/spreadsheet/sheet-rows.ts';
+import { onBadEntryOption } from '../bad-entry.ts';
 import { command, examples, inEnvironment, parse } from '../command.ts';
 import { count, formatBytes } from '../format.ts';
 import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
@@ -12,6 +13,7 @@ export function viewCommand() {
     .option('--rows <from:to>', 'rows FROM up to, but not including, TO, counted from 0', parse.span)
     .option('--columns <from:to>', 'columns FROM up to, but not including, TO, counted from 0', parse.span)
     .addOption(atOption())
+    .addOption(onBadEntryOption())
     .addHelpText('after', MOMENT_HELP)
     .addHelpText(
       'after',
@@ -30,11 +32,16 @@ export function viewCommand() {
       checkRectangle(rectangle);
       return inEnvironment(options, async (environment, output) => {
         requireSheets(environment.deps.reducer, '--rows');
-        const { state, position } = await loadShownState(environment, log, at);
+        const { state, position, badEntry } = await loadShownState(environment, log, at);
         const cells = (await state.view(rectangle)).map((row) => row.map(cellText));
         const { gets: objects, bytesRead: bytes } = environment.blobs.usage();
         output.note(`${count(objects, 'object')} with ${formatBytes(bytes)} fetched.`);
-        const document = { rows: cells, ...(at && { position }), fetched: { objects, bytes } };
+        const document = {
+          rows: cells,
+          ...(at && { position }),
+          ...(badEntry !== undefined && { badEntry }),
+          fetched: { objects, bytes },
+        };
         output.result(document, stringify(cells).trimEnd());
       });
     });
