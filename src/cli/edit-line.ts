@@ -7,7 +7,7 @@ import type { EntryMetadata, ReservedTypes } from '../log/entry.ts';
 import { storableMetadata } from '../log/metadata.ts';
 import { checkMutations } from '../log/mutation.ts';
 import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';
-import { spreadsheet } from '../state/spreadsheet/reducer.ts';
+import { foldsSheets } from '../state/spreadsheet/reducer.ts';
 import { type Json, valueFromJson } from './json-value.ts';
 
 const time = z.int().min(0).optional();
@@ -116,7 +116,7 @@ function parseWith<T>(schema: z.ZodType<T>, line: unknown, advice: string): T {
 
 function fromOperation(line: Operation, { reducer }: EditedLog): EditLine {
   if (line.op === 'snapshot' || line.op === 'segment') return { kind: line.op, time: line.time };
-  if (reducer !== spreadsheet.name) {
+  if (!foldsSheets({ name: reducer })) {
     throw new MalformedError(`op ${line.op} is for sheets, and the states of reducer '${reducer}' are not sheets`, {
       advice: 'Write the type and the body of the entry instead of an op',
     });

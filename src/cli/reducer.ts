@@ -7,7 +7,7 @@ import { queryNewestSegments } from '../log/newest.ts';
 import type { ReducerId } from '../snapshot/root.ts';
 import { loadRoot, type SnapshotStores } from '../snapshot/snapshots.ts';
 import type { Reducer } from '../state/reducer.ts';
-import { spreadsheet } from '../state/spreadsheet/reducer.ts';
+import { foldsSheets } from '../state/spreadsheet/reducer.ts';
 
 /** The reducer of a command, and whether somebody named it. */
 export interface ChosenReducer {
@@ -38,9 +38,10 @@ export function reducerGuard(stores: SnapshotStores, { reducer, named }: ChosenR
     if (named || passed.has(log)) return;
     const maker = await newestMaker(stores, log);
     if (maker !== undefined && maker.name !== reducer.name) {
+      const option = builtInReducer(maker.name)?.name ?? `FILE with the module of '${maker.name}'`;
       throw new ReducerForeignError(`reducer '${maker.name}' folds this log, not '${reducer.name}'`, {
         log,
-        advice: `Nothing was changed. Give --reducer FILE with the module of '${maker.name}', or --reducer ${reducer.name} to change the reducer of the log`,
+        advice: `Nothing was changed. Give --reducer ${option}, or --reducer ${reducer.name} to change the reducer of the log`,
       });
     }
     passed.add(log);
@@ -67,9 +68,9 @@ async function newestMaker(stores: SnapshotStores, log: LogId): Promise<ReducerI
  * @param option the option that makes sense only for sheets
  * @throws UsageError if the reducer is not the spreadsheet
  */
-export function requireSheets({ name }: Reducer, option: string): void {
-  if (name === spreadsheet.name) return;
-  throw new UsageError(`${option} is for sheets, and the states of reducer '${name}' are not sheets`, {
+export function requireSheets(reducer: Reducer, option: string): void {
+  if (foldsSheets(reducer)) return;
+  throw new UsageError(`${option} is for sheets, and the states of reducer '${reducer.name}' are not sheets`, {
     advice: "Use 'logfold state LOG', or 'logfold export LOG' without options for sheets",
   });
 }

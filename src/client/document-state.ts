@@ -2,7 +2,7 @@ import type { Value } from '../codec/value.ts';
 import { UsageError } from '../errors.ts';
 import { type FrozenMap, type FrozenMeta, FrozenState } from '../state/frozen-state.ts';
 import type { Reducer, ReducerDraft } from '../state/reducer.ts';
-import { sheetOf, spreadsheet } from '../state/spreadsheet/reducer.ts';
+import { foldsSheets, sheetOf } from '../state/spreadsheet/reducer.ts';
 import { type AxisChange, type CellChange, diffSheets } from '../state/spreadsheet/sheet-diff.ts';
 import { type Rectangle, readRectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { State } from '../state/state.ts';
@@ -67,7 +67,7 @@ export class DocumentState {
    * For the changes of sheets see {@link diffSheets}, for others {@link diffStates}.
    */
   diff(after: DocumentState): AsyncGenerator<StateChange, undefined> {
-    const areSheets = [this, after].every((state) => state.#reducer.name === spreadsheet.name);
+    const areSheets = [this, after].every((state) => foldsSheets(state.#reducer));
     return areSheets ? diffSheets(this.#frozen, after.#frozen) : diffStates(this.#frozen, after.#frozen);
   }
 
@@ -78,7 +78,7 @@ export class DocumentState {
    * than 1,000,000 cells
    */
   async view(rectangle: Rectangle): Promise<Value[][]> {
-    if (this.#reducer.name !== spreadsheet.name) {
+    if (!foldsSheets(this.#reducer)) {
       throw new UsageError(`the states of reducer '${this.#reducer.name}' are not sheets`, {
         advice: 'Read its maps with map(name)',
       });

@@ -1,12 +1,6 @@
 import pLimit from 'p-limit';
 import type { Value } from '../codec/value.ts';
-import {
-  AppendUncertainError,
-  AttemptsExhaustedError,
-  DocumentClosedError,
-  isLogfoldError,
-  StoreUnavailableError,
-} from '../errors.ts';
+import { DocumentClosedError } from '../errors.ts';
 import type { LogId } from '../ids/log-id.ts';
 import { type Position, previousPosition } from '../ids/position.ts';
 import { type AddedEntries, type AppendOptions, checkAppendOptions } from '../log/append.ts';
@@ -19,7 +13,10 @@ import type { Rectangle } from '../state/spreadsheet/sheet-rows.ts';
 import type { DocumentState, StateChange } from './document-state.ts';
 import { draftEntry } from './drafted-entry.ts';
 import { Follower, type FollowerDeps } from './follower.ts';
+import { type HistoryOptions, type Revision, readHistory } from './history.ts';
+import type { HistoryPlace } from './history-place.ts';
 import type { Observable } from './listeners.ts';
+import { isFinal } from './lost-answers.ts';
 import type { ReloadLimits } from './new-entries.ts';
 import type { DocumentOptions } from './options.ts';
 import { loadPastState, type Moment, type PastState } from './past-state.ts';
@@ -261,6 +258,23 @@ export class Document {
     yield* old.diff(now);
   }
 
+  /**
+   * The values that a place has had, oldest first: a key of a map, a cell or row of a sheet, or an
+   * item of a collection. Pending entries are no part of it. The history of a cell begins when its
+   * row or column was inserted.
+   *
+   * If the reducer keeps its history (see {@link withHistory}), requests grow with the answer.
+   * Otherwise the call folds the log from its beginning.
+   * @throws UsageError if the state has no such place, or an option is invalid
+   * @throws HistoryGoneError if the reducer keeps no history and entries expired without an archive
+   * @throws the errors of {@link at}
+   */
+  history(place: HistoryPlace, options: HistoryOptions = {}): AsyncGenerator<Revision> {
+    this.#checkOpen();
+    const { confirmed, folder } = this.#follower;
+    return readHistory(this.#deps, { log: this.log, nodes: folder.nodes, ...confirmed }, { ...options, place });
+  }
+
   /** A map of the present state, for reads by key and by range. */
   map(name: string): FrozenMap {
     return this.state.map(name);
@@ -323,15 +337,4 @@ function closed(log: LogId): DocumentClosedError {
 
 function isList<T>(value: T | readonly T[]): value is readonly T[] {
   return Array.isArray(value);
-}
-
-/**
- * Whether sending an entry again cannot help: logfold, the code or the service refuses it. Other
- * errors, such as a lost connection, may pass.
- */
-function isFinal(error: unknown): boolean {
-  const passing = [StoreUnavailableError, AppendUncertainError, AttemptsExhaustedError];
-  if (isLogfoldError(error)) return !passing.some((type) => error instanceof type);
-  if (error instanceof TypeError || error instanceof RangeError) return true;
-  return error instanceof Error && error.name === 'ValidationException';
 }

@@ -80,3 +80,14 @@ export function appendStopped(log: LogId, { position, error }: BadEntry): Docume
     details,
   );
 }
+
+/**
+ * Whether sending an entry again cannot help: logfold, the code or the service refuses it. Other
+ * errors, such as a lost connection, may pass.
+ */
+export function isFinal(error: unknown): boolean {
+  const passing = [StoreUnavailableError, AppendUncertainError, AttemptsExhaustedError];
+  if (isLogfoldError(error)) return !passing.some((type) => error instanceof type);
+  if (error instanceof TypeError || error instanceof RangeError) return true;
+  return error instanceof Error && error.name === 'ValidationException';
+}

@@ -71,12 +71,11 @@ export async function loadPastState(
   deps: LoadDeps,
   log: LogId,
   moment: Moment,
-  options: Pick<LoadOptions, 'onBadEntry'> = {},
+  { nodes = nodeStore(deps, log), ...options }: Pick<LoadOptions, 'nodes' | 'onBadEntry'> = {},
 ): Promise<PastState> {
   const position = await positionOfMoment(deps, log, moment);
   // The state before the first entry takes no read that shows whether the log exists.
   if (comparePositions(position, START) === 0) await queryNewestSegments(deps.store, log);
-  const nodes = nodeStore(deps, log);
   try {
     const { draft, base, badEntry } = await loadState(deps, log, { ...options, at: position, nodes });
     const content = { state: await draft.state(), reducer: deps.reducer };

@@ -10,6 +10,8 @@ export { UrlBlobStore, type UrlBlobStoreOptions } from '../adapters/web/url-blob
 export { ArchivedLogStore } from '../archive/archived-log-store.ts';
 export { Document } from '../client/document.ts';
 export { DocumentState, type StateChange } from '../client/document-state.ts';
+export type { HistoryOptions, Revision } from '../client/history.ts';
+export type { HistoryPlace } from '../client/history-place.ts';
 export type { Observable } from '../client/listeners.ts';
 export { type ListedLog, Logs, type LogsDeps } from '../client/logs.ts';
 export type { ReloadLimits } from '../client/new-entries.ts';
@@ -69,6 +71,7 @@ export {
 export type { Draft, DraftOptions } from '../state/draft.ts';
 export type { DraftMap } from '../state/draft-map.ts';
 export { FrozenMap, type FrozenMeta, FrozenState, type LimitedRange } from '../state/frozen-state.ts';
+export { withHistory } from '../state/history/with-history.ts';
 export type { DraftMeta } from '../state/meta.ts';
 export { checkType, type FoldEntry, type FoldFile, type Reducer, type ReducerDraft } from '../state/reducer.ts';
 export type { AxisChange, CellChange } from '../state/spreadsheet/sheet-diff.ts';

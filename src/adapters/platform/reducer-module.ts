@@ -2,11 +2,17 @@ import { isAbsolute } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ReducerInvalidError, textOf } from '../../errors.ts';
 import { collections } from '../../state/collections/reducer.ts';
+import { withHistory } from '../../state/history/with-history.ts';
 import { isReducer, REDUCER_PARTS, type Reducer } from '../../state/reducer.ts';
 import { spreadsheet } from '../../state/spreadsheet/reducer.ts';
 
 /** The reducers that come with logfold. The first is the default. */
-export const BUILT_IN_REDUCERS = [spreadsheet, collections] as const satisfies readonly Reducer[];
+export const BUILT_IN_REDUCERS = [
+  spreadsheet,
+  collections,
+  withHistory(spreadsheet),
+  withHistory(collections),
+] as const satisfies readonly Reducer[];
 
 /** The reducer that comes with logfold and has a name; undefined if there is none. */
 export function builtInReducer(named: string): Reducer | undefined {

@@ -2,7 +2,7 @@ import { stringify } from 'csv-stringify';
 import type { DocumentState } from '../../client/document-state.ts';
 import { UsageError } from '../../errors.ts';
 import { formatPosition, type Position } from '../../ids/position.ts';
-import { sheetOf, spreadsheet } from '../../state/spreadsheet/reducer.ts';
+import { foldsSheets, sheetOf } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
 import { onBadEntryOption } from '../bad-entry.ts';
@@ -57,7 +57,7 @@ export function exportCommand() {
         }
         const { state, ...found } = await output.during('Snapshots loaded', () => loadShownState(environment, log, at));
         const head = { log, ...found };
-        if (reducer.name !== spreadsheet.name) {
+        if (!foldsSheets(reducer)) {
           await writeStandardOutput(output.json ? documentOf(head, 'items', itemsOf(state)) : linesOf(itemsOf(state)));
           return;
         }

@@ -1,4 +1,5 @@
 import type { Value } from '../../codec/value.ts';
+import { plainName } from '../history/with-history.ts';
 import { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
 import {
   type CollectionMaps,
@@ -33,6 +34,11 @@ export const collections: Reducer = {
     return patchScalars(maps, edit.patch);
   },
 };
+
+/** Whether a reducer folds collections, with or without their history. */
+export function foldsCollections(reducer: Pick<Reducer, 'name'>): boolean {
+  return plainName(reducer) === collections.name;
+}
 
 /**
  * Changes an item and counts the change. Reads no other item, and not the item itself.

@@ -1,9 +1,15 @@
+import type { RangeDelete } from '../../tree/range-delete.ts';
+
 /** Rows of a sheet. Ids and positions go from 0 up to but not including this. */
 export const MAX_ROWS = 2 ** 32;
 /** Columns of a sheet. */
 export const MAX_COLUMNS = 2 ** 20;
+/** The map of a sheet's cells. */
+export const CELLS_MAP = 'cells';
 /** Columns of a stripe. The cells of a stripe have neighbouring keys. */
 export const STRIPE_COLUMNS = 128;
+
+export const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
 
 const ROW_SPAN = STRIPE_COLUMNS;
 const STRIPE_SPAN = MAX_ROWS * ROW_SPAN;
@@ -41,4 +47,10 @@ export function keyRow(key: number): number {
 
 export function keyColumn(key: number): number {
   return keyStripe(key) * STRIPE_COLUMNS + (key % STRIPE_COLUMNS);
+}
+
+/** The cells of rows, by id, in all stripes. */
+export function rowCells(row: number, count: number): RangeDelete {
+  const every = { period: stripeStart(1), from: rowStart(0, row), to: rowStart(0, row + count) };
+  return { from: 0, to: stripeStart(STRIPES), every };
 }

@@ -1,4 +1,5 @@
 import { at } from '../../tree/array.ts';
+import { plainName } from '../history/with-history.ts';
 import { checkType, type FoldEntry, type Reducer, type ReducerDraft } from '../reducer.ts';
 import { type CellEdit, parseSheetEdit, SHEET_ENTRY_VERSIONS, type SheetEdit } from './edit.ts';
 import { foldImport } from './import.ts';
@@ -28,6 +29,11 @@ export const spreadsheet: Reducer = {
     return applyEdit(sheetOf(draft), parseSheetEdit(entry.type, entry.body));
   },
 };
+
+/** Whether a reducer folds the edits of a spreadsheet, with or without its history. */
+export function foldsSheets(reducer: Pick<Reducer, 'name'>): boolean {
+  return plainName(reducer) === spreadsheet.name;
+}
 
 function applyEdit(sheet: Sheet, edit: SheetEdit): void | Promise<void> {
   switch (edit.type) {

@@ -6,12 +6,14 @@ import type { DraftMap } from '../draft-map.ts';
 import type { ReducerDraft } from '../reducer.ts';
 import { Axis, type PositionedRun, type Run } from './axis.ts';
 import {
+  CELLS_MAP,
   cellKey,
   keyColumn,
   keyRow,
   keyStripe,
   MAX_COLUMNS,
   MAX_ROWS,
+  rowCells,
   rowStart,
   STRIPE_COLUMNS,
   stripeStart,
@@ -32,7 +34,6 @@ export interface Span {
   readonly to: number;
 }
 
-const STRIPES = MAX_COLUMNS / STRIPE_COLUMNS;
 /** Up to this many runs of rows in stripes are walked without a check which of them have cells. */
 const FEW_WALKS = 64;
 
@@ -46,7 +47,7 @@ export class Sheet {
   readonly #cells: DraftMap;
 
   constructor(draft: ReducerDraft) {
-    this.#cells = draft.map('cells', 'number', { buffers: true });
+    this.#cells = draft.map(CELLS_MAP, 'number', { buffers: true });
     this.rows = new Axis(draft.map('rows', 'string', { history: false }), MAX_ROWS);
     this.columns = new Axis(draft.map('columns', 'string', { history: false }), MAX_COLUMNS);
   }
@@ -181,10 +182,7 @@ export class Sheet {
 
   /** Deletes the cells of rows by id: one range per run, for any number of stripes. */
   #dropRows(runs: readonly Run[]): void {
-    for (const { id, length } of runs) {
-      const every = { period: stripeStart(1), from: rowStart(0, id), to: rowStart(0, id + length) };
-      this.#cells.deleteRange({ from: 0, to: stripeStart(STRIPES), every });
-    }
+    for (const { id, length } of runs) this.#cells.deleteRange(rowCells(id, length));
   }
 
   /**

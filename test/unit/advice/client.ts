@@ -2,10 +2,13 @@ import { expect, vi } from 'vitest';
 import { StoreUnavailableError } from '../../../src/errors.ts';
 import { openLogs } from '../../../src/exports/local.ts';
 import type { NewEntry } from '../../../src/log/client.ts';
+import { withHistory } from '../../../src/state/history/with-history.ts';
 import type { Reducer } from '../../../src/state/reducer.ts';
 import { spreadsheet } from '../../../src/state/spreadsheet/reducer.ts';
 import type { Rectangle } from '../../../src/state/spreadsheet/sheet-rows.ts';
+import { historyOf } from '../../support/history-log.ts';
 import { LiveLog, rowsOf } from '../../support/live-logs.ts';
+import { expiring } from '../../support/segments.ts';
 import { enginePids, temporaryDirectory } from '../../support/shared-engine.ts';
 import { NOTE, versionedSheet } from '../../support/versioned-sheet.ts';
 import type { Cases } from './case.ts';
@@ -63,6 +66,45 @@ export const CLIENT: Cases = {
     }
     expect(live.requests).toEqual([]);
     await logs.open(log, { reducer: notes });
+  },
+  'Give { map, key }, { row, column }, { row } or { collection, id }; rows and columns count from 0': async (
+    refused,
+  ) => {
+    const document = await (await LiveLog.create()).open({ reducer: spreadsheet });
+    await document.append(CITY);
+    for (const place of [{ row: -1 }, { row: 0, column: 2 ** 20 }, { map: 'cells' }, { column: 1 }, {}]) {
+      await refused(() => Reflect.apply(document.history, document, [place]).next());
+    }
+    expect(await historyOf(document, { row: 0, column: 0 })).toMatchObject([{ number: 1, value: 'Denver' }]);
+    expect(await historyOf(document, { row: 0 })).toMatchObject([{ number: 1, value: [[0, 'Denver']] }]);
+  },
+  'Give the place as { map, key }': async (refused) => {
+    const live = await LiveLog.create();
+    const document = await live.open({ reducer: notes });
+    const position = await document.mutate(CITY);
+    await refused(() => historyOf(document, { row: 0, column: 0 }));
+    await refused(() => historyOf(document, { collection: 'notes', id: 'a' }));
+    const revisions = await historyOf(document, { map: 'notes', key: position?.entry ?? 0 });
+    expect(revisions).toMatchObject([{ number: 1, position, value: CITY.body }]);
+  },
+  'Fold logs with withHistory(reducer) before their entries expire, or archive segments first': async (refused) => {
+    const recording = withHistory(spreadsheet);
+    for (const how of ['plain', 'recorded', 'archived']) {
+      const reducer = how === 'recorded' ? recording : spreadsheet;
+      const live = await LiveLog.create();
+      const { sheet } = live;
+      const { log } = sheet;
+      await sheet.append(CITY);
+      await sheet.complete(await sheet.snapshot(), { reducer });
+      await sheet.complete(await sheet.segment(), { reducer });
+      if (how === 'archived') await sheet.archive(0, { reducer });
+      else await sheet.tables.setExpiration(await sheet.segmentItem(), expiring(sheet.nowMs / 1000));
+      await sheet.tables.deleteEntries(log, 0, [0, 1, 2, 3]);
+      const document = await live.open({ reducer });
+      const read = () => historyOf(document, { row: 0, column: 0 });
+      if (how === 'plain') await refused(read);
+      else expect(await read()).toMatchObject([{ number: 1, value: 'Denver' }]);
+    }
   },
   'Open the log again': async (refused) => {
     const live = await LiveLog.create();

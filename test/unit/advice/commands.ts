@@ -364,19 +364,25 @@ export const COMMANDS: Cases = {
     await refused(() => here('view', log, '--rows', '0:1', '--columns', '0:1', ...own));
     await here('state', log, ...own);
   },
-  "Nothing was changed. Give --reducer FILE with the module of '…', or --reducer … to change the reducer of the log":
-    async (refused) => {
-      const log = await place.client.createLog();
-      const module = await file('own.mjs', REDUCER);
-      await here('sweep', '--log', log, '--reducer', module);
-      const advice = await refused(() => here('flush', log));
-      await here('flush', log, '--reducer', module);
-      const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
-      await here('flush', log, '--reducer', own).catch((error: unknown) => {
-        // The command accepts the reducer, but does not flush a snapshot of another reducer.
-        expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
-      });
-    },
+  'Nothing was changed. Give --reducer …, or --reducer … to change the reducer of the log': async (refused) => {
+    const recorded = await place.client.createLog();
+    await here('sweep', '--log', recorded, '--reducer', 'spreadsheet+history');
+    const [, named = ''] =
+      /Give --reducer (\S+),/.exec(await refused(() => here('view', recorded, '--rows', '0:1', '--columns', '0:1'))) ??
+      [];
+    await here('view', recorded, '--rows', '0:1', '--columns', '0:1', '--reducer', named);
+
+    const log = await place.client.createLog();
+    const module = await file('own.mjs', REDUCER);
+    await here('sweep', '--log', log, '--reducer', module);
+    const advice = await refused(() => here('flush', log));
+    await here('flush', log, '--reducer', module);
+    const [, own = ''] = /or --reducer (\S+)/.exec(advice) ?? [];
+    await here('flush', log, '--reducer', own).catch((error: unknown) => {
+      // The command accepts the reducer, but does not flush a snapshot of another reducer.
+      expect(error).toMatchObject({ message: expect.stringContaining('"outcome":"foreign"') });
+    });
+  },
   "Run 'logfold replay LOG' to check the snapshot at …, from which the sheet was loaded": async (refused) => {
     const log = await snapshotted();
     const check = await file('check', `{"op":"check","rows":9,"sha256":"${'0'.repeat(64)}"}\n`);
