@@ -81,6 +81,9 @@ export class Appender {
 
   async #append(line: EditLine, number: number): Promise<void> {
     switch (line.kind) {
+      case 'start':
+        // Every segment has this entry already.
+        return;
       case 'entry':
         return this.#addEntry(line.entry);
       case 'snapshot':

@@ -6,11 +6,15 @@ import type { NewEntry } from '../log/client.ts';
 import type { EntryMetadata, ReservedTypes } from '../log/entry.ts';
 import { storableMetadata } from '../log/metadata.ts';
 import { checkMutations } from '../log/mutation.ts';
+import { checkNewEntries } from '../log/new-entry.ts';
 import { parseSheetEdit, type SheetEdit, sheetBody } from '../state/spreadsheet/edit.ts';
 import { foldsSheets } from '../state/spreadsheet/reducer.ts';
 import { type Json, valueFromJson } from './json-value.ts';
 
 const time = z.int().min(0).optional();
+/** The place of an entry in the log from which `entries` printed it. It may get another place. */
+const placed = { position: z.unknown().optional(), number: z.unknown().optional(), time };
+const snapshot = z.string().optional();
 const move = { time, at: z.int(), count: z.int() };
 const cellValue = z.union([z.string(), z.number(), z.boolean(), z.null()]);
 
@@ -21,8 +25,9 @@ const operation = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('deleteColumns'), ...move }),
   z.strictObject({ op: z.literal('set'), time, cells: z.array(z.tuple([z.int(), z.int(), cellValue])) }),
   z.strictObject({ op: z.literal('check'), time, rows: z.int(), sha256: z.string().regex(/^[0-9a-f]{64}$/) }),
-  z.strictObject({ op: z.literal('snapshot'), time }),
-  z.strictObject({ op: z.literal('segment'), time }),
+  z.strictObject({ op: z.literal('snapshot'), snapshot, ...placed }),
+  z.strictObject({ op: z.literal('start'), snapshot, ...placed }),
+  z.strictObject({ op: z.literal('segment'), ...placed }),
 ]);
 type Operation = z.infer<typeof operation>;
 
@@ -31,7 +36,8 @@ const event = z.strictObject({
   type: z.string().min(1),
   version: z.int().min(0).default(1),
   body: json.optional(),
-  time,
+  file: z.string().optional(),
+  ...placed,
   metadata: z
     .object({ correlation: z.string().optional(), causation: z.string().optional() })
     .catchall(json)
@@ -52,6 +58,7 @@ const TYPES = {
 export type EditLine =
   | { readonly kind: 'entry'; readonly entry: NewEntry }
   | { readonly kind: 'check'; readonly rows: number; readonly sha256: string }
+  | { readonly kind: 'start' }
   | { readonly kind: 'snapshot'; readonly time?: number | undefined }
   | { readonly kind: 'segment'; readonly time?: number | undefined };
 
@@ -115,6 +122,7 @@ function parseWith<T>(schema: z.ZodType<T>, line: unknown, advice: string): T {
 }
 
 function fromOperation(line: Operation, { reducer }: EditedLog): EditLine {
+  if (line.op === 'start') return { kind: 'start' };
   if (line.op === 'snapshot' || line.op === 'segment') return { kind: line.op, time: line.time };
   if (!foldsSheets({ name: reducer })) {
     throw new MalformedError(`op ${line.op} is for sheets, and the states of reducer '${reducer}' are not sheets`, {
@@ -130,7 +138,7 @@ function fromOperation(line: Operation, { reducer }: EditedLog): EditLine {
 }
 
 function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): EditLine {
-  const { type, version, time: created, once } = line;
+  const { type, version, time: created, once, file } = line;
   if (types.includes(type)) {
     throw new MalformedError(`the type '${type}' is reserved`, {
       advice: 'Write {"op":"snapshot"} or {"op":"segment"}, or give the entry another type',
@@ -140,7 +148,9 @@ function fromEvent(line: z.infer<typeof event>, { log, types }: EditedLog): Edit
   checkValue(body);
   const metadata = line.metadata === undefined ? undefined : metadataFrom(log, line.metadata);
   checkMutations(log, [{ once }]);
-  return { kind: 'entry', entry: { type, version, body, created, metadata, once } };
+  const entry = { type, version, body, created, metadata, once, ...(file !== undefined && { file }) };
+  checkNewEntries(log, [entry], types);
+  return { kind: 'entry', entry };
 }
 
 function metadataFrom(log: LogId, { correlation, causation, ...free }: EventMetadata): EntryMetadata | undefined {

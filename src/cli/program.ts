@@ -1,18 +1,21 @@
 import { readFileSync } from 'node:fs';
-import { Command } from '@commander-js/extra-typings';
+import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import * as z from 'zod';
 import { prepareCommand } from './command.ts';
 import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
+import { entriesCommand } from './commands/entries.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
 import { inspectCommand } from './commands/inspect.ts';
+import { listCommand } from './commands/list.ts';
 import { policyCommandOfLogs } from './commands/policy.ts';
 import { replayCommand } from './commands/replay.ts';
 import { restoreCommand } from './commands/restore.ts';
 import { flushCommand, resumeCommand, snapshotCommand } from './commands/snapshot.ts';
+import { snapshotsCommand } from './commands/snapshots.ts';
 import { stateCommand } from './commands/state.ts';
 import { statusCommand } from './commands/status.ts';
 import { sweepCommand } from './commands/sweep.ts';
@@ -31,16 +34,25 @@ export function makeProgram(): Command {
     )
     .version(packageVersion(), '--version', 'print the version')
     .exitOverride();
-  const commands = [
-    createCommand(),
+  let settings: { readonly read: Settings | undefined } | undefined;
+  const readOnce = (): Settings | undefined => {
+    const known = commands.flatMap((each) => settingsOf(each).map((setting) => setting.attributeName()));
+    settings ??= { read: readSettings(process.cwd(), new Set(known)) };
+    return settings.read;
+  };
+  const commands: readonly CommandUnknownOpts[] = [
+    createCommand(readOnce),
     appendCommand(),
     snapshotCommand(),
     segmentCommand(),
     workCommand(),
+    listCommand(readOnce),
     statusCommand(),
     exportCommand(),
     viewCommand(),
     stateCommand(),
+    entriesCommand(),
+    snapshotsCommand(),
     replayCommand(),
     verifyCommand(),
     resumeCommand(),
@@ -55,12 +67,6 @@ export function makeProgram(): Command {
     adoptCommand(),
     engineCommand(),
   ];
-  const known = new Set(commands.flatMap((each) => settingsOf(each).map((setting) => setting.attributeName())));
-  let settings: { readonly read: Settings | undefined } | undefined;
-  const readOnce = (): Settings | undefined => {
-    settings ??= { read: readSettings(process.cwd(), known) };
-    return settings.read;
-  };
   for (const each of commands) program.addCommand(prepareCommand(each, readOnce).exitOverride());
   return program;
 }

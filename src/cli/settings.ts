@@ -120,6 +120,11 @@ export function readSettings(directory: string, known: ReadonlySet<string>): Set
   }
 }
 
+/** The names of a log. */
+export function namesOf(settings: Settings | undefined, log: string): readonly string[] {
+  return Array.from(settings?.names ?? []).flatMap(([name, of]) => (of === log ? [name] : []));
+}
+
 const file = z.object({ $schema: z.string().optional(), names: z.record(z.string(), z.string()).default({}) });
 
 function parseSettings(text: string, path: string, known: ReadonlySet<string>): Settings {

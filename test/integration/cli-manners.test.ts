@@ -38,7 +38,7 @@ async function say(...words: readonly string[]): Promise<Answer> {
 
 test('every command explains its options', async () => {
   const own: Record<string, readonly string[]> = {
-    create: [],
+    create: ['--name'],
     append: ['--snapshot-every', '--segment-every', '--check'],
     snapshot: [],
     segment: [],
@@ -46,6 +46,9 @@ test('every command explains its options', async () => {
     status: [],
     export: ['--at', '--rows', '--all-rows', '--csv'],
     view: ['--at', '--rows', '--columns'],
+    entries: ['--from', '--to', '--type', '--application', '--limit', '--follow'],
+    snapshots: ['--limit'],
+    list: ['--newest'],
     state: ['--map', '--prefix', '--from', '--to', '--limit', '--at'],
     replay: ['--at'],
     verify: [],

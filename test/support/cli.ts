@@ -24,9 +24,13 @@ const ENVIRONMENT = {
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/logfold', import.meta.url)),
 };
 
-/** Starts the command line in a separate process. */
-export function startCli(words: readonly string[], environment: Readonly<Record<string, string>> = {}): ChildProcess {
-  return spawn(process.execPath, [CLI, ...words], { env: { ...ENVIRONMENT, ...environment } });
+/** Starts the command line in a separate process. @param cwd its working directory */
+export function startCli(
+  words: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+  cwd?: string,
+): ChildProcess {
+  return spawn(process.execPath, [CLI, ...words], { env: { ...ENVIRONMENT, ...environment }, ...(cwd && { cwd }) });
 }
 
 /**
@@ -45,9 +49,13 @@ export async function runShell(line: string, words: readonly string[]): Promise<
 /** Runs the command line until it ends. */
 export async function runCli(
   words: readonly string[],
-  options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
+  options: {
+    readonly input?: string;
+    readonly environment?: Readonly<Record<string, string>>;
+    readonly cwd?: string;
+  } = {},
 ): Promise<Answer> {
-  return answerOf(startCli(words, options.environment), options.input ?? '');
+  return answerOf(startCli(words, options.environment, options.cwd), options.input ?? '');
 }
 
 async function answerOf(child: ChildProcess, input: string): Promise<Answer> {

@@ -58,7 +58,7 @@ test('paths of the settings file are relative to it, and built-in names are no p
   expect(await parsed(await written({ reducer: 'spreadsheet' }))).toMatchObject({ reducer: 'spreadsheet' });
 });
 
-test('of a directory and a bucket, the one that is given closer to the command counts', async () => {
+test('if a directory and a bucket are given, the one closer to the command counts', async () => {
   const settings = await written({ local: 'data' });
   expect(await parsed(settings, '--bucket', 'b')).not.toHaveProperty('local');
   vi.stubEnv('LOGFOLD_BUCKET', 'b');

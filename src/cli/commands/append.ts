@@ -1,15 +1,18 @@
+import { join } from 'node:path';
 import { InterruptedError } from '../../errors.ts';
 import type { LogId } from '../../ids/log-id.ts';
 import { formatPosition } from '../../ids/position.ts';
 import type { NewEntry } from '../../log/client.ts';
 import { Appender, type AppendOptions } from '../append.ts';
-import { command, inEnvironment, parse } from '../command.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
 import { openEdits } from '../edits-file.ts';
 import { type Environment, typesOf } from '../environment.ts';
 import { count, countEntries } from '../format.ts';
+import { addName, parseName, requireFreeName } from '../log-names.ts';
 import { requireOwnSchema } from '../mapping.ts';
 import { Output } from '../output.ts';
 import { chooseReducer } from '../reducer.ts';
+import { SETTINGS_FILE, type Settings } from '../settings.ts';
 import { interrupted, untilInterrupted } from '../signals.ts';
 
 const LINES = `
@@ -116,14 +119,23 @@ function nameLine(error: unknown, line: number | undefined): unknown {
   return error;
 }
 
-export function createCommand() {
-  return command('create', 'Create a log and print its id.').action((options) => {
-    requireOwnSchema(options);
-    return inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
-      const log = await logs.create();
-      output.result({ log }, log);
+/** @param settings reads the settings file, if there is one */
+export function createCommand(settings: () => Settings | undefined) {
+  return command('create', 'Create a log and print its id.')
+    .option('--name <name>', `write this name of the log into ${SETTINGS_FILE}, so that commands take it`, parseName)
+    .addHelpText('after', examples('create --local data', 'create --name budget'))
+    .action((options) => {
+      requireOwnSchema(options);
+      const { name } = options;
+      if (name !== undefined) requireFreeName(settings(), name);
+      return inEnvironment({ ...options, creates: true }, async ({ logs }, output) => {
+        const log = await logs.create();
+        if (name === undefined) return output.result({ log }, log);
+        const file = await addName(settings()?.path ?? join(process.cwd(), SETTINGS_FILE), name, log);
+        output.note(`The name '${name}' is in ${file}.`);
+        output.result({ log, name }, log);
+      });
     });
-  });
 }
 
 export function segmentCommand() {

@@ -148,16 +148,32 @@ export async function logsByAge(
   store: Pick<SegmentReader, 'allSegments'>,
   onUnknown: (error: ItemInvalidError) => void,
 ): Promise<LogId[]> {
-  const begun = new Map<LogId, number>();
+  return (await logsWithAge(store, onUnknown)).map(({ log }) => log);
+}
+
+/** A log and the creation time of its oldest segment. */
+export interface AgedLog {
+  readonly log: LogId;
+  /** Epoch seconds; undefined if no segment of the log can be read. */
+  readonly created: number | undefined;
+}
+
+/** As {@link logsByAge}, with the creation times. */
+export async function logsWithAge(
+  store: Pick<SegmentReader, 'allSegments'>,
+  onUnknown: (error: ItemInvalidError) => void,
+): Promise<AgedLog[]> {
+  const begun = new Map<LogId, number | undefined>();
   const onInvalid = (error: ItemInvalidError): void => {
     if (error.log === undefined) return onUnknown(error);
     const log = textLogId(error.log);
-    begun.set(log, begun.get(log) ?? Number.MAX_SAFE_INTEGER);
+    begun.set(log, begun.get(log));
   };
   for await (const { log, created } of store.allSegments(undefined, onInvalid)) {
     begun.set(log, Math.min(created, begun.get(log) ?? created));
   }
-  return [...begun].sort(([, a], [, b]) => a - b).map(([log]) => log);
+  const logs = Array.from(begun, ([log, created]) => ({ log, created }));
+  return logs.sort((a, b) => (a.created ?? Number.MAX_SAFE_INTEGER) - (b.created ?? Number.MAX_SAFE_INTEGER));
 }
 
 /**

@@ -17,6 +17,7 @@ import { z } from 'zod';
 import { requireDynamoDb } from '../../../src/adapters/dynamodb/endpoint.ts';
 import { nativePlatform as platform } from '../../../src/adapters/platform/native.ts';
 import { ArchivedLogStore } from '../../../src/archive/archived-log-store.ts';
+import { addName, parseName, requireFreeName } from '../../../src/cli/log-names.ts';
 import { run } from '../../../src/cli/main.ts';
 import { Output } from '../../../src/cli/output.ts';
 import { readSettings, SETTINGS_FILE } from '../../../src/cli/settings.ts';
@@ -339,6 +340,37 @@ export const COMMANDS: Cases = {
     const log = await snapshotted();
     await refused(() => here('view', log, '--rows', '0:1'));
     await here('view', log, '--rows', '0:1', '--columns', '0:1');
+  },
+  'Leave out --follow or --to': async (refused) => {
+    const log = await snapshotted();
+    await refused(() => here('entries', log, '--follow', '--to', '0/1'));
+    await here('entries', log, '--to', '0/1');
+  },
+  "Give up to 100 letters, digits, '_', '-' and '.', such as 'budget-2026', and no UUID": async (refused) => {
+    for (const name of ['two words', '-x', newLogId()]) await refused(() => parseName(name));
+    expect(parseName('budget-2026')).toBe('budget-2026');
+  },
+  'Give another name, or remove that one from the file': async (refused) => {
+    const path = join(files, SETTINGS_FILE);
+    await addName(path, 'taken', newLogId());
+    try {
+      const settings = () => readSettings(files, KNOWN_SETTINGS);
+      await refused(() => requireFreeName(settings(), 'taken'));
+      requireFreeName(settings(), 'free');
+      await writeFile(path, '{"names":{}}');
+      requireFreeName(settings(), 'taken');
+    } finally {
+      await rm(path);
+    }
+  },
+  'Write "names":{"…":"…"} into that file': async (refused) => {
+    const directory = join(files, 'absent');
+    const log = newLogId();
+    const said = await refused(() => addName(join(directory, SETTINGS_FILE), 'budget', log));
+    await mkdir(directory);
+    await writeFile(join(directory, SETTINGS_FILE), `{${/"names":{.*?}/.exec(said)?.[0]}}`);
+    expect(readSettings(directory, KNOWN_SETTINGS)?.names.get('budget')).toBe(log);
+    await rm(directory, { recursive: true });
   },
   'Give --map NAME': async (refused) => {
     const log = await snapshotted();

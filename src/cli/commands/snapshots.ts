@@ -1,0 +1,55 @@
+import Table from 'cli-table3';
+import { formatPosition } from '../../ids/position.ts';
+import { type ListedSnapshot, listSnapshots } from '../../workers/inspect/list-snapshots.ts';
+import { command, examples, inEnvironment, parse } from '../command.ts';
+import { formatDate, PLAIN_TABLE } from '../format.ts';
+
+const LIMIT = 20;
+/** Characters of a state hash that people see. */
+const HASH_LENGTH = 12;
+
+const HELP = `
+A snapshot is complete, pending until the pipeline builds it, or dropped by garbage collection. It is foreign if another
+program wrote in the place of its root, and damaged if it cannot be read: 'logfold verify LOG' says more.`;
+
+export function snapshotsCommand() {
+  return command('snapshots', 'List the snapshots of a log, newest first.')
+    .argument('<log>', 'the log', parse.log)
+    .option('--limit <n>', 'the most snapshots', parse.count, LIMIT)
+    .addHelpText('after', HELP)
+    .addHelpText('after', examples('snapshots budget', 'snapshots budget --limit 1000 --json'))
+    .action((log, { limit, ...options }) =>
+      inEnvironment(options, async ({ deps }, output) => {
+        const found = await output.during('Snapshots', async (progress) => {
+          const snapshots: ListedSnapshot[] = [];
+          for await (const snapshot of listSnapshots(deps, log)) {
+            snapshots.push(snapshot);
+            progress.update(snapshots.length);
+            if (snapshots.length > limit) break;
+          }
+          return snapshots;
+        });
+        const hasMore = found.length > limit;
+        const snapshots = found.slice(0, limit);
+        if (hasMore) output.note(`There are older snapshots: raise --limit ${limit}.`);
+        output.result({ log, snapshots, hasMore }, describe(snapshots));
+      }),
+    );
+}
+
+function describe(snapshots: readonly ListedSnapshot[]): string {
+  const table = new Table({
+    ...PLAIN_TABLE,
+    head: ['snapshot', 'created', 'status', 'reducer', 'items', 'buffered', 'state hash'],
+  });
+  const errors: string[] = [];
+  for (const { position, created, status, root, error } of snapshots) {
+    const place = formatPosition(position);
+    const reducer = root === null ? '-' : `${root.reducer.name} v${root.reducer.version}`;
+    const hash = root?.stateHash?.slice(0, HASH_LENGTH) ?? '-';
+    const date = created === null ? '-' : formatDate(created);
+    table.push([place, date, status, reducer, root?.items ?? '-', root?.bufferedEdits ?? '-', hash]);
+    if (error !== null) errors.push(`${place} is damaged: ${error.code}: ${error.message}`);
+  }
+  return [table.toString(), ...errors].join('\n');
+}
