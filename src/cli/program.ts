@@ -6,6 +6,7 @@ import { adoptCommand } from './commands/adopt.ts';
 import { appendCommand, createCommand, segmentCommand } from './commands/append.ts';
 import { archiveCommand } from './commands/archive.ts';
 import { collectCommand } from './commands/collect.ts';
+import { diffCommand } from './commands/diff.ts';
 import { entriesCommand } from './commands/entries.ts';
 import { expireCommand } from './commands/expire.ts';
 import { exportCommand } from './commands/export.ts';
@@ -53,6 +54,7 @@ export function makeProgram(): Command {
     stateCommand(),
     entriesCommand(),
     snapshotsCommand(),
+    diffCommand(),
     replayCommand(),
     verifyCommand(),
     resumeCommand(),

@@ -217,6 +217,7 @@ describe('invalid arguments', () => {
       ['export', UNKNOWN],
       ['export', UNKNOWN, '--at', '0/0'],
       ['view', UNKNOWN, '--rows', '0:1', '--columns', '0:1'],
+      ['diff', UNKNOWN, '0/0'],
       ['replay', UNKNOWN],
       ['verify', UNKNOWN],
       ['resume', UNKNOWN],
@@ -226,16 +227,18 @@ describe('invalid arguments', () => {
     }
   });
 
-  test('export and replay refuse a position that the log does not have', async () => {
+  test('export, diff and replay refuse a position that the log does not have', async () => {
     const log = await smallLog();
-    const [behind, beyond, replayed] = await place.refusals(
+    const [behind, beyond, compared, replayed] = await place.refusals(
       ['export', log, '--at', '0/5'],
       ['export', log, '--at', '1/0'],
+      ['diff', log, '0/0', '0/5'],
       ['replay', log, '--at', '0/5'],
     );
     const advice: unknown = expect.stringContaining('0/4');
     expect(behind).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
     expect(beyond).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 1, entry: 0, advice });
+    expect(compared).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
     expect(replayed).toMatchObject({ code: 'ENTRY_NOT_FOUND', log, segment: 0, entry: 5, advice });
   });
 
@@ -256,6 +259,8 @@ describe('invalid arguments', () => {
       [`view ${UNKNOWN} --rows 0:1`, 'USAGE', '--columns'],
       [`append ${UNKNOWN}`, 'USAGE', "'file'"],
       [`append ${UNKNOWN} x --snapshot-every 0`, 'USAGE', "--snapshot-every: '0' is not a whole number above 0"],
+      [`diff ${UNKNOWN} 17`, 'POSITION_INVALID', "'17' is neither"],
+      [`diff ${UNKNOWN}`, 'USAGE', "'before'"],
       ['export', 'USAGE', "'log'"],
       ['work --concurrency 0', 'USAGE', "--concurrency: '0' is not"],
       ['create --color', 'USAGE', '--color'],

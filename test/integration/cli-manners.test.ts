@@ -50,6 +50,7 @@ test('every command explains its options', async () => {
     snapshots: ['--limit'],
     list: ['--newest'],
     state: ['--map', '--prefix', '--from', '--to', '--limit', '--at'],
+    diff: ['before', 'after', '--on-bad-entry'],
     replay: ['--at'],
     verify: [],
     resume: [],
@@ -305,6 +306,59 @@ test('export and view show the state at a time', async () => {
       position: { segment: 0, entry },
     });
   }
+});
+
+test('diff shows the rows, columns and cells that changed between two moments', async () => {
+  const log = await place.client.createLog();
+  const file = join(place.directory, 'changed.ndjson');
+  const lines = [
+    {
+      op: 'set',
+      time: Date.UTC(2038, 0, 1) / 1000,
+      cells: ['city', 'Denver', 'Austin'].map((city, row) => [row, 0, city]),
+    },
+    { op: 'insertRows', at: 1, count: 2 },
+    {
+      op: 'set',
+      cells: [
+        [1, 0, 'Boston'],
+        [4, 0, 'Da\u001bllas'],
+        [3, 0, ''],
+      ],
+    },
+    { op: 'deleteColumns', at: 5, count: 1, time: Date.UTC(2038, 0, 2) / 1000 },
+  ];
+  await writeFile(
+    file,
+    lines.map((line) => JSON.stringify({ time: Date.UTC(2038, 0, 1, 12) / 1000, ...line })).join('\n'),
+  );
+  await say('append', log, file);
+  const text = [
+    'rows 1 to 2 inserted',
+    'column 5 removed',
+    'cell 1:0 removed: "Denver"',
+    'cell 4:0, before 2:0: "Austin" -> "Da\\u001bllas"',
+    'cell 1:0 added: "Boston"',
+  ];
+  const changed = await say('diff', log, '0/2');
+  expect(changed).toMatchObject({ code: 0, stdout: text.map((line) => `${line}\n`).join('') });
+  expect(changed.stderr).toBe('5 changes between 0/2 and 0/5; 0 objects with 0 B fetched.\n');
+  expect(await place.json('diff', log, '2038-01-01', '2038-01-01T18:00:00Z')).toEqual({
+    log,
+    before: { segment: 0, entry: 2 },
+    after: { segment: 0, entry: 4 },
+    changes: [
+      { kind: 'rows', change: 'inserted', to: 1, count: 2 },
+      { kind: 'cell', before: { row: 1, column: 0, value: 'Denver' } },
+      {
+        kind: 'cell',
+        before: { row: 2, column: 0, value: 'Austin' },
+        after: { row: 4, column: 0, value: 'Da\u001bllas' },
+      },
+      { kind: 'cell', after: { row: 1, column: 0, value: 'Boston' } },
+    ],
+  });
+  expect(await say('diff', log, '0/3', '0/3')).toMatchObject({ code: 0, stdout: '' });
 });
 
 test('status lists logs in order, although it reads several at the same time', async () => {

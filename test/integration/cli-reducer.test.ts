@@ -188,6 +188,25 @@ describe('a log of any reducer', () => {
     expect(before).toMatchObject({ items: [{ meta: { notes: 1 } }, items[1], items[3]] });
   });
 
+  test('is compared by its metadata and items', async () => {
+    const before = await place.json('export', log, '--at', '0/2', ...own);
+    const { changes } = await place.json('diff', log, '0/0', '0/2', ...own);
+    const made = (before.items as Record<string, unknown>[]).map(({ meta, value, ...place }) =>
+      meta === undefined ? { kind: 'item', ...place, after: value } : { kind: 'meta', name: 'notes', after: 1 },
+    );
+    expect(changes).toEqual(made);
+    const { stdout } = await runCli(['diff', log, '0/2', ...own, ...place.words]);
+    expect(stdout).toBe(
+      [
+        'metadata["notes"]: 1 -> 3',
+        'authors["nobody"] added: 4',
+        'notes[3] added: ["second"]',
+        'notes[4] added: 3',
+        '',
+      ].join('\n'),
+    );
+  });
+
   test('is shown by its metadata, its maps and ranges of a map', async () => {
     const view = (...words: readonly string[]) => place.json('state', log, ...words, ...own);
     const head = { log, position: { segment: 0, entry: 5 }, snapshot: null, fetched: { objects: 0, bytes: 0 } };

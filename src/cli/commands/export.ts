@@ -1,7 +1,7 @@
 import { stringify } from 'csv-stringify';
 import type { DocumentState } from '../../client/document-state.ts';
 import { UsageError } from '../../errors.ts';
-import { formatPosition, type Position } from '../../ids/position.ts';
+import { formatPosition } from '../../ids/position.ts';
 import { foldsSheets, sheetOf } from '../../state/spreadsheet/reducer.ts';
 import type { Sheet, Span } from '../../state/spreadsheet/sheet.ts';
 import { sheetRows } from '../../state/spreadsheet/sheet-rows.ts';
@@ -11,6 +11,7 @@ import { count } from '../format.ts';
 import { jsonFromValue } from '../json-value.ts';
 import { atOption, loadShownState, MOMENT_HELP } from '../moment.ts';
 import { type Output, withPauses, writeFile, writeStandardOutput } from '../output.ts';
+import { documentParts, lineParts } from '../output-parts.ts';
 import { requireSheets } from '../reducer.ts';
 
 /** The limit without `--all-rows`. One cell far from all others makes most fields empty. */
@@ -58,12 +59,15 @@ export function exportCommand() {
         const { state, ...found } = await output.during('Snapshots loaded', () => loadShownState(environment, log, at));
         const head = { log, ...found };
         if (!foldsSheets(reducer)) {
-          await writeStandardOutput(output.json ? documentOf(head, 'items', itemsOf(state)) : linesOf(itemsOf(state)));
+          const items = itemsOf(state);
+          await writeStandardOutput(
+            output.json ? documentParts(head, 'items', items) : lineParts(items, JSON.stringify),
+          );
           return;
         }
         const part = await output.during('Used rows found', () => usedPart(sheetOf(state.draft), span, allRows));
         if (csv === undefined && output.json) {
-          await writeStandardOutput(documentOf(head, 'rows', rowsOf(part)));
+          await writeStandardOutput(documentParts(head, 'rows', rowsOf(part)));
           return;
         }
         const rows = await writeCsv(part, csv, output);
@@ -138,39 +142,3 @@ async function writeCsv(part: Part, file: string | undefined, output: Output): P
   }
   return rows;
 }
-
-/** Yields the JSON document in parts, because the whole may be too long for a string. */
-function documentOf(
-  head: { readonly log: string; readonly position: Position; readonly snapshot: Position | null },
-  name: 'rows' | 'items',
-  parts: AsyncIterable<object>,
-): AsyncGenerator<string> {
-  const start = `${JSON.stringify(head).slice(0, -1)},"${name}":[`;
-  return joined(parts, { start, separator: ',', end: ']}\n' });
-}
-
-/** Yields a line of JSON for each item. */
-function linesOf(items: AsyncIterable<object>): AsyncGenerator<string> {
-  return joined(items, { start: '', separator: '\n', end: '\n' });
-}
-
-interface Around {
-  readonly start: string;
-  readonly separator: string;
-  readonly end: string;
-}
-
-async function* joined(items: AsyncIterable<object>, { start, separator, end }: Around): AsyncGenerator<string> {
-  let text = start;
-  let between = '';
-  for await (const item of withPauses(items)) {
-    text += between + JSON.stringify(item);
-    between = separator;
-    if (text.length < PART_LENGTH) continue;
-    yield text;
-    text = '';
-  }
-  yield text + end;
-}
-
-const PART_LENGTH = 64 * 1024;
