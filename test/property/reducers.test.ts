@@ -1,21 +1,19 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MemoryBlobStore } from '../../src/adapters/memory/blob-store.ts';
-import { nativePlatform } from '../../src/adapters/platform/native.ts';
 import { LogfoldError } from '../../src/errors.ts';
 import { encodeBody } from '../../src/log/body.ts';
 import { type Entry, RESERVED_TYPES } from '../../src/log/entry.ts';
 import { foldEntries } from '../../src/snapshot/fold.ts';
-import { decodeRoot, encodeRoot } from '../../src/snapshot/root.ts';
 import { Draft } from '../../src/state/draft.ts';
-import { flushState, type State, saveState } from '../../src/state/state.ts';
+import { flushState, saveState } from '../../src/state/state.ts';
 import { mergedValues } from '../../src/tree/buffered-tree.ts';
-import type { NodeStore } from '../../src/tree/node-store.ts';
 import { MemoryChunks, nodeStore, SMALL_SHAPE } from '../support/chunks.ts';
 import { flushedHash } from '../support/flushed-hash.ts';
 import { LOG } from '../support/logs.ts';
 import { propertyRuns } from '../support/property-runs.ts';
 import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from '../support/random-reducers.ts';
+import { reloaded } from '../support/reloaded.ts';
 
 /**
  * An event between two entries: nothing, a write of the draft as for a large batch, a snapshot that
@@ -24,15 +22,6 @@ import { type RandomEntry, type Reads, randomEntries, randomReducer, show } from
 type Between = 'nothing' | 'write' | 'snapshot' | 'flush';
 
 const options = { shape: SMALL_SHAPE, cacheBytes: 5000 };
-const reducer = { name: 'random', version: 1 };
-
-/** The state that another process loads from a snapshot of this one. */
-async function snapshotOf(nodes: NodeStore, state: State, entry: number): Promise<State> {
-  await saveState(nodes, state);
-  const position = { segment: 0, entry };
-  const { id, stored } = encodeRoot(nativePlatform, { log: LOG, position, reducer, state });
-  return decodeRoot(nativePlatform, stored, { log: LOG, position, id }).state;
-}
 
 function entryOf({ body, once }: RandomEntry, entry: number): Entry {
   const position = { segment: 0, entry };
@@ -68,11 +57,11 @@ async function outcome(entries: readonly RandomEntry[], between: (index: number)
     const state = await draft.state({ savesEarly: true });
     await saveState(nodes, state);
     if (then === 'write') continue;
-    const next = await snapshotOf(nodes, then === 'flush' ? await flushState(nodes, state) : state, index + 1);
+    const next = await reloaded(nodes, then === 'flush' ? await flushState(nodes, state) : state, index + 1);
     nodes = nodeStore(options, chunks);
     draft = new Draft(nodes, next);
   }
-  const state = await snapshotOf(nodes, await draft.state(), entries.length);
+  const state = await reloaded(nodes, await draft.state(), entries.length);
   const reader = nodeStore(options, chunks);
   const maps: unknown[] = [];
   for (const [name, map] of (await flushState(reader, state)).maps) {

@@ -37,11 +37,14 @@ function corrected(wrong: (draft: Draft) => unknown, right: (draft: Draft) => un
 
 const MANY = Array.from({ length: 10_001 }, (_, i) => `${i}`);
 
+/** Handlers without effect. */
+const IGNORED = { Vote: (): void => undefined };
+
 /** Advice for authors of reducers. */
 export const REDUCERS: Cases = {
   'Correct the argument of defineReducer': async (refused) => {
     const entries = { Vote: { 1: z.string() } };
-    const votes = { name: 'votes', maps: {}, entries, fold: { Vote: (): void => undefined } };
+    const votes = { name: 'votes', maps: {}, entries, fold: IGNORED };
     await refused(async () => defineReducer({ ...votes, version: 0 }));
     expect(defineReducer({ ...votes, version: 1 }).version).toBe(1);
   },
