@@ -22,11 +22,11 @@ import { values } from '../support/values.ts';
 const options = { shape: SMALL_SHAPE, cacheBytes: 5000 };
 
 // Few names, so that most entries change something that exists. Some sort around the separator.
-const names = fc.constantFrom('a', 'a-', 'a0', '__proto__');
-const ids = fc.constantFrom('', '/', '0', 'a', 'a/b', '__proto__', 'é').map((id) => `${id}1`);
+const names = fc.constantFrom('a', 'a-', '__proto__');
+const ids = fc.constantFrom('/', '0', 'a/b', '__proto__', 'é');
 const fields = fc.constantFrom('x', 'y', '__proto__', 'toJSON');
 const large = fc.integer({ min: 5000, max: 6000 }).map((length) => 'large'.repeat(length / 5));
-const value = fc.oneof({ weight: 4, arbitrary: values }, { weight: 1, arbitrary: large });
+const value = fc.oneof({ weight: 9, arbitrary: values }, { weight: 1, arbitrary: large });
 const patch: fc.Arbitrary<ValueObject> = fc.letrec<{ patch: Value; object: ValueObject }>((tie) => ({
   patch: fc.oneof({ depthSize: 'small' }, fc.constant(null), fc.integer(), values, tie('object')),
   object: fc.dictionary(fields, tie('patch'), { maxKeys: 3, noNullPrototype: true }),
@@ -45,9 +45,13 @@ const edits: fc.Arbitrary<CollectionsEdit> = fc.oneof(
 
 /** An event after an entry: nothing, or a snapshot that another process loads and continues from. */
 type Between = 'nothing' | 'snapshot' | 'flush';
-const steps = fc.array(fc.record({ edit: edits, next: fc.constantFrom<Between[]>('nothing', 'snapshot', 'flush') }), {
-  maxLength: 40,
-});
+const steps = fc.array(
+  fc.record({ edit: edits, next: fc.constantFrom<Between[]>('nothing', 'nothing', 'snapshot', 'flush') }),
+  {
+    maxLength: 30,
+    size: 'max',
+  },
+);
 
 async function fold(draft: Draft, { type, ...body }: CollectionsEdit, entry: number): Promise<void> {
   await collections.fold(draft, { position: { segment: 0, entry }, created: 1, type, version: 1, body });
@@ -82,7 +86,7 @@ async function compareCollection(collection: Collection, model: CollectionsModel
   expect(version).toBe(model.version(name));
   const items = model.items(name);
   expect(await shownAll(collection.items())).toEqual(shown(items));
-  for (const { id } of items) {
+  for (const id of ['0', 'a', 'é']) {
     expect(await shownAll(collection.items({ from: id, limit: 2 }))).toEqual(
       shown(items.filter((item) => item.id >= id).slice(0, 2)),
     );
@@ -90,7 +94,7 @@ async function compareCollection(collection: Collection, model: CollectionsModel
     const found = await collection.get(id);
     expect(shown(found === undefined ? [] : [found])).toEqual(shown(items.filter((item) => item.id === id)));
   }
-  for (let since = 0; since <= version; since++) {
+  for (const since of [0, Math.floor(version / 2), version - 1, version]) {
     expect(await shownAll(collection.changesSince(since))).toEqual(shown(model.changesSince(name, since)));
   }
 }
@@ -123,13 +127,16 @@ describe('documents of collections', () => {
         changes += model.names.reduce((sum, name) => sum + model.version(name), 0);
         expect(await hashOf(draft, nodes, chunks)).toBe(await hashOf(plain, nodeStore(options), new MemoryChunks()));
       }),
-      { numRuns: propertyRuns(150) },
+      { numRuns: propertyRuns(100) },
     );
-    expect(changes).toBeGreaterThan(propertyRuns(150));
+    expect(changes).toBeGreaterThan(5 * propertyRuns(100));
   });
 
   test('a client that asks for changes now and then has all items', async () => {
-    const plan = fc.array(fc.record({ edit: edits, asks: fc.nat(7).map((n) => n === 0) }), { maxLength: 40 });
+    const plan = fc.array(fc.record({ edit: edits, asks: fc.nat(7).map((n) => n === 0) }), {
+      maxLength: 40,
+      size: 'max',
+    });
     await fc.assert(
       fc.asyncProperty(plan, async (entries) => {
         const nodes = nodeStore(options);
@@ -153,7 +160,7 @@ describe('documents of collections', () => {
           }
         }
       }),
-      { numRuns: propertyRuns(50) },
+      { numRuns: propertyRuns(30) },
     );
   });
 });
